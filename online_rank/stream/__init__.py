@@ -1,0 +1,1 @@
+"""Streams of queries: files, generators, delays."""
