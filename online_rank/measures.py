@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Measure", "discounts", "measure"]
+from online_rank._kernels.codes import AP, LINEAR_NDCG, NDCG
 
-#: Codes by which kernels know the measures.
-NDCG, AP, LINEAR_NDCG = range(3)
+__all__ = ["Measure", "discounts", "measure"]
 
 
 class Measure(NamedTuple):

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank._kernels.codes import MAX_GRADE
+
 __all__ = [
     "MAX_FEATURES",
     "MAX_GRADE",
@@ -27,9 +29,6 @@ __all__ = [
     "require_finite",
     "require_grades",
 ]
-
-#: Largest accepted relevance grade: sums of the gains 2^grade - 1 stay finite for more than 10^7 documents.
-MAX_GRADE = 1000
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1_000_000
