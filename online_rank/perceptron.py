@@ -23,8 +23,8 @@ class PerceptronRanker(Ranker):
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \sqrt{\sum_t \|z_t\|^2} \le 2 F(u) + 4 B R_X^2 \|u\|^2.
 
-    There is no learning rate, and neither the number of documents nor the scale of the features has to be known: multiplying all
-    updates, or all features, by a constant changes no ranking.
+    There is no learning rate, and neither the number of documents nor the scale of the features has to be known: multiplying
+    all updates, or all features, by a constant changes no ranking.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ class PerceptronRanker(Ranker):
         What to learn for: `"ndcg@10"`, `"ndcg"`, `"ap"`, `"ap>=2"` (grades from 2 on are relevant), `"linear_ndcg"`.
     credit
         Which pairs get the mass. `"spread"`: v_i in equal parts on all violators of document i. `"argmax"`: v_i on the
-        best-scored violator ([CT]'s subgradient). `"pairs"`: all violated pairs alike. `"gain"`: G(R_i) - G(R_j). `"delta"`: the
-        change of the measure when i and j swap (LambdaRank's weight; O(m^2)).
+        best-scored violator ([CT]'s subgradient). `"pairs"`: all violated pairs alike. `"gain"`: G(R_i) - G(R_j).
+        `"delta"`: the change of the measure when i and j swap (LambdaRank's weight; O(m^2)).
     mass
-        `"loss"` scales the a_ij so that V_t = RML_t. `"slam"` leaves V_t = the sum of v_i over outscored documents (`argmax` and
-        `spread` only).
+        `"loss"` scales the a_ij so that V_t = RML_t. `"slam"` leaves V_t = the sum of v_i over outscored documents
+        (`argmax` and `spread` only).
     within_grade
         How the weight vector v treats documents of one grade: their `"mean"` v; by `"document"` order; `"tight"`, the largest v
         for the highest score.
@@ -52,8 +52,8 @@ class PerceptronRanker(Ranker):
     margin_scale
         `"constant"`, or `"grade"`: a pair's margin is Delta (R_i - R_j).
     average
-        Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life in
-        queries (for drift); False, the last weights. The last weights are the ones that learn, and the bounds speak of them.
+        Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life
+        in queries (for drift); False, the last weights. The last weights are the ones that learn, and the bounds speak of them.
 
     Notes
     -----

@@ -1,8 +1,8 @@
 """Credit: how the mass of an update is spread over the pairs of a query (THEORY: members of the mass theorem).
 
 A pair (i, j) with R_i > R_j is *violated* when its keys say so: t_j >= t_i - offset, or t_j > t_i - offset when `strict`.
-Keys are the scores; for a margin that grows with the grade gap, s - Delta R. Each function adds a_ij (e_i - e_j) over the violated
-pairs to the coefficients `c` (m,), which start at zero, and returns the mass V = sum of a_ij.
+Keys are the scores; for a margin that grows with the grade gap, s - Delta R. Each function adds a_ij (e_i - e_j) over the
+violated pairs to the coefficients `c` (m,), which start at zero, and returns the mass V = sum of a_ij.
 """
 
 import numpy as np
@@ -24,16 +24,16 @@ def argmax_credit(t, level, levels, v, offset, strict, best, c):
 
     Equal scores: the first document of the lowest grade.
     """
-    for l in range(levels):
-        best[l] = -1
+    for lev in range(levels):
+        best[lev] = -1
     for i in range(t.shape[0]):
-        l = level[i]
-        if best[l] < 0 or t[i] > t[best[l]]:
-            best[l] = i
-    # best[l] becomes the best document of all levels up to l.
-    for l in range(1, levels):
-        if t[best[l]] <= t[best[l - 1]]:
-            best[l] = best[l - 1]
+        lev = level[i]
+        if best[lev] < 0 or t[i] > t[best[lev]]:
+            best[lev] = i
+    # best[lev] becomes the best document of all levels up to lev.
+    for lev in range(1, levels):
+        if t[best[lev]] <= t[best[lev - 1]]:
+            best[lev] = best[lev - 1]
     mass = 0.0
     for i in range(t.shape[0]):
         if level[i] > 0 and v[i] > 0.0:
@@ -46,21 +46,21 @@ def argmax_credit(t, level, levels, v, offset, strict, best, c):
 
 
 @kernel
-def _add(tree, l, value):
-    """Add `value` at level l of a Fenwick tree over levels (index 0 unused)."""
-    l += 1
-    while l < tree.shape[0]:
-        tree[l] += value
-        l += l & -l
+def _add(tree, lev, value):
+    """Add `value` at level lev of a Fenwick tree over levels (index 0 unused)."""
+    lev += 1
+    while lev < tree.shape[0]:
+        tree[lev] += value
+        lev += lev & -lev
 
 
 @kernel
-def _below(tree, l):
-    """Sum over the levels lower than l of a Fenwick tree."""
+def _below(tree, lev):
+    """Sum over the levels lower than lev of a Fenwick tree."""
     total = 0.0
-    while l > 0:
-        total += tree[l]
-        l -= l & -l
+    while lev > 0:
+        total += tree[lev]
+        lev -= lev & -lev
     return total
 
 

@@ -72,9 +72,9 @@ def ideal(kind, depth, m, levels, grade, count, discounts):
     """Z(R): the best attainable sum of G D over the first `depth` positions."""
     total = 0.0
     position = 0
-    for l in range(levels - 1, -1, -1):
-        g = gain(kind, grade[l])
-        for _ in range(count[l]):
+    for lev in range(levels - 1, -1, -1):
+        g = gain(kind, grade[lev])
+        for _ in range(count[lev]):
             if position == depth:
                 return total
             total += g * discount(kind, position, m, discounts)
@@ -94,13 +94,13 @@ def order_pessimistic(s, level, levels, count, depth, whole, order, index, keys,
     listed = index if selecting else order
     # Documents listed by ascending grade (a counting sort): a stable sort by score then breaks ties pessimistically.
     position = 0
-    for l in range(levels):
-        count[l], position = position, position + count[l]
+    for lev in range(levels):
+        count[lev], position = position, position + count[lev]
     for i in range(m):
         listed[count[level[i]]] = i
         count[level[i]] += 1
-    for l in range(levels - 1, 0, -1):
-        count[l] -= count[l - 1]
+    for lev in range(levels - 1, 0, -1):
+        count[lev] -= count[lev - 1]
     if selecting:
         select_top(s, listed, depth, keys, order)
         return
@@ -138,14 +138,14 @@ def ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, d
 
 
 @kernel
-def position_weight(kind, cutoff, position, l, grade, relevant, ideal_value, m, discounts):
+def position_weight(kind, cutoff, position, lev, grade, relevant, ideal_value, m, discounts):
     """v_i of the SLAM surrogate for the document at a 0-based position of the order by grade ([CT, eq. 6, 9, 31])."""
     if kind == AP:
         i = position + 1
-        return (1.0 - i / (m - relevant + i)) / relevant if l == 1 else 0.0
+        return (1.0 - i / (m - relevant + i)) / relevant if lev == 1 else 0.0
     if cutoff > 0:
-        return gain(kind, grade[l]) * discounts[position] / ideal_value if position < cutoff else 0.0
-    rise = gain(kind, grade[l]) - gain(kind, grade[0])
+        return gain(kind, grade[lev]) * discounts[position] / ideal_value if position < cutoff else 0.0
+    rise = gain(kind, grade[lev]) - gain(kind, grade[0])
     return rise * (discount(kind, position, m, discounts) - discount(kind, m - 1, m, discounts)) / ideal_value
 
 
@@ -155,16 +155,16 @@ def level_weights(kind, cutoff, levels, grade, count, ideal_value, m, discounts,
     largest = 0.0
     smallest = np.inf
     position = 0
-    for l in range(levels - 1, -1, -1):
+    for lev in range(levels - 1, -1, -1):
         total = 0.0
         if cutoff == 0 or position < cutoff:
-            for p in range(position, position + count[l]):
-                total += position_weight(kind, cutoff, p, l, grade, count[levels - 1], ideal_value, m, discounts)
-        mean[l] = total / count[l]
-        if mean[l] > 0.0:
-            largest = max(largest, mean[l])
-            smallest = min(smallest, mean[l])
-        position += count[l]
+            for p in range(position, position + count[lev]):
+                total += position_weight(kind, cutoff, p, lev, grade, count[levels - 1], ideal_value, m, discounts)
+        mean[lev] = total / count[lev]
+        if mean[lev] > 0.0:
+            largest = max(largest, mean[lev])
+            smallest = min(smallest, mean[lev])
+        position += count[lev]
     return largest / smallest if largest > 0.0 else 0.0
 
 
@@ -176,16 +176,16 @@ def weights_in_order(kind, cutoff, listed, level, levels, grade, count, ideal_va
     """
     m = level.shape[0]
     position = 0
-    for l in range(levels - 1, -1, -1):
-        next_position[l] = position
-        position += count[l]
+    for lev in range(levels - 1, -1, -1):
+        next_position[lev] = position
+        position += count[lev]
     largest = 0.0
     smallest = np.inf
     for p in range(m):
         i = listed[p]
-        l = level[i]
-        v[i] = position_weight(kind, cutoff, next_position[l], l, grade, count[levels - 1], ideal_value, m, discounts)
-        next_position[l] += 1
+        lev = level[i]
+        v[i] = position_weight(kind, cutoff, next_position[lev], lev, grade, count[levels - 1], ideal_value, m, discounts)
+        next_position[lev] += 1
         if v[i] > 0.0:
             largest = max(largest, v[i])
             smallest = min(smallest, v[i])

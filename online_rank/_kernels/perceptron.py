@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
-from online_rank._kernels.codes import AP, ARGMAX, DELTA, MAX_GRADE, MEAN, NDCG, SPREAD, TIGHT
+from online_rank._kernels.codes import AP, ARGMAX, DELTA, MAX_GRADE, MEAN, SPREAD, TIGHT
 from online_rank._kernels.credit import argmax_credit, delta_credit, pair_credit, spread_credit
 from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss, weights_in_order
 from online_rank._kernels.order import sort_descending
