@@ -6,10 +6,11 @@ FOLDER holds one of
 - S1.txt .. S5.txt (LETOR): fold i trains on parts i, i+1, i+2 and tests on part i+4, counted round as LETOR's folds are;
 - Fold1/ .. Fold5/ with train.txt and test.txt (LETOR, MSLR);
 - rank.train, rank.test and their .query files (LightGBM's example).
-Without FOLDER, the sets in `../shared/data`. Nothing is tuned: every row is the same settings on every set. Part i+3 (validation)
-is not used. Queries without a relevant document are left out of the mean; ties get their expected value.
+Without FOLDER, the sets in `../shared/data`. Nothing is tuned: every row is the same settings on every set; part i+3
+(validation) is not used. Queries without a relevant document are left out of the mean; ties get their expected value.
 """
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,7 +64,7 @@ def ndcg(scores: np.ndarray, block: LetorBlock) -> float:
     """Mean NDCG@10 over the queries of a block."""
     metric = NDCG(k=10)
     offsets = query_offsets(block.qid, len(block.y))
-    for start, stop in zip(offsets[:-1], offsets[1:], strict=True):
+    for start, stop in itertools.pairwise(offsets):
         metric.update(block.y[start:stop], scores[start:stop])
     return metric.get()
 
