@@ -187,7 +187,7 @@ class RowReader:
             at = len(_BOM) if state.origin == 0 and text.startswith(_BOM) else 0
             buffer = np.frombuffer(text, np.uint8)
             if self.n_features is None:
-                self.n_features = self._measure(buffer, text, at, end)
+                self.n_features = self._measure(buffer, text, at, end, state.qid_rule)
             while at < end:
                 at, block = self._parse(buffer, text, at, end, state)
                 if block is not None:
@@ -196,15 +196,15 @@ class RowReader:
                     raise self._fatal
             state.origin += end
 
-    def _measure(self, buffer: np.ndarray, text: bytearray, at: int, end: int) -> int | None:
+    def _measure(self, buffer: np.ndarray, text: bytearray, at: int, end: int, qid_rule: int) -> int | None:
         """Number of features that the good lines name (if none, the bad line about to be reported); None without either."""
         X = np.empty((1, WIDEST_GUESS), self._dtype)
         y, meta = np.empty(1, np.int64), np.empty((1, kernels.META_COLUMNS), np.int64)
         slow, seen = np.empty((WIDEST_GUESS + 1, 4), np.int64), np.zeros(WIDEST_GUESS, np.int64)
         line, row, width, named = 1, 0, 0, None
         while at < end:
-            code, at, line, row, _, _, _, found, _, feature = kernels.parse_rows(
-                buffer, at, end, X, y, meta, 0, slow, seen, line, row, kernels.QID_IGNORED, self._first_id,
+            code, at, line, row, _, _, qid_rule, found, _, feature = kernels.parse_rows(
+                buffer, at, end, X, y, meta, 0, slow, seen, line, row, qid_rule, self._first_id,
                 self._null_is_zero, True,
             )  # fmt: skip
             width = max(width, found)
@@ -243,7 +243,7 @@ class RowReader:
                 filled = int(good.argmin())
                 break
             if code == kernels.FEATURE_RANGE and self._grow and self._guessed:
-                wider = self._measure(buffer, text, at, end) or 0
+                wider = self._measure(buffer, text, at, end, state.qid_rule) or 0
                 if wider > d:
                     self.n_features = wider
                     break

@@ -60,11 +60,13 @@ def parse(data, *, n_features=None, skip=False, **options):
             row = parse_line(line.decode("latin-1"), **options)
             if row is None:
                 continue
-            if has_qid is not None and has_qid != (row[1] is not None):
+            if has_qid is None and row[1] is None:
+                skip = False  # bad lines can be left out, a file without queries is none
+            if row[1] is None:
                 raise BadLine("qid")
             if n_features is not None and max(row[2], default=0) > n_features:
                 raise BadLine("range")
-            has_qid = row[1] is not None
+            has_qid = True
             rows.append((number, *row))
         except BadLine as error:
             if not skip:
