@@ -78,54 +78,60 @@ def _scale_long(mantissa, exponent):
 
 
 @kernel
+def _byte(buffer, at):
+    """``buffer[at]``. Unsigned, so that no instruction is spent on indices that count from the end."""
+    return buffer[np.uint64(at)]
+
+
+@kernel
 def _number(buffer, at):
     """Read ``[+-] digits [. digits] [e [+-] digits]`` at `at`: (value, place after it, how it went).
 
     The value is the double nearest to the decimal number. Up to 2**53 with a power of ten up to 22 one rounding settles it
     (Clinger 1990); up to 19 digits `_scale_long` does; the rest is `_SLOW`: well formed, left to the caller.
     """
-    c = buffer[at]
+    c = _byte(buffer, at)
     negative = c == 45
     if negative or c == 43:
         at += 1
     mantissa = np.uint64(0)
     first = at
-    digit = np.int64(buffer[at]) - 48
+    digit = np.int64(_byte(buffer, at)) - 48
     while 0 <= digit <= 9:
         mantissa = mantissa * np.uint64(10) + np.uint64(digit)
         at += 1
-        digit = np.int64(buffer[at]) - 48
+        digit = np.int64(_byte(buffer, at)) - 48
     digits = at - first
     exponent = np.int64(0)
-    if buffer[at] == 46:
+    if _byte(buffer, at) == 46:
         at += 1
         point = at
-        digit = np.int64(buffer[at]) - 48
+        digit = np.int64(_byte(buffer, at)) - 48
         while 0 <= digit <= 9:
             mantissa = mantissa * np.uint64(10) + np.uint64(digit)
             at += 1
-            digit = np.int64(buffer[at]) - 48
+            digit = np.int64(_byte(buffer, at)) - 48
         exponent = point - at
         digits += at - point
     if digits == 0:
         return 0.0, at, _NO_NUMBER
     if digits > 19:
-        while first < at and (buffer[first] == 48 or buffer[first] == 46):
-            digits -= buffer[first] == 48
+        while first < at and (_byte(buffer, first) == 48 or _byte(buffer, first) == 46):
+            digits -= _byte(buffer, first) == 48
             first += 1
-    if buffer[at] == 101 or buffer[at] == 69:
+    if _byte(buffer, at) == 101 or _byte(buffer, at) == 69:
         at += 1
-        c = buffer[at]
+        c = _byte(buffer, at)
         if c == 45 or c == 43:
             at += 1
         power = np.int64(0)
         first = at
-        digit = np.int64(buffer[at]) - 48
+        digit = np.int64(_byte(buffer, at)) - 48
         while 0 <= digit <= 9:
             if power < 1_000_000:
                 power = power * 10 + digit
             at += 1
-            digit = np.int64(buffer[at]) - 48
+            digit = np.int64(_byte(buffer, at)) - 48
         if at == first:
             return 0.0, at, _NO_NUMBER
         exponent = exponent - power if c == 45 else exponent + power
@@ -147,14 +153,14 @@ def _number(buffer, at):
 @kernel
 def _not_a_number(buffer, at):
     """Which code fits the value at `at`, which is no number: NULL, an infinity or NaN, or rubbish."""
-    if buffer[at] == 78 and buffer[at + 1] == 85 and buffer[at + 2] == 76 and buffer[at + 3] == 76:
+    if _byte(buffer, at) == 78 and _byte(buffer, at + 1) == 85 and _byte(buffer, at + 2) == 76 and _byte(buffer, at + 3) == 76:
         return NULL_VALUE
-    if buffer[at] == 45 or buffer[at] == 43:
+    if _byte(buffer, at) == 45 or _byte(buffer, at) == 43:
         at += 1
-    a = buffer[at] | 32
-    if a == 110 and buffer[at + 1] | 32 == 97 and buffer[at + 2] | 32 == 110:  # nan
+    a = _byte(buffer, at) | 32
+    if a == 110 and _byte(buffer, at + 1) | 32 == 97 and _byte(buffer, at + 2) | 32 == 110:  # nan
         return NOT_FINITE
-    if a == 105 and buffer[at + 1] | 32 == 110 and buffer[at + 2] | 32 == 102:  # inf
+    if a == 105 and _byte(buffer, at + 1) | 32 == 110 and _byte(buffer, at + 2) | 32 == 102:  # inf
         return NOT_FINITE
     return BAD_VALUE
 
@@ -206,10 +212,10 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
     previous_length = -2
     while at < end:
         start = at
-        while buffer[at] == 32 or (buffer[at] != 10 and 9 <= buffer[at] <= 13):
+        while _byte(buffer, at) == 32 or (_byte(buffer, at) != 10 and 9 <= _byte(buffer, at) <= 13):
             at += 1
-        if buffer[at] == 10 or buffer[at] == 35:  # a blank line, or nothing but a comment
-            while buffer[at] != 10:
+        if _byte(buffer, at) == 10 or _byte(buffer, at) == 35:  # a blank line, or nothing but a comment
+            while _byte(buffer, at) != 10:
                 at += 1
             at += 1
             line += 1
@@ -222,7 +228,7 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         slow_before = slow_count
         token = at
         grade, at, kind = _number(buffer, at)
-        c = buffer[at]
+        c = _byte(buffer, at)
         if kind == _NO_NUMBER or not (c == 32 or 9 <= c <= 13 or c == 35):
             return BAD_GRADE, start, line, row, filled, slow_before, qid_rule, width, token, 0
         if kind == _SLOW:
@@ -236,17 +242,22 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         y[filled] = np.int64(grade)
 
         # The query.
-        while buffer[at] == 32 or (buffer[at] != 10 and 9 <= buffer[at] <= 13):
+        while _byte(buffer, at) == 32 or (_byte(buffer, at) != 10 and 9 <= _byte(buffer, at) <= 13):
             at += 1
         qid_length = -1
         token = at
-        if buffer[at] == 113 and buffer[at + 1] == 105 and buffer[at + 2] == 100 and buffer[at + 3] == 58:
+        if (
+            _byte(buffer, at) == 113
+            and _byte(buffer, at + 1) == 105
+            and _byte(buffer, at + 2) == 100
+            and _byte(buffer, at + 3) == 58
+        ):
             at += 4
             token = at
-            c = buffer[at]
+            c = _byte(buffer, at)
             while not (c == 32 or 9 <= c <= 13 or c == 35):
                 at += 1
-                c = buffer[at]
+                c = _byte(buffer, at)
             qid_length = at - token
             if qid_length == 0:
                 return EMPTY_QID, start, line, row, filled, slow_before, qid_rule, width, token, 0
@@ -259,7 +270,7 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         fresh = qid_length != previous_length
         k = 0
         while not fresh and k < qid_length:
-            fresh = buffer[token + k] != buffer[previous + k]
+            fresh = _byte(buffer, token + k) != _byte(buffer, previous + k)
             k += 1
         meta[filled, FRESH] = fresh
 
@@ -270,9 +281,9 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         last = -1
         top = -1
         while True:
-            while buffer[at] == 32 or (buffer[at] != 10 and 9 <= buffer[at] <= 13):
+            while _byte(buffer, at) == 32 or (_byte(buffer, at) != 10 and 9 <= _byte(buffer, at) <= 13):
                 at += 1
-            c = buffer[at]
+            c = _byte(buffer, at)
             if c == 10 or c == 35:
                 break
             token = at
@@ -282,8 +293,8 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
                 if feature < _LARGEST_ID:
                     feature = feature * 10 + digit
                 at += 1
-                digit = np.int64(buffer[at]) - 48
-            if at == token or buffer[at] != 58:
+                digit = np.int64(_byte(buffer, at)) - 48
+            if at == token or _byte(buffer, at) != 58:
                 return BAD_FEATURE, start, line, row, filled, slow_before, qid_rule, width, token, 0
             column = feature - first_id
             if column < 0:
@@ -317,7 +328,7 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
                     value = 0.0
                 else:
                     return code, start, line, row, filled, slow_before, qid_rule, width, token, feature
-            c = buffer[at]
+            c = _byte(buffer, at)
             if not (c == 32 or 9 <= c <= 13 or c == 35):
                 return BAD_VALUE, start, line, row, filled, slow_before, qid_rule, width, token, feature
             if kind == _SLOW:
@@ -334,7 +345,7 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
                 X[filled, k] = 0
 
         comment = at
-        while buffer[at] != 10:
+        while _byte(buffer, at) != 10:
             at += 1
         previous = meta[filled, QID]
         previous_length = qid_length

@@ -160,6 +160,7 @@ class RowReader:
         self._queries = start.query
         self._query: tuple[str, object] | None = None
         self._seen = np.zeros(0, np.int64)
+        self._line_size = 100.0  # bytes, roughly
 
     def __iter__(self) -> Iterator[Block]:
         for index in range(self._start.file, len(self._sources)):
@@ -219,12 +220,13 @@ class RowReader:
         d = self.n_features or 0
         if len(self._seen) < d:
             self._seen = np.zeros(d, np.int64)
-        room = min(text.count(b"\n", at, end), max(1, _BLOCK // max(1, d)))
+        # About as many rows as there are lines, judged by the lines before; too few only means another block.
+        room = max(1, min(_BLOCK // max(1, d), int(1.2 * (end - at) / self._line_size) + 16))
         X, y = np.empty((room, d), self._dtype), np.zeros(room, np.int64)
         meta = np.empty((room, kernels.META_COLUMNS), np.int64)
         slow = np.empty((d + 1024, 4), np.int64)
         good = np.ones(room, bool)
-        filled = 0
+        filled, begin = 0, at
         while at < end and filled < room and self._fatal is None:
             before = filled
             code, at, state.line, state.row, filled, slow_count, state.qid_rule, _, where, feature = kernels.parse_rows(
@@ -250,6 +252,8 @@ class RowReader:
             if code not in (kernels.DONE, kernels.FULL):
                 self._fault(code, text, at, where, feature, state.line, state)
                 at, state.line, state.row = text.index(b"\n", at) + 1, state.line + 1, state.row + 1
+        if filled:
+            self._line_size = (at - begin) / filled
         return at, self._block(X, y, meta, good, filled, text, state)
 
     @staticmethod
