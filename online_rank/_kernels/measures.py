@@ -90,18 +90,20 @@ def order_pessimistic(s, level, levels, count, depth, whole, order, index, keys,
     workspace.
     """
     m = s.shape[0]
-    if not whole and depth <= _SELECT:
-        select_top(s, level, depth, keys, order)
-        return
+    selecting = not whole and depth <= _SELECT and depth < m
+    listed = index if selecting else order
     # Documents listed by ascending grade (a counting sort): a stable sort by score then breaks ties pessimistically.
     position = 0
     for lev in range(levels):
         count[lev], position = position, position + count[lev]
     for i in range(m):
-        order[count[level[i]]] = i
+        listed[count[level[i]]] = i
         count[level[i]] += 1
     for lev in range(levels - 1, 0, -1):
         count[lev] -= count[lev - 1]
+    if selecting:
+        select_top(s, listed, depth, keys, order)
+        return
     for p in range(m):
         keys[p] = s[order[p]]
     sort_descending(keys, order, other_keys, index)
