@@ -1,7 +1,7 @@
 r"""Bounds on the cumulative ranking loss: every theorem as a function, and certificates that a program checks.
 
 Notation: w_t are the weights that learn, starting at 0; f_t the SLAM surrogate of round t with its weight vector v, 0 in a
-round whose ranking loss RML is 0; z_t the direction of the update, a_ij its pair weights and V_t = sum a_ij its mass; Delta_ij the
+round whose ranking loss RML is 0; z_t the direction of the update, a_ij its pair weights, V_t = sum a_ij its mass; Delta_ij the
 margin of a pair: 1 for the mistake-driven update, Delta or Delta (R_i - R_j) for the gradient update; R_X the largest norm of a
 document, m the largest number of documents, v_max the largest ratio of two positive v_i. A *comparator* is any weight vector u;
 its losses are

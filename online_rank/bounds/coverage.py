@@ -7,12 +7,13 @@ from online_rank.measures import measure
 
 __all__ = ["require_covered", "uncovered"]
 
-_GRADIENT = {"update": ("gradient",)}
-_SUBGRADIENT = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",)}
-_MISTAKE = {"update": ("mistake",)}
+_Settings = dict[str, tuple[str, ...]]
+_GRADIENT: _Settings = {"update": ("gradient",)}
+_SUBGRADIENT: _Settings = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",)}
+_MISTAKE: _Settings = {"update": ("mistake",)}
 
 #: For each bound the settings that its proof needs; a setting that is not named may be anything.
-_COVERS: dict[str, dict[str, tuple[str, ...]]] = {
+_COVERS: dict[str, _Settings] = {
     "gradient_norm_bound": _SUBGRADIENT,
     "regret_bound": _SUBGRADIENT,
     "theorem_5": _SUBGRADIENT,

@@ -281,7 +281,7 @@ def theorem_8_regularization(*, n: int, norm: float, lipschitz: float) -> float:
 
 
 def gradient_l1_constant(surrogate: str, m: int) -> float:
-    """L_1, which bounds the l1 norm of a surrogate's gradient in the scores of m documents; L_2 <= R_X L_1 (Corollary 9 of [CT]).
+    """L_1, which bounds the l1 norm of a surrogate's gradient in the scores of m documents; L_2 <= R_X L_1 ([CT], Cor. 9).
 
     Parameters
     ----------
