@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "LossTracker": "bounds",
     "PerceptronRanker": "perceptron",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",

@@ -20,6 +20,7 @@ References
 [CT] Chaudhuri & Tewari, *Perceptron-like Algorithms and Generalization Bounds for Learning to Rank*, 2014.
 """
 
+from online_rank.bounds.certificate import BoundCheck, Certificate
 from online_rank.bounds.coverage import require_covered, uncovered
 from online_rank.bounds.mass import (
     any_step_bound,
@@ -41,8 +42,13 @@ from online_rank.bounds.theorems import (
     theorem_8_regularization,
     theory_learning_rate,
 )
+from online_rank.bounds.tracker import LossTracker, Totals
 
 __all__ = [
+    "BoundCheck",
+    "Certificate",
+    "LossTracker",
+    "Totals",
     "any_step_bound",
     "any_step_data_bound",
     "any_step_hindsight_bound",

@@ -62,8 +62,8 @@ def any_step_bound(
     require_covered("any_step_bound", model)
     require_positive(learning_rate=learning_rate, margin=margin)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass)
-    steps = 4.0 * largest_mass * R_X**2 + 2.0 * margin / learning_rate
-    return 2.0 * comparator_loss / margin + (norm / margin) ** 2 * steps
+    steps = 4.0 * largest_mass * R_X * R_X + 2.0 * margin / learning_rate
+    return 2.0 * comparator_loss / margin + norm / margin * (norm / margin) * steps
 
 
 def any_step_data_bound(
@@ -94,8 +94,8 @@ def any_step_data_bound(
     require_covered("any_step_data_bound", model)
     require_positive(learning_rate=learning_rate, margin=margin)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms)
-    half = norm**2 / learning_rate
-    root = math.sqrt(half**2 + 2.0 * half * comparator_loss + norm**2 * squared_gradient_norms)
+    half = norm * norm / learning_rate
+    root = math.sqrt(half * (half + 2.0 * comparator_loss) + norm * norm * squared_gradient_norms)
     return (comparator_loss + half + root) / margin
 
 
@@ -163,7 +163,7 @@ def mass_bound(
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
     )
-    return 2.0 * comparator_loss + (R_X * norm) ** 2 * (4.0 * largest_mass + 2.0 * relative_margin)
+    return 2.0 * comparator_loss + R_X * norm * (R_X * norm) * (4.0 * largest_mass + 2.0 * relative_margin)
 
 
 def mass_data_bound(

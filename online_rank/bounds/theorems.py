@@ -50,7 +50,7 @@ def theory_learning_rate(
     """
     require_covered("theorem_5", model)
     require_positive(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
-    return margin / (4.0 * m * R_X**2 * v_max * weight)
+    return margin / (4.0 * m * R_X * R_X * v_max * weight)
 
 
 def gradient_norm_bound(
@@ -75,7 +75,7 @@ def gradient_norm_bound(
     require_covered("gradient_norm_bound", model)
     require_positive(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
     require_non_negative(loss=loss)
-    return 4.0 * m * R_X**2 * v_max * loss * weight / margin
+    return 4.0 * m * R_X * R_X * v_max * loss * weight / margin
 
 
 def regret_bound(
@@ -115,7 +115,7 @@ def regret_bound(
     require_covered("regret_bound", model)
     require_positive(learning_rate=learning_rate, margin=margin)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms)
-    regret = norm**2 / (2.0 * learning_rate) + learning_rate / 2.0 * squared_gradient_norms
+    regret = norm * norm / (2.0 * learning_rate) + learning_rate / 2.0 * squared_gradient_norms
     return (comparator_loss + regret) / margin
 
 
@@ -166,14 +166,14 @@ def theorem_5(
     theory = theory_learning_rate(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
     require_non_negative(comparator_loss=comparator_loss, norm=norm)
     if learning_rate is None:
-        return (2.0 * comparator_loss + norm**2 / theory) / margin
+        return (2.0 * comparator_loss + norm * norm / theory) / margin
     require_positive(learning_rate=learning_rate)
     if learning_rate >= 2.0 * theory:
         raise ValueError(
             f"learning_rate is {learning_rate:g}, but Theorem 5 holds for steps below {2.0 * theory:g} only "
             "(any_step_bound holds for every step)"
         )
-    return (comparator_loss + norm**2 / (2.0 * learning_rate)) / (1.0 - learning_rate / (2.0 * theory)) / margin
+    return (comparator_loss + norm * norm / (2.0 * learning_rate)) / (1.0 - learning_rate / (2.0 * theory)) / margin
 
 
 def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float, model: Any = None) -> float:
