@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "LossTracker": "bounds",
     "PerceptronRanker": "perceptron",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",
@@ -19,7 +20,7 @@ _HOME = {
     "rank_one": "base",
     "save": "persistence",
 }
-_MODULES = ("checks", "compose", "evaluate", "metrics", "plot", "preprocessing", "stream")
+_MODULES = ("bounds", "checks", "compose", "evaluate", "metrics", "plot", "preprocessing", "stream")
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]
