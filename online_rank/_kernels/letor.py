@@ -61,8 +61,9 @@ def _scale_long(mantissa, exponent):
     The mantissa is a sum of two doubles, the power of ten is one, so the result is known to about 100 bits: a leading double
     and a correction. Where the correction, give or take its own error, does not decide the rounding, the answer is False.
     """
-    high = np.float64(mantissa)
-    low = np.float64(np.int64(mantissa - np.uint64(high)))
+    tail = mantissa & np.uint64(2047)
+    high = np.float64(mantissa - tail)  # at most 53 bits
+    low = np.float64(tail)
     if exponent < 0:
         power = _POWERS[-exponent]
         lead = high / power

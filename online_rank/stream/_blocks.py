@@ -3,7 +3,7 @@
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -136,7 +136,7 @@ class RowReader:
         self,
         sources: Sequence[Source],
         groups: Sequence[np.ndarray | None],
-        find_group: Any,
+        find_group: Callable[[Source], np.ndarray | None],
         *,
         dtype: Any,
         n_features: int | None,

@@ -14,6 +14,9 @@ from online_rank.stream import _blocks
 from online_rank.stream.letor import LetorError, iter_letor, read_letor
 from tests.reference import letor as reference
 
+# Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
+
 fuzzed = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 SEED = b"""\xef\xbb\xbf2 qid:10 1:0.5 3:1 # docid = a inc = 1
