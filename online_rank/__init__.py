@@ -2,3 +2,39 @@
 
 The public names are loaded on first use, so that `import online_rank` costs next to nothing and compiles nothing.
 """
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "PerceptronRanker": "perceptron",
+    "QueryNormalizer": "preprocessing",
+    "Ranker": "base",
+    "RankingPipeline": "compose",
+    "Round": "base",
+    "SignedLog": "preprocessing",
+    "StreamScaler": "preprocessing",
+    "load": "persistence",
+    "measure": "measures",
+    "rank_one": "base",
+    "save": "persistence",
+}
+_MODULES = ("checks", "compose", "evaluate", "metrics", "plot", "preprocessing", "stream")
+
+__version__ = "0.1.0"
+__all__ = [*_HOME, *_MODULES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

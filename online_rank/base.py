@@ -1,0 +1,500 @@
+"""The contract that every ranker keeps, and what a round leaves behind."""
+
+import abc
+import contextlib
+import sys
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from river import base, compose
+
+from online_rank.query import (
+    MAX_FEATURES,
+    Query,
+    answer_in_kind,
+    as_grades,
+    as_query,
+    in_form_of,
+    query_offsets,
+    require_finite,
+    require_grades,
+)
+
+if TYPE_CHECKING:
+    from online_rank.compose import RankingPipeline
+
+__all__ = ["QueryEstimator", "QueryStep", "QueryTransformer", "Ranker", "Round", "all_or_nothing", "rank_one"]
+
+
+class Round(NamedTuple):
+    """What happened when a ranker learned from one query.
+
+    Attributes
+    ----------
+    loss
+        Loss (1 - measure) of the ranking by the weights that learn, before the update, ties broken pessimistically.
+    served_loss
+        The same for the weights that serve rankings; NaN unless the ranker was asked to compute it (`Ranker.track_served`).
+    mass
+        V_t, the total weight of the pairs that the update was made of (THEORY: the mass theorem); 0 without an update.
+    squared_gradient_norm
+        ||z_t||^2, the squared l2 norm of the update direction; 0 without an update.
+    margin
+        tau_t, by how much a correctly ordered pair may be right and still be part of the update; 0 for the pure rule.
+    weight
+        The sample weight of the query.
+    n_documents
+        m, the number of documents.
+    largest_norm
+        The largest l2 norm of a document, max_i ||x_i||.
+    v_max
+        Largest over smallest positive weight v_i of the surrogate for this query; 0 where there is none.
+    skipped
+        Whether nothing could be learned (fewer than two documents, one grade only, or no relevant document).
+    """
+
+    loss: float
+    served_loss: float
+    mass: float
+    squared_gradient_norm: float
+    margin: float
+    weight: float
+    n_documents: int
+    largest_norm: float
+    v_max: float
+    skipped: bool
+
+    @classmethod
+    def from_row(cls, row: np.ndarray) -> "Round":
+        """A round from its row of numbers, as kernels write it."""
+        values = cls._make(row.tolist())
+        return values._replace(n_documents=int(values.n_documents), skipped=bool(values.skipped))
+
+
+class QueryStep(base.Estimator):
+    """What can stand in a `RankingPipeline`: a ranker, or a transformer of queries."""
+
+    def __or__(self, other: Any) -> "RankingPipeline":
+        """`self | other`: a pipeline in which `other` works on what this step gives."""
+        from online_rank.compose import RankingPipeline
+
+        return RankingPipeline(self, other)
+
+    def __ror__(self, other: Any) -> "RankingPipeline":
+        """`other | self`: a pipeline in which this step works on what `other` gives."""
+        from online_rank.compose import RankingPipeline
+
+        return RankingPipeline(other, self)
+
+    def _begin(self) -> Callable[[], None]:
+        """Make ready for a change that may fail; calling the answer undoes it (see `all_or_nothing`)."""
+        before = dict(self.__dict__)
+        self.__dict__.update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
+
+        def undo() -> None:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+
+        return undo
+
+
+class QueryEstimator(QueryStep, abc.ABC):
+    """A step with state that has a column for each feature: the columns follow the features that it meets.
+
+    An ndarray fixes the number of features at first use. Named features extend the state when they first appear.
+    """
+
+    #: Most features that the state may grow to.
+    max_features: int = MAX_FEATURES
+
+    def __init__(self) -> None:
+        self._names: tuple[Hashable, ...] | None = None
+        self._n_features = 0
+
+    @property
+    def n_features(self) -> int:
+        """Number of features met so far."""
+        return self._n_features
+
+    @property
+    def feature_names(self) -> tuple[Hashable, ...] | None:
+        """Names of the features in the order of the state's columns; None when features are known by position."""
+        return self._names
+
+    @abc.abstractmethod
+    def _grow(self, n_new: int) -> None:
+        """Extend the state by columns for `n_new` features. State arrays are replaced, never changed in place."""
+
+    def _align(self, query: Query) -> np.ndarray:
+        """The features of `query` in the order of the state's columns; features that were never learned are left out."""
+        if not len(query.X):
+            return np.empty((0, self._n_features), query.X.dtype)
+        if query.names is None:
+            self._require_columns(query)
+            return query.X
+        if query.names == self._names:
+            return query.X
+        if self._names is None:
+            if self._n_features:
+                raise ValueError(f"x names its features, but {type(self).__name__} has learned from arrays, without names")
+            return np.empty((len(query.X), 0))
+        columns = {name: j for j, name in enumerate(self._names)}
+        X = np.zeros((len(query.X), len(columns)), query.X.dtype)
+        known = [(j, columns[name]) for j, name in enumerate(query.names) if name in columns]
+        if known:
+            source, target = np.array(known).T
+            X[:, target] = query.X[:, source]
+        return X
+
+    def _align_and_grow(self, query: Query) -> np.ndarray:
+        """As `_align`, after the state was extended by the features of `query` that it has not met."""
+        if not len(query.X):
+            pass
+        elif query.names is None:
+            if not self._n_features:
+                self._extend(None, query.X.shape[1])
+        elif query.names != self._names and (self._names is not None or not self._n_features):
+            names = self._names or ()
+            known = set(names)
+            new = tuple(name for name in query.names if name not in known)
+            self._extend(names + new, len(new))
+        return self._align(query)
+
+    def _extend(self, names: tuple[Hashable, ...] | None, n_new: int) -> None:
+        if self._n_features + n_new > self.max_features:
+            raise ValueError(
+                f"x brings {n_new} new features to the {self._n_features} that {type(self).__name__} has; "
+                f"at most {self.max_features} are accepted (attribute max_features)"
+            )
+        self._grow(n_new)
+        self._names = names
+        self._n_features += n_new
+
+    def _require_columns(self, query: Query) -> None:
+        if self._names:
+            raise ValueError(f"x does not name its features, as {type(self).__name__} has learned them: give dicts or a frame")
+        if self._n_features and query.X.shape[1] != self._n_features:
+            raise ValueError(
+                f"x has {query.X.shape[1]} features, but {type(self).__name__} has learned from {self._n_features}"
+            )
+
+
+class Ranker(QueryEstimator):
+    """A model that ranks the documents of a query and learns from their relevance grades, one query at a time.
+
+    A subclass implements `_grow`, `_score` and `_learn`; everything else is here, once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last_round: np.ndarray | None = None
+
+    @abc.abstractmethod
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        """Scores of documents (n, d), as float64 (n,), by the weights that serve. A document's score depends on it alone."""
+
+    @abc.abstractmethod
+    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+        """Learn from a block of queries and write one row of `rounds` (n, len(Round._fields)) for each.
+
+        Returns the number of queries learned. It is smaller than the number given when a query has bad values or would
+        make the state non-finite: learning stopped before that query, of which nothing was learned.
+        """
+
+    @property
+    def _supervised(self) -> bool:
+        check_calling_pipeline()
+        return True
+
+    @property
+    def last_round(self) -> Round | None:
+        """The `Round` of the last query learned; None before the first."""
+        return None if self._last_round is None else Round.from_row(self._last_round)
+
+    def learn_one(self, x: Any, y: Any, w: float = 1.0) -> None:
+        """Learn from one query.
+
+        Parameters
+        ----------
+        x
+            The query, in any form that `online_rank.query` lists.
+        y
+            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`.
+        w
+            Weight of the query: the update and the loss that bounds speak of are multiplied by it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
+        """
+        query = as_query(x)
+        grades = as_grades(y, query)
+        rounds = np.empty((1, len(Round._fields)))
+        if query.names is None and self._n_features:
+            X = self._align(query)
+            self._learn_block(X, grades, _single(query), np.array([w], dtype=np.float64), rounds, query)
+            return
+        require_finite(query)
+        require_grades(grades, query.ids)
+        with all_or_nothing(self):
+            X = self._align_and_grow(query)
+            self._learn_block(X, grades, _single(query), np.array([w], dtype=np.float64), rounds, query)
+
+    def learn_many(self, X: Any, y: Any, qid: Any, w: Any = None) -> None:
+        """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
+
+        Parameters
+        ----------
+        X
+            Features of n documents: an (n, d) array or a data frame.
+        y
+            The n grades.
+        qid
+            The n query ids; documents of a query stand together.
+        w
+            None, or one weight a query.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input anywhere in the block. The model is then as it was before the block.
+        """
+        block = as_query(X)
+        grades = as_grades(y, block)
+        offsets = query_offsets(qid, len(block.X))
+        weights = _as_weights(w, len(offsets) - 1)
+        if len(offsets) == 1:
+            return
+        with all_or_nothing(self):
+            aligned = self._align_and_grow(block)
+            self._learn_block(aligned, grades, offsets, weights, np.empty((len(weights), len(Round._fields))), block)
+
+    def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
+        """Scores of the documents of a query; a higher score ranks earlier.
+
+        Returns
+        -------
+        A list of m floats, or `{document id: score}` for a query with ids.
+        """
+        query = as_query(x)
+        return answer_in_kind(self._checked_scores(query), query)
+
+    def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
+        """Scores of n documents of any number of queries.
+
+        Parameters
+        ----------
+        X
+            Features: an (n, d) array or a data frame.
+        qid
+            The n query ids, or None for a single query. A ranker scores every document by itself, and uses them only to
+            check the block; a pipeline with a transformer that looks at whole queries needs them.
+
+        Returns
+        -------
+        float64 array of shape (n,).
+        """
+        query = as_query(X)
+        if qid is not None:
+            query_offsets(qid, len(query.X))
+        return self._checked_scores(query)
+
+    def rank_one(self, x: Any) -> list[Hashable]:
+        """The documents of a query, best first; equal scores keep the order in which the documents were given.
+
+        Returns
+        -------
+        A list of m document ids, or of the positions 0..m-1 for a query without ids.
+        """
+        return rank_one(self, x)
+
+    def _checked_scores(self, query: Query) -> np.ndarray:
+        X = self._align(query)
+        if not len(X):
+            return np.empty(0)
+        if not self._n_features:
+            require_finite(query)
+            return np.zeros(len(X))
+        scores = self._score(X)
+        # A NaN or infinite feature, and an overflow, cannot leave the scores finite; so this costs m tests, not m d.
+        if not np.isfinite(scores).all():
+            require_finite(query)
+            i = int(np.flatnonzero(~np.isfinite(scores))[0])
+            name = i if query.ids is None else repr(query.ids[i])
+            raise ValueError(f"x: the score of document {name} is not finite; scale the features")
+        return scores
+
+    def _learn_block(
+        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, query: Query
+    ) -> None:
+        """`_learn`, with an error that names what is wrong when it stops early."""
+        learned = self._learn(X, y, offsets, w, rounds)
+        if learned < len(w):
+            if not (np.isfinite(w[learned]) and w[learned] >= 0):
+                raise ValueError(f"w is {w[learned]}; the weight of a query is a finite number >= 0")
+            part = slice(int(offsets[learned]), int(offsets[learned + 1]))
+            ids = None if query.ids is None else query.ids[part]
+            require_grades(y[part], ids, part.start)
+            require_finite(Query(query.X[part], ids, query.names), part.start)
+            raise ValueError(f"query {learned} would make {type(self).__name__} non-finite; scale the features")
+        self._last_round = rounds[-1]
+
+
+class QueryTransformer(QueryStep, base.Transformer):
+    """A river transformer that works on whole queries, in every form, and answers in the form it was asked in.
+
+    A subclass implements `_transform_query`, and `_learn_query` when it has something to learn.
+    """
+
+    @abc.abstractmethod
+    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
+        """A block of queries, transformed. Raises ValueError on NaN and infinity.
+
+        `like` is what the user gave, for a transformer that has to show him the queries in his form (see `in_form_of`).
+        """
+
+    @abc.abstractmethod
+    def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
+        """For each query of a block, in turn: learn from it, then transform it. The transformed block.
+
+        May leave a part of the block learned when it raises: callers stand inside `all_or_nothing`.
+        """
+
+    def learn_one(self, x: Any) -> None:
+        """Learn from the features of one query, in any form.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input, for example NaN or infinity. The transformer is then as it was.
+        """
+        query = as_query(x)
+        with all_or_nothing(self):
+            self._learn_query(query, _single(query), None, x)
+
+    def transform_one(self, x: Any) -> Any:
+        """The query, transformed, in the form in which it was given.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input, for example NaN or infinity.
+        """
+        query = as_query(x)
+        return in_form_of(x, self._transform_query(query, _single(query), x))
+
+    def learn_many(self, X: Any, qid: Any) -> None:
+        """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
+
+        Parameters
+        ----------
+        X
+            Features of n documents: an (n, d) array or a data frame.
+        qid
+            The n query ids; documents of a query stand together.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input anywhere in the block. The transformer is then as it was before the block.
+        """
+        block = as_query(X)
+        offsets = query_offsets(qid, len(block.X))
+        with all_or_nothing(self):
+            self._learn_query(block, offsets, None, X)
+
+    def transform_many(self, X: Any, qid: Any) -> Any:
+        """A block of queries, transformed, in the form in which it was given."""
+        block = as_query(X)
+        return in_form_of(X, self._transform_query(block, query_offsets(qid, len(block.X)), X))
+
+
+def require_query_step(step: Any) -> None:
+    """Raise TypeError, with advice, unless `step` works on whole queries."""
+    if isinstance(step, QueryStep | compose.FuncTransformer):
+        return
+    name = type(step).__name__
+    if hasattr(step, "transform_one"):
+        raise TypeError(
+            f"{name} transforms one document, but the steps before a ranker get whole queries: "
+            f"wrap it, ForEachDocument({name}(...)), from online_rank"
+        )
+    raise TypeError(
+        f"{step!r} is neither a ranker nor a transformer of queries; PointwiseRanker and PairwiseRanker make a ranker of a "
+        "classifier or regressor"
+    )
+
+
+def check_calling_pipeline() -> None:
+    """Raise TypeError, with advice, when the caller of the caller is a river pipeline with a step for single documents.
+
+    `StandardScaler() | ranker` calls no method of the ranker: river's `|` builds a plain pipeline, which hands whole queries
+    to a transformer of single documents. But river asks its steps for `_supervised` when such a pipeline is first used, and
+    only then can the mistake be told apart from an error deep inside the transformer.
+    """
+    pipeline = sys._getframe(2).f_locals.get("self")
+    if isinstance(pipeline, compose.Pipeline):
+        for step in pipeline.steps.values():
+            require_query_step(step)
+
+
+@contextlib.contextmanager
+def all_or_nothing(*steps: QueryStep) -> Iterator[None]:
+    """Undo every change to the state of `steps` when the body raises.
+
+    The body works on copies of their arrays, and all other state is replaced, never changed in place; so undoing is putting the
+    old values back. A step with other state says how in its own `_begin`.
+    """
+    undo = [step._begin() for step in steps]
+    try:
+        yield
+    except BaseException:
+        for undo_step in undo:
+            undo_step()
+        raise
+
+
+def _single(query: Query) -> np.ndarray:
+    """Offsets of a block that is one query."""
+    return np.array([0, len(query.X)])
+
+
+def rank_one(model: Any, x: Any) -> list[Hashable]:
+    """The documents of a query, best first, by any model whose `predict_one` answers with scores.
+
+    Equal scores keep the order in which the documents were given (a stable sort).
+
+    Parameters
+    ----------
+    model
+        A ranker, or a river pipeline that ends in one.
+    x
+        A query in any form.
+
+    Returns
+    -------
+    A list of document ids for a query with ids, else of positions.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, rank_one
+    >>> model = PerceptronRanker()
+    >>> model.learn_one({"a": {"clicks": 3}, "b": {"clicks": 1}}, {"a": 0, "b": 2})
+    >>> rank_one(model, {"c": {"clicks": 2}, "d": {"clicks": 0}})
+    ['d', 'c']
+    """
+    scores = model.predict_one(x)
+    if isinstance(scores, dict):
+        return sorted(scores, key=scores.__getitem__, reverse=True)
+    return sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+
+
+def _as_weights(w: Any, n_queries: int) -> np.ndarray:
+    if w is None:
+        return np.ones(n_queries)
+    weights = np.asarray(w, dtype=np.float64)
+    if weights.shape != (n_queries,):
+        raise ValueError(f"w has shape {weights.shape}, but the block has {n_queries} queries: one weight a query")
+    return weights
