@@ -223,18 +223,40 @@ def test_revert_undoes_update_to_the_last_bit():
     assert (metric._total, metric._weight) == (only._total, only._weight)
 
 
-def test_rolling_over_many_steps_does_not_drift():
-    window = 7
-    parts = [(y, x[:, 0].tolist()) for x, y in stream(97, seed=5)]
-    rolling = utils.Rolling(NDCG, window_size=window)
-    steps = 100_000
-    for t in range(steps):
-        rolling.update(*parts[t % 97])
-    fresh = NDCG()
-    for t in range(steps - window, steps):
-        fresh.update(*parts[t % 97])
-    assert rolling.get() == fresh.get()
-    assert rolling.n_queries == fresh.n_queries
+class Given(NDCG):
+    """Takes the predictions for the values, so that what is left is the mean."""
+
+    def value_one(self, y_true, y_pred):
+        return y_pred
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_rolling_mean_does_not_drift_over_many_steps(weighted):
+    window, steps = 7, 100_000
+    rng = np.random.default_rng(6)
+    values = (rng.random(steps) ** 20).tolist()
+    weights = (10.0 ** rng.integers(-6, 6, steps)).tolist() if weighted else [1.0] * steps
+    rolling, fresh = utils.Rolling(Given, window_size=window), Given()
+    for value, w in zip(values, weights, strict=True):
+        rolling.update(None, value, w)
+    for value, w in zip(values[-window:], weights[-window:], strict=True):
+        fresh.update(None, value, w)
+    assert (
+        rolling.get()
+        == fresh.get()
+        == math.fsum(v * w for v, w in zip(values[-window:], weights[-window:], strict=True)) / (math.fsum(weights[-window:]))
+    )
+
+
+def test_rolling():
+    parts = [(y, x[:, 0].tolist()) for x, y in stream(500, seed=5)]
+    rolling, fresh = utils.Rolling(NDCG, window_size=20), NDCG()
+    for part in parts:
+        rolling.update(*part)
+    for part in parts[-20:]:
+        fresh.update(*part)
+    assert rolling.get() == fresh.get() > 0
+    assert (rolling.n_queries, rolling.n_skipped) == (fresh.n_queries, fresh.n_skipped)
 
 
 def test_time_rolling():

@@ -1,0 +1,1 @@
+"""Benchmarks: one file a question; run one with `python -m benchmarks.NAME`."""
