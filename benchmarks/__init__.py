@@ -1,1 +1,1 @@
-"""Benchmarks: one file a question; run one with `python -m benchmarks.NAME`."""
+"""Benchmarks: one file a question, run as `python -m benchmarks.NAME`; results as Markdown and PNG in `benchmarks/results/`."""

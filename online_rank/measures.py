@@ -7,17 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank._kernels.metrics import (
-    AP,
-    EXPECTED,
-    LINEAR_NDCG,
-    NDCG,
-    OPTIMISTIC,
-    PESSIMISTIC,
-    ideal_value,
-    metric_values,
-)
-from online_rank.query import MAX_GRADE, Query, as_grades, require_grades
+from online_rank._kernels.codes import AP, EXPECTED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
+from online_rank._kernels.metrics import ideal_value, metric_values
+from online_rank.query import Query, as_grades, require_grades
 
 __all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "measure", "query_values"]
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank._kernels.codes import MAX_GRADE
+
 __all__ = [
     "MAX_FEATURES",
     "MAX_GRADE",
@@ -27,9 +29,6 @@ __all__ = [
     "require_finite",
     "require_grades",
 ]
-
-#: Largest accepted relevance grade: sums of the gains 2^grade - 1 stay finite for more than 10^7 documents.
-MAX_GRADE = 1000
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1_000_000
@@ -196,7 +195,8 @@ def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
     first = ids[starts]
     if len(np.unique(first)) != len(first):
         values, counts = np.unique(first, return_counts=True)
-        raise ValueError(f"qid: the documents of query {values[counts > 1][0]!r} do not stand together; sort the block by qid")
+        scattered = values[counts > 1].tolist()[0]
+        raise ValueError(f"qid: the documents of query {scattered!r} do not stand together; sort the block by qid")
     return np.append(starts, n_documents).astype(np.int64)
 
 

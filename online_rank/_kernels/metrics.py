@@ -10,12 +10,16 @@ own.
 import numpy as np
 
 from online_rank._kernels._jit import kernel
-
-#: Codes of the metrics.
-NDCG, AP, LINEAR_NDCG, RECIPROCAL_RANK, PRECISION, ERR, PAIRWISE_ACCURACY = range(7)
-
-#: Tie policies; the sign by which the grade decides among equal scores.
-EXPECTED, OPTIMISTIC, PESSIMISTIC = 0, 1, -1
+from online_rank._kernels.codes import (
+    AP,
+    ERR,
+    EXPECTED,
+    LINEAR_NDCG,
+    NDCG,
+    PAIRWISE_ACCURACY,
+    PRECISION,
+    RECIPROCAL_RANK,
+)
 
 # Up to this cutoff the top documents are kept in a short sorted list, which costs O(m) for scores in random order and at most
 # SHORT moves a document; beyond it everything is sorted.

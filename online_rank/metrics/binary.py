@@ -1,6 +1,6 @@
 """Metrics that ask of a document only whether it is relevant: its grade reaches a threshold."""
 
-from online_rank._kernels import metrics as codes
+from online_rank._kernels import codes
 from online_rank.metrics.base import RankingMetric, require_count
 
 __all__ = ["MAP", "MRR", "PrecisionAtK"]

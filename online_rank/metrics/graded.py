@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from online_rank._kernels import metrics as codes
+from online_rank._kernels import codes
 from online_rank.measures import gains
 from online_rank.metrics.base import RankingMetric, require_choice, require_count
 from online_rank.query import MAX_GRADE

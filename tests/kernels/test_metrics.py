@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from online_rank._kernels import codes
 from online_rank._kernels import metrics as kernels
 from online_rank.measures import TIES, discounts, gains
 from tests.reference import metrics as reference
 
 # Kernel code, reference, and which of k and threshold it has.
 METRICS = {
-    "ndcg": (kernels.NDCG, reference.ndcg, {"k"}),
-    "ap": (kernels.AP, reference.average_precision, {"k", "threshold"}),
-    "linear_ndcg": (kernels.LINEAR_NDCG, reference.linear_ndcg, set()),
-    "rr": (kernels.RECIPROCAL_RANK, reference.reciprocal_rank, {"k", "threshold"}),
-    "precision": (kernels.PRECISION, reference.precision, {"k", "threshold"}),
-    "err": (kernels.ERR, reference.err, {"k"}),
-    "pairwise": (kernels.PAIRWISE_ACCURACY, reference.pairwise_accuracy, set()),
+    "ndcg": (codes.NDCG, reference.ndcg, {"k"}),
+    "ap": (codes.AP, reference.average_precision, {"k", "threshold"}),
+    "linear_ndcg": (codes.LINEAR_NDCG, reference.linear_ndcg, set()),
+    "rr": (codes.RECIPROCAL_RANK, reference.reciprocal_rank, {"k", "threshold"}),
+    "precision": (codes.PRECISION, reference.precision, {"k", "threshold"}),
+    "err": (codes.ERR, reference.err, {"k"}),
+    "pairwise": (codes.PAIRWISE_ACCURACY, reference.pairwise_accuracy, set()),
 }
 STOP = gains()[:5] / 2**4
 STOP.flags.writeable = False

@@ -1,0 +1,18 @@
+"""Constants that kernels and the rest of the package share. They stand here so that compiled kernels follow their changes."""
+
+#: Largest accepted relevance grade: sums of the gains 2^grade - 1 stay finite for more than 10^7 documents.
+MAX_GRADE = 1000
+
+# Metrics; the first three are also the measures that rankers learn for.
+NDCG, AP, LINEAR_NDCG, RECIPROCAL_RANK, PRECISION, ERR, PAIRWISE_ACCURACY = range(7)
+
+# Tie policies: the sign by which the grade decides among equal scores.
+EXPECTED, OPTIMISTIC, PESSIMISTIC = 0, 1, -1
+
+# Credit that a mis-ordered pair gets, in `CREDITS`'s order.
+ARGMAX, SPREAD, PAIRS, GAIN, DELTA = range(5)
+CREDITS = ("argmax", "spread", "pairs", "gain", "delta")
+
+# Order of positions within one grade, in `WITHIN_GRADE`'s order.
+MEAN, DOCUMENT, TIGHT = range(3)
+WITHIN_GRADE = ("mean", "document", "tight")

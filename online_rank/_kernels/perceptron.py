@@ -1,0 +1,218 @@
+"""The perceptron for ranking: scores, loss, credit and update of a block of queries in one call.
+
+`learn_one` is this kernel with a block of one query, so that a block learns bit for bit what the queries learn one by one.
+"""
+
+import math
+
+import numpy as np
+
+from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels.codes import AP, ARGMAX, DELTA, MAX_GRADE, MEAN, SPREAD, TIGHT
+from online_rank._kernels.credit import argmax_credit, delta_credit, pair_credit, spread_credit
+from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss, weights_in_order
+from online_rank._kernels.order import sort_descending
+
+
+@fast_kernel
+def score(X, w, s):
+    """Scores s = X w of documents (n, d) by weights (d,), accumulated in float64."""
+    n, d = X.shape
+    for i in range(n):
+        total = 0.0
+        for j in range(d):
+            total += X[i, j] * w[j]
+        s[i] = total
+
+
+@fast_kernel
+def score_and_norms(X, first, m, w, s):
+    """Scores of m documents from row `first` on. Returns the largest and the sum of their squared norms."""
+    d = X.shape[1]
+    largest = 0.0
+    norms = 0.0
+    for i in range(m):
+        total = 0.0
+        norm = 0.0
+        for j in range(d):
+            x = np.float64(X[first + i, j])
+            total += x * w[j]
+            norm += x * x
+        s[i] = total
+        norms += norm
+        largest = max(largest, norm)
+    return largest, norms
+
+
+@fast_kernel
+def combine_rows(X, first, c, z):
+    """z = sum of c_i x_i over documents from row `first` on; rows without credit are not touched. Returns ||z||^2."""
+    d = X.shape[1]
+    z[:] = 0.0
+    for i in range(c.shape[0]):
+        a = c[i]
+        if a != 0.0:
+            for j in range(d):
+                z[j] += a * X[first + i, j]
+    norm = 0.0
+    for j in range(d):
+        norm += z[j] * z[j]
+    return norm
+
+
+@fast_kernel
+def add_scaled(w, a, z, out):
+    """out = w + a z. Returns ||out||^2."""
+    norm = 0.0
+    for j in range(w.shape[0]):
+        out[j] = w[j] + a * z[j]
+        norm += out[j] * out[j]
+    return norm
+
+
+@kernel
+def all_finite(values):
+    """Whether no value is NaN or infinite."""
+    for i in range(values.shape[0]):
+        if not math.isfinite(values[i]):
+            return False
+    return True
+
+
+@kernel
+def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, track, rounds):
+    """Learn from a block of queries.
+
+    Parameters
+    ----------
+    X, y, offsets : features (n, d), grades (n,), and where queries begin and end (q + 1,)
+    weights : (q,) sample weights
+    discounts : (>= largest m,) table of D(p)
+    config : int64 array: measure kind, cutoff, threshold, credit, slam mass?, within grade, gradient update?, margin by gap?
+    constants : float64 array: relative margin beta, step size, margin Delta, factor by which the average forgets
+    w : (d,) learning weights, changed in place
+    served : (d,) averaged weights, changed in place; (0,) when the learning weights serve
+    counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2
+    track : whether the loss of the served weights is computed too
+    rounds : (q, 10) out, a `Round` a row
+
+    Returns
+    -------
+    Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
+    nothing of it was learned.
+    """
+    kind, cutoff, threshold, credit, slam_mass, within, by_gradient, by_gap = config
+    beta, step, margin, keep = constants
+    d = w.shape[0]
+    longest = 0
+    for q in range(weights.shape[0]):
+        longest = max(longest, offsets[q + 1] - offsets[q])
+    reals = np.empty((6, longest))
+    integers = np.empty((4, longest), dtype=np.int64)
+    most_levels = min(longest, MAX_GRADE + 1) + 1
+    grade = np.empty(most_levels, dtype=np.int64)
+    count = np.empty(most_levels, dtype=np.int64)
+    per_level = np.empty(most_levels, dtype=np.int64)
+    table = np.empty(MAX_GRADE + 1, dtype=np.int64)
+    tree = np.empty((2, most_levels + 1))
+    prefix = np.empty((2, longest + 1 if credit == DELTA else 0))
+    z = np.empty(d)
+    new = np.empty(d)
+    whole = credit != ARGMAX or within == TIGHT
+
+    for q in range(weights.shape[0]):
+        first = offsets[q]
+        m = offsets[q + 1] - first
+        s, v, c, keys, other_keys, share = reals[:, :m]
+        level, order, index, key_order = integers[:, :m]
+        weight = weights[q]
+        largest, norms = score_and_norms(X, first, m, w, s)
+        levels = grade_levels(y[first : first + m], kind, threshold, level, grade, count, table)
+        if not (levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
+            return q
+        rounds[q] = 0.0
+        rounds[q, 1] = np.nan
+        rounds[q, 5] = weight
+        rounds[q, 6] = m
+        rounds[q, 7] = math.sqrt(largest)
+        if levels < 2:
+            rounds[q, 1] = 0.0 if track else np.nan
+            rounds[q, 9] = 1.0
+            continue
+
+        n_seen = counters[1] + m
+        mean_square = counters[2] + (norms - m * counters[2]) / n_seen
+        depth = min(cutoff, m) if cutoff > 0 else m
+        ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
+        order_pessimistic(s, level, levels, count, depth, whole, order, index, keys, other_keys)
+        loss = ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, discounts)
+        if within == MEAN:
+            v_max = level_weights(kind, cutoff, levels, grade, count, ideal_value, m, discounts, tree[0])
+            for i in range(m):
+                v[i] = tree[0, level[i]]
+        elif within == TIGHT:
+            v_max = weights_in_order(kind, cutoff, order, level, levels, grade, count, ideal_value, discounts, per_level, v)
+        else:
+            for i in range(m):
+                index[i] = i
+            v_max = weights_in_order(kind, cutoff, index, level, levels, grade, count, ideal_value, discounts, per_level, v)
+        served_loss = loss if track else np.nan
+        if track and served.shape[0] > 0:
+            score_and_norms(X, first, m, served, share)
+            order_pessimistic(share, level, levels, count, depth, False, key_order, index, keys, other_keys)
+            served_loss = ranking_loss(kind, depth, key_order, level, levels, grade, count, ideal_value, discounts)
+
+        mass = 0.0
+        square = 0.0
+        offset = margin if by_gradient else beta * mean_square
+        if loss > 0.0:
+            c[:] = 0.0
+            if by_gap:
+                # s_j - s_i > -Delta (R_i - R_j) says the same of s - Delta R.
+                for i in range(m):
+                    share[i] = s[i] - margin * grade[level[i]]
+                s[:] = share
+            t_offset = 0.0 if by_gap else offset
+            if credit == ARGMAX:
+                mass = argmax_credit(s, level, levels, v, t_offset, by_gradient, per_level, c)
+            elif credit == DELTA:
+                mass = delta_credit(
+                    kind, depth, s, level, levels, grade, count, t_offset, by_gradient,
+                    order, index, prefix[0], prefix[1], ideal_value, discounts, c,
+                )  # fmt: skip
+            else:
+                ranking = order
+                if by_gap:
+                    for i in range(m):
+                        key_order[i] = i
+                        keys[i] = s[i]
+                    sort_descending(keys, key_order, other_keys, index)
+                    ranking = key_order
+                if credit == SPREAD:
+                    mass = spread_credit(s, level, levels, v, t_offset, by_gradient, ranking, tree[0], share, c)
+                else:
+                    mass = pair_credit(
+                        credit, kind, s, level, levels, grade, t_offset, by_gradient, ranking, tree[0], tree[1], c
+                    )
+            scale = weight if slam_mass else weight * loss / mass
+            for i in range(m):
+                c[i] *= scale
+            mass = weight * mass if slam_mass else weight * loss
+            square = combine_rows(X, first, c, z)
+            if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, step, z, new))):
+                return q
+            w[:] = new
+
+        counters[1] = n_seen
+        counters[2] = mean_square
+        if served.shape[0] > 0:
+            counters[0] = keep * counters[0] + 1.0
+            for j in range(d):
+                served[j] += (w[j] - served[j]) / counters[0]
+        rounds[q, 0] = loss
+        rounds[q, 1] = served_loss
+        rounds[q, 2] = mass
+        rounds[q, 3] = square
+        rounds[q, 4] = offset
+        rounds[q, 8] = v_max
+    return weights.shape[0]
