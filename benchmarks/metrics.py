@@ -1,24 +1,24 @@
 """How fast are NDCG@10 and MAP of many queries, and do the libraries agree on them?
 
-`python -m benchmarks.metrics` prints two tables and writes them to benchmarks/results/metrics.md. All contestants are timed in turn,
-round after round; a figure is the median over rounds. Libraries that are not installed get a row that says so:
+`python -m benchmarks.metrics` prints two tables and writes them to benchmarks/results/metrics.md. All contestants are timed in
+turn, round after round; a figure is the median over rounds. Libraries that are not installed get a row that says so:
 `pip install scikit-learn ranx pytrec_eval-terrier`.
 """
 
+import functools
 import importlib.util
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numba
 import numpy as np
 
+from benchmarks._common import environment, parser, save, table
 from online_rank import metrics
 
-N_QUERIES, N_DOCUMENTS, ROUNDS = 2000, 120, 7
-RESULTS = Path(__file__).parent / "results" / "metrics.md"
+N_QUERIES, N_DOCUMENTS, ROUNDS = 2000, 120, 5
 
 Values = Callable[[], np.ndarray]
 
@@ -54,9 +54,8 @@ def web_search(decimals: int | None = None, order: str = "random") -> Data:
 
 
 def ours(data: Data) -> tuple[Values, Values]:
-    return tuple(
-        lambda metric=m: metric.value_many(data.grades, data.scores, data.qid) for m in (metrics.NDCG(), metrics.MAP())
-    )
+    arguments = data.grades, data.scores, data.qid
+    return functools.partial(metrics.NDCG().value_many, *arguments), functools.partial(metrics.MAP().value_many, *arguments)
 
 
 def ours_one_by_one(data: Data) -> tuple[Values, Values]:
@@ -184,7 +183,7 @@ def interleaved(functions: dict[str, Values], rounds: int = ROUNDS) -> dict[str,
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def compare() -> list[str]:
+def compare() -> str:
     """All contestants on scores without ties, and how far they are from ours with and without."""
     plain, tied = web_search(), web_search(decimals=1)
     functions: dict[str, Values] = {}
@@ -203,62 +202,65 @@ def compare() -> list[str]:
             ]
     seconds = interleaved(functions)
     reference = {metric: seconds[f"numba, plain full sort {metric}"] for metric in ("NDCG@10", "MAP")}
-    lines = [
-        "| | NDCG@10 queries/s | to full sort | differs, no ties | with ties | MAP queries/s | to full sort | differs, no ties "
-        "| with ties | remark |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+    header = [
+        "",
+        *(
+            f"{metric} {cell}"
+            for metric in ("NDCG@10", "MAP")
+            for cell in ("queries/s", "to full sort", "differs", "with ties")
+        ),
     ]
+    rows = []
     for name, _, _, remark in CONTESTANTS:
         if name in absent:
-            lines.append(f"| {name} |" + " |" * 8 + f" `{absent[name]}` is not installed |")
+            rows.append([name, *[""] * 8, f"`{absent[name]}` is not installed"])
             continue
         cells = []
         for metric in ("NDCG@10", "MAP"):
             time_taken = seconds[f"{name} {metric}"]
             cells += [f"{N_QUERIES / time_taken:,.0f}", f"{reference[metric] / time_taken:.2f}"]
             cells += ["0" if d == 0 else f"{d:.0e}" for d in differences[name, metric]]
-        lines.append(f"| {name} | {' | '.join(cells)} | {remark} |")
-    return lines
+        rows.append([name, *cells, remark])
+    return table([*header, "remark"], rows)
 
 
-def every_metric() -> list[str]:
+def every_metric() -> str:
     """All our metrics, on scores in random order and on the orders that are hard for a partial selection."""
     blocks = {"random": web_search(), "worst first": web_search(order="worst first"), "all tied": web_search(order="all tied")}
     names = ["ndcg@10", "ndcg", "map", "mrr", "p@10", "err@20", "linear_ndcg", "pairwise_accuracy"]
-    functions = {
-        f"{name} {order}": lambda metric=metrics.metric(name), d=data: metric.value_many(d.grades, d.scores, d.qid)
+    functions: dict[str, Values] = {
+        f"{name} {order}": functools.partial(metrics.metric(name).value_many, data.grades, data.scores, data.qid)
         for name in names
         for order, data in blocks.items()
     }
     next(iter(functions.values()))()
     seconds = interleaved(functions)
-    lines = ["| metric | random order | worst first | all tied |", "|---|---|---|---|"]
-    for name in names:
-        rates = [f"{N_QUERIES / seconds[f'{name} {order}']:,.0f}" for order in blocks]
-        lines.append(f"| {metrics.metric(name).name} | {' | '.join(rates)} |")
-    return lines
+    rows = [
+        [metrics.metric(name).name, *(f"{N_QUERIES / seconds[f'{name} {order}']:,.0f}" for order in blocks)] for name in names
+    ]
+    return table(["metric", *blocks], rows)
 
 
 def main() -> None:
-    text = [
-        "# Ranking metrics",
-        "",
-        f"{N_QUERIES:,} queries of {N_DOCUMENTS} documents, grades 0 to 4, one process; medians of {ROUNDS} interleaved rounds. "
-        "`python -m benchmarks.metrics`",
-        "",
-        "\"Differs\" is the largest difference of one query's value from online_rank's expected one, on scores without ties and on the "
-        "same scores rounded to one decimal. With ties definitions part: a tie broken by order or by document id counts as if the "
-        "ranker had meant it.",
-        "",
-        *compare(),
-        "",
-        "Queries/s of every metric of online_rank (`value_many`), by the order in which the scores come:",
-        "",
-        *every_metric(),
-    ]
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("\n".join(text) + "\n", encoding="utf-8")
-    print("\n".join(text))
+    parser(__doc__).parse_args()
+    save(
+        "metrics",
+        f"""# Ranking metrics
+
+{N_QUERIES:,} queries of {N_DOCUMENTS} documents, grades 0 to 4; medians of {ROUNDS} interleaved rounds. {environment()}.
+`python -m benchmarks.metrics`
+
+"Differs" is the largest difference of one query's value from online_rank's expected one, on scores without ties; "with ties" is
+the same after rounding the scores to one decimal. There definitions part: where a tie is broken by order or by document id, that
+order counts as if the ranker had meant it.
+
+{compare()}
+
+Queries/s of every metric of online_rank (`value_many`), by the order in which the scores come:
+
+{every_metric()}
+""",
+    )
 
 
 if __name__ == "__main__":

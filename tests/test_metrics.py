@@ -13,7 +13,7 @@ from river import compose, evaluate, linear_model, preprocessing, utils
 from river import metrics as river_metrics
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from online_rank.base import QueryTransformer, Ranker
+from online_rank.base import Ranker
 from online_rank.measures import measure
 from online_rank.metrics import (
     ERR,
@@ -26,6 +26,7 @@ from online_rank.metrics import (
     RankingMetric,
     metric,
 )
+from online_rank.preprocessing import SignedLog
 from tests.reference import metrics as reference
 
 ALL = [NDCG, MAP, MRR, PrecisionAtK, ERR, LinearNDCG, PairwiseAccuracy]
@@ -44,19 +45,6 @@ class FirstFeature(Ranker):
     def _learn(self, X, y, offsets, w, rounds):
         rounds[:] = 0.0
         return len(w)
-
-
-class Same(QueryTransformer):
-    """Leaves queries as they are."""
-
-    def _grow(self, n_new):
-        pass
-
-    def _transform(self, X, offsets):
-        return X.copy()
-
-    def _learn_transform(self, X, offsets, out):
-        return len(offsets) - 1
 
 
 def stream(n=60, seed=1):
@@ -345,7 +333,7 @@ def test_river_evaluates_rankers_and_pipelines():
     for x, y in stream():
         fresh.update(y, model.predict_one(x))
         model.learn_one(x, y)
-    for model in (FirstFeature(), compose.Pipeline(Same(), FirstFeature())):
+    for model in (FirstFeature(), compose.Pipeline(SignedLog(), FirstFeature())):
         assert evaluate.progressive_val_score(stream(), model, NDCG()).get() == fresh.get()
     both = evaluate.progressive_val_score(stream(), FirstFeature(), NDCG() + MAP())
     assert both.get()[0] == fresh.get()
