@@ -251,8 +251,8 @@ def main() -> None:
 `python -m benchmarks.metrics`
 
 "Differs" is the largest difference of one query's value from online_rank's expected one, on scores without ties; "with ties" is
-the same after rounding the scores to one decimal. There definitions part: where a tie is broken by order or by document id, that
-order counts as if the ranker had meant it.
+the same after rounding the scores to one decimal. There definitions part: where a tie is broken by order or by document id,
+that order counts as if the ranker had meant it.
 
 {compare()}
 
