@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "ForEachDocument": "preprocessing",
     "PerceptronRanker": "perceptron",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",

@@ -148,9 +148,9 @@ def minmax_queries(X, offsets, out):
 def signed_log(X, out):
     """out = sign(X) log(1 + |X|), within 1 ulp of exact; every element of X is finite.
 
-    libm's log1p takes one number at a time. This is its algorithm (fdlibm's, as musl has it) without branches, in loops that
-    vectorise: with u = 1 + |x| rounded, and c the part of |x| lost in rounding over u, log(1 + |x|) = log(u) + c; then u = 2^k f
-    with f in [sqrt(1/2), sqrt(2)), and log(f) = log1p(r), r = f - 1, from a polynomial in s = r / (2 + r).
+    libm's log1p takes one number at a time. This is its algorithm (fdlibm's) without branches, in loops that vectorise: with u
+    the rounded 1 + |x|, and c what was lost in rounding, over u, log(1 + |x|) = log(u) + c; then u = 2^k f with f in
+    [sqrt(1/2), sqrt(2)), and log(f) comes from a polynomial in s = r / (2 + r), r = f - 1.
     """
     d = X.shape[1]
     lost = np.empty(d)
