@@ -8,6 +8,7 @@ from typing import Any
 
 _HOME = {
     "LossTracker": "bounds",
+    "ForEachDocument": "preprocessing",
     "PerceptronRanker": "perceptron",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",
