@@ -13,3 +13,7 @@ CREDITS = ("argmax", "spread", "pairs", "gain", "delta")
 # Order of positions within one grade, in `WITHIN_GRADE`'s order.
 MEAN, DOCUMENT, TIGHT = range(3)
 WITHIN_GRADE = ("mean", "document", "tight")
+
+# Surrogates, in `SURROGATES`'s order.
+SLAM, HINGE, LOGISTIC, SQUARED, LISTNET, LAMBDARANK, STRUCTURED = range(7)
+SURROGATES = ("slam", "hinge", "logistic", "squared", "listnet", "lambdarank", "structured")
