@@ -7,8 +7,9 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "LossTracker": "bounds",
     "ForEachDocument": "preprocessing",
+    "GradientRanker": "gradient",
+    "LossTracker": "bounds",
     "PerceptronRanker": "perceptron",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",
@@ -21,7 +22,7 @@ _HOME = {
     "rank_one": "base",
     "save": "persistence",
 }
-_MODULES = ("bounds", "checks", "compose", "evaluate", "metrics", "plot", "preprocessing", "stream")
+_MODULES = ("bounds", "compose", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]
