@@ -2,11 +2,12 @@
 
 import abc
 import contextlib
-from collections.abc import Hashable, Iterator
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from river import base
+from river import base, compose
 
 from online_rank.query import (
     MAX_FEATURES,
@@ -20,7 +21,10 @@ from online_rank.query import (
     require_grades,
 )
 
-__all__ = ["QueryEstimator", "QueryTransformer", "Ranker", "Round", "all_or_nothing", "rank_one"]
+if TYPE_CHECKING:
+    from online_rank.compose import RankingPipeline
+
+__all__ = ["QueryEstimator", "QueryStep", "QueryTransformer", "Ranker", "Round", "all_or_nothing", "rank_one"]
 
 
 class Round(NamedTuple):
@@ -68,8 +72,35 @@ class Round(NamedTuple):
         return values._replace(n_documents=int(values.n_documents), skipped=bool(values.skipped))
 
 
-class QueryEstimator(base.Estimator, abc.ABC):
-    """What rankers and transformers of queries share: the columns of their state follow the features they meet.
+class QueryStep(base.Estimator):
+    """What can stand in a `RankingPipeline`: a ranker, or a transformer of queries."""
+
+    def __or__(self, other: Any) -> "RankingPipeline":
+        """`self | other`: a pipeline in which `other` works on what this step gives."""
+        from online_rank.compose import RankingPipeline
+
+        return RankingPipeline(self, other)
+
+    def __ror__(self, other: Any) -> "RankingPipeline":
+        """`other | self`: a pipeline in which this step works on what `other` gives."""
+        from online_rank.compose import RankingPipeline
+
+        return RankingPipeline(other, self)
+
+    def _begin(self) -> Callable[[], None]:
+        """Make ready for a change that may fail; calling the answer undoes it (see `all_or_nothing`)."""
+        before = dict(self.__dict__)
+        self.__dict__.update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
+
+        def undo() -> None:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+
+        return undo
+
+
+class QueryEstimator(QueryStep, abc.ABC):
+    """A step with state that has a column for each feature: the columns follow the features that it meets.
 
     An ndarray fixes the number of features at first use. Named features extend the state when they first appear.
     """
@@ -97,6 +128,8 @@ class QueryEstimator(base.Estimator, abc.ABC):
 
     def _align(self, query: Query) -> np.ndarray:
         """The features of `query` in the order of the state's columns; features that were never learned are left out."""
+        if not len(query.X):
+            return np.empty((0, self._n_features), query.X.dtype)
         if query.names is None:
             self._require_columns(query)
             return query.X
@@ -116,8 +149,10 @@ class QueryEstimator(base.Estimator, abc.ABC):
 
     def _align_and_grow(self, query: Query) -> np.ndarray:
         """As `_align`, after the state was extended by the features of `query` that it has not met."""
-        if query.names is None:
-            if not self._n_features and self._names is None:
+        if not len(query.X):
+            pass
+        elif query.names is None:
+            if not self._n_features:
                 self._extend(None, query.X.shape[1])
         elif query.names != self._names and (self._names is not None or not self._n_features):
             names = self._names or ()
@@ -166,6 +201,11 @@ class Ranker(QueryEstimator):
         Returns the number of queries learned. It is smaller than the number given when a query has bad values or would
         make the state non-finite: learning stopped before that query, of which nothing was learned.
         """
+
+    @property
+    def _supervised(self) -> bool:
+        check_calling_pipeline()
+        return True
 
     @property
     def last_round(self) -> Round | None:
@@ -302,77 +342,117 @@ class Ranker(QueryEstimator):
         self._last_round = rounds[-1]
 
 
-class QueryTransformer(QueryEstimator, base.Transformer):
+class QueryTransformer(QueryStep, base.Transformer):
     """A river transformer that works on whole queries, in every form, and answers in the form it was asked in.
 
-    A subclass implements `_grow`, `_transform` and `_learn_transform`; everything else is here, once.
+    A subclass implements `_transform_query`, and `_learn_query` when it has something to learn.
     """
 
     @abc.abstractmethod
-    def _transform(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Transformed features of a block of queries: a new array of the same shape."""
+    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
+        """A block of queries, transformed. Raises ValueError on NaN and infinity.
+
+        `like` is what the user gave, for a transformer that has to show him the queries in his form (see `in_form_of`).
+        """
 
     @abc.abstractmethod
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray | None) -> int:
-        """For each query of a block: learn from it, then write it, transformed, to `out` (unless that is None).
+    def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
+        """For each query of a block, in turn: learn from it, then transform it. The transformed block.
 
-        Returns the number of queries learned; it is smaller than the number given when the next one has bad values.
+        May leave a part of the block learned when it raises: callers stand inside `all_or_nothing`.
         """
 
     def learn_one(self, x: Any) -> None:
-        """Learn from the features of one query, in any form. Raises ValueError on NaN and infinity, before anything changes."""
+        """Learn from the features of one query, in any form.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input, for example NaN or infinity. The transformer is then as it was.
+        """
         query = as_query(x)
         with all_or_nothing(self):
-            self._learn_query(query, _single(query), None)
+            self._learn_query(query, _single(query), None, x)
 
     def transform_one(self, x: Any) -> Any:
-        """The query, transformed, in the form in which it was given."""
+        """The query, transformed, in the form in which it was given.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input, for example NaN or infinity.
+        """
         query = as_query(x)
-        return in_form_of(x, self._transform_query(query, _single(query)))
+        return in_form_of(x, self._transform_query(query, _single(query), x))
 
     def learn_many(self, X: Any, qid: Any) -> None:
-        """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit."""
+        """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
+
+        Parameters
+        ----------
+        X
+            Features of n documents: an (n, d) array or a data frame.
+        qid
+            The n query ids; documents of a query stand together.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad input anywhere in the block. The transformer is then as it was before the block.
+        """
         block = as_query(X)
+        offsets = query_offsets(qid, len(block.X))
         with all_or_nothing(self):
-            self._learn_query(block, query_offsets(qid, len(block.X)), None)
+            self._learn_query(block, offsets, None, X)
 
     def transform_many(self, X: Any, qid: Any) -> Any:
         """A block of queries, transformed, in the form in which it was given."""
         block = as_query(X)
-        return in_form_of(X, self._transform_query(block, query_offsets(qid, len(block.X))))
+        return in_form_of(X, self._transform_query(block, query_offsets(qid, len(block.X)), X))
 
-    def _transform_query(self, query: Query, offsets: np.ndarray) -> Query:
-        """`_transform` with columns aligned."""
-        X = self._align(query)
-        require_finite(query)
-        return Query(self._transform(X, offsets), query.ids, query.names if query.names is None else self.feature_names)
 
-    def _learn_query(self, query: Query, offsets: np.ndarray, out: bool | None) -> Query:
-        """`_learn_transform` with columns aligned; the transformed query (or the given one when `out` is None)."""
-        X = self._align_and_grow(query)
-        target = None if out is None else np.empty_like(X)
-        if self._learn_transform(X, offsets, target) < len(offsets) - 1:
-            require_finite(query)
-            raise ValueError(f"x has features too large for {type(self).__name__}: its state would not stay finite")
-        return query if target is None else Query(target, query.ids, self.feature_names)
+def require_query_step(step: Any) -> None:
+    """Raise TypeError, with advice, unless `step` works on whole queries."""
+    if isinstance(step, QueryStep | compose.FuncTransformer):
+        return
+    name = type(step).__name__
+    if hasattr(step, "transform_one"):
+        raise TypeError(
+            f"{name} transforms one document, but the steps before a ranker get whole queries: "
+            f"wrap it, ForEachDocument({name}(...)), from online_rank"
+        )
+    raise TypeError(
+        f"{step!r} is neither a ranker nor a transformer of queries; PointwiseRanker and PairwiseRanker make a ranker of a "
+        "classifier or regressor"
+    )
+
+
+def check_calling_pipeline() -> None:
+    """Raise TypeError, with advice, when the caller of the caller is a river pipeline with a step for single documents.
+
+    `StandardScaler() | ranker` calls no method of the ranker: river's `|` builds a plain pipeline, which hands whole queries
+    to a transformer of single documents. But river asks its steps for `_supervised` when such a pipeline is first used, and
+    only then can the mistake be told apart from an error deep inside the transformer.
+    """
+    pipeline = sys._getframe(2).f_locals.get("self")
+    if isinstance(pipeline, compose.Pipeline):
+        for step in pipeline.steps.values():
+            require_query_step(step)
 
 
 @contextlib.contextmanager
-def all_or_nothing(*estimators: QueryEstimator) -> Iterator[None]:
-    """Undo every change to the state of `estimators` when the body raises.
+def all_or_nothing(*steps: QueryStep) -> Iterator[None]:
+    """Undo every change to the state of `steps` when the body raises.
 
     The body works on copies of their arrays, and all other state is replaced, never changed in place; so undoing is putting the
-    old values back.
+    old values back. A step with other state says how in its own `_begin`.
     """
-    before = [dict(estimator.__dict__) for estimator in estimators]
-    for estimator, state in zip(estimators, before, strict=True):
-        estimator.__dict__.update({name: value.copy() for name, value in state.items() if isinstance(value, np.ndarray)})
+    undo = [step._begin() for step in steps]
     try:
         yield
     except BaseException:
-        for estimator, state in zip(estimators, before, strict=True):
-            estimator.__dict__.clear()
-            estimator.__dict__.update(state)
+        for undo_step in undo:
+            undo_step()
         raise
 
 

@@ -1,13 +1,20 @@
 """Ranking measures: what a ranker learns for."""
 
+import functools
 import re
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank._kernels.codes import AP, LINEAR_NDCG, NDCG
+from online_rank._kernels.codes import AP, EXPECTED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
+from online_rank._kernels.metrics import ideal_value, metric_values
+from online_rank.query import Query, as_grades, require_grades
 
-__all__ = ["Measure", "discounts", "measure"]
+__all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "measure", "query_values"]
+
+#: The tie policies, and the codes by which kernels know them.
+TIES = {"expected": EXPECTED, "optimistic": OPTIMISTIC, "pessimistic": PESSIMISTIC}
 
 
 class Measure(NamedTuple):
@@ -33,6 +40,69 @@ class Measure(NamedTuple):
         if self.kind == AP:
             return "ap" if self.threshold == 1 else f"ap>={self.threshold}"
         return ("ndcg" if self.kind == NDCG else "linear_ndcg") + (f"@{self.k}" if self.k else "")
+
+    def value(self, scores: Any, grades: Any, ties: str = "expected") -> float:
+        """The measure of the ranking by `scores`.
+
+        Parameters
+        ----------
+        scores
+            m numbers; a higher score ranks earlier.
+        grades
+            m integers >= 0.
+        ties
+            What documents with equal scores count: `"expected"` (the mean over all orders of theirs; McSherry & Najork 2008),
+            `"optimistic"` (the best order) or `"pessimistic"` (the worst).
+
+        Returns
+        -------
+        A number in [0, 1]; 1 for a query in which nothing can be ranked wrongly, because no document is relevant.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Bad scores, grades or ties, or not as many scores as grades.
+
+        Examples
+        --------
+        >>> measure("ap").value([0.9, 0.5, 0.1], [0, 1, 0])
+        0.5
+        >>> measure("ap").value([0.0, 0.0], [1, 0]), measure("ap").value([0.0, 0.0], [1, 0], ties="pessimistic")
+        (0.75, 0.5)
+        """
+        if ties not in TIES:
+            raise ValueError(f"ties is {ties!r}; there are {', '.join(map(repr, TIES))}")
+        s = as_scores(scores)
+        y = as_grades(grades, Query(s))
+        value = query_values(self.kind, self.k, self.threshold, TIES[ties], gains(), s, y, np.array([0, len(s)]))[0]
+        return 1.0 if np.isnan(value) else float(value)
+
+    def loss(self, scores: Any, grades: Any, ties: str = "expected") -> float:
+        """RML = 1 - `value`: the ranking measure loss (THEORY: notation). Bounds speak of `ties="pessimistic"`.
+
+        Examples
+        --------
+        >>> measure("ap").loss([0.0, 0.0], [1, 0], ties="pessimistic")
+        0.5
+        """
+        return 1.0 - self.value(scores, grades, ties)
+
+    def ideal(self, grades: Any) -> float:
+        """What the best ranking of `grades` attains and the measure divides by.
+
+        Z(R) = sum_p G D for NDCG (positions 1..k for NDCG@k), sum_i r_i (m - position_i) for linear NDCG [JG], and for AP the
+        number of relevant documents.
+
+        Examples
+        --------
+        >>> measure("linear_ndcg").ideal([0, 2, 1])
+        5.0
+        """
+        y = _as_plain(as_grades(grades, Query(np.empty(len(grades)))))
+        value = ideal_value(self.kind, self.k, self.threshold, y, gains(), discounts(len(y)))
+        if value < 0:
+            require_grades(y)
+        return value
 
 
 def measure(name: str | Measure) -> Measure:
@@ -77,3 +147,72 @@ def discounts(n: int) -> np.ndarray:
         table.flags.writeable = False
         _table = table
     return _table
+
+
+@functools.cache
+def gains(gain: str = "exponential") -> np.ndarray:
+    """The gains of the grades 0..`MAX_GRADE`, as a read-only float64 array: 2^r - 1 (`"exponential"`) or r (`"linear"`)."""
+    grades = np.arange(MAX_GRADE + 1.0)
+    table = np.exp2(grades) - 1.0 if gain == "exponential" else grades
+    table.flags.writeable = False
+    return table
+
+
+def as_scores(scores: Any) -> np.ndarray:
+    """Scores as kernels take them: a contiguous float64 array (m,).
+
+    Raises
+    ------
+    TypeError
+        Scores are not numbers.
+    ValueError
+        They are not a plain sequence.
+    """
+    array = np.asarray(scores)
+    if array.ndim != 1:
+        raise ValueError(f"scores have shape {array.shape}; they are a sequence of numbers, one a document")
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"scores have dtype {array.dtype}; they are numbers, one a document")
+    return _as_plain(array.astype(np.float64, copy=False))
+
+
+def query_values(
+    kind: int,
+    k: int,
+    threshold: int,
+    ties: int,
+    gain: np.ndarray,
+    scores: np.ndarray,
+    grades: np.ndarray,
+    offsets: np.ndarray,
+    ids: Sequence[Hashable] | None = None,
+) -> np.ndarray:
+    """Values of a metric for a block of queries, by `metric_values`; NaN where a query has no relevant document.
+
+    Raises
+    ------
+    ValueError
+        A score is NaN or +inf, or a grade is out of range; it names the document, by `ids` where they are given.
+    """
+    values = np.empty(len(offsets) - 1)
+    if not len(values):
+        return values
+    longest = int(np.diff(offsets).max())
+    grades = _as_plain(grades)
+    valued = metric_values(kind, k, threshold, ties, scores, grades, offsets, gain, discounts(longest), values)
+    if valued < len(values):
+        bad = np.flatnonzero(~(scores < np.inf))
+        if bad.size:
+            i = int(bad[0])
+            raise ValueError(f"the score of document {i if ids is None else repr(ids[i])} is {scores[i]}; scores are finite")
+        require_grades(grades, ids)
+        i = int(np.argmax(grades))
+        name = i if ids is None else repr(ids[i])
+        raise ValueError(f"the grade of document {name} is {grades[i]}, but max_grade is {len(gain) - 1}")
+    return values
+
+
+def _as_plain(array: np.ndarray) -> np.ndarray:
+    """Contiguous and writeable, so that kernels are compiled for one kind of array."""
+    array = np.ascontiguousarray(array)
+    return array if array.flags.writeable else array.copy()

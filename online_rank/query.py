@@ -195,7 +195,8 @@ def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
     first = ids[starts]
     if len(np.unique(first)) != len(first):
         values, counts = np.unique(first, return_counts=True)
-        raise ValueError(f"qid: the documents of query {values[counts > 1][0]!r} do not stand together; sort the block by qid")
+        scattered = values[counts > 1].tolist()[0]
+        raise ValueError(f"qid: the documents of query {scattered!r} do not stand together; sort the block by qid")
     return np.append(starts, n_documents).astype(np.int64)
 
 

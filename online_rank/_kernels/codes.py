@@ -3,8 +3,11 @@
 #: Largest accepted relevance grade: sums of the gains 2^grade - 1 stay finite for more than 10^7 documents.
 MAX_GRADE = 1000
 
-# Measures.
-NDCG, AP, LINEAR_NDCG = range(3)
+# Metrics; the first three are also the measures that rankers learn for.
+NDCG, AP, LINEAR_NDCG, RECIPROCAL_RANK, PRECISION, ERR, PAIRWISE_ACCURACY = range(7)
+
+# Tie policies: the sign by which the grade decides among equal scores.
+EXPECTED, OPTIMISTIC, PESSIMISTIC = 0, 1, -1
 
 # Credit that a mis-ordered pair gets, in `CREDITS`'s order.
 ARGMAX, SPREAD, PAIRS, GAIN, DELTA = range(5)

@@ -1,0 +1,41 @@
+"""What the benchmarks share: where data is, how results are written."""
+
+import argparse
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def data_folder() -> Path:
+    """The folder of data sets: `ONLINE_RANK_DATA`, or `../shared/data` beside the project."""
+    return Path(os.environ.get("ONLINE_RANK_DATA", ROOT.parent / "shared" / "data"))
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """An argument parser that shows the module's docstring."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; the first column is text, the others are numbers."""
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def environment(*packages: str) -> str:
+    """One line on where a result was measured."""
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("numpy", "numba", "river", *packages))
+    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}"
+
+
+def save(name: str, markdown: str) -> None:
+    """Print a result and write it to `benchmarks/results/NAME.md`."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(markdown.rstrip() + "\n")
+    print(markdown)

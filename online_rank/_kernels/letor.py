@@ -1,0 +1,365 @@
+"""Parse LETOR / svmlight text: one pass over the bytes, rows written straight into a dense matrix.
+
+`parse_rows` reads whole lines of ``grade qid:id feature:value ... # comment``. Every line must end in a newline inside the
+buffer: the newline is the sentinel that stops every inner loop, so no loop checks the buffer's end. Whatever is wrong with a
+line is answered with one of the codes below and the place of the token; the caller words the message.
+"""
+
+import numpy as np
+
+from online_rank._kernels._jit import kernel
+
+# What stopped the kernel.
+DONE = 0
+FULL = 1  # no room for another row, or in `slow` for all tokens of another row
+BAD_GRADE = 2
+GRADE_RANGE = 3
+NO_QID = 4
+UNEXPECTED_QID = 5
+EMPTY_QID = 6
+BAD_FEATURE = 7
+FEATURE_ZERO = 8
+FEATURE_RANGE = 9
+FEATURE_TWICE = 10
+BAD_VALUE = 11
+NOT_FINITE = 12
+NULL_VALUE = 13
+
+# Columns of `meta`: what is known of a row besides its numbers. Places are indices into the buffer.
+# FRESH: 1 where the qid is not that of the row before (or there is none before in this call). SKIPPED is the caller's.
+LINE, PLACE, ROW, QID, QID_LENGTH, FRESH, COMMENT, COMMENT_LENGTH, SKIPPED = range(9)
+META_COLUMNS = 9
+
+# Whether rows carry a qid: not known before the first row; all must; none may; irrelevant.
+QID_UNKNOWN, QID_REQUIRED, QID_ABSENT, QID_IGNORED = range(4)
+
+# How `_number` fared.
+_NUMBER, _SLOW, _NO_NUMBER = range(3)
+
+_POWERS = 10.0 ** np.arange(23)  # all exact
+_MAX_GRADE = 2.0**53
+_LARGEST_ID = 10**12  # feature ids are not told apart beyond
+_SPLIT = 134217729.0  # 2**27 + 1, Dekker's splitter
+
+
+@kernel
+def _product_error(a, b, product):
+    """The rounding error a b - fl(a b), exactly (Dekker 1971)."""
+    c = _SPLIT * a
+    a_high = c - (c - a)
+    a_low = a - a_high
+    c = _SPLIT * b
+    b_high = c - (c - b)
+    b_low = b - b_high
+    return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+
+
+@kernel
+def _scale_long(mantissa, exponent):
+    """The double nearest to ``mantissa * 10**exponent``, mantissa < 10**19, abs(exponent) <= 22, and whether it surely is.
+
+    The mantissa is a sum of two doubles, the power of ten is one, so the result is known to about 100 bits: a leading double
+    and a correction. Where the correction, give or take its own error, does not decide the rounding, the answer is False.
+    """
+    high = np.float64(mantissa)
+    low = np.float64(np.int64(mantissa - np.uint64(high)))
+    if exponent < 0:
+        power = _POWERS[-exponent]
+        lead = high / power
+        product = lead * power
+        rest = (((high - product) - _product_error(lead, power, product)) + low) / power
+    else:
+        power = _POWERS[exponent]
+        lead = high * power
+        rest = _product_error(high, power, lead) + low * power
+    doubt = abs(rest) * 2.0**-49
+    value = lead + (rest - doubt)
+    return value, value == lead + (rest + doubt)
+
+
+@kernel
+def _byte(buffer, at):
+    """``buffer[at]``. Unsigned, so that no instruction is spent on indices that count from the end."""
+    return buffer[np.uint64(at)]
+
+
+@kernel
+def _number(buffer, at):
+    """Read ``[+-] digits [. digits] [e [+-] digits]`` at `at`: (value, place after it, how it went).
+
+    The value is the double nearest to the decimal number. Up to 2**53 with a power of ten up to 22 one rounding settles it
+    (Clinger 1990); up to 19 digits `_scale_long` does; the rest is `_SLOW`: well formed, left to the caller.
+    """
+    c = _byte(buffer, at)
+    negative = c == 45
+    if negative or c == 43:
+        at += 1
+    mantissa = np.uint64(0)
+    first = at
+    digit = np.int64(_byte(buffer, at)) - 48
+    while 0 <= digit <= 9:
+        mantissa = mantissa * np.uint64(10) + np.uint64(digit)
+        at += 1
+        digit = np.int64(_byte(buffer, at)) - 48
+    digits = at - first
+    exponent = np.int64(0)
+    if _byte(buffer, at) == 46:
+        at += 1
+        point = at
+        digit = np.int64(_byte(buffer, at)) - 48
+        while 0 <= digit <= 9:
+            mantissa = mantissa * np.uint64(10) + np.uint64(digit)
+            at += 1
+            digit = np.int64(_byte(buffer, at)) - 48
+        exponent = point - at
+        digits += at - point
+    if digits == 0:
+        return 0.0, at, _NO_NUMBER
+    if digits > 19:
+        while first < at and (_byte(buffer, first) == 48 or _byte(buffer, first) == 46):
+            digits -= _byte(buffer, first) == 48
+            first += 1
+    if _byte(buffer, at) == 101 or _byte(buffer, at) == 69:
+        at += 1
+        c = _byte(buffer, at)
+        if c == 45 or c == 43:
+            at += 1
+        power = np.int64(0)
+        first = at
+        digit = np.int64(_byte(buffer, at)) - 48
+        while 0 <= digit <= 9:
+            if power < 1_000_000:
+                power = power * 10 + digit
+            at += 1
+            digit = np.int64(_byte(buffer, at)) - 48
+        if at == first:
+            return 0.0, at, _NO_NUMBER
+        exponent = exponent - power if c == 45 else exponent + power
+    if digits > 19:
+        return 0.0, at, _SLOW
+    if mantissa == 0 or (exponent == 0 and mantissa <= np.uint64(1 << 53)):
+        value = np.float64(mantissa)
+    elif exponent < -22 or exponent > 22:
+        return 0.0, at, _SLOW
+    elif mantissa <= np.uint64(1 << 53):
+        value = np.float64(mantissa) / _POWERS[-exponent] if exponent < 0 else np.float64(mantissa) * _POWERS[exponent]
+    else:
+        value, certain = _scale_long(mantissa, exponent)
+        if not certain:
+            return 0.0, at, _SLOW
+    return -value if negative else value, at, _NUMBER
+
+
+@kernel
+def _not_a_number(buffer, at):
+    """Which code fits the value at `at`, which is no number: NULL, an infinity or NaN, or rubbish."""
+    if _byte(buffer, at) == 78 and _byte(buffer, at + 1) == 85 and _byte(buffer, at + 2) == 76 and _byte(buffer, at + 3) == 76:
+        return NULL_VALUE
+    if _byte(buffer, at) == 45 or _byte(buffer, at) == 43:
+        at += 1
+    a = _byte(buffer, at) | 32
+    if a == 110 and _byte(buffer, at + 1) | 32 == 97 and _byte(buffer, at + 2) | 32 == 110:  # nan
+        return NOT_FINITE
+    if a == 105 and _byte(buffer, at + 1) | 32 == 110 and _byte(buffer, at + 2) | 32 == 102:  # inf
+        return NOT_FINITE
+    return BAD_VALUE
+
+
+@kernel
+def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_rule, first_id, null_is_zero, measure):
+    """Parse the lines in ``buffer[at:end]`` into rows ``filled, filled + 1, ...`` of X, y and meta.
+
+    Parameters
+    ----------
+    buffer : (n,) uint8
+        Text; ``buffer[end - 1]`` is a newline (or at == end).
+    at, end : int
+        Where to start, where to stop.
+    X : (rows, d) float array
+        Receives the values, missing ones as 0.
+    y : (rows,) int64
+        Receives the grades.
+    meta : (rows, META_COLUMNS) int64
+        Receives line number, place, number of the data line, and the places of qid (length -1: none) and comment.
+    filled : int
+        Rows that are already there.
+    slow : (k, 4) int64
+        Receives (row, column, place, length) of well-formed numbers that need more care than is taken here; column -1 is the
+        grade. k > d.
+    seen : (d,) int64
+        Scratch, less than `line` everywhere: the last line that named a feature, for lines whose ids do not ascend.
+    line, row : int
+        Number of the first line, and of the first line with data.
+    qid_rule : int
+        QID_UNKNOWN, QID_REQUIRED, QID_ABSENT or QID_IGNORED; the first row turns QID_UNKNOWN into one of the next two.
+    first_id : int
+        The id of column 0: 0 or 1.
+    null_is_zero : bool
+        Whether the value NULL is 0 rather than an error.
+    measure : bool
+        Only find the largest column named by a good line: every row is written to the same place, without its zeros.
+
+    Returns
+    -------
+    tuple of int
+        (code, at, line, row, filled, number of slow tokens, qid_rule, width, place of the fault, feature id of the fault). `at`
+        and `line` are those of the next line to parse, or of the line at fault, of which nothing is kept.
+    """
+    limit = X.shape[1]
+    slow_count = 0
+    width = 0
+    previous = 0
+    previous_length = -2
+    while at < end:
+        start = at
+        while _byte(buffer, at) == 32 or (_byte(buffer, at) != 10 and 9 <= _byte(buffer, at) <= 13):
+            at += 1
+        if _byte(buffer, at) == 10 or _byte(buffer, at) == 35:  # a blank line, or nothing but a comment
+            while _byte(buffer, at) != 10:
+                at += 1
+            at += 1
+            line += 1
+            continue
+        if measure:
+            slow_count = 0
+        if filled == len(y) or len(slow) - slow_count <= limit:
+            return FULL, start, line, row, filled, slow_count, qid_rule, width, start, 0
+        # The grade.
+        slow_before = slow_count
+        token = at
+        grade, at, kind = _number(buffer, at)
+        c = _byte(buffer, at)
+        if kind == _NO_NUMBER or not (c == 32 or 9 <= c <= 13 or c == 35):
+            return BAD_GRADE, start, line, row, filled, slow_before, qid_rule, width, token, 0
+        if kind == _SLOW:
+            slow[slow_count, 0] = filled
+            slow[slow_count, 1] = -1
+            slow[slow_count, 2] = token
+            slow[slow_count, 3] = at - token
+            slow_count += 1
+        elif not (0.0 <= grade <= _MAX_GRADE and grade == np.floor(grade)):
+            return GRADE_RANGE, start, line, row, filled, slow_before, qid_rule, width, token, 0
+        y[filled] = np.int64(grade)
+
+        # The query.
+        while _byte(buffer, at) == 32 or (_byte(buffer, at) != 10 and 9 <= _byte(buffer, at) <= 13):
+            at += 1
+        qid_length = -1
+        token = at
+        if (
+            _byte(buffer, at) == 113
+            and _byte(buffer, at + 1) == 105
+            and _byte(buffer, at + 2) == 100
+            and _byte(buffer, at + 3) == 58
+        ):
+            at += 4
+            token = at
+            c = _byte(buffer, at)
+            while not (c == 32 or 9 <= c <= 13 or c == 35):
+                at += 1
+                c = _byte(buffer, at)
+            qid_length = at - token
+            if qid_length == 0:
+                return EMPTY_QID, start, line, row, filled, slow_before, qid_rule, width, token, 0
+            if qid_rule == QID_ABSENT:
+                return UNEXPECTED_QID, start, line, row, filled, slow_before, qid_rule, width, token - 4, 0
+        elif qid_rule == QID_REQUIRED:
+            return NO_QID, start, line, row, filled, slow_before, qid_rule, width, token, 0
+        meta[filled, QID] = token
+        meta[filled, QID_LENGTH] = qid_length
+        fresh = qid_length != previous_length
+        k = 0
+        while not fresh and k < qid_length:
+            fresh = _byte(buffer, token + k) != _byte(buffer, previous + k)
+            k += 1
+        meta[filled, FRESH] = fresh
+
+        # The features. Ids that ascend are written as they come, with zeros in the gaps; at the first one that does not, the
+        # row starts over, zeroed, and every column is marked, so that an id given twice is seen.
+        features = at
+        ascending = True
+        last = -1
+        top = -1
+        while True:
+            while _byte(buffer, at) == 32 or (_byte(buffer, at) != 10 and 9 <= _byte(buffer, at) <= 13):
+                at += 1
+            c = _byte(buffer, at)
+            if c == 10 or c == 35:
+                break
+            token = at
+            feature = np.int64(0)
+            digit = np.int64(c) - 48
+            while 0 <= digit <= 9:
+                if feature < _LARGEST_ID:
+                    feature = feature * 10 + digit
+                at += 1
+                digit = np.int64(_byte(buffer, at)) - 48
+            if at == token or _byte(buffer, at) != 58:
+                return BAD_FEATURE, start, line, row, filled, slow_before, qid_rule, width, token, 0
+            column = feature - first_id
+            if column < 0:
+                return FEATURE_ZERO, start, line, row, filled, slow_before, qid_rule, width, token, feature
+            if column >= limit:
+                return FEATURE_RANGE, start, line, row, filled, slow_before, qid_rule, width, token, feature
+            if ascending:
+                if column <= last:
+                    ascending = False
+                    at = features
+                    top = -1
+                    slow_count = slow_before + (slow_before < slow_count and slow[slow_before, 1] == -1)
+                    if not measure:
+                        X[filled] = 0
+                    continue
+                if not measure:
+                    for k in range(last + 1, column):
+                        X[filled, k] = 0
+                last = column
+            else:
+                if seen[column] == line:
+                    return FEATURE_TWICE, start, line, row, filled, slow_before, qid_rule, width, token, feature
+                seen[column] = line
+            top = max(top, column)
+            token = at + 1
+            value, at, kind = _number(buffer, token)
+            if kind == _NO_NUMBER:
+                code = _not_a_number(buffer, token)
+                if code == NULL_VALUE and null_is_zero:
+                    at = token + 4
+                    value = 0.0
+                else:
+                    return code, start, line, row, filled, slow_before, qid_rule, width, token, feature
+            c = _byte(buffer, at)
+            if not (c == 32 or 9 <= c <= 13 or c == 35):
+                return BAD_VALUE, start, line, row, filled, slow_before, qid_rule, width, token, feature
+            if kind == _SLOW:
+                slow[slow_count, 0] = filled
+                slow[slow_count, 1] = column
+                slow[slow_count, 2] = token
+                slow[slow_count, 3] = at - token
+                slow_count += 1
+            X[filled, column] = value
+            if np.isinf(X[filled, column]):  # beyond float32
+                return NOT_FINITE, start, line, row, filled, slow_before, qid_rule, width, token, feature
+        if ascending and not measure:
+            for k in range(last + 1, limit):
+                X[filled, k] = 0
+
+        comment = at
+        while _byte(buffer, at) != 10:
+            at += 1
+        previous = meta[filled, QID]
+        previous_length = qid_length
+        meta[filled, COMMENT] = comment
+        meta[filled, COMMENT_LENGTH] = at - comment
+        meta[filled, LINE] = line
+        meta[filled, PLACE] = start
+        meta[filled, ROW] = row
+        if qid_rule == QID_UNKNOWN:
+            qid_rule = QID_REQUIRED if qid_length >= 0 else QID_ABSENT
+        width = max(width, top + 1)
+        at += 1
+        line += 1
+        row += 1
+        if not measure:
+            filled += 1
+    return DONE, at, line, row, filled, slow_count, qid_rule, width, at, 0

@@ -1,0 +1,407 @@
+"""Values of ranking metrics for blocks of queries.
+
+A query is first brought into order (`_order`): the documents that the metric looks at, best score first, in two workspace
+arrays. Every metric is then one walk over that order. Documents with equal scores form a group; under expected ties a group is
+valued in closed form (McSherry & Najork, "Computing Information Retrieval Performance Measures Efficiently in the Presence of
+Tied Scores", 2008), under the other policies the order within it is settled by the grades, and every document is a group of its
+own.
+"""
+
+import numpy as np
+
+from online_rank._kernels._jit import kernel
+from online_rank._kernels.codes import (
+    AP,
+    ERR,
+    EXPECTED,
+    LINEAR_NDCG,
+    NDCG,
+    PAIRWISE_ACCURACY,
+    PRECISION,
+    RECIPROCAL_RANK,
+)
+
+# Up to this cutoff the top documents are kept in a short sorted list, which costs O(m) for scores in random order and at most
+# SHORT moves a document; beyond it everything is sorted.
+SHORT = 32
+# Runs of this length are sorted by insertion before merging.
+RUN = 16
+
+
+@kernel
+def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, discounts, out):
+    """Write the value of one metric for every query of a block to `out`; NaN where a query has no relevant document.
+
+    Parameters
+    ----------
+    kind, k, threshold, ties
+        Code of the metric, cutoff (0 for none; ignored by `LINEAR_NDCG` and `PAIRWISE_ACCURACY`), smallest grade that counts as
+        relevant (for the binary metrics `AP`, `RECIPROCAL_RANK`, `PRECISION`), code of the tie policy.
+    scores, grades
+        Float array and int64 array over the documents of the block. A document with score -inf was not retrieved: it takes no
+        position (in `LINEAR_NDCG` and `PAIRWISE_ACCURACY` it comes last).
+    offsets
+        Query q holds the documents `offsets[q]:offsets[q + 1]`.
+    gains
+        The gain of every accepted grade 0, 1, ...; for `ERR` the probability that a document of that grade satisfies.
+    discounts
+        D(p) of the positions p = 1, 2, ...; at least as many as the longest query has documents, or as `k`.
+    out
+        Float64 array, one value a query.
+
+    Returns
+    -------
+    The number of queries valued: smaller than the number given when the next has a score NaN or +inf, or a grade without gain.
+    """
+    longest = 0
+    for q in range(len(offsets) - 1):
+        longest = max(longest, offsets[q + 1] - offsets[q])
+    s, g = np.empty(longest, scores.dtype), np.empty(longest, np.int64)
+    s_spare, g_spare = np.empty(longest, scores.dtype), np.empty(longest, np.int64)
+    counts = np.zeros(len(gains), np.int64)
+    tree = np.zeros(len(gains) + 1 if kind == PAIRWISE_ACCURACY else 0, np.int64)
+    in_group = np.zeros(len(tree), np.int64)
+
+    for q in range(len(offsets) - 1):
+        query_scores, query_grades = scores[offsets[q] : offsets[q + 1]], grades[offsets[q] : offsets[q + 1]]
+        m = len(query_scores)
+        largest = _count_grades(query_scores, query_grades, counts)
+        if largest < 0:
+            return q
+        everyone = kind in (LINEAR_NDCG, PAIRWISE_ACCURACY)
+        cutoff = min(k, m) if k > 0 and not everyone else m
+        relevant = 0
+        for grade in range(max(threshold, 1), largest + 1):
+            relevant += counts[grade]
+        value = np.nan
+        if relevant > 0:
+            n = _order(query_scores, query_grades, ties, cutoff, everyone, s, g, s_spare, g_spare)
+            if kind == NDCG:
+                value = _dcg(s, g, n, cutoff, ties, gains, discounts) / ideal_dcg(counts, largest, cutoff, gains, discounts)
+            elif kind == AP:
+                value = _precision_sum(s, g, n, cutoff, ties, threshold) / relevant
+            elif kind == LINEAR_NDCG:
+                value = _linear_dcg(s, g, n, ties) / ideal_linear_dcg(counts, largest, m)
+            elif kind == RECIPROCAL_RANK:
+                value = _reciprocal_rank(s, g, n, cutoff, ties, threshold)
+            elif kind == PRECISION:
+                value = _relevant_at(s, g, n, cutoff, ties, threshold) / (k if k > 0 else m)
+            elif kind == ERR:
+                value = _err(g, min(n, cutoff), gains)
+            else:
+                value = _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group)
+            # Rounding must not lift a value above the best possible one; NaN passes.
+            if value > 1.0:
+                value = 1.0
+        out[q] = value
+        for grade in range(largest + 1):
+            counts[grade] = 0
+    return len(offsets) - 1
+
+
+@kernel
+def ideal_value(kind, k, threshold, grades, gains, discounts):
+    """What `NDCG`, `AP` and `LINEAR_NDCG` divide by: the sum that the best ranking of `grades` reaches; -1 for a bad grade."""
+    counts = np.zeros(len(gains), np.int64)
+    largest = _count_grades(np.zeros(len(grades)), grades, counts)
+    if largest < 0:
+        return -1.0
+    if kind == NDCG:
+        return ideal_dcg(counts, largest, min(k, len(grades)) if k > 0 else len(grades), gains, discounts)
+    if kind == LINEAR_NDCG:
+        return ideal_linear_dcg(counts, largest, len(grades))
+    return np.float64(counts[max(threshold, 1) :].sum())
+
+
+@kernel
+def _count_grades(scores, grades, counts):
+    """Add the documents of each grade to `counts`; the largest grade (0 for no document), or -1 for a bad score or grade."""
+    largest = 0
+    for i in range(len(grades)):
+        grade = grades[i]
+        if grade < 0 or grade >= len(counts) or not scores[i] < np.inf:
+            return -1
+        counts[grade] += 1
+        largest = max(largest, grade)
+    return largest
+
+
+@kernel
+def ideal_dcg(counts, largest, cutoff, gains, discounts):
+    """sum_p G D of the best ranking, positions 1..cutoff, from the number of documents of each grade."""
+    total = 0.0
+    position = 0
+    for grade in range(largest, 0, -1):
+        for _ in range(min(counts[grade], cutoff - position)):
+            total += gains[grade] * discounts[position]
+            position += 1
+        if position == cutoff:
+            break
+    return total
+
+
+@kernel
+def ideal_linear_dcg(counts, largest, m):
+    """sum_i r_i (m - position_i) of the best ranking."""
+    total = 0.0
+    above = 0
+    for grade in range(largest, 0, -1):
+        n = counts[grade]
+        # Positions above + 1 .. above + n, whose mean is above + (n + 1) / 2.
+        total += grade * n * (m - above - 0.5 * (n + 1))
+        above += n
+    return total
+
+
+@kernel
+def _before(score, grade, other_score, other_grade, ties):
+    """Whether a document is ranked before another."""
+    return (score > other_score) | ((score == other_score) & (ties * grade > ties * other_grade))
+
+
+@kernel
+def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
+    """Put the documents at positions 1..cutoff into `s`, `g`, best first, and under expected ties all that tie with the last.
+
+    Documents that were not retrieved are left out unless `everyone`. Returns the number of documents put there.
+    """
+    if cutoff <= SHORT and cutoff < len(scores):
+        return _select(scores, grades, ties, cutoff, s, g)
+    n = 0
+    for i in range(len(scores)):
+        if everyone or scores[i] > -np.inf:
+            s[n], g[n] = scores[i], grades[i]
+            n += 1
+    for start in range(0, n, RUN):
+        _insertion_sort(s, g, start, min(start + RUN, n), ties)
+    width = RUN
+    while width < n:
+        _merge_runs(s, g, n, width, ties, s_spare, g_spare)
+        for i in range(n):
+            s[i], g[i] = s_spare[i], g_spare[i]
+        width *= 2
+    return n
+
+
+@kernel
+def _select(scores, grades, ties, k, s, g):
+    """The first `k` documents in order, by insertion into a sorted list that never grows beyond `k`."""
+    n = 0
+    for i in range(len(scores)):
+        score, grade = scores[i], grades[i]
+        if n == k:
+            if not _before(score, grade, s[k - 1], g[k - 1], ties):
+                continue
+            n -= 1
+        elif score == -np.inf:
+            continue
+        p = n
+        while p > 0 and _before(score, grade, s[p - 1], g[p - 1], ties):
+            s[p], g[p] = s[p - 1], g[p - 1]
+            p -= 1
+        s[p], g[p] = score, grade
+        n += 1
+    if ties != EXPECTED or n < k:
+        return n
+    # The tie at the cutoff counts as a whole: the list is filled again, from its first member on, with all that tie.
+    last = s[k - 1]
+    while n > 0 and s[n - 1] == last:
+        n -= 1
+    for i in range(len(scores)):
+        if scores[i] == last:
+            s[n], g[n] = last, grades[i]
+            n += 1
+    return n
+
+
+@kernel
+def _insertion_sort(s, g, start, stop, ties):
+    for i in range(start + 1, stop):
+        score, grade = s[i], g[i]
+        p = i
+        while p > start and _before(score, grade, s[p - 1], g[p - 1], ties):
+            s[p], g[p] = s[p - 1], g[p - 1]
+            p -= 1
+        s[p], g[p] = score, grade
+
+
+@kernel
+def _merge_runs(s, g, n, width, ties, s_out, g_out):
+    """Merge sorted runs, two neighbours each."""
+    for start in range(0, n, 2 * width):
+        middle, stop = min(start + width, n), min(start + 2 * width, n)
+        i, j, o = start, middle, start
+        while i < middle and j < stop:
+            # Which one goes next is data, not a branch: branches on scores are mispredicted.
+            right = _before(s[j], g[j], s[i], g[i], ties)
+            source = j if right else i
+            s_out[o], g_out[o] = s[source], g[source]
+            j += right
+            i += not right
+            o += 1
+        # One of the two is left over.
+        source = i if i < middle else j
+        while o < stop:
+            s_out[o], g_out[o] = s[source], g[source]
+            source += 1
+            o += 1
+
+
+@kernel
+def _group_end(s, start, n, ties):
+    """The end of the group of documents that begins at `start`."""
+    end = start + 1
+    if ties == EXPECTED:
+        while end < n and s[end] == s[start]:
+            end += 1
+    return end
+
+
+@kernel
+def _dcg(s, g, n, cutoff, ties, gains, discounts):
+    """DCG@cutoff: over positions, D times the mean gain of the group there."""
+    total = 0.0
+    start = 0
+    while start < n and start < cutoff:
+        end = _group_end(s, start, n, ties)
+        gain = 0.0
+        for i in range(start, end):
+            gain += gains[g[i]]
+        gain /= end - start
+        for i in range(start, min(end, cutoff)):
+            total += gain * discounts[i]
+        start = end
+    return total
+
+
+@kernel
+def _precision_sum(s, g, n, cutoff, ties, threshold):
+    """The precision at their positions, summed over the relevant documents.
+
+    In a group of n documents, r of them relevant, each position holds a relevant one with probability r/n; given that, the
+    p - 1 positions of the group before it hold (p - 1)(r - 1)/(n - 1) others on average.
+    """
+    total = 0.0
+    above = 0
+    start = 0
+    while start < n and start < cutoff:
+        end = _group_end(s, start, n, ties)
+        size = end - start
+        relevant = _relevant_in(g, start, end, threshold)
+        if relevant > 0:
+            share = relevant / size
+            others = (relevant - 1) / (size - 1) if size > 1 else 0.0
+            for p in range(min(end, cutoff) - start):
+                total += share * (above + 1 + p * others) / (start + p + 1)
+        above += relevant
+        start = end
+    return total
+
+
+@kernel
+def _reciprocal_rank(s, g, n, cutoff, ties, threshold):
+    """1 / position of the first relevant document; 0 when there is none up to the cutoff.
+
+    In a group of n documents, r of them relevant, the first of those is the p-th with probability C(n - p, r - 1) / C(n, r).
+    """
+    start = 0
+    while start < n and start < cutoff:
+        end = _group_end(s, start, n, ties)
+        relevant = _relevant_in(g, start, end, threshold)
+        if relevant > 0:
+            size = end - start
+            probability = relevant / size
+            total = 0.0
+            for p in range(min(end, cutoff) - start):
+                total += probability / (start + p + 1)
+                if p + 1 < size:
+                    probability *= (size - p - relevant) / (size - p - 1)
+            return total
+        start = end
+    return 0.0
+
+
+@kernel
+def _relevant_at(s, g, n, cutoff, ties, threshold):
+    """Number of relevant documents up to the cutoff."""
+    total = 0.0
+    start = 0
+    while start < n and start < cutoff:
+        end = _group_end(s, start, n, ties)
+        share = (min(end, cutoff) - start) / (end - start)
+        total += _relevant_in(g, start, end, threshold) * share
+        start = end
+    return total
+
+
+@kernel
+def _relevant_in(g, start, end, threshold):
+    relevant = 0
+    for i in range(start, end):
+        relevant += g[i] >= threshold
+    return relevant
+
+
+@kernel
+def _err(g, n, gains):
+    """sum_p 1/p P(p satisfies) prod of P(none before it did)."""
+    total = 0.0
+    unsatisfied = 1.0
+    for i in range(n):
+        total += unsatisfied * gains[g[i]] / (i + 1)
+        unsatisfied *= 1.0 - gains[g[i]]
+    return total
+
+
+@kernel
+def _linear_dcg(s, g, n, ties):
+    """sum_i r_i (n - position_i), a group of documents at its mean position."""
+    total = 0.0
+    start = 0
+    while start < n:
+        end = _group_end(s, start, n, ties)
+        grades = 0
+        for i in range(start, end):
+            grades += g[i]
+        total += grades * (n - 0.5 * (start + 1 + end))
+        start = end
+    return total
+
+
+@kernel
+def _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group):
+    """Correctly ordered pairs of different grades over all such pairs; NaN when there is none.
+
+    Walks down the ranking with a Fenwick tree of the grades above: O(n log largest).
+    """
+    pairs = n * n
+    for grade in range(largest + 1):
+        pairs -= counts[grade] * counts[grade]
+    if pairs == 0:
+        return np.nan
+    halves = 0
+    start = 0
+    while start < n:
+        end = _group_end(s, start, n, ties)
+        for i in range(start, end):
+            # Documents above in earlier groups with a higher grade: all above less those up to this grade.
+            halves += 2 * start
+            node = g[i] + 1
+            while node > 0:
+                halves -= 2 * tree[node]
+                node -= node & -node
+        for i in range(start, end):
+            # Pairs of different grades within the group count half.
+            halves += i - start - in_group[g[i]]
+            in_group[g[i]] += 1
+            node = g[i] + 1
+            while node <= largest + 1:
+                tree[node] += 1
+                node += node & -node
+        for i in range(start, end):
+            in_group[g[i]] = 0
+        start = end
+    for node in range(largest + 2):
+        tree[node] = 0
+    # `pairs` counts every pair twice, `halves` in halves.
+    return halves / pairs

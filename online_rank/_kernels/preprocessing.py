@@ -1,0 +1,144 @@
+"""Feature transforms over whole queries.
+
+Every kernel works through a block one query at a time, and what it does to a query depends on that query and the state before
+it alone: so the result cannot depend on how a stream is cut into blocks. All inner loops run over features, without reductions.
+"""
+
+import numpy as np
+
+from online_rank._kernels._jit import kernel
+
+
+@kernel
+def _column_moments(X, a, b, mean, m2):
+    """Mean, and sum of squared deviations from it, of each column of X[a:b]; there is at least one row.
+
+    Sums are taken of differences to the first row. So a constant column gives exactly 0; and since the squared distance of the
+    first row from the mean is at most m2, the cancellation in m2 costs at most a factor b - a of precision.
+    """
+    m = b - a
+    mean[:] = 0.0
+    m2[:] = 0.0
+    for i in range(a + 1, b):
+        for j in range(X.shape[1]):
+            difference = np.float64(X[i, j]) - np.float64(X[a, j])
+            mean[j] += difference
+            m2[j] += difference * difference
+    for j in range(X.shape[1]):
+        shift = mean[j] / m
+        m2[j] -= mean[j] * shift
+        m2[j] = 0.0 if m2[j] < 0.0 else m2[j]
+        mean[j] = np.float64(X[a, j]) + shift
+
+
+@kernel
+def _all_finite(values):
+    for j in range(len(values)):
+        if not np.isfinite(values[j]):
+            return False
+    return True
+
+
+@kernel
+def _write_scaled(X, a, b, shift, factor, out):
+    """out[a:b] = (X[a:b] - shift) factor."""
+    for i in range(a, b):
+        for j in range(X.shape[1]):
+            out[i, j] = (np.float64(X[i, j]) - shift[j]) * factor[j]
+
+
+@kernel
+def _inverse_deviation(m2, n, factor):
+    """factor = 1 / sqrt(m2 / n), and 0 for a column that never varied."""
+    for j in range(len(m2)):
+        factor[j] = 1.0 / np.sqrt(m2[j] / n) if m2[j] > 0.0 else 0.0
+
+
+@kernel
+def learn_and_scale(X, offsets, count, mean, m2, with_std, out):
+    """Learn the running mean and variance of each column from each query, then write the query, scaled, to `out`.
+
+    `mean` and `m2` (sum of squared deviations from the mean) are of the `count` documents before; they are changed in place.
+    Means and deviations of a query are joined to those of the stream by the formula of Chan, Golub & LeVeque (1979).
+
+    Returns the number of queries learned, smaller than there are if one would make the state non-finite, and the new count.
+    """
+    query_mean = np.empty(X.shape[1])
+    query_m2 = np.empty(X.shape[1])
+    for t in range(len(offsets) - 1):
+        a, b = offsets[t], offsets[t + 1]
+        if a == b:
+            continue
+        _column_moments(X, a, b, query_mean, query_m2)
+        share = (b - a) / (count + b - a)
+        common = count * share
+        for j in range(X.shape[1]):
+            delta = query_mean[j] - mean[j]
+            query_m2[j] += m2[j] + (delta * delta * common if count > 0 else 0.0)
+            query_mean[j] = mean[j] + delta * share
+        if not (_all_finite(query_m2) and _all_finite(query_mean)):
+            return t, count
+        count += b - a
+        mean[:] = query_mean
+        m2[:] = query_m2
+        if with_std:
+            _inverse_deviation(m2, count, query_m2)
+        else:
+            query_m2[:] = 1.0
+        _write_scaled(X, a, b, mean, query_m2, out)
+    return len(offsets) - 1, count
+
+
+@kernel
+def scale(X, count, mean, m2, with_std, out):
+    """`out` = X, scaled by what was learned, as `learn_and_scale` writes it."""
+    factor = np.ones(X.shape[1])
+    if with_std:
+        _inverse_deviation(m2, count, factor)
+    _write_scaled(X, 0, len(X), mean, factor, out)
+
+
+@kernel
+def standardise_queries(X, offsets, out):
+    """Each column of each query with mean 0 and variance 1; a constant one is 0."""
+    mean = np.empty(X.shape[1])
+    m2 = np.empty(X.shape[1])
+    for t in range(len(offsets) - 1):
+        a, b = offsets[t], offsets[t + 1]
+        if a == b:
+            continue
+        _column_moments(X, a, b, mean, m2)
+        if not (_all_finite(m2) and _all_finite(mean)):
+            return t
+        _inverse_deviation(m2, b - a, m2)
+        _write_scaled(X, a, b, mean, m2, out)
+    return len(offsets) - 1
+
+
+@kernel
+def minmax_queries(X, offsets, out):
+    """Each column of each query with minimum 0 and maximum 1; a constant one is 0."""
+    low = np.empty(X.shape[1])
+    span = np.empty(X.shape[1])
+    for t in range(len(offsets) - 1):
+        a, b = offsets[t], offsets[t + 1]
+        if a == b:
+            continue
+        low[:] = X[a]
+        span[:] = X[a]
+        for i in range(a + 1, b):
+            for j in range(X.shape[1]):
+                low[j] = min(low[j], np.float64(X[i, j]))
+                span[j] = max(span[j], np.float64(X[i, j]))
+        for j in range(X.shape[1]):
+            span[j] -= low[j]
+        if not _all_finite(span):
+            return t
+        for j in range(X.shape[1]):
+            # Whatever a constant column is divided by, it gives 0. Elsewhere a division, unlike a product with 1 / span, gives
+            # exactly 1 at the maximum.
+            span[j] = 1.0 if span[j] == 0.0 else span[j]
+        for i in range(a, b):
+            for j in range(X.shape[1]):
+                out[i, j] = (np.float64(X[i, j]) - low[j]) / span[j]
+    return len(offsets) - 1

@@ -1,0 +1,251 @@
+"""What all ranking metrics share: an exact weighted mean over queries, in river's form."""
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from river.metrics.base import Metric, Metrics
+
+from online_rank.measures import TIES, as_scores, gains, query_values
+from online_rank.query import Query, as_grades, query_offsets
+
+__all__ = ["RankingMetric", "require_choice", "require_count"]
+
+_NO_RELEVANT = {"skip": math.nan, "zero": 0.0, "one": 1.0}
+
+
+class RankingMetric(Metric):
+    """Weighted mean of a number that each query gets, in [0, 1]; what all metrics here share.
+
+    The mean is exact: sums are kept without any rounding, so `revert` undoes `update` to the last bit, a rolling window never
+    drifts, and a block gives what a loop gives.
+
+    Parameters
+    ----------
+    ties
+        What documents with equal scores count: `"expected"` (the mean over all orders of theirs, in closed form: McSherry &
+        Najork, 2008), `"optimistic"` (the best order) or `"pessimistic"` (the worst). The order of the input never matters.
+    no_relevant
+        What a query without a relevant document counts: `"skip"` (nothing: it is left out of the mean), `"zero"` or `"one"`.
+
+    Attributes
+    ----------
+    n_queries
+        Number of queries in the mean.
+    n_skipped
+        Number of queries left out of it.
+    """
+
+    _fmt = ".6f"
+    _kind: int
+    _label: str
+
+    # What a metric without the parameter computes with.
+    k: int | None = None
+    threshold: int = 1
+
+    def __init__(self, ties: str = "expected", no_relevant: str = "skip"):
+        require_choice("ties", ties, TIES)
+        require_choice("no_relevant", no_relevant, _NO_RELEVANT)
+        require_count("k", self.k, optional=True)
+        require_count("threshold", self.threshold)
+        self.ties = ties
+        self.no_relevant = no_relevant
+        self.n_queries = 0
+        self.n_skipped = 0
+        self._total: list[float] = []
+        self._weight: list[float] = []
+
+    @property
+    def name(self) -> str:
+        """The name that is shown, such as `NDCG@10`; `metric` parses it."""
+        cutoff = "" if self.k is None else f"@{self.k}"
+        return self._label + cutoff + ("" if self.threshold == 1 else f">={self.threshold}")
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """True: the best ranking has the value 1."""
+        return True
+
+    @property
+    def requires_labels(self) -> bool:
+        """True: predictions reach the metric as `predict_one` gives them."""
+        return True
+
+    def works_with(self, model: Any) -> bool:
+        """Whether `model` is a ranker, or a pipeline that ends in one."""
+        while hasattr(model, "steps"):
+            model = list(model.steps.values())[-1]
+        return hasattr(model, "rank_one")
+
+    def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+        """Take one query into the mean.
+
+        Parameters
+        ----------
+        y_true
+            Relevance grades: m integers >= 0, or `{document id: grade}`.
+        y_pred
+            Scores: m numbers, or `{document id: score}`; a higher score ranks earlier. A document with score -inf was not
+            retrieved: it earns nothing, wherever it would stand (in LinearNDCG and PairwiseAccuracy it comes last).
+        w
+            Weight of the query in the mean.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Lengths or ids differ, a score is NaN or +inf, a grade is negative or fractional, or `w` is not finite or negative.
+        """
+        self._accumulate([self.value_one(y_true, y_pred)], [w])
+
+    def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+        """Take a query out of the mean again. Raises ValueError when more weight is taken out than is in."""
+        self._accumulate([self.value_one(y_true, y_pred)], [w], -1)
+
+    def update_many(self, y_true: Any, y_pred: Any, qid: Any, w: Any = None) -> None:
+        """Take a block of queries into the mean: the same as a loop of `update`, bit for bit.
+
+        Parameters
+        ----------
+        y_true
+            The n grades of the block.
+        y_pred
+            The n scores.
+        qid
+            The n query ids; documents of a query stand together.
+        w
+            None, or one weight a query.
+        """
+        values = self.value_many(y_true, y_pred, qid)
+        weights = np.ones(len(values)) if w is None else np.asarray(w, dtype=np.float64)
+        if weights.shape != values.shape:
+            raise ValueError(f"w has shape {weights.shape}, but the block has {len(values)} queries: one weight a query")
+        self._accumulate(values.tolist(), weights.tolist())
+
+    def update_ranking(self, y_true: Mapping[Hashable, int], ranking: Sequence[Hashable], w: float = 1.0) -> None:
+        """Take one query into the mean, given its ranking instead of scores.
+
+        Parameters
+        ----------
+        y_true
+            `{item: grade}`; items that are not ranked were not retrieved, and earn nothing.
+        ranking
+            Items, best first; those that `y_true` does not grade have grade 0.
+        w
+            Weight of the query in the mean.
+
+        Examples
+        --------
+        >>> from online_rank.metrics import PrecisionAtK
+        >>> precision = PrecisionAtK(k=2)
+        >>> precision.update_ranking({"a": 1, "b": 1}, ["c", "b", "d"])
+        >>> precision
+        P@2: 0.500000
+        """
+        ranked = set(ranking)
+        if len(ranked) != len(ranking):
+            twice = next(item for i, item in enumerate(ranking) if item in ranking[:i])
+            raise ValueError(f"ranking: item {twice!r} occurs more than once")
+        missing = [item for item in y_true if item not in ranked]
+        scores = [*range(len(ranking), 0, -1), *(-math.inf for _ in missing)]
+        items = [*ranking, *missing]
+        value = self.value_one({item: y_true.get(item, 0) for item in items}, dict(zip(items, scores, strict=True)))
+        self._accumulate([value], [w])
+
+    def value_one(self, y_true: Any, y_pred: Any) -> float:
+        """The number that one query gets, by itself; NaN if it is left out of the mean. Changes nothing."""
+        ids = tuple(y_pred) if isinstance(y_pred, Mapping) else None
+        scores = as_scores(y_pred if ids is None else list(y_pred.values()))
+        grades = _grades(y_true, scores, ids)
+        return float(self._values(scores, grades, np.array([0, len(scores)]), ids)[0])
+
+    def value_many(self, y_true: Any, y_pred: Any, qid: Any) -> np.ndarray:
+        """The number that each query of a block gets: float64 array (n queries,), NaN for those left out. Changes nothing.
+
+        Examples
+        --------
+        >>> from online_rank.metrics import NDCG
+        >>> NDCG().value_many([1, 0, 0, 0, 2, 0], [3.0, 2.0, 1.0, 0.5, 0.1, 0.0], [1, 1, 1, 2, 2, 2])
+        array([1.        , 0.63092975])
+        """
+        scores = as_scores(y_pred)
+        return self._values(scores, _grades(y_true, scores, None), query_offsets(qid, len(scores)), None)
+
+    def get(self) -> float:
+        """The mean; 0 before the first query."""
+        return self._total[0] / self._weight[0] if self._total and self._weight else 0.0
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.get():{self._fmt}}"
+
+    def __add__(self, other: Any) -> Metrics:
+        """Both metrics as one that updates them together."""
+        if not isinstance(other, RankingMetric):
+            raise ValueError(f"{type(self).__name__} and {type(other).__name__} metrics are not compatible")
+        return Metrics([self, other])
+
+    def _gains(self) -> np.ndarray:
+        """The gain of every accepted grade."""
+        return gains()
+
+    def _values(self, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray, ids: Any) -> np.ndarray:
+        values = query_values(
+            self._kind, self.k or 0, self.threshold, TIES[self.ties], self._gains(), scores, grades, offsets, ids
+        )
+        if self.no_relevant != "skip":
+            values[np.isnan(values)] = _NO_RELEVANT[self.no_relevant]
+        return values
+
+    def _accumulate(self, values: list[float], weights: list[float], sign: int = 1) -> None:
+        for w in weights:
+            if not (math.isfinite(w) and w >= 0):
+                raise ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
+        counted = [(value, w) for value, w in zip(values, weights, strict=True) if not math.isnan(value)]
+        weight = _exact_sum([*self._weight, *(sign * w for _, w in counted)])
+        if weight and weight[0] < 0:
+            raise ValueError("more is reverted than was updated")
+        self._total = _exact_sum([*self._total, *(sign * w * value for value, w in counted)])
+        self._weight = weight
+        self.n_queries += sign * len(counted)
+        self.n_skipped += sign * (len(values) - len(counted))
+
+
+def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -> np.ndarray:
+    """The grades of the scored documents, in the order of the scores."""
+    if isinstance(y_true, Mapping):
+        if ids is None:
+            raise TypeError("y_true is a dict, but y_pred has no ids: give y_pred as {id: score}, or y_true as a list")
+        for name in ids:
+            if name not in y_true:
+                raise ValueError(f"y_true has no grade for document {name!r} of y_pred")
+        if len(y_true) != len(ids):
+            known = set(ids)
+            extra = next(name for name in y_true if name not in known)
+            raise ValueError(f"y_pred has no score for document {extra!r} of y_true; the score of one not retrieved is -inf")
+        y_true = [y_true[name] for name in ids]
+    elif hasattr(y_true, "__len__") and len(y_true) != len(scores):
+        raise ValueError(f"y_true has {len(y_true)} grades, but y_pred has {len(scores)} scores")
+    return as_grades(y_true, Query(scores, ids))
+
+
+def _exact_sum(terms: list[float]) -> list[float]:
+    """The exact sum of `terms`, as few numbers: the first is the sum rounded, the second what rounding left, and so on."""
+    parts: list[float] = []
+    while rest := math.fsum([*terms, *(-part for part in parts)]):
+        parts.append(rest)
+    return parts
+
+
+def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raise ValueError unless `value` is one of `choices`."""
+    if value not in tuple(choices):
+        raise ValueError(f"{name} is {value!r}; there are {', '.join(map(repr, choices))}")
+
+
+def require_count(name: str, value: Any, optional: bool = False) -> None:
+    """Raise ValueError unless `value` is a positive integer (or None, when that is `optional`)."""
+    if optional and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it is a positive integer" + (" or None" if optional else ""))

@@ -1,0 +1,152 @@
+"""Metrics that look at the grades themselves."""
+
+import functools
+
+import numpy as np
+
+from online_rank._kernels import codes
+from online_rank.measures import gains
+from online_rank.metrics.base import RankingMetric, require_choice, require_count
+from online_rank.query import MAX_GRADE
+
+__all__ = ["ERR", "NDCG", "LinearNDCG", "PairwiseAccuracy"]
+
+
+class NDCG(RankingMetric):
+    """Normalised discounted cumulative gain at cutoff k (Järvelin & Kekäläinen, 2002).
+
+    NDCG@k = sum_{p <= k} G(r_p) / log2(p + 1), over the same sum for the best ranking; r_p is the grade at position p.
+
+    Parameters
+    ----------
+    k
+        Cutoff, or None for the whole list.
+    gain
+        G: `"exponential"` (2^r - 1) or `"linear"` (r).
+    ties, no_relevant
+        As for every `RankingMetric`.
+
+    Examples
+    --------
+    >>> metric = NDCG(k=10)
+    >>> metric.update([0, 1, 2], [0.1, 0.9, 0.5])
+    >>> metric.update({"a": 1, "b": 0}, {"a": 2.5, "b": -1.0})
+    >>> metric
+    NDCG@10: 0.898354
+
+    Equal scores count the mean over all orders:
+
+    >>> import math
+    >>> NDCG().value_one([1, 0], [0.0, 0.0]) == (1 + 1 / math.log2(3)) / 2
+    True
+    """
+
+    _kind = codes.NDCG
+    _label = "NDCG"
+
+    def __init__(self, k: int | None = 10, gain: str = "exponential", ties: str = "expected", no_relevant: str = "skip"):
+        require_choice("gain", gain, ("exponential", "linear"))
+        self.k = k
+        self.gain = gain
+        super().__init__(ties, no_relevant)
+
+    def _gains(self) -> np.ndarray:
+        return gains(self.gain)
+
+
+class ERR(RankingMetric):
+    """Expected reciprocal rank (Chapelle, Metzler, Zhang & Grinspan, 2009).
+
+    A user walks down the list and stops at a document of grade g with probability R(g) = (2^g - 1) / 2^max_grade:
+    ERR@k = sum_{p <= k} 1/p R(g_p) prod_{q < p} (1 - R(g_q)).
+
+    Parameters
+    ----------
+    k
+        Cutoff, or None for the whole list.
+    max_grade
+        The largest grade of the collection; a larger one is an error. Values of different `max_grade` do not compare.
+    ties
+        `"pessimistic"` or `"optimistic"`; there is no closed form for the expected value.
+    no_relevant
+        As for every `RankingMetric`.
+
+    Examples
+    --------
+    >>> metric = ERR(max_grade=2)
+    >>> metric.update([1, 2], [2.0, 1.0])
+    >>> metric.get() == 1 / 4 + (1 - 1 / 4) * (3 / 4) / 2
+    True
+    """
+
+    _kind = codes.ERR
+    _label = "ERR"
+
+    def __init__(self, k: int | None = 20, max_grade: int = 4, ties: str = "pessimistic", no_relevant: str = "skip"):
+        if ties == "expected":
+            raise ValueError(
+                "ERR has no closed form for the expected value over ties: ties is 'pessimistic' (the default) or 'optimistic'"
+            )
+        require_count("max_grade", max_grade)
+        if max_grade > MAX_GRADE:
+            raise ValueError(f"max_grade is {max_grade}; grades are at most {MAX_GRADE}")
+        self.k = k
+        self.max_grade = max_grade
+        super().__init__(ties, no_relevant)
+
+    def _gains(self) -> np.ndarray:
+        return _stop_probabilities(self.max_grade)
+
+
+class LinearNDCG(RankingMetric):
+    """Linear NDCG [JG]: DCG_lin = sum_i r_i (m - position_i), over the same sum for the best ranking.
+
+    1 - LinearNDCG is a weighted count of mis-ordered pairs. It is undefined where the best ranking has 0 (no relevant document,
+    or a single document): such a query counts what `no_relevant` says.
+
+    Parameters
+    ----------
+    ties, no_relevant
+        As for every `RankingMetric`.
+
+    Examples
+    --------
+    >>> metric = LinearNDCG()
+    >>> metric.update([0, 2, 1], [0.3, 0.2, 0.1])
+    >>> metric.get() == (0 * 2 + 2 * 1 + 1 * 0) / (2 * 2 + 1 * 1 + 0 * 0)
+    True
+    """
+
+    _kind = codes.LINEAR_NDCG
+    _label = "LinearNDCG"
+
+
+class PairwiseAccuracy(RankingMetric):
+    """Share of the pairs of documents with different grades that are ordered correctly; a pair of equal scores counts half.
+
+    For two grades this is the area under the ROC curve. A query in which all grades are equal has no pair, and counts what
+    `no_relevant` says. With `ties="optimistic"` a pair of equal scores counts 1, with `"pessimistic"` 0.
+
+    Parameters
+    ----------
+    ties, no_relevant
+        As for every `RankingMetric`.
+
+    Examples
+    --------
+    >>> metric = PairwiseAccuracy()
+    >>> metric.update([2, 1, 0], [0.5, 0.9, 0.5])
+    >>> metric.get() == (0 + 0.5 + 1) / 3
+    True
+    """
+
+    _kind = codes.PAIRWISE_ACCURACY
+    _label = "PairwiseAccuracy"
+
+
+@functools.cache
+def _stop_probabilities(max_grade: int) -> np.ndarray:
+    """R(g) of ERR for the grades 0..max_grade, as a read-only array."""
+    probabilities = gains()[: max_grade + 1] * 2.0**-max_grade
+    probabilities.flags.writeable = False
+    return probabilities

@@ -1,0 +1,9 @@
+"""Feature transforms that work on whole queries, in every form that `online_rank.query` lists.
+
+They are river transformers: `StreamScaler() | PerceptronRanker()` is a pipeline that ranks.
+"""
+
+from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
+from online_rank.preprocessing.stream_scaler import StreamScaler
+
+__all__ = ["QueryNormalizer", "SignedLog", "StreamScaler"]

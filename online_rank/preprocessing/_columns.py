@@ -1,0 +1,70 @@
+"""What transformers with state for each feature share, and what those without any state share."""
+
+import abc
+from typing import Any
+
+import numpy as np
+
+from online_rank.base import QueryEstimator, QueryTransformer
+from online_rank.query import Query, require_finite
+
+
+class ColumnTransformer(QueryEstimator, QueryTransformer):
+    """A transformer whose state has a column for each feature; it gives what it was given, column by column."""
+
+    @abc.abstractmethod
+    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+        """For each query of a block, in turn: learn from it, then write it, transformed, to `out`.
+
+        Returns the number of queries learned; it is smaller than the number given when the next one would leave the state
+        non-finite.
+        """
+
+    @abc.abstractmethod
+    def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
+        """Write documents (n, n_features), transformed, to `out`."""
+
+    def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
+        X = self._align_and_grow(block)
+        out = np.empty_like(X)
+        learned = self._learn_transform(X, offsets, out)
+        if learned < len(offsets) - 1:
+            require_finite(block)
+            raise too_large(self, learned)
+        return self._answer(block, out)
+
+    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
+        X = self._align(block)
+        require_finite(block)
+        if not self._n_features:
+            return block._replace(X=np.zeros_like(block.X))
+        out = np.empty_like(X)
+        self._transform(X, out)
+        return self._answer(block, out)
+
+    def _answer(self, block: Query, out: np.ndarray) -> Query:
+        return Query(out, block.ids, None if block.names is None else self.feature_names)
+
+
+class StatelessTransformer(QueryTransformer):
+    """A transformer that learns nothing: what it does to a query depends on that query alone."""
+
+    @abc.abstractmethod
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+        """Write the queries of a block, transformed, to `out`; the number of queries before one with too large features."""
+
+    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
+        require_finite(block)
+        out = np.empty_like(block.X)
+        done = self._transform(block.X, offsets, out)
+        if done < len(offsets) - 1:
+            raise too_large(self, done)
+        return block._replace(X=out)
+
+    def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
+        return self._transform_query(block, offsets, like)
+
+
+def too_large(transformer: QueryTransformer, t: int) -> ValueError:
+    """The error for finite features whose squares, or differences, are not."""
+    return ValueError(f"x: query {t} of the block has features too large for {type(transformer).__name__}; scale them down")

@@ -1,0 +1,66 @@
+"""Transforms without memory: of single values, and of a query by what is in it."""
+
+import numpy as np
+
+from online_rank._kernels import preprocessing as kernels
+from online_rank.preprocessing._columns import StatelessTransformer
+
+__all__ = ["QueryNormalizer", "SignedLog"]
+
+
+class SignedLog(StatelessTransformer):
+    """Bring features with long tails into reach: x becomes sign(x) log(1 + abs(x)).
+
+    Raw features of web search reach 10^8 while most of their values are small, and a linear model follows the few largest ones;
+    put `SignedLog` before a scaler then. Small values are hardly changed, and the sign and the order of values stay.
+
+    Examples
+    --------
+    >>> from online_rank import SignedLog
+    >>> SignedLog().transform_one([{"clicks": 0, "length": 1e8}, {"clicks": -1, "length": 10}])
+    [{'clicks': 0.0, 'length': 18.42...}, {'clicks': -0.693..., 'length': 2.397...}]
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+        np.abs(X, out=out)
+        np.log1p(out, out=out)
+        np.copysign(out, X, out=out)
+        return len(offsets) - 1
+
+
+class QueryNormalizer(StatelessTransformer):
+    """Scale each feature within each query, by the documents of that query alone.
+
+    Parameters
+    ----------
+    method
+        `"standard"`: mean 0 and variance 1 in every query. `"minmax"`: from 0 to 1 in every query, (x - min) / (max - min), as
+        LETOR 3.0 does it. A feature that is constant in a query becomes 0.
+
+    Raises
+    ------
+    ValueError
+        `method` is neither of the two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank import QueryNormalizer
+    >>> QueryNormalizer("minmax").transform_one(np.array([[1.0, 7.0], [2.0, 7.0], [5.0, 7.0]]))
+    array([[0.  , 0.  ],
+           [0.25, 0.  ],
+           [1.  , 0.  ]])
+    """
+
+    def __init__(self, method: str = "standard"):
+        super().__init__()
+        if method not in ("standard", "minmax"):
+            raise ValueError(f"method is {method!r}; it is 'standard' or 'minmax'")
+        self.method = method
+
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+        normalise = kernels.standardise_queries if self.method == "standard" else kernels.minmax_queries
+        return normalise(X, offsets, out)

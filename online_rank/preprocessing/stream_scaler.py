@@ -1,0 +1,74 @@
+"""Standardisation by what the stream has shown so far."""
+
+import numpy as np
+
+from online_rank._kernels import preprocessing as kernels
+from online_rank.preprocessing._columns import ColumnTransformer
+
+__all__ = ["StreamScaler"]
+
+
+class StreamScaler(ColumnTransformer):
+    """Scale each feature to mean 0 and variance 1, by the running mean and variance over all documents seen.
+
+    With the mean mu and the variance var of a feature over all documents so far, a value x becomes (x - mu) / sqrt(var). A
+    feature that has been constant so far becomes 0. A feature that appears late, by name, counts as 0 in all documents before.
+
+    Mean and sum of squared deviations M of the n documents before and the m of a query are joined by the formula of Chan, Golub
+    & LeVeque (1979): with delta the difference of the means, mu += delta m / (n + m), M += M_query + delta^2 n m / (n + m).
+    Columns with a large offset lose no precision, and constant ones are exactly constant.
+
+    Parameters
+    ----------
+    with_std
+        Whether to divide by the standard deviation.
+
+    Examples
+    --------
+    >>> from online_rank import StreamScaler
+    >>> scaler = StreamScaler()
+    >>> scaler.learn_one([{"bm25": 1.0, "year": 2020}, {"bm25": 3.0, "year": 2020}])
+    >>> scaler.transform_one([{"bm25": 4.0, "year": 2020}])
+    [{'bm25': 2.0, 'year': 0.0}]
+    >>> scaler.means, scaler.variances
+    ({'bm25': 2.0, 'year': 2020.0}, {'bm25': 1.0, 'year': 0.0})
+    """
+
+    def __init__(self, with_std: bool = True):
+        super().__init__()
+        self.with_std = with_std
+        self._count = 0
+        self._mean = np.empty(0)
+        self._m2 = np.empty(0)
+
+    @property
+    def n_documents(self) -> int:
+        """Number of documents learned from."""
+        return self._count
+
+    @property
+    def means(self) -> np.ndarray | dict:
+        """Mean of each feature: an array of shape (d,), or a dict for features with names."""
+        return self._by_name(self._mean)
+
+    @property
+    def variances(self) -> np.ndarray | dict:
+        """Variance (divisor n) of each feature: an array of shape (d,), or a dict for features with names."""
+        return self._by_name(self._m2 / max(self._count, 1))
+
+    def _by_name(self, values: np.ndarray) -> np.ndarray | dict:
+        if self.feature_names is None:
+            return values.copy()
+        return dict(zip(self.feature_names, values.tolist(), strict=True))
+
+    def _grow(self, n_new: int) -> None:
+        # A column of zeros has mean 0 and deviation 0: the state that learning zeros from the start would have left.
+        self._mean = np.concatenate([self._mean, np.zeros(n_new)])
+        self._m2 = np.concatenate([self._m2, np.zeros(n_new)])
+
+    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+        learned, self._count = kernels.learn_and_scale(X, offsets, self._count, self._mean, self._m2, self.with_std, out)
+        return learned
+
+    def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
+        kernels.scale(X, self._count, self._mean, self._m2, self.with_std, out)

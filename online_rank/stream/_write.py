@@ -1,0 +1,128 @@
+"""Write LETOR text."""
+
+import gzip
+import io
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+_FLUSH = 1 << 20
+
+
+def write_letor(
+    file: str | os.PathLike[str] | IO[bytes] | IO[str],
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    qid: Sequence[Any] | np.ndarray | None = None,
+    *,
+    docid: Sequence[str] | None = None,
+    digits: int | None = None,
+    sparse: bool = False,
+    zero_based: bool = False,
+) -> None:
+    r"""Write documents as LETOR text, one line each.
+
+    Parameters
+    ----------
+    file : path or file object
+        Where to. A path that ends in ``.gz`` is compressed. To append, pass a file opened for it.
+    X : (n, d) float array
+        Features, finite.
+    y : (n,) integers >= 0
+        Grades.
+    qid : (n,) integers or strings without white space or #, optional
+        Ids of the queries. Without it none are written, and readers need the sizes of the groups.
+    docid : (n,) str, optional
+        Written as ``#docid = X``.
+    digits : int, optional
+        Significant digits. By default as many as it takes to read the very same numbers back.
+    sparse : bool
+        Whether to leave out zeros.
+    zero_based : bool
+        Whether feature ids start at 0 instead of 1.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, a value is not finite, a grade is no integer >= 0, or an id would break its line. Nothing is
+        written then.
+
+    Examples
+    --------
+    >>> import io
+    >>> out = io.StringIO()
+    >>> write_letor(out, [[0.5, 0.0], [0.1, 3.0]], [2, 0], ["a", "a"], docid=["x", "y"])
+    >>> print(out.getvalue(), end="")
+    2 qid:a 1:0.5 2:0 #docid = x
+    0 qid:a 1:0.1 2:3 #docid = y
+    """
+    X, y = np.asarray(X), np.asarray(y)
+    if X.ndim != 2 or y.shape != (len(X),):
+        raise ValueError(f"X must be (n, d) and y (n,), not {X.shape} and {y.shape}")
+    if not np.isfinite(X).all():
+        row, column = np.argwhere(~np.isfinite(X))[0].tolist()
+        raise ValueError(f"X[{row}, {column}] is {X[row, column]}: only finite values can be written")
+    if not (y.dtype.kind in "iub" or (y == np.floor(y)).all()) or (y < 0).any():
+        raise ValueError("y must hold integers >= 0")
+    for name, ids in (("qid", qid), ("docid", docid)):
+        if ids is not None and len(ids) != len(y):
+            raise ValueError(f"{name} has {len(ids)} entries for {len(y)} documents")
+    heads = [str(int(grade)) for grade in y]
+    if qid is not None:
+        names = [str(one) for one in qid]
+        for i, name in enumerate(names):
+            if not name or "#" in name or name.split() != [name]:
+                raise ValueError(f"qid[{i}] is {name!r}: an id is not empty and has no white space and no #")
+        heads = [f"{head} qid:{name}" for head, name in zip(heads, names, strict=True)]
+    tails = [""] * len(y)
+    if docid is not None:
+        for i, name in enumerate(docid):
+            if not name or name.split() != [name]:
+                raise ValueError(f"docid[{i}] is {name!r}: an id is not empty and has no white space")
+        tails = [f" #docid = {name}" for name in docid]
+
+    labels = [f" {column + (not zero_based)}:" for column in range(X.shape[1])]
+    form = "%s" if digits is None else f"%.{digits}g"
+    dense = "".join(label + form for label in labels)
+    with ExitStack() as stack:
+        out = _Text(file, stack)
+        for head, row, tail in zip(heads, X, tails, strict=True):
+            values = row.tolist()
+            if digits is None:
+                # The shortest text that reads back the same; integers without ".0", as the field's files have them.
+                values = [repr(v).removesuffix(".0") for v in values]
+            if sparse:
+                columns = np.flatnonzero(row).tolist()
+                body = "".join([labels[column] + form % values[column] for column in columns])
+            else:
+                body = dense % tuple(values)
+            out.write(f"{head}{body}{tail}\n")
+        out.flush()
+
+
+class _Text:
+    """Lines gathered into large writes to a path, a text file or a binary file."""
+
+    def __init__(self, file: Any, stack: ExitStack):
+        if isinstance(file, str | os.PathLike):
+            opener = gzip.open if os.fspath(file).endswith(".gz") else open
+            file = stack.enter_context(opener(file, "wb"))
+        self._file = file
+        self._is_text = isinstance(file, io.TextIOBase)
+        self._lines: list[str] = []
+        self._size = 0
+
+    def write(self, line: str) -> None:
+        self._lines.append(line)
+        self._size += len(line)
+        if self._size >= _FLUSH:
+            self.flush()
+
+    def flush(self) -> None:
+        text = "".join(self._lines)
+        self._file.write(text if self._is_text else text.encode())
+        self._lines, self._size = [], 0

@@ -1,0 +1,351 @@
+"""Synthetic streams of queries with known truth, seeded: iterating twice over a stream gives the same queries.
+
+Each is an iterable of (X, y), X float64 of shape (m, d), y int64 of shape (m,), and has `block()` for benchmarks.
+"""
+
+import abc
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+__all__ = ["Drifting", "GradedGaussians", "NoisyTeacher", "Separable", "SyntheticStream"]
+
+#: Shares of the grades 0..4, as in MSLR-WEB30K (rounded).
+WEB_GRADES = (0.515, 0.325, 0.134, 0.018, 0.008)
+
+
+class SyntheticStream(abc.ABC):
+    """An iterable of queries (X, y).
+
+    Attributes
+    ----------
+    n_queries
+        Length of the stream, or None for one without end.
+    """
+
+    n_queries: int | None
+
+    @abc.abstractmethod
+    def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Queries without end."""
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        queries = self._generate()
+        t = 0
+        while self.n_queries is None or t < self.n_queries:
+            yield next(queries)
+            t += 1
+
+    def block(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The whole stream at once.
+
+        Returns
+        -------
+        X, y, qid: arrays of shapes (n, d), (n,) and (n,); qid counts the queries from 0.
+
+        Raises
+        ------
+        ValueError
+            The stream has no end.
+        """
+        if self.n_queries is None:
+            raise ValueError("n_queries is None: a stream without end does not fit in a block")
+        queries = list(self)
+        if not queries:
+            return np.empty((0, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        qid = np.repeat(np.arange(len(queries)), [len(y) for _, y in queries])
+        return np.concatenate([X for X, _ in queries]), np.concatenate([y for _, y in queries]), qid
+
+
+class Separable(SyntheticStream):
+    """Queries that a linear ranker can order without a mistake, with a margin that is known.
+
+    Documents lie on the unit sphere, so R_X = 1. With the unit vector u = `teacher`, each grade has a band for u . x, and the
+    bands of neighbouring grades are `margin` apart: u . (x_i - x_j) >= `margin` whenever R_i > R_j. The rest of x points in a
+    random direction orthogonal to u. The mass theorem bounds the cumulative loss of a perceptron by 4 / `margin`^2, however
+    long the stream.
+
+    Parameters
+    ----------
+    n_queries
+        Length of the stream, or None for one without end.
+    n_features
+        d, at least 2.
+    n_documents
+        m, or a pair (smallest, largest) from which it is drawn, uniformly.
+    n_grades
+        Grades are 0..n_grades - 1, drawn uniformly.
+    margin
+        The margin gamma. (n_grades - 1) margin must be smaller than 2.
+    seed
+        Seed of all randomness.
+
+    Examples
+    --------
+    >>> from online_rank.stream.synth import Separable
+    >>> stream = Separable(n_queries=3, n_features=5, n_documents=4, margin=0.5, n_grades=3)
+    >>> for X, y in stream:
+    ...     s = X @ stream.teacher
+    ...     print(min(s[i] - s[j] for i in range(4) for j in range(4) if y[i] > y[j]) >= 0.5)
+    True
+    True
+    True
+    """
+
+    def __init__(
+        self,
+        n_queries: int | None = 1000,
+        n_features: int = 20,
+        n_documents: int | tuple[int, int] = (5, 50),
+        n_grades: int = 3,
+        margin: float = 0.1,
+        seed: int = 0,
+    ):
+        if n_features < 2:
+            raise ValueError(f"n_features is {n_features}; at least 2 are needed")
+        if n_grades < 2 or not 0 < margin * (n_grades - 1) < 2:
+            raise ValueError(f"margin is {margin} and n_grades {n_grades}, but 0 < (n_grades - 1) margin < 2 is needed")
+        self.n_queries = n_queries
+        self.n_features = n_features
+        self.n_documents = n_documents
+        self.n_grades = n_grades
+        self.margin = margin
+        self.seed = seed
+        self.teacher = _unit(np.random.default_rng([seed, 1]).standard_normal(n_features))
+
+    def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        rng = np.random.default_rng(self.seed)
+        # u . x runs over [-reach, reach], cut into n_grades bands with gaps of `margin` (a little more, for rounding) between.
+        gap = self.margin + 1e-12
+        reach = min(1.0, 0.5 * (gap * (self.n_grades - 1) + 1.0))
+        band = (2.0 * reach - gap * (self.n_grades - 1)) / self.n_grades
+        while True:
+            m = _length(self.n_documents, rng)
+            y = rng.integers(self.n_grades, size=m)
+            along = -reach + y * (band + gap) + band * rng.random(m)
+            rest = rng.standard_normal((m, self.n_features))
+            rest -= np.outer(rest @ self.teacher, self.teacher)
+            rest *= (np.sqrt(1.0 - along**2) / np.linalg.norm(rest, axis=1))[:, None]
+            yield rest + np.outer(along, self.teacher), y
+
+
+class NoisyTeacher(SyntheticStream):
+    """Graded queries like those of a web-search engine: long-tailed list lengths, noisy grades, few relevant documents.
+
+    A document's relevance is u . x + `noise` e with u = `teacher`, a unit vector, and e standard normal; grades 0..4 cut it at
+    fixed levels such that their shares over all documents are `grade_shares`. Features are standard normal plus a part that
+    all documents of a query share, so that queries differ in how much is relevant.
+
+    Parameters
+    ----------
+    n_queries
+        Length of the stream, or None for one without end.
+    n_features
+        d.
+    n_documents
+        m, a pair (smallest, largest) from which it is drawn uniformly, or "web": log-normal within 5..300, mean about 120.
+    noise
+        Standard deviation of the noise; that of the signal within a query is 1.
+    query_effect
+        Standard deviation of the part of each feature that documents of a query share.
+    grade_shares
+        Share of each grade, lowest grade first; by default those of MSLR-WEB30K.
+    seed
+        Seed of all randomness.
+
+    Examples
+    --------
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> X, y = next(iter(NoisyTeacher(n_queries=1)))
+    >>> X.shape[1], len(X) == len(y)
+    (136, True)
+    """
+
+    def __init__(
+        self,
+        n_queries: int | None = 1000,
+        n_features: int = 136,
+        n_documents: int | tuple[int, int] | str = "web",
+        noise: float = 0.5,
+        query_effect: float = 0.5,
+        grade_shares: tuple[float, ...] = WEB_GRADES,
+        seed: int = 0,
+    ):
+        if not np.isclose(sum(grade_shares), 1.0) or min(grade_shares) < 0:
+            raise ValueError(f"grade_shares is {grade_shares}; shares are >= 0 and sum to 1")
+        self.n_queries = n_queries
+        self.n_features = n_features
+        self.n_documents = n_documents
+        self.noise = noise
+        self.query_effect = query_effect
+        self.grade_shares = grade_shares
+        self.seed = seed
+        self.teacher = _unit(np.random.default_rng([seed, 1]).standard_normal(n_features))
+
+    def _teacher_at(self, t: int) -> np.ndarray:
+        """The weights that grade query t."""
+        return self.teacher
+
+    def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        rng = np.random.default_rng(self.seed)
+        deviation = np.sqrt(1.0 + self.query_effect**2 + self.noise**2)
+        levels = deviation * _normal_quantiles(np.cumsum(self.grade_shares[:-1]))
+        t = 0
+        while True:
+            m = _length(self.n_documents, rng)
+            X = rng.standard_normal((m, self.n_features))
+            X += self.query_effect * rng.standard_normal(self.n_features)
+            relevance = X @ self._teacher_at(t) + self.noise * rng.standard_normal(m)
+            yield X, np.searchsorted(levels, relevance).astype(np.int64)
+            t += 1
+
+
+class Drifting(NoisyTeacher):
+    """`NoisyTeacher` whose teacher changes at known points.
+
+    Parameters
+    ----------
+    n_queries
+        Length of the stream, or None for one without end.
+    drift_points
+        Numbers of the queries at which the teacher begins to change, in ascending order.
+    drift_width
+        Over how many queries the teacher turns, at constant speed, into the next one; 0 for an abrupt change.
+    kwargs
+        The other parameters of `NoisyTeacher`.
+
+    Attributes
+    ----------
+    teachers
+        Array of shape (len(drift_points) + 1, d): the unit vectors that grade before, between and after the drift points.
+
+    Examples
+    --------
+    >>> from online_rank.stream.synth import Drifting
+    >>> stream = Drifting(n_queries=1000, drift_points=(500,), n_features=4)
+    >>> stream.teachers.shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        n_queries: int | None = 1000,
+        drift_points: tuple[int, ...] = (500,),
+        drift_width: int = 0,
+        n_features: int = 136,
+        n_documents: int | tuple[int, int] | str = "web",
+        noise: float = 0.5,
+        query_effect: float = 0.5,
+        grade_shares: tuple[float, ...] = WEB_GRADES,
+        seed: int = 0,
+    ):
+        super().__init__(n_queries, n_features, n_documents, noise, query_effect, grade_shares, seed)
+        points = [*drift_points]
+        if any(b - a <= drift_width for a, b in itertools.pairwise(points)):
+            raise ValueError(f"drift_points is {drift_points}; they must ascend by more than drift_width = {drift_width}")
+        self.drift_points = drift_points
+        self.drift_width = drift_width
+        rng = np.random.default_rng([seed, 1])
+        self.teachers = np.stack([_unit(rng.standard_normal(n_features)) for _ in range(len(points) + 1)])
+
+    def _teacher_at(self, t: int) -> np.ndarray:
+        index = int(np.searchsorted(self.drift_points, t, side="right"))
+        if index == 0:
+            return self.teachers[0]
+        part = (t - self.drift_points[index - 1] + 1) / (self.drift_width + 1)
+        if part >= 1.0:
+            return self.teachers[index]
+        return _unit((1.0 - part) * self.teachers[index - 1] + part * self.teachers[index])
+
+
+class GradedGaussians(SyntheticStream):
+    """The synthetic data of [DR] section 4.5: each feature is a Gaussian whose mean and deviation depend on the grade.
+
+    For each grade and feature the mean is drawn uniformly from [0, 100], the deviation from [50, 100]. Grades are drawn
+    uniformly; label noise adds a rounded Gaussian to the grade that a learner sees. [DR] learns from pairs out of one pool of
+    documents; here, and in their test, a query is a draw of 50..150 documents.
+
+    Parameters
+    ----------
+    n_queries
+        Length of the stream, or None for one without end.
+    n_grades, n_features
+        [DR] has 5 grades and 70 features.
+    n_documents
+        m, or a pair (smallest, largest) from which it is drawn, uniformly.
+    label_noise
+        Standard deviation of the Gaussian whose rounded values are added to the grades (then cut to the range of grades).
+    seed
+        Seed of the queries.
+    world_seed
+        Seed of the means and deviations: streams with the same one (and other seeds) are training and test data of one task.
+
+    Attributes
+    ----------
+    means, deviations
+        Arrays of shape (n_grades, n_features).
+
+    Examples
+    --------
+    >>> from online_rank.stream.synth import GradedGaussians
+    >>> train = GradedGaussians(n_queries=100, label_noise=0.75, seed=1)
+    >>> test = GradedGaussians(n_queries=50, seed=2)
+    >>> bool((train.means == test.means).all())
+    True
+    """
+
+    def __init__(
+        self,
+        n_queries: int | None = 1000,
+        n_grades: int = 5,
+        n_features: int = 70,
+        n_documents: int | tuple[int, int] = (50, 150),
+        label_noise: float = 0.0,
+        seed: int = 0,
+        world_seed: int = 0,
+    ):
+        self.n_queries = n_queries
+        self.n_grades = n_grades
+        self.n_features = n_features
+        self.n_documents = n_documents
+        self.label_noise = label_noise
+        self.seed = seed
+        self.world_seed = world_seed
+        rng = np.random.default_rng([world_seed, 1])
+        self.means = rng.uniform(0.0, 100.0, (n_grades, n_features))
+        self.deviations = rng.uniform(50.0, 100.0, (n_grades, n_features))
+
+    def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        rng = np.random.default_rng(self.seed)
+        while True:
+            m = _length(self.n_documents, rng)
+            y = rng.integers(self.n_grades, size=m)
+            X = rng.standard_normal((m, self.n_features))
+            X *= self.deviations[y]
+            X += self.means[y]
+            if self.label_noise:
+                noise = np.rint(self.label_noise * rng.standard_normal(m)).astype(np.int64)
+                y = np.clip(y + noise, 0, self.n_grades - 1)
+            yield X, y
+
+
+def _length(n_documents: int | tuple[int, int] | str, rng: np.random.Generator) -> int:
+    """The number of documents of a query, drawn as `n_documents` says."""
+    if n_documents == "web":
+        return int(np.clip(rng.lognormal(np.log(106.0), 0.5), 5, 300))
+    if isinstance(n_documents, str):
+        raise ValueError(f"n_documents is {n_documents!r}; it is a number, a pair (smallest, largest) or 'web'")
+    if isinstance(n_documents, tuple):
+        return int(rng.integers(n_documents[0], n_documents[1] + 1))
+    return n_documents
+
+
+def _normal_quantiles(p: np.ndarray) -> np.ndarray:
+    from scipy.special import ndtri
+
+    return ndtri(p)
+
+
+def _unit(v: np.ndarray) -> np.ndarray:
+    return v / np.linalg.norm(v)

@@ -1,0 +1,135 @@
+"""The perceptron for ranking, straight from the equations: loops over documents and pairs."""
+
+import itertools
+import math
+
+
+def gain(measure, r):
+    return 2.0**r - 1.0 if measure.startswith("ndcg") else float(r)
+
+
+def effective(measure, y):
+    """Grades as the measure sees them: average precision knows relevant and irrelevant."""
+    if measure.startswith("ap"):
+        threshold = int(measure.partition(">=")[2] or 1)
+        return [int(r >= threshold) for r in y]
+    return [int(r) for r in y]
+
+
+def cutoff(measure, m):
+    return min(int(measure.partition("@")[2] or m), m)
+
+
+def pessimistic_order(s, y):
+    """Best score first; of equal scores the less relevant document first."""
+    return sorted(range(len(s)), key=lambda i: (-s[i], y[i], i))
+
+
+def value(measure, ranked_grades):
+    """The measure of a ranking, given the (effective) grades in ranked order."""
+    m = len(ranked_grades)
+    best = sorted(ranked_grades, reverse=True)
+    if measure.startswith("ap"):
+        relevant = [p for p, r in enumerate(ranked_grades, 1) if r]
+        return sum(n / p for n, p in enumerate(relevant, 1)) / len(relevant)
+    if measure == "linear_ndcg":
+        return sum(r * (m - p) for p, r in enumerate(ranked_grades, 1)) / sum(r * (m - p) for p, r in enumerate(best, 1))
+    k = cutoff(measure, m)
+    dcg = [sum((2.0**r - 1.0) / math.log2(p + 1) for p, r in enumerate(grades[:k], 1)) for grades in (ranked_grades, best)]
+    return dcg[0] / dcg[1]
+
+
+def loss(measure, s, y):
+    """RML with the pessimistic tie-break."""
+    return 1.0 - value(measure, [y[i] for i in pessimistic_order(s, y)])
+
+
+def weights_by_position(measure, y):
+    """v_i for the documents sorted by grade, best first."""
+    m = len(y)
+    best = sorted(y, reverse=True)
+    if measure.startswith("ap"):
+        r = sum(best)
+        return [(1 / r) * (1 - i / (m - r + i)) if i <= r else 0.0 for i in range(1, m + 1)]
+    if measure == "linear_ndcg":
+        z = sum(r * (m - i) for i, r in enumerate(best, 1))
+        return [(r - best[-1]) * (m - i) / z for i, r in enumerate(best, 1)]
+    k = cutoff(measure, m)
+    z = sum((2.0**r - 1) / math.log2(i + 1) for i, r in enumerate(best[:k], 1))
+    if "@" in measure:
+        return [(2.0**r - 1) / math.log2(i + 1) / z if i <= k else 0.0 for i, r in enumerate(best, 1)]
+    return [(2.0**r - 2.0 ** best[-1]) * (1 / math.log2(i + 1) - 1 / math.log2(m + 1)) / z for i, r in enumerate(best, 1)]
+
+
+def weights(measure, within_grade, s, y):
+    """v of every document."""
+    by_position = weights_by_position(measure, y)
+    m = len(y)
+    if within_grade == "mean":
+        best = sorted(y, reverse=True)
+        return [sum(v for v, r in zip(by_position, best, strict=True) if r == y[i]) / best.count(y[i]) for i in range(m)]
+    within = {"document": lambda i: 0.0, "tight": lambda i: -s[i]}[within_grade]
+    # Of equal scores, "tight" takes the order of the pessimistic ranking, which within a grade is document order.
+    listed = sorted(range(m), key=lambda i: (-y[i], within(i), i))
+    v = [0.0] * m
+    for position, i in enumerate(listed):
+        v[i] = by_position[position]
+    return v
+
+
+def swapped(order, i, j):
+    return [{i: j, j: i}.get(k, k) for k in order]
+
+
+def pair_weights(measure, credit, v, t, y, s, offset, strict):
+    """a_ij on the violated pairs, before the mass is chosen."""
+    m = len(y)
+    violated = [
+        (i, j)
+        for i, j in itertools.product(range(m), repeat=2)
+        if y[i] > y[j] and (t[j] > t[i] - offset if strict else t[j] >= t[i] - offset)
+    ]
+    a = dict.fromkeys(violated, 0.0)
+    order = pessimistic_order(s, y)
+    for i, j in violated:
+        violators = [h for h in range(m) if (i, h) in a]
+        if credit == "argmax":
+            # The best-scored one; of equal scores the lowest grade's first document.
+            a[i, j] = v[i] * (j == min((h for h in range(m) if y[h] < y[i]), key=lambda h: (-t[h], y[h], h)))
+        elif credit == "spread":
+            a[i, j] = v[i] / len(violators)
+        elif credit == "pairs":
+            a[i, j] = 1.0
+        elif credit == "gain":
+            a[i, j] = gain(measure, y[i]) - gain(measure, y[j])
+        else:
+            ranked = [[y[h] for h in o] for o in (order, swapped(order, i, j))]
+            a[i, j] = abs(value(measure, ranked[0]) - value(measure, ranked[1]))
+    return a
+
+
+def learn(
+    X, y, w, *, measure="ndcg@10", credit="spread", mass="loss", within_grade="mean", update="mistake",
+    relative_margin=0.0, mean_square=0.0, learning_rate=None, margin=1.0, margin_scale="constant", weight=1.0,
+):  # fmt: skip
+    """One round on lists. Returns the new weights, the loss, the mass and the pair weights a_ij."""
+    y = effective(measure, y)
+    s = [sum(a * b for a, b in zip(x, w, strict=True)) for x in X]
+    if len(set(y)) < 2:
+        return list(w), 0.0, 0.0, {}
+    rml = loss(measure, s, y)
+    if rml <= 1e-15:
+        return list(w), 0.0, 0.0, {}
+    strict = update == "gradient"
+    offset = margin if strict else relative_margin * mean_square
+    t = s
+    if margin_scale == "grade":
+        t, offset = [a - margin * r for a, r in zip(s, y, strict=True)], 0.0
+    v = weights(measure, within_grade, s, y)
+    a = pair_weights(measure, credit, v, t, y, s, offset, strict)
+    scale = weight * (rml / sum(a.values()) if mass == "loss" else 1.0)
+    a = {pair: scale * value for pair, value in a.items()}
+    new = [
+        w_f + (learning_rate or 1.0) * sum(a_ij * (X[i][f] - X[j][f]) for (i, j), a_ij in a.items()) for f, w_f in enumerate(w)
+    ]
+    return new, rml, sum(a.values()), a

@@ -1,0 +1,217 @@
+"""Whatever the bytes: the same answer as the slow reader, or the same complaint; and numbers to the last bit."""
+
+import gzip
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from online_rank.stream import _blocks
+from online_rank.stream.letor import LetorError, iter_letor, read_letor
+from tests.reference import letor as reference
+
+fuzzed = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+SEED = b"""\xef\xbb\xbf2 qid:10 1:0.5 3:1 # docid = a inc = 1
+0 qid:10 2:1e-3 #docid=b
+# comment
+1.0 qid:11 1:-7.25E+2\t2:NULL  \r
++3 qid:11 3:1 2:12345678901234567890 1:.5
+1 qid:12
+2 qid:13 1:0.12345678901234567 2:1e22 3:123456789e-30"""
+
+
+def ours(data, **options):
+    """The queries of `data`, or the line of the error."""
+    try:
+        return [(X, y, qid) for X, y, qid in iter_letor(io.BytesIO(data), with_qid=True, **options)]
+    except LetorError as error:
+        return error.line
+
+
+def theirs(data, skip=False, **options):
+    try:
+        return reference.parse(data, skip=skip, **options)
+    except reference.BadLine as error:
+        return error.args[1]
+
+
+def assert_same(data, dtype=np.float64, n_features=None):
+    single = dtype is np.float32
+    with np.errstate(over="ignore"):
+        for skip in (False, True):
+            expected = theirs(data, skip=skip, n_features=n_features, single=single)
+            found = ours(data, on_error="skip" if skip else "raise", dtype=dtype, n_features=n_features)
+            if not isinstance(expected, list):
+                assert found == expected
+                continue
+            assert isinstance(found, list), (found, expected)
+            assert len(found) == len(expected)
+            for (X, y, qid), (X_, y_, qid_, _) in zip(found, expected, strict=True):
+                assert X.tobytes() == np.array(X_, dtype).reshape(len(X_), -1).tobytes()
+                assert y.tolist() == y_
+                assert qid == qid_.encode("latin-1").decode("utf-8", "backslashreplace")
+
+
+def mutate(data, edits):
+    data = bytearray(data)
+    for kind, place, byte in edits:
+        place %= len(data) + 1
+        if kind == 0:
+            data[place:place] = bytes([byte])
+        elif kind == 1:
+            del data[place : place + 1]
+        elif kind == 2:
+            data[place : place + 1] = bytes([byte])
+        elif kind == 3:
+            del data[place : place + byte]
+        else:
+            data[place:place] = data[place : place + byte]
+    return bytes(data)
+
+
+likely = st.sampled_from(b" \t\r\n#:.+-0123456789eEqidnaNULf\x00\xff") | st.integers(0, 255)
+edits = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400), likely), max_size=6)
+
+
+@fuzzed
+@given(edits=edits, dtype=st.sampled_from([np.float64, np.float32]), piece=st.sampled_from([1, 13, 1 << 20]))
+@example(edits=[], dtype=np.float64, piece=1)
+def test_mutations(monkeypatch, edits, dtype, piece):
+    monkeypatch.setattr(_blocks, "_CHUNK", piece)
+    assert_same(mutate(SEED, edits), dtype)
+
+
+@fuzzed
+@given(data=st.binary(max_size=60) | st.lists(likely, max_size=60).map(bytes))
+def test_rubbish(data):
+    if not data.startswith(b"\x1f\x8b"):
+        assert_same(data)
+
+
+token = st.text("0123456789.+-eE", max_size=12) | st.floats().map(repr) | st.sampled_from(["NULL", "nan", "inf", ""])
+feature = st.tuples(st.integers(0, 6).map(str) | st.text("01", max_size=3), token).map(":".join)
+line = st.tuples(
+    st.sampled_from(["0", "1", "2.0", "+3", "-1", "1e1", "x"]),
+    st.integers(1, 3).map("qid:{}".format),
+    st.lists(feature, max_size=5).map(" ".join),
+    st.sampled_from(["", "#", " # docid = x", "\r", " "]),
+)
+
+
+@fuzzed
+@given(
+    lines=st.lists(line.map(lambda parts: " ".join(parts[:3]) + parts[3]), max_size=8), n_features=st.none() | st.integers(1, 7)
+)
+def test_nearly_right_lines(lines, n_features):
+    assert_same("\n".join(lines).encode(), n_features=n_features)
+
+
+@fuzzed
+@given(place=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.booleans())
+def test_damaged_gzip(place, byte, cut):
+    """Damage is noticed, or harmless (a bit of the header that nobody reads)."""
+    content = bytearray(gzip.compress(SEED * 50))
+    place %= len(content)
+    content[place] = byte
+    damaged = bytes(content[: place + 1] if cut else content)
+    if not damaged.startswith(b"\x1f\x8b"):
+        return
+    intact = ours(SEED * 50, on_error="skip")
+    found = ours(damaged, on_error="skip")
+    try:
+        harmless = gzip.decompress(damaged) == SEED * 50
+    except (OSError, EOFError, zlib.error, struct.error):
+        harmless = False
+    assert isinstance(found, list) == harmless
+    if harmless:
+        assert len(found) == len(intact)
+
+
+# Numbers
+
+
+def values(tokens, dtype=np.float64):
+    """What the reader makes of numbers, one a line."""
+    return read_letor(io.StringIO("".join(f"0 qid:1 1:{token}\n" for token in tokens)), n_features=1, dtype=dtype).X[:, 0]
+
+
+def assert_nearest(tokens):
+    expected = np.array([float(token) for token in tokens])
+    found = values(tokens)
+    wrong = found.view(np.int64) != expected.view(np.int64)
+    assert not wrong.any(), [(t, a, b) for t, a, b, w in zip(tokens, found, expected, wrong, strict=True) if w][:5]
+
+
+HARD = [
+    "9007199254740993",  # 2**53 + 1: half way, to even
+    "9007199254740992.5",
+    "9007199254740993.0000000000000000000000001",
+    "1.00000000000000011102230246251565",  # 1 + half an ulp, and a little less
+    "1.0000000000000001110223024625156",
+    "9999999999999999999",
+    "99999999999999999999",
+    "18446744073709551616",
+    "9223372036854775807e22",
+    "1e22",
+    "1e23",
+    "8.5e22",
+    "5e-324",
+    "2.4703282292062327e-324",
+    "2.4703282292062328e-324",
+    "2.2250738585072011e-308",
+    "1.7976931348623157e308",
+    "1.7976931348623158079e308",
+    "0e999999999999",
+    "-0",
+    "-0.0e5",
+    "0.000000000000000000000000000000000001",
+    "000000000000000000000000000001.5",
+    "0.1000000000000000000000000000000000",
+    "123456789012345678901234567890e-20",
+    "6929495644600919.5",
+    "3.7455744005952583e15",
+]
+
+
+def test_hard_numbers():
+    assert_nearest(HARD)
+    assert_nearest(["-" + token.removeprefix("-") for token in HARD])
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32))
+def test_numbers_of_every_length(seed):
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, 2**63, 500).view(np.float64)
+    some = bits[np.isfinite(bits)]
+    near_one = rng.random(500) * 10.0 ** rng.integers(-8, 8, 500)
+    tokens = [repr(v) for v in [*some.tolist(), *near_one.tolist()]]
+    tokens += [f"{v:.{p}g}" for v, p in zip(near_one, rng.integers(1, 25, 500), strict=True)]
+    for digits, exponent in zip(rng.integers(1, 22, 1500), rng.integers(-45, 25, 1500), strict=True):
+        mantissa = "".join(map(str, rng.integers(0, 10, digits)))
+        point = rng.integers(0, digits + 1)
+        tokens.append(f"{mantissa[:point]}.{mantissa[point:]}e{exponent}")
+    # Half way between two neighbours, exactly: 54 bits.
+    for odd, power in zip(rng.integers(2**52, 2**53, 200) * 2 + 1, rng.integers(-4, 5, 200), strict=True):
+        tokens.append(str(int(odd) << int(power)) if power >= 0 else str(int(odd) / 2**-power) if odd < 2**53 else f"{odd}")
+    assert_nearest(tokens)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1))
+def test_float32_reads_back(numbers):
+    assert values(map(repr, numbers), np.float32).tobytes() == np.array(numbers, np.float32).tobytes()
+
+
+@pytest.mark.parametrize("tokens", [["1" * 400], ["." + "0" * 400 + "1"], ["1" + "0" * 300 + ".5"]])
+def test_long_numbers(tokens):
+    if float(tokens[0]) == float("inf"):
+        with pytest.raises(LetorError, match="not finite"):
+            values(tokens)
+    else:
+        assert_nearest(tokens)

@@ -1,0 +1,339 @@
+import copy
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import PerceptronRanker
+from tests.reference import perceptron as reference
+
+MEASURES = ("ndcg@10", "ndcg@2", "ndcg", "ap", "ap>=2", "linear_ndcg")
+CREDITS = ("argmax", "spread", "pairs", "gain", "delta")
+SETTINGS = [
+    {"credit": credit, "mass": mass, **update}
+    for credit, mass in [*itertools.product(CREDITS, ["loss"]), ("argmax", "slam"), ("spread", "slam")]
+    for update in (
+        {},
+        {"relative_margin": 0.5},
+        {"update": "gradient", "learning_rate": 0.3},
+        {"update": "gradient", "learning_rate": 2.0, "margin": 0.5, "margin_scale": "grade"},
+    )
+]
+
+
+def stream(seed, n_queries=12, d=3, largest=9, grades=4, ties=True):
+    """Short random queries; with `ties`, features are small integers, so that scores tie often."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n_queries):
+        m = int(rng.integers(0, largest + 1))
+        X = rng.integers(-2, 3, (m, d)).astype(float) if ties else rng.normal(size=(m, d))
+        yield X, rng.integers(0, grades, m)
+
+
+def as_block(queries):
+    X, y = zip(*queries, strict=True)
+    return np.concatenate(X), np.concatenate(y), np.repeat(np.arange(len(y)), [len(grades) for grades in y])
+
+
+def state(model):
+    return {k: v.tobytes() if isinstance(v, np.ndarray) else v for k, v in vars(model).items()}
+
+
+@pytest.mark.parametrize("within_grade", ["mean", "document", "tight"])
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("options", SETTINGS, ids=lambda o: "-".join(map(str, o.values())))
+def test_learns_what_the_reference_learns(options, measure, within_grade):
+    model = PerceptronRanker(measure, within_grade=within_grade, **options)
+    reference_options = options | {"measure": measure, "within_grade": within_grade}
+    average, n_averaged, squares = np.zeros(3), 0, []
+    for X, y in stream(seed=len(measure)):
+        # Every round starts from the model's weights, so that rounding cannot change which pairs tie.
+        before = model.weights.tolist() if model.n_features else [0.0] * 3
+        active = len(set(reference.effective(measure, y))) > 1
+        if active:
+            squares += [sum(v * v for v in x) for x in X.tolist()]
+        weights, loss, mass, _ = reference.learn(
+            X.tolist(), y.tolist(), before, mean_square=np.mean(squares) if squares else 0.0, **reference_options
+        )
+        model.learn_one(X, y)
+        assert model.weights == pytest.approx(np.array(weights), rel=1e-9, abs=1e-12)
+        if active:
+            n_averaged += 1
+            average += (model.weights - average) / n_averaged
+            assert model.last_round.loss == pytest.approx(loss, abs=1e-12)
+            assert model.last_round.mass == pytest.approx(mass, abs=1e-12)
+            assert model.last_round.largest_norm == pytest.approx(np.linalg.norm(X, axis=1).max())
+            step = options.get("learning_rate", 1.0)
+            squared_norm = np.sum(((np.array(weights) - before) / step) ** 2)
+            assert model.last_round.squared_gradient_norm == pytest.approx(squared_norm, abs=1e-9)
+        assert model.last_round.skipped is not active
+    assert model.served_weights == pytest.approx(average, rel=1e-9, abs=1e-12)
+
+
+def test_first_update_by_hand():
+    # All scores tie, so the pessimistic ranking is worst first: c, b, a with grades 0, 1, 2.
+    model = PerceptronRanker("ndcg", credit="argmax", mass="slam", within_grade="document")
+    X = np.array([[4.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    model.learn_one(X, [2, 1, 0])
+    d2, d3 = 1 / np.log2(3), 1 / np.log2(4)
+    z = 3.0 + 1.0 * d2
+    v = np.array([(3.0 - 0.0) * (1.0 - d3), (1.0 - 0.0) * (d2 - d3)]) / z
+    # The violator of both is document 2: of equal scores, the lowest grade.
+    assert model.weights == pytest.approx(v[0] * (X[0] - X[2]) + v[1] * (X[1] - X[2]))
+    assert model.last_round.loss == pytest.approx(1.0 - (0.0 + 1.0 * d2 + 3.0 * d3) / z)
+    assert model.last_round.mass == pytest.approx(v.sum())
+    assert model.last_round.v_max == pytest.approx(v[0] / v[1])
+
+
+def test_a_correct_ranking_teaches_nothing():
+    model = PerceptronRanker("ndcg", average=False)
+    X = np.array([[1.0], [0.0]])
+    model.learn_one(X, [1, 0])
+    before = model.weights
+    model.learn_one(X, [1, 0])
+    assert model.weights == pytest.approx(before, abs=0)
+    assert model.last_round.loss == 0.0
+    assert model.last_round.mass == 0.0
+    assert not model.last_round.skipped
+
+
+def test_half_life_and_last_weights():
+    queries = [query for query in stream(3, 30, ties=False) if len(set(query[1])) > 1]
+    half_life, last = PerceptronRanker(average=2), PerceptronRanker(average=False)
+    history = []
+    for X, y in queries:
+        half_life.learn_one(X, y)
+        last.learn_one(X, y)
+        history.append(half_life.weights)
+    assert (last.served_weights == history[-1]).all()
+    shares = 0.5 ** (np.arange(len(history))[::-1] / 2)
+    assert half_life.served_weights == pytest.approx(shares @ np.array(history) / shares.sum())
+
+
+@pytest.mark.parametrize("options", [{}, {"credit": "argmax"}, {"update": "gradient", "learning_rate": 1.0}, {"average": 7}])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_learn_many_is_the_loop_bit_for_bit(options, dtype):
+    queries = [(X.astype(dtype), y) for X, y in stream(5, 40, d=7, largest=30, ties=False)]
+    one_by_one, block = PerceptronRanker(**options), PerceptronRanker(**options)
+    for X, y in queries:
+        one_by_one.learn_one(X, y)
+    X, y, qid = as_block(queries)
+    block.learn_many(X, y, qid)
+    assert state(block) == state(one_by_one)
+    assert (block.predict_many(X, qid) == np.concatenate([one_by_one.predict_one(X) for X, _ in queries])).all()
+
+
+def test_sample_weight_scales_update_and_mass():
+    X, y = np.array([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]]), [0, 1, 2]
+    plain, weighted, absent = PerceptronRanker(), PerceptronRanker(), PerceptronRanker()
+    plain.learn_one(X, y)
+    weighted.learn_one(X, y, w=2.5)
+    absent.learn_one(X, y, w=0.0)
+    assert weighted.weights == pytest.approx(2.5 * plain.weights)
+    assert weighted.last_round.mass == pytest.approx(2.5 * plain.last_round.mass)
+    assert weighted.last_round.loss == plain.last_round.loss
+    assert (absent.weights == 0).all()
+    for bad in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="weight of a query"):
+            plain.learn_one(X, y, w=bad)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["features", "updates"]), st.sampled_from([0.0, 0.5]))
+@settings(deadline=None, max_examples=40)
+def test_scale_changes_no_ranking(seed, what, relative_margin):
+    # Powers of two scale exactly, so rankings must agree to the last bit; sample weights scale every update.
+    plain, scaled = PerceptronRanker(relative_margin=relative_margin), PerceptronRanker(relative_margin=relative_margin)
+    c, w = (2.0**-20, 1.0) if what == "features" or relative_margin else (1.0, 2.0**30)
+    for X, y in stream(seed, ties=False):
+        assert plain.rank_one(X) == scaled.rank_one(c * X)
+        plain.learn_one(X, y)
+        scaled.learn_one(c * X, y, w=w)
+
+
+@given(st.integers(0, 10_000), st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=40)
+def test_permuting_documents_permutes_scores_and_changes_no_weights(seed, random):
+    plain, permuted = PerceptronRanker(), PerceptronRanker()
+    for X, y in stream(seed, ties=False):
+        p = list(range(len(y)))
+        random.shuffle(p)
+        assert np.array(plain.predict_one(X))[p].tolist() == plain.predict_one(X[p])
+        plain.learn_one(X, y)
+        permuted.learn_one(X[p], y[p])
+    if plain.n_features:
+        assert permuted.weights == pytest.approx(plain.weights, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("c", [1e-150, 1e-30, 1e30, 1e70])
+def test_tiny_and_huge_features(c):
+    plain, scaled = PerceptronRanker(), PerceptronRanker()
+    for X, y in stream(7, ties=False):
+        plain.learn_one(X, y)
+        scaled.learn_one(X * c, y)
+    assert scaled.weights / c == pytest.approx(plain.weights)
+
+
+def test_rejected_queries_change_nothing():
+    model = PerceptronRanker(relative_margin=0.1)
+    queries = list(stream(11, 5, ties=False))
+    for X, y in queries:
+        model.learn_one(X, y)
+    before = state(model)
+    good = np.ones((2, 3))
+    for X, y, message in [
+        ([[1.0, float("nan"), 0.0], [1.0, 2.0, 3.0]], [1, 0], "feature 1 of document 0 is nan"),
+        ([[1.0, 0.0, 0.0], [1.0, 2.0, -float("inf")]], [1, 0], "feature 2 of document 1 is -inf"),
+        (good, [1, -1], "grade of document 1 is -1"),
+        (good, [1, 1001], "grade of document 1 is 1001"),
+        (good, [0.5, 1], "grade of document 0 is 0.5"),
+        (good, [1], "y has 1 grades, but x has 2 documents"),
+        (np.ones((2, 4)), [1, 0], "x has 4 features, but PerceptronRanker has learned from 3"),
+        (np.ones(3), [1], "a query is an"),
+        ([{"a": 1.0}], [1], "has learned from arrays"),
+        (1e200 * good, [1, 0], "non-finite"),
+    ]:
+        X = np.array(X) if isinstance(X, list) and not isinstance(X[0], dict) else X
+        with pytest.raises(ValueError, match=message):
+            model.learn_one(X, y)
+        assert state(model) == before
+    X, y, qid = as_block([*queries, (1e200 * good, np.array([1, 0])), *queries])
+    with pytest.raises(ValueError, match="query 5 would make PerceptronRanker non-finite"):
+        model.learn_many(X, y, qid)
+    assert state(model) == before
+    y[-1] = -3
+    X[np.abs(X) > 1e100] = 0
+    with pytest.raises(ValueError, match=f"grade of document {len(y) - 1} is -3"):
+        model.learn_many(X, y, qid)
+    assert state(model) == before
+
+
+def test_rejected_named_features_leave_no_trace():
+    model = PerceptronRanker()
+    model.learn_one([{"a": 1.0}, {"a": 2.0}], [0, 1])
+    before = state(model)
+    with pytest.raises(ValueError, match="feature 'new' of document 1 is nan"):
+        model.learn_one([{"a": 1.0}, {"new": float("nan")}], [0, 1])
+    with pytest.raises(ValueError, match="grade of document 0 is -1"):
+        model.learn_one([{"a": 1.0}, {"new": 1.0}], [-1, 1])
+    with pytest.raises(ValueError, match="non-finite"):
+        model.learn_one([{"a": 1e200}, {"new": 1e200}], [1, 0])
+    assert state(model) == before
+
+
+def test_features_appear_vanish_and_come_back():
+    model, dense = PerceptronRanker(), PerceptronRanker()
+    queries = [
+        ([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": -1.0}], [0, 1]),
+        ([{"b": 1.0, "c": 5.0}, {"c": -1.0}], [0, 2]),
+        ([{"c": 1.0}, {"a": 1.0}, {}], [2, 1, 0]),
+    ]
+    for documents, y in queries:
+        model.learn_one(documents, y)
+        dense.learn_one(np.array([[x.get(name, 0.0) for name in "abc"] for x in documents]), y)
+    assert model.feature_names == ("a", "b", "c")
+    assert (model.weights == dense.weights).all()
+    # Names that were never learned are left out.
+    assert model.predict_one([{"a": 1.0, "never": 9.0}]) == model.predict_one([{"a": 1.0}])
+
+
+def test_more_features_than_allowed():
+    model = PerceptronRanker()
+    model.max_features = 2
+    with pytest.raises(ValueError, match="at most 2 are accepted"):
+        model.learn_one([{"a": 1, "b": 1, "c": 1}, {}], [1, 0])
+    assert model.n_features == 0
+
+
+def test_nothing_to_learn_is_skipped():
+    model = PerceptronRanker()
+    model.learn_one(np.ones((2, 2)) * [[1.0], [2.0]], [0, 1])
+    before = model.weights, model.served_weights
+    for X, y in [(np.empty((0, 2)), []), (np.ones((1, 2)), [3]), (np.ones((3, 2)), [2, 2, 2]), (np.ones((2, 2)), [0, 0])]:
+        model.learn_one(X, y)
+        assert model.last_round.skipped
+        assert model.last_round.n_documents == len(y)
+        assert (model.weights == before[0]).all()
+        assert (model.served_weights == before[1]).all()
+    assert PerceptronRanker().rank_one([]) == []
+
+
+def test_read_only_strided_and_float32_input():
+    (X, y), plain = next(q for q in stream(1, d=4, ties=False) if len(set(q[1])) > 1), PerceptronRanker()
+    X = X.astype(np.float32).astype(np.float64)
+    plain.learn_one(X, y)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    for variant in (read_only, np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], X.astype(np.float32), X.tolist()):
+        model = PerceptronRanker()
+        model.learn_one(variant, y)
+        assert (model.weights == plain.weights).all()
+        assert model.predict_one(variant) == plain.predict_one(X)
+
+
+def test_prediction_is_pure_and_state_does_not_alias_input():
+    model = PerceptronRanker()
+    X, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1, 0])
+    model.learn_one(X, y)
+    before = state(model)
+    model.predict_one(X)
+    model.rank_one([[1, 2], [3, 4]])
+    X[:] = 99.0
+    y[:] = 0
+    model.weights[:] = 7.0
+    model.served_weights[:] = 7.0
+    assert state(model) == before
+
+
+def test_clone_pickle_deepcopy():
+    model = PerceptronRanker("ap>=2", credit="gain", average=50)
+    for X, y in stream(2):
+        model.learn_one(X, y)
+    for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert state(twin) == state(model)
+    clone = model.clone()
+    assert clone.n_features == 0
+    assert (clone.measure, clone.credit, clone.average) == ("ap>=2", "gain", 50)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"measure": "ndgc"}, "measure 'ndgc' is unknown"),
+        ({"credit": "all"}, "credit is 'all'"),
+        ({"credit": "pairs", "mass": "slam"}, "mass='slam' goes with"),
+        ({"update": "gradient"}, "learning_rate is None"),
+        ({"learning_rate": 0.1}, "mistake-driven update has none"),
+        ({"update": "gradient", "learning_rate": 1.0, "relative_margin": 1.0}, "relative_margin belongs"),
+        ({"margin": 2.0}, "margin and margin_scale belong"),
+        ({"relative_margin": -1.0}, "relative_margin is -1.0"),
+        ({"average": 0.0}, "average is 0.0"),
+        ({"update": "gradient", "learning_rate": 1.0, "margin": 0.0}, "margin is 0.0"),
+    ],
+)
+def test_arguments_that_do_not_fit(options, message):
+    with pytest.raises(ValueError, match=message):
+        PerceptronRanker(**options)
+
+
+def test_huge_grades_stay_finite():
+    model = PerceptronRanker("ndcg", credit="gain")
+    model.learn_one(np.eye(3), [0, 999, 1000])
+    assert np.isfinite(model.weights).all()
+    assert model.last_round.loss == pytest.approx(reference.loss("ndcg", [0, 0, 0], [0, 999, 1000]))
+
+
+def test_a_long_query_is_ranked_as_a_short_one():
+    # More documents than the sort's runs and the largest selected cutoff, with many ties.
+    rng = np.random.default_rng(0)
+    for measure in ("ndcg@10", "ndcg@100", "ndcg", "ap", "linear_ndcg"):
+        X = rng.integers(-3, 4, (700, 2)).astype(float)
+        y = rng.integers(0, 5, 700)
+        model = PerceptronRanker(measure, credit="argmax")
+        model.learn_one(X, y)
+        s = model.predict_one(X)
+        model.learn_one(X, y)
+        expected = reference.loss(measure, s, reference.effective(measure, y))
+        assert model.last_round.loss == pytest.approx(expected, rel=1e-12)

@@ -1,0 +1,175 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import PerceptronRanker, rank_one
+from online_rank.query import Query, as_grades, as_query, in_form_of, query_offsets
+
+ROWS = [[1.0, 2.0], [0.5, -3.0], [0.0, 4.0]]
+DICTS = [dict(zip("ab", row, strict=True)) for row in ROWS]
+FORMS = {
+    "float64": np.array(ROWS),
+    "fortran": np.asfortranarray(ROWS),
+    "float32": np.array(ROWS, dtype=np.float32),
+    "integers": np.array([[2, 4], [1, -6], [0, 8]]) * np.int8(1),
+    "rows": ROWS,
+    "dicts": DICTS,
+    "dicts, shuffled and sparse": [{"a": 1.0, "b": 2.0}, {"b": -3.0, "a": 0.5}, {"b": 4.0}],
+    "mapping": dict(zip("xyz", DICTS, strict=True)),
+    "pandas": pd.DataFrame(DICTS),
+    "polars": pl.DataFrame(DICTS),
+    "mixed frame": pd.DataFrame({"a": np.float32([1, 0.5, 0]), "b": [2, -3, 4]}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_the_same_query(form):
+    query = as_query(FORMS[form])
+    assert query.X.flags.c_contiguous
+    assert query.X.tolist() == (np.array(ROWS) * (2 if form == "integers" else 1)).tolist()
+    assert query.names == (("a", "b") if form not in ("float64", "fortran", "float32", "integers", "rows") else None)
+    assert query.ids == (("x", "y", "z") if form == "mapping" else None)
+
+
+def test_arrays_are_not_copied():
+    for dtype in (np.float32, np.float64):
+        X = np.array(ROWS, dtype=dtype)
+        assert as_query(X).X is X
+    query = Query(X)
+    assert as_query(query) is query
+
+
+@pytest.mark.parametrize("form", [name for name in FORMS if name != "integers"])
+def test_all_forms_give_the_same_model_and_answer_in_kind(form):
+    x = FORMS[form]
+    model, plain = PerceptronRanker(), PerceptronRanker()
+    grades = [0, 2, 1]
+    plain.learn_one(np.array(ROWS), grades)
+    model.learn_one(x, dict(zip("xyz", grades, strict=True)) if form == "mapping" else grades)
+    assert (model.weights == plain.weights).all()
+    expected = plain.predict_one(np.array(ROWS))
+    answer = model.predict_one(x)
+    assert answer == (dict(zip("xyz", expected, strict=True)) if form == "mapping" else expected)
+    assert all(type(score) is float for score in (answer.values() if form == "mapping" else answer))
+    best_first = sorted(range(3), key=lambda i: -expected[i])
+    assert model.rank_one(x) == ([("x", "y", "z")[i] for i in best_first] if form == "mapping" else best_first)
+
+
+@pytest.mark.parametrize("form", [name for name in FORMS if "frame" not in name and name not in ("pandas", "polars")])
+def test_in_form_of_is_the_inverse(form):
+    x = FORMS[form]
+    back = in_form_of(x, as_query(x))
+    if isinstance(x, dict):
+        assert back == x
+    elif form == "dicts":
+        assert back == DICTS
+    elif "dicts" in form:
+        assert back == [*DICTS[:2], {"a": 0.0, "b": 4.0}]
+    else:
+        assert (np.asarray(back) == np.asarray(x)).all()
+
+
+def test_frames_come_back_as_frames():
+    assert in_form_of(FORMS["pandas"], as_query(FORMS["pandas"])).equals(FORMS["pandas"])
+    assert in_form_of(FORMS["polars"], as_query(FORMS["polars"])).equals(FORMS["polars"])
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (np.zeros(3), ValueError, r"shape \(3,\).*a single document is x\[None, :\]"),
+        (np.zeros((1, 2, 3)), ValueError, "one row a document"),
+        (np.array([["a"]]), TypeError, "features are numbers"),
+        (np.zeros((1, 1), dtype=complex), TypeError, "features are numbers"),
+        ([[1, 2], [3]], ValueError, "document 1 has 1 features, but document 0 has 2"),
+        ([[1, 2], {"a": 1}], TypeError, "document 1 is of type dict"),
+        ([{"a": 1}, [2]], TypeError, "document 1 is of type list"),
+        ([{"a": "1"}], TypeError, "feature 'a' of document 0 is '1'"),
+        ([{"a": 1.0}, {"b": 1, "c": None}], TypeError, "feature 'c' of document 1 is None"),
+        ({"p": {"a": [1]}}, TypeError, "feature 'a' of document 'p' is"),
+        ({"a": 1.0, "b": 2.0}, TypeError, r"a single document goes into a list"),
+        ("documents", TypeError, "x is of type str"),
+        (7, TypeError, "x is of type int"),
+        (pd.DataFrame({"a": ["x"]}), TypeError, "column 'a' has dtype String"),
+        ([dict.fromkeys(range(1000001), 1.0)], ValueError, "1000001 features; at most 1000000"),
+    ],
+)
+def test_bad_queries_are_named(x, error, message):
+    with pytest.raises(error, match=message):
+        as_query(x)
+
+
+@pytest.mark.parametrize(
+    "y", [[0, 2, 1], (0, 2, 1), np.array([0.0, 2.0, 1.0]), np.int8([0, 2, 1]), pd.Series([0, 2, 1]), [False, 2, True]]
+)
+def test_grades_in_every_form(y):
+    grades = as_grades(y, as_query(ROWS))
+    assert grades.dtype == np.int64
+    assert grades.tolist() == [0, 2, 1]
+
+
+def test_grades_follow_the_documents_ids():
+    query = as_query(FORMS["mapping"])
+    assert as_grades({"z": 3, "x": 1, "y": 2}, query).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("y", "error", "message"),
+    [
+        ([1, 2], ValueError, "y has 2 grades, but x has 3 documents"),
+        ([1, 0.5, 2], ValueError, "grade of document 'y' is 0.5"),
+        ([1, float("nan"), 2], ValueError, "grade of document 'y' is nan"),
+        ([1, "2", 3], TypeError, "grades must be integers"),
+        ("123", TypeError, "y is of type str"),
+        (3, TypeError, "y is of type int"),
+        ([[1], [2], [3]], ValueError, "shape"),
+        ({"x": 1, "y": 2}, ValueError, "no grade for document 'z'"),
+        ({"x": 1, "y": 2, "z": 3, "w": 4}, ValueError, "grades document 'w', which is not in x"),
+    ],
+)
+def test_bad_grades_are_named(y, error, message):
+    with pytest.raises(error, match=message):
+        as_grades(y, as_query(FORMS["mapping"]))
+
+
+def test_grades_as_a_dict_need_ids():
+    with pytest.raises(TypeError, match="have no ids"):
+        as_grades({0: 1}, as_query([{"a": 1.0}]))
+
+
+def test_offsets():
+    assert query_offsets(["b", "b", "a"], 3).tolist() == [0, 2, 3]
+    assert query_offsets([], 0).tolist() == [0]
+    with pytest.raises(ValueError, match="documents of query 7 do not stand together"):
+        query_offsets([7, 3, 7], 3)
+    with pytest.raises(ValueError, match="one query id a document"):
+        query_offsets([1, 2], 3)
+
+
+def test_equal_scores_keep_the_order_of_documents():
+    assert rank_one(PerceptronRanker(), {"b": {"f": 1.0}, "a": {"f": 2.0}}) == ["b", "a"]
+    assert PerceptronRanker().rank_one(np.ones((4, 2))) == [0, 1, 2, 3]
+
+
+def test_array_models_and_named_models_do_not_mix():
+    named, unnamed = PerceptronRanker(), PerceptronRanker()
+    named.learn_one(DICTS, [0, 1, 2])
+    unnamed.learn_one(np.array(ROWS), [0, 1, 2])
+    with pytest.raises(ValueError, match="does not name its features"):
+        named.predict_one(np.array(ROWS))
+    with pytest.raises(ValueError, match="x names its features"):
+        unnamed.predict_one(DICTS)
+    with pytest.raises(ValueError, match="x has 3 features, but PerceptronRanker has learned from 2"):
+        unnamed.predict_one(np.ones((2, 3)))
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(-1e6, 1e6)), max_size=6))
+@settings(deadline=None, max_examples=100)
+def test_dicts_become_the_obvious_matrix(documents):
+    query = as_query(documents)
+    assert query.names is not None
+    assert set(query.names) == set().union(*documents)
+    assert query.X.tolist() == [[x.get(name, 0.0) for name in query.names] for x in documents]
