@@ -21,7 +21,7 @@ from river import utils
 from online_rank.base import QueryEstimator
 from online_rank.query import MAX_FEATURES
 
-__all__ = ["StateError", "pack", "unpack"]
+__all__ = ["StateError", "adopt", "pack", "settings_of", "unpack"]
 
 #: Our classes that may stand in a file, and the module that each is imported from. Files know them by their bare names, so a
 #: class may move to another module without making old files unreadable.
@@ -32,11 +32,14 @@ OURS = {
     "MRR": "online_rank.metrics",
     "Measure": "online_rank.measures",
     "NDCG": "online_rank.metrics",
+    "LetorPosition": "online_rank.stream.letor",
     "PairwiseAccuracy": "online_rank.metrics",
+    "PendingQueries": "online_rank.stream.delay",
     "PerceptronRanker": "online_rank.perceptron",
     "PrecisionAtK": "online_rank.metrics",
     "QueryNormalizer": "online_rank.preprocessing",
     "RankingPipeline": "online_rank.compose",
+    "RankingService": "online_rank.stream.protocol",
     "Round": "online_rank.base",
     "SignedLog": "online_rank.preprocessing",
     "StreamScaler": "online_rank.preprocessing",
@@ -208,6 +211,27 @@ def unpack(tree: Any, arrays: list[np.ndarray]) -> Any:
     if unused:
         raise StateError("it has arrays that nothing refers to")
     return value
+
+
+def settings_of(value: Any) -> Any:
+    """The tree of `pack` without any state: which classes with which parameters an object is made of."""
+
+    def without_state(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {key: without_state(item) for key, item in node.items() if key != "state"}
+        return [without_state(item) for item in node] if isinstance(node, list) else node
+
+    return without_state(pack(value)[0])
+
+
+def adopt(target: Any, source: Any) -> None:
+    """Give `target` the state of `source`, an object with the same settings; the steps of a pipeline stay the same objects."""
+    if hasattr(target, "steps"):
+        for name, step in target.steps.items():
+            adopt(step, source.steps[name])
+    else:
+        vars(target).clear()
+        vars(target).update(vars(source))
 
 
 def _name_of(cls: type) -> str | None:

@@ -1,16 +1,23 @@
 """Progressive evaluation: every query is a test first and a lesson afterwards."""
 
+import contextlib
+import itertools
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from online_rank._state import adopt, settings_of
+from online_rank.base import all_or_nothing
+from online_rank.checkpoint import CheckpointDirectory, CheckpointError
+
 __all__ = ["Trace", "progressive"]
 
 _MAX_RECORDS = 1024
+_CHECKPOINT_EVERY = 1000
 
 
 class Trace:
@@ -112,13 +119,14 @@ class Trace:
 
 
 def progressive(
-    stream: Iterable[tuple],
+    stream: Iterable[tuple] | Callable[[Any], Iterable[tuple]],
     model: Any,
     metrics: Any = "ndcg@10",
     *,
     every: int | None = None,
     progress: bool | None = None,
     watch: Callable[[Trace], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Trace:
     """Test a model on every query of a stream, and let it learn from the query afterwards.
 
@@ -128,7 +136,10 @@ def progressive(
     Parameters
     ----------
     stream
-        Yields queries as (x, y), or as (x, y, arguments) with keyword arguments for `learn_one`, for example `{"w": 2.0}`.
+        Yields queries as (x, y), or as (x, y, arguments) with keyword arguments for `learn_one`, for example `{"w": 2.0}`. Or a
+        function of a position that gives such a stream, where the stream has an attribute `position` (as `iter_letor` has; None
+        is the beginning): with a checkpoint, the run then goes on from the position instead of passing over the queries
+        already met.
     model
         A ranker, or a pipeline that ends in one. It learns in place.
     metrics
@@ -136,11 +147,16 @@ def progressive(
         trace uses. A metric is anything with `update(y_true, y_pred)` and `get()`, also `river.utils.Rolling`; it is updated in
         place.
     every
-        Number of queries between two records of the trace; None for up to 1024 records in all.
+        Number of queries between two records of the trace, and between two checkpoints; None for up to 1024 records in all, and
+        a checkpoint every 1000 queries.
     progress
         Whether to show a progress bar on stderr; None shows it on a terminal only (it needs the extra `cli`).
     watch
         Called with the trace after every query.
+    checkpoint
+        A directory. Model, metrics, trace and position are written to it now and then, and at the end; if it holds a
+        checkpoint, the run goes on from there. After a crash the same call on the same stream ends with bit for bit the model,
+        the metrics and the trace (but `elapsed`) of a run that was not interrupted.
 
     Returns
     -------
@@ -150,6 +166,8 @@ def progressive(
     ------
     TypeError, ValueError
         A query is bad input. The model and the metrics have learned all queries before it, and nothing of it.
+    CheckpointError
+        The checkpoint is of a run with another model or other metrics, or another process works in the directory.
 
     Examples
     --------
@@ -164,21 +182,52 @@ def progressive(
     measured = _named_metrics(metrics)
     trace = Trace(every)
     trace.values = {name: m.get() for name, m in measured.items()}
-    with _progress_bar(stream, progress) as show:
+    with contextlib.ExitStack() as stack:
+        directory = None if checkpoint is None else stack.enter_context(CheckpointDirectory(checkpoint))
+        position = None if directory is None else _go_on(directory, model, measured, trace)
+        source = stream(position) if callable(stream) else stream
+        queries: Iterable[tuple] = source
+        if position is None and trace.n_queries:
+            queries = itertools.islice(source, trace.n_queries, None)
+        show = stack.enter_context(_progress_bar(source, progress))
         watchers = [watcher for watcher in (show, watch) if watcher is not None]
         clock = time.perf_counter()
-        for x, y, *arguments in stream:
+        for x, y, *arguments in queries:
             scores = model.predict_one(x)
-            model.learn_one(x, y, **(arguments[0] if arguments else {}))
-            for metric in measured.values():
-                metric.update(y, scores)
+            with all_or_nothing(*measured.values()):
+                for metric in measured.values():
+                    metric.update(y, scores)
+                model.learn_one(x, y, **(arguments[0] if arguments else {}))
             trace._add(len(scores), getattr(model, "last_round", None), {name: m.get() for name, m in measured.items()})
             now = time.perf_counter()
             trace.elapsed += now - clock
             clock = now
+            if directory is not None and trace.n_queries % (every or _CHECKPOINT_EVERY) == 0:
+                directory.write(_state(model, measured, trace, source))
             for watcher in watchers:
                 watcher(trace)
+        if directory is not None:
+            directory.write(_state(model, measured, trace, source))
     return trace
+
+
+def _state(model: Any, metrics: dict[str, Any], trace: Trace, source: Any) -> dict[str, Any]:
+    return {"model": model, "metrics": metrics, "trace": trace, "position": getattr(source, "position", None)}
+
+
+def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], trace: Trace) -> Any:
+    """Bring model, metrics and trace to where the checkpoint has them; return the position in the stream, if it is known."""
+    saved = directory.read()
+    if saved is None:
+        return None
+    for name, given in (("model", model), ("metrics", metrics), ("trace", trace)):
+        if not isinstance(saved, dict) or settings_of(saved.get(name)) != settings_of(given):
+            raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its {name} has other parameters")
+    for given, before in ((model, saved["model"]), (trace, saved["trace"])):
+        adopt(given, before)
+    for name, metric in metrics.items():
+        adopt(metric, saved["metrics"][name])
+    return saved["position"]
 
 
 def _named_metrics(metrics: Any) -> dict[str, Any]:
@@ -203,14 +252,14 @@ def _named_metrics(metrics: Any) -> dict[str, Any]:
     return named
 
 
-def _progress_bar(stream: Any, progress: bool | None) -> AbstractContextManager[Callable[[Trace], None] | None]:
+def _progress_bar(stream: Any, progress: bool | None) -> contextlib.AbstractContextManager[Callable[[Trace], None] | None]:
     """A context that shows the progress while it lasts, and gives what to tell about it."""
     if progress is False or (progress is None and not sys.stderr.isatty()):
-        return nullcontext()
+        return contextlib.nullcontext()
     try:
         from online_rank._progress import ProgressBar
     except ImportError:
         if progress is None:
-            return nullcontext()
+            return contextlib.nullcontext()
         raise ImportError('the progress bar needs rich: pip install "online_rank[cli]"') from None
     return ProgressBar(len(stream) if hasattr(stream, "__len__") else getattr(stream, "n_queries", None))

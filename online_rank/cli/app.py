@@ -73,14 +73,19 @@ def train(
     ] = None,
     features: Features = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", metavar="DIR", help="Write the state of the run there, now and then.")
+    ] = None,
+    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Queries between two checkpoints.")] = 1000,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Learn from files, one query after the other, each one a test before it is learned from."""
-    from online_rank.cli.train import Settings, run
+    from online_rank.cli.train import Checkpoints, Settings, run
 
     settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features)
-    run(settings, save, json, quiet)
+    run(settings, Checkpoints(checkpoint, every, resume), save, json, quiet)
 
 
 @app.command()
@@ -106,3 +111,45 @@ def evaluate(
     from online_rank.cli.serve import evaluate
 
     evaluate(model, files, metric or [], json)
+
+
+@app.command()
+def stream(
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="Start from this model, not from nothing.")
+    ] = None,
+    measure: Annotated[str, typer.Option("--measure", help="What to learn for, and to report.")] = "ndcg@10",
+    scale: Annotated[
+        Scale, typer.Option("--scale", help="Standardise features: as the stream goes by; within each query; not at all.")
+    ] = Scale.stream,
+    log: Annotated[bool, typer.Option("--log", help="Take sign(x) log(1 + |x|) of raw features first.")] = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="Lose nothing that was acknowledged; go on from there when started again."
+        ),
+    ] = None,
+    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Requests between two checkpoints.")] = 10_000,
+    save: Annotated[
+        str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file at the end.")
+    ] = None,
+    max_pending: Annotated[
+        int, typer.Option("--max-pending", metavar="N", min=1, help="Queries that wait for grades.")
+    ] = 10_000,
+    max_age: Annotated[
+        int, typer.Option("--max-age", metavar="N", min=1, help="For how many further queries a query waits for its grades.")
+    ] = 100_000,
+    max_line: Annotated[int, typer.Option("--max-line", metavar="BYTES", min=1, help="Longest request.")] = 1 << 24,
+) -> None:
+    """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
+
+    {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores; {"id": "q1", "grades":
+    {"a": 0, "b": 2}}, any time later, is learned; {"cmd": "stats"} and {"cmd": "save"}.
+    """
+    from online_rank.cli.serve import load_model
+    from online_rank.cli.service import Places, run
+    from online_rank.cli.train import new_model
+    from online_rank.stream.protocol import RankingService
+
+    ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
+    run(RankingService(ranker, measure, max_pending, max_age), Places(checkpoint, every, save, max_line))

@@ -1,20 +1,23 @@
 """`online-rank train`."""
 
+import contextlib
 import copy
 import json
 import os
 import random
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from online_rank.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.cli.serve import measure_files, n_features_of
 from online_rank.evaluate import Trace, progressive
 
-__all__ = ["Settings", "run"]
+__all__ = ["Checkpoints", "Settings", "new_model", "run"]
 
 SHUFFLE_BUFFER = 2048
 
@@ -31,21 +34,17 @@ class Settings(NamedTuple):
     seed: int | None
     features: int | None
 
-    def model(self) -> Any:
-        """A model that has learned nothing yet."""
-        from online_rank import PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
-
-        model: Any = PerceptronRanker(measure=self.measure)
-        if self.scale != "none":
-            model = (StreamScaler() if self.scale == "stream" else QueryNormalizer()) | model
-        return SignedLog() | model if self.log else model
-
-    def queries(self, number: int) -> Iterable[tuple[Any, Any]]:
-        """The queries of pass `number`, which counts from 0."""
+    def queries(self, number: int, position: Any = None) -> Iterable[tuple[Any, Any]]:
+        """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
         from online_rank.stream.letor import iter_letor
 
-        queries = iter_letor(self.files, n_features=self.features)
+        queries = iter_letor(self.files, n_features=self.features, start=position)
         return queries if self.seed is None else shuffled(queries, random.Random(f"{self.seed} {number}"))
+
+    def of_run(self) -> dict[str, Any]:
+        """What must be the same when a run goes on from a checkpoint."""
+        sizes = [None if file == "-" else os.path.getsize(file) for file in self.files]
+        return {**self._asdict(), "files": [os.path.abspath(file) for file in self.files], "sizes": sizes, "test": None}
 
     def check(self) -> None:
         """Raise before anything is read when it could not end well."""
@@ -58,21 +57,50 @@ class Settings(NamedTuple):
                 os.stat(file)
 
 
-def run(settings: Settings, save_as: str | None, as_json: bool, quiet: bool) -> None:
+def new_model(measure: str, scale: str, log: bool) -> Any:
+    """A model that has learned nothing yet."""
+    from online_rank import PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
+
+    model: Any = PerceptronRanker(measure=measure)
+    if scale != "none":
+        model = (StreamScaler() if scale == "stream" else QueryNormalizer()) | model
+    return SignedLog() | model if log else model
+
+
+class Checkpoints(NamedTuple):
+    """Where and how often the run is written down, and whether it may be there already."""
+
+    directory: str | None
+    every: int
+    resume: bool
+
+
+def run(settings: Settings, checkpoints: Checkpoints, save_as: str | None, as_json: bool, quiet: bool) -> None:
     """Train a model, test it, save it and print the figures."""
     from online_rank.persistence import save
 
     settings.check()
     if save_as is not None and not os.path.isdir(directory := os.path.dirname(os.path.abspath(save_as))):
         raise ValueError(f"--save {save_as}: there is no directory {directory}")
-    model = settings.model()
+    model = new_model(settings.measure, settings.scale, settings.log)
     show = None if not (quiet or as_json) else False
     speed = _Speed()
     traces = []
-    for number in range(settings.passes):
-        # Only in the first pass are queries new to the model, so that their ranking is a test of it.
-        metrics = [settings.measure] if number == 0 else []
-        traces.append(progressive(settings.queries(number), model, metrics, progress=show, watch=speed))
+    with _opened(settings, checkpoints):
+        for number in range(settings.passes):
+            directory = None if checkpoints.directory is None else os.path.join(checkpoints.directory, f"pass-{number + 1}")
+            traces.append(
+                progressive(
+                    partial(settings.queries, number),
+                    model,
+                    # Only in the first pass are queries new to the model, so that their ranking is a test of it.
+                    [settings.measure] if number == 0 else [],
+                    every=None if directory is None else checkpoints.every,
+                    progress=show,
+                    watch=speed,
+                    checkpoint=directory,
+                )
+            )
     report = {
         "files": settings.files,
         "measure": settings.measure,
@@ -91,6 +119,28 @@ def run(settings: Settings, save_as: str | None, as_json: bool, quiet: bool) -> 
         print(json.dumps(report))
     elif not quiet:
         _print(report, traces)
+
+
+def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.AbstractContextManager[Any]:
+    """The checkpoint directory, locked, if there is to be one, after a look at whether the run may go on in it."""
+    if checkpoints.directory is None:
+        if checkpoints.resume:
+            raise ValueError("--resume needs --checkpoint DIR, the directory to go on from")
+        return contextlib.nullcontext()
+    directory = CheckpointDirectory(checkpoints.directory)
+    try:
+        before, now = directory.read(), settings.of_run() | {"every": checkpoints.every}
+        if before is None:
+            directory.write(now)
+        elif not checkpoints.resume:
+            raise CheckpointError(f"{directory.path} holds a run already: go on with --resume, or give another directory")
+        elif before != now:
+            changed = next((key for key in now if not isinstance(before, dict) or before.get(key) != now[key]), "settings")
+            raise CheckpointError(f"{directory.path} holds a run with other {changed}: they must be the same to go on")
+    except BaseException:
+        directory.close()
+        raise
+    return directory
 
 
 def shuffled(queries: Iterable[Any], rng: random.Random) -> Iterator[Any]:
@@ -113,10 +163,15 @@ class _Speed:
     def __init__(self) -> None:
         self._queries = 0
         self._seconds = 0.0
+        self._trace: Trace | None = None
+        self._calls = 0
         self._before = 0.0
 
     def __call__(self, trace: Trace) -> None:
-        if trace.n_queries > 10:
+        if trace is not self._trace:
+            self._trace, self._calls = trace, 0
+        self._calls += 1
+        if self._calls > 10:
             self._queries += 1
             self._seconds += trace.elapsed - self._before
         self._before = trace.elapsed
