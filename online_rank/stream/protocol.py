@@ -20,7 +20,6 @@ Ids are strings or integers, and stand for one query each.
 import json
 from typing import Any, NamedTuple
 
-from online_rank.base import all_or_nothing
 from online_rank.metrics import metric
 from online_rank.stream.delay import PendingQueries
 
@@ -153,9 +152,9 @@ class RankingService:
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
         docs, scores = json.loads(waiting[0]), waiting[1]
-        with all_or_nothing(self._metric):
-            self._metric.update(grades, dict(zip(docs, scores, strict=True)))
-            self.model.learn_one(docs, grades)
+        # The model goes first: it refuses bad grades before anything changes, and what it takes the metric takes too.
+        self.model.learn_one(docs, grades)
+        self._metric.update(grades, dict(zip(docs, scores, strict=True)))
         loss = self.model.last_round.loss
         self._pending.take(query_id)
         self._learned[query_id] = None

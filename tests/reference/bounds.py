@@ -78,7 +78,7 @@ def structured_margin_gradient(s, y):
 
 
 def svm_map_gradient(s, y):
-    """Yue et al. 2007: joint features (1 / (r (m - r))) sum of y_ij (s_i - s_j) over relevant i and irrelevant j, y_ij = +-1."""
+    """Yue et al. 2007: joint features (1 / (r (m - r))) sum of y_ij (s_i - s_j) over relevant i, irrelevant j; y_ij = +-1."""
     m = len(y)
     relevant = [i for i in range(m) if y[i]]
     irrelevant = [j for j in range(m) if not y[j]]
