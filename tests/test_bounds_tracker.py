@@ -65,7 +65,7 @@ def test_comparator_loss_by_hand():
     tracker.learn_one(np.array([[2.0], [4.0], [3.0]]), [2, 1, 0])
     z = 3.0 + 1.0 / math.log2(3)
     v = [3.0 * (1.0 - 0.5) / z, 1.0 * (1.0 / math.log2(3) - 0.5) / z]
-    # u-scores 0.5, 1, 0.75: hinges 1 + 1 - 0.5 = 1.5 and 1 + 0.75 - 0.5 = 1.25 for the first, 1 + 0.75 - 1 = 0.75 for the second.
+    # u-scores 0.5, 1, 0.75. Hinges of the first: 1 + 1 - 0.5 and 1 + 0.75 - 0.5; of the second: 1 + 0.75 - 1.
     certificate = tracker.certificate()
     assert certificate.pair_loss == pytest.approx(v[0] * (1.5 + 1.25) / 2 + v[1] * 0.75)
     assert certificate.surrogate_loss == pytest.approx(v[0] * 1.5 + v[1] * 0.75)
@@ -273,7 +273,7 @@ def test_a_rejected_query_changes_nothing(X, y, error):
     assert state(tracker) == before
     if X.shape[1] == 3:
         good = np.eye(3)
-        with pytest.raises(ValueError, match="document|query 1"):
+        with pytest.raises(ValueError, match=r"document|query 1"):
             tracker.learn_many(np.concatenate([good, X]), [2, 1, 0, *y], [0, 0, 0, 1, 1])
         assert state(tracker) == before
 

@@ -14,6 +14,9 @@ from online_rank._kernels.credit import swap_delta, violated
 from online_rank._kernels.measures import gain
 from online_rank._kernels.order import sort_descending
 
+# Up to this number of steps a document, pairs are added up one by one; beyond, by sweeps. Where the two take equally long.
+_STEPS = 1024
+
 
 @fast_kernel
 def _scores_from_first(X, first, u, k):
@@ -94,7 +97,47 @@ def violators(t, offset, strict, ranking, rank, reach):
 
 
 @kernel
-def _hinge_on_violators(credit, kind, k, margin, level, levels, grade, share, rank, reach, order, tree):
+def _steps(credit, level, share, reach):
+    """Number of steps of `_hinge_one_by_one`."""
+    steps = 0
+    for i in range(level.shape[0]):
+        if level[i] > 0 and (credit != SPREAD or share[i] > 0.0):
+            steps += reach[i]
+    return steps
+
+
+@fast_kernel
+def _hinge_one_by_one(credit, kind, k, margin, level, levels, grade, share, ranking, reach, k_at, level_at, gain_at):
+    """What `_hinge_by_sweeps` computes, one pair after the other: O(pairs). The last three (m,) are workspace."""
+    m = k.shape[0]
+    unit = gain(kind, grade[levels - 1])
+    for p in range(m):
+        j = ranking[p]
+        k_at[p] = k[j]
+        level_at[p] = level[j]
+        gain_at[p] = gain(kind, grade[level[j]]) / unit
+    total = 0.0
+    for i in range(m):
+        if level[i] == 0 or (credit == SPREAD and share[i] == 0.0):
+            continue
+        own = level[i]
+        short = margin - k[i]
+        hinges = 0.0
+        if credit == GAIN:
+            gain_i = gain(kind, grade[own]) / unit
+            for p in range(reach[i]):
+                hinge = max(0.0, short + k_at[p])
+                hinges += (gain_i - gain_at[p]) * hinge if level_at[p] < own else 0.0
+        else:
+            for p in range(reach[i]):
+                hinge = max(0.0, short + k_at[p])
+                hinges += hinge if level_at[p] < own else 0.0
+        total += share[i] * hinges if credit == SPREAD else hinges
+    return total * unit if credit == GAIN else total
+
+
+@kernel
+def _hinge_by_sweeps(credit, kind, k, margin, level, levels, grade, share, rank, reach, order, tree):
     """Sum over the violated pairs of a_ij times the hinge: a_ij = share_i (`spread`), 1 (`pairs`) or G_i - G_j (`gain`).
 
     One sweep a grade down `order`, documents by descending k: a document below the grade enters the trees, Fenwick trees over
@@ -171,9 +214,11 @@ def compare(
     k, keys, other_keys = reals[:3, :m]
     rank, reach, order, other_order = integers[:, :m]
     tree = reals[3:]
-    swept = credit != ARGMAX and credit != DELTA
-    if swept:
+    on_violators = credit != ARGMAX and credit != DELTA
+    few = True
+    if on_violators:
         violators(t, offset, strict, ranking, rank, reach)
+        few = _steps(credit, level, share, reach) <= _STEPS * m
     for n in range(U.shape[0]):
         _scores_from_first(X, first, U[n], k)
         pair_margin = margin
@@ -194,12 +239,16 @@ def compare(
                 kind, depth, k, pair_margin, t, offset, strict, level, levels, grade, count, delta_rank, prefix[0], prefix[1],
                 ideal_value, discounts,
             )  # fmt: skip
+        elif few:
+            pairs = _hinge_one_by_one(
+                credit, kind, k, pair_margin, level, levels, grade, share, ranking, reach, keys, order, other_keys
+            )
         else:
             for i in range(m):
                 order[i] = i
                 keys[i] = k[i]
             sort_descending(keys, order, other_keys, other_order)
-            pairs = _hinge_on_violators(credit, kind, k, pair_margin, level, levels, grade, share, rank, reach, order, tree)
+            pairs = _hinge_by_sweeps(credit, kind, k, pair_margin, level, levels, grade, share, rank, reach, order, tree)
         # The sweep adds and takes away: rounding may leave a little below the least there is.
         out[n, 0] = scale * max(0.0, pairs)
         out[n, 1] = weight * slam_loss(k, level, levels, v, pair_margin, keys)
