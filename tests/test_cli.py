@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from online_rank.metrics import metric
-from online_rank.stream.letor import iter_letor
 
 import online_rank
 from online_rank import PerceptronRanker, StreamScaler, load, rank_one
 from online_rank.cli import main
 from online_rank.evaluate import progressive
+from online_rank.metrics import metric
+from online_rank.stream.letor import iter_letor
 
 ROOT = Path(online_rank.__file__).resolve().parents[1]
 

@@ -4,12 +4,12 @@ import sys
 
 import numpy as np
 import pytest
-from online_rank.metrics import NDCG
 from river import metrics as river_metrics
 from river import utils
 
 from online_rank import PerceptronRanker
 from online_rank.evaluate import Trace, progressive
+from online_rank.metrics import NDCG
 from online_rank.persistence import from_bytes, to_bytes
 
 
