@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from river import base, compose, preprocessing, stats, utils
 
 import online_rank
-from online_rank import PerceptronRanker, load, save
+from online_rank import PerceptronRanker, StreamScaler, load, save
 from online_rank import _state as state_of_objects
 from online_rank.base import Ranker
 from online_rank.persistence import FORMAT_VERSION, ModelFileError, from_bytes, to_bytes
@@ -315,6 +315,12 @@ def test_hostile_headers(name):
         from_bytes(repacked(to_bytes(learned()), edit))
 
 
+def test_integers_that_no_kernel_takes():
+    content = to_bytes(StreamScaler())
+    with pytest.raises(ModelFileError, match="more than 64 bits"):
+        from_bytes(repacked(content, _set("object", "state", "_count", to=10**30)))
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -451,6 +457,8 @@ def test_a_rolling_metric():
 # Public classes that are models, transformers or metrics, and are not saved, each with the reason.
 NOT_SAVED = {
     "QueryFunction": "it holds any Python function",
+    "QueryStep": "a base class",
+    "RankingMetric": "a base class",
 }
 
 
@@ -464,8 +472,6 @@ def test_every_public_class_with_a_state_can_be_saved_or_says_why_not():
             cls = getattr(module, name)
             if not (inspect.isclass(cls) and issubclass(cls, base.Base)) or inspect.isabstract(cls):
                 continue
-            if any(other.__module__ == cls.__module__ for other in cls.__subclasses__()):
-                continue  # a base class of the classes beside it
             if name not in NOT_SAVED and state_of_objects._name_of(cls) is None:
                 missing.append(f"{info.name}.{name}")
     assert missing == []

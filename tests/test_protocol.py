@@ -270,9 +270,9 @@ def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     assert answers[3]["stats"]["learned"] == 1
     assert answers[4] == {"saved": str(tmp_path / "m.npz")}
     assert "more than 200 bytes" in answers[5]["error"]
-    assert answers[6]["ranking"][0] == "b"
     model = PerceptronRanker()
     model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1})
+    assert answers[6]["ranking"] == model.rank_one(DOCS) != ["a", "b", "c"]
     assert to_bytes(load(tmp_path / "m.npz")) == to_bytes(model)
 
 
