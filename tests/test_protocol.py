@@ -179,6 +179,14 @@ def test_bad_requests_are_answered_with_their_line_and_change_nothing(request_, 
     assert service.handle(grade(7)).answer["learned"]  # the right grades may still come
 
 
+def test_grades_that_the_model_refuses_do_not_count_in_the_metric_either():
+    service = RankingService(PerceptronRanker())
+    service.handle(ask(1, {"a": {"x": 1e308}, "b": {"x": -1e308}}))
+    before = to_bytes(service)
+    assert "non-finite" in service.handle(grade(1, a=0, b=2)).answer["error"]
+    assert to_bytes(service) == before
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: (
