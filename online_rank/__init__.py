@@ -7,6 +7,9 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "ForEachDocument": "preprocessing",
+    "GradientRanker": "gradient",
+    "LossTracker": "bounds",
     "PerceptronRanker": "perceptron",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",
@@ -19,7 +22,7 @@ _HOME = {
     "rank_one": "base",
     "save": "persistence",
 }
-_MODULES = ("checks", "compose", "evaluate", "metrics", "plot", "preprocessing", "stream")
+_MODULES = ("bounds", "compose", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]

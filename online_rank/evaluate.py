@@ -5,15 +5,16 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from online_rank._state import adopt, settings_of
+from online_rank.base import all_or_nothing
 from online_rank.checkpoint import CheckpointDirectory, CheckpointError
 
-__all__ = ["Trace", "progressive", "unless_it_fails"]
+__all__ = ["Trace", "progressive"]
 
 _MAX_RECORDS = 1024
 _CHECKPOINT_EVERY = 1000
@@ -193,7 +194,7 @@ def progressive(
         clock = time.perf_counter()
         for x, y, *arguments in queries:
             scores = model.predict_one(x)
-            with unless_it_fails(measured.values()):
+            with all_or_nothing(*measured.values()):
                 for metric in measured.values():
                     metric.update(y, scores)
                 model.learn_one(x, y, **(arguments[0] if arguments else {}))
@@ -208,18 +209,6 @@ def progressive(
         if directory is not None:
             directory.write(_state(model, measured, trace, source))
     return trace
-
-
-@contextlib.contextmanager
-def unless_it_fails(metrics: Iterable[Any]) -> Iterator[None]:
-    """Undo what the body does to metrics when it raises. Our metrics replace their state, and never change it in place."""
-    before = [(metric, dict(vars(metric))) for metric in metrics]
-    try:
-        yield
-    except BaseException:
-        for metric, state in before:
-            vars(metric).update(state)
-        raise
 
 
 def _state(model: Any, metrics: dict[str, Any], trace: Trace, source: Any) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from tests.reference import preprocessing as reference
 TRANSFORMERS = [StreamScaler(), StreamScaler(with_std=False), SignedLog(), QueryNormalizer(), QueryNormalizer("minmax")]
 every_transformer = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=lambda t: " ".join(repr(t).split()))
 
-values = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6, allow_subnormal=False))
+# Squares of what is smaller than 1e-150 vanish: such differences count as none.
+values = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6).map(lambda x: x if abs(x) > 1e-150 else 0.0))
 streams = st.integers(1, 4).flatmap(
     lambda d: st.lists(st.integers(0, 6).flatmap(lambda m: arrays(np.float64, (m, d), elements=values)), min_size=1, max_size=5)
 )
@@ -234,11 +235,11 @@ def test_a_model_keeps_the_kind_of_features_that_it_learned():
         model.learn_one([{"a": 1.0}])
 
 
-@settings(deadline=None)
-@given(x=st.floats(allow_nan=False, allow_infinity=False))
+@settings(deadline=None, max_examples=500)
+@given(x=st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.floats(-4, 4), st.integers(-(2**40), 2**40).map(float)))
 def test_signed_log(x):
     answer = SignedLog().transform_one(np.array([[x]]))[0, 0]
-    assert answer == pytest.approx(reference.signed_log(x), rel=1e-14, abs=0)
+    assert abs(answer - reference.signed_log(x)) <= 2 * np.spacing(abs(answer))
     assert math.copysign(1.0, answer) == math.copysign(1.0, x)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.codes import AP, GAIN, LINEAR_NDCG
 from online_rank._kernels.measures import gain
+from online_rank._kernels.order import sort_descending
 
 
 @kernel
@@ -65,85 +66,122 @@ def _below(tree, lev):
 
 
 @kernel
-def spread_credit(t, level, levels, v, offset, strict, order, tree, share, c):
-    """v_i / n_i on each of the n_i violators of i. `order` lists documents by descending key. O(m log m).
+def line_up(t, level, levels, v, all_pairs, offset, strict, head, keys, spare, spare_keys, place, start, listed):
+    """Find who violates whom without sorting all documents.
+
+    The *head* is the documents that can be outscored: not of the lowest grade, and with v_i > 0 unless `all_pairs`. Sorted by
+    descending key, the violators of its r-th document are the less relevant documents whose *place* is at most r.
+
+    Parameters
+    ----------
+    head : (m,) out: the head
+    place : (m,) out: place of each document, the size of the head for one that violates none of it
+    start, listed : (m + 1,), (m,) out: the documents of place r are `listed[start[r]:start[r + 1]]`
+    keys, spare, spare_keys : (m,) workspace
+
+    Returns
+    -------
+    Size of the head.
+    """
+    m = t.shape[0]
+    n = 0
+    for i in range(m):
+        if level[i] > 0 and (all_pairs or v[i] > 0.0):
+            head[n] = i
+            keys[n] = t[i]
+            n += 1
+    sort_descending(keys[:n], head[:n], spare_keys, spare)
+    start[: n + 1] = 0
+    for j in range(m):
+        # The first of the head that is violated; a search without branches, as its outcome cannot be foretold.
+        base = 0
+        size = n
+        while size > 1:
+            half = size // 2
+            base += 0 if violated(keys[base + half - 1], t[j], offset, strict) else half
+            size -= half
+        place[j] = base + (0 if level[j] < levels - 1 and violated(keys[base], t[j], offset, strict) else 1)
+        if level[j] == levels - 1:
+            place[j] = n
+        start[place[j]] += 1
+    total = 0
+    for r in range(n + 1):
+        start[r], total = total, total + start[r]
+    for j in range(m):
+        listed[start[place[j]]] = j
+        start[place[j]] += 1
+    for r in range(n, 0, -1):
+        start[r] = start[r - 1]
+    start[0] = 0
+    return n
+
+
+@kernel
+def spread_credit(level, levels, v, head, start, listed, tree, share, c):
+    """v_i / n_i on each of the n_i violators of i, for a query that is lined up (`line_up`). O(m log L).
 
     `tree` (levels + 1,) is workspace; `share` (m,) receives v_i / n_i (0 without violators).
     """
-    m = t.shape[0]
+    n = head.shape[0]
+    share[:] = 0.0
     counts = tree[: levels + 1]
     counts[:] = 0.0
     mass = 0.0
-    seen = 0
-    for p in range(m):
-        i = order[p]
-        while seen < m and violated(t[i], t[order[seen]], offset, strict):
-            _add(counts, level[order[seen]], 1.0)
-            seen += 1
-        share[i] = 0.0
-        if v[i] > 0.0:
-            n = _below(counts, level[i])
-            if n > 0.0:
-                share[i] = v[i] / n
-                mass += v[i]
-                c[i] += v[i]
-    _charge(t, level, levels, offset, strict, order, counts, share, c)
+    for r in range(n):
+        for q in range(start[r], start[r + 1]):
+            _add(counts, level[listed[q]], 1.0)
+        i = head[r]
+        violators = _below(counts, level[i])
+        if violators > 0.0:
+            share[i] = v[i] / violators
+            mass += v[i]
+            c[i] += v[i]
+    # Each document is charged the shares of those that it violates. Levels are counted from the top, so that what lies below in
+    # the tree is more relevant.
+    counts[:] = 0.0
+    for r in range(n - 1, -1, -1):
+        _add(counts, levels - 1 - level[head[r]], share[head[r]])
+        for q in range(start[r], start[r + 1]):
+            j = listed[q]
+            c[j] -= _below(counts, levels - 1 - level[j])
     return mass
 
 
 @kernel
-def _charge(t, level, levels, offset, strict, order, tree, share, c):
-    """Take from every document j the sum of share_i over the documents i that it violates."""
-    m = t.shape[0]
-    tree[:] = 0.0
-    seen = m - 1
-    for p in range(m - 1, -1, -1):
-        j = order[p]
-        while seen >= 0 and violated(t[order[seen]], t[j], offset, strict):
-            i = order[seen]
-            # Levels are counted from the top, so that what lies below in the tree is more relevant.
-            _add(tree, levels - 1 - level[i], share[i])
-            seen -= 1
-        c[j] -= _below(tree, levels - 1 - level[j])
-
-
-@kernel
-def pair_credit(credit, kind, t, level, levels, grade, offset, strict, order, tree, other_tree, c):
-    """1 (`pairs`) or G(R_i) - G(R_j) (`gain`) on every violated pair. O(m log m).
+def pair_credit(credit, kind, level, levels, grade, head, start, listed, tree, other_tree, c):
+    """1 (`pairs`) or G(R_i) - G(R_j) (`gain`) on every violated pair of a query that is lined up (`line_up`). O(m log L).
 
     `tree` and `other_tree` (levels + 1,) are workspace.
     """
-    m = t.shape[0]
+    n = head.shape[0]
     counts = tree[: levels + 1]
     gains = other_tree[: levels + 1]
     counts[:] = 0.0
     gains[:] = 0.0
     mass = 0.0
-    seen = 0
-    for p in range(m):
-        i = order[p]
-        while seen < m and violated(t[i], t[order[seen]], offset, strict):
-            j = order[seen]
+    for r in range(n):
+        for q in range(start[r], start[r + 1]):
+            j = listed[q]
             _add(counts, level[j], 1.0)
             _add(gains, level[j], gain(kind, grade[level[j]]))
-            seen += 1
-        n = _below(counts, level[i])
-        a = n if credit != GAIN else gain(kind, grade[level[i]]) * n - _below(gains, level[i])
+        i = head[r]
+        violators = _below(counts, level[i])
+        a = violators if credit != GAIN else gain(kind, grade[level[i]]) * violators - _below(gains, level[i])
         c[i] += a
         mass += a
+    # As in `spread_credit`, levels are now counted from the top.
     counts[:] = 0.0
     gains[:] = 0.0
-    seen = m - 1
-    for p in range(m - 1, -1, -1):
-        j = order[p]
-        while seen >= 0 and violated(t[order[seen]], t[j], offset, strict):
-            i = order[seen]
-            # Levels are counted from the top, so that what lies below in the tree is more relevant.
-            _add(counts, levels - 1 - level[i], 1.0)
-            _add(gains, levels - 1 - level[i], gain(kind, grade[level[i]]))
-            seen -= 1
-        n = _below(counts, levels - 1 - level[j])
-        c[j] -= n if credit != GAIN else _below(gains, levels - 1 - level[j]) - gain(kind, grade[level[j]]) * n
+    for r in range(n - 1, -1, -1):
+        i = head[r]
+        _add(counts, levels - 1 - level[i], 1.0)
+        _add(gains, levels - 1 - level[i], gain(kind, grade[level[i]]))
+        for q in range(start[r], start[r + 1]):
+            j = listed[q]
+            outscored = _below(counts, levels - 1 - level[j])
+            if credit == GAIN:
+                outscored = _below(gains, levels - 1 - level[j]) - gain(kind, grade[level[j]]) * outscored
+            c[j] -= outscored
     return mass
 
 

@@ -90,20 +90,18 @@ def order_pessimistic(s, level, levels, count, depth, whole, order, index, keys,
     workspace.
     """
     m = s.shape[0]
-    selecting = not whole and depth <= _SELECT and depth < m
-    listed = index if selecting else order
+    if not whole and depth <= _SELECT:
+        select_top(s, level, depth, keys, order)
+        return
     # Documents listed by ascending grade (a counting sort): a stable sort by score then breaks ties pessimistically.
     position = 0
     for lev in range(levels):
         count[lev], position = position, position + count[lev]
     for i in range(m):
-        listed[count[level[i]]] = i
+        order[count[level[i]]] = i
         count[level[i]] += 1
     for lev in range(levels - 1, 0, -1):
         count[lev] -= count[lev - 1]
-    if selecting:
-        select_top(s, listed, depth, keys, order)
-        return
     for p in range(m):
         keys[p] = s[order[p]]
     sort_descending(keys, order, other_keys, index)

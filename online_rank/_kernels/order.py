@@ -53,25 +53,24 @@ def sort_descending(keys, index, other_keys, other_index):
 
 
 @kernel
-def select_top(scores, candidates, k, top_keys, top):
-    """Write the `k` best-scored of `candidates` to `top`, best first; equal scores keep the order of `candidates`.
+def select_top(scores, level, k, top_keys, top):
+    """Write the `k` best-scored documents to `top`, best first; of equal scores the lower level comes first.
 
     `top_keys` (k,) is workspace. Meant for small k: O(n + (number of changes of the best k) k).
     """
     filled = 0
-    for c in range(candidates.shape[0]):
-        item = candidates[c]
-        key = scores[item]
+    for i in range(scores.shape[0]):
+        key = scores[i]
         if filled == k:
-            if key <= top_keys[k - 1]:
+            if key < top_keys[k - 1] or (key == top_keys[k - 1] and level[i] >= level[top[k - 1]]):
                 continue
             j = k - 1
         else:
             j = filled
             filled += 1
-        while j > 0 and top_keys[j - 1] < key:
+        while j > 0 and (top_keys[j - 1] < key or (top_keys[j - 1] == key and level[top[j - 1]] > level[i])):
             top_keys[j] = top_keys[j - 1]
             top[j] = top[j - 1]
             j -= 1
         top_keys[j] = key
-        top[j] = item
+        top[j] = i

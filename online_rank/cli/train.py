@@ -80,8 +80,8 @@ def run(settings: Settings, checkpoints: Checkpoints, save_as: str | None, as_js
     from online_rank.persistence import save
 
     settings.check()
-    if save_as is not None and not os.path.isdir(directory := os.path.dirname(os.path.abspath(save_as))):
-        raise ValueError(f"--save {save_as}: there is no directory {directory}")
+    if save_as is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(save_as))):
+        raise ValueError(f"--save {save_as}: there is no directory {folder}")
     model = new_model(settings.measure, settings.scale, settings.log)
     show = None if not (quiet or as_json) else False
     speed = _Speed()

@@ -3,7 +3,8 @@
 They are river transformers: `StreamScaler() | PerceptronRanker()` is a pipeline that ranks.
 """
 
+from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
 from online_rank.preprocessing.stream_scaler import StreamScaler
 
-__all__ = ["QueryNormalizer", "SignedLog", "StreamScaler"]
+__all__ = ["ForEachDocument", "QueryNormalizer", "SignedLog", "StreamScaler"]
