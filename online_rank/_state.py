@@ -343,6 +343,8 @@ def _fitted(value: Any, made: Any, where: str) -> Any:
         return type(made)(_fitted(v, m, f"{where}[{i}]") for i, (v, m) in enumerate(zip(value, made, strict=True)))
     elif made is not None and type(value) is not type(made) and not {type(value), type(made)} <= {int, float}:
         raise StateError(f"{where} should be of type {type(made).__name__}, not {type(value).__name__}")
+    elif type(value) is int and not -(2**63) <= value < 2**63:
+        raise StateError(f"{where} is an integer of more than 64 bits")
     return value
 
 

@@ -3,6 +3,7 @@ import io
 import json
 import os
 import pty
+import random
 import select
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import online_rank
 from online_rank import PerceptronRanker, StreamScaler, load, rank_one
 from online_rank.cli import main
+from online_rank.cli.train import SHUFFLE_BUFFER, shuffled
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
 from online_rank.stream.letor import iter_letor
@@ -117,6 +119,12 @@ def test_a_seed_shuffles_and_is_repeatable(files, run):
 
     assert saved("--seed", 1) == saved("--seed", 1)
     assert len({saved(), saved("--seed", 1), saved("--seed", 2)}) == 3
+
+
+def test_a_shuffle_of_more_queries_than_its_buffer_holds_loses_none():
+    order = list(shuffled(range(3 * SHUFFLE_BUFFER), random.Random(0)))
+    assert sorted(order) == list(range(3 * SHUFFLE_BUFFER))
+    assert np.corrcoef(order[:SHUFFLE_BUFFER], np.arange(SHUFFLE_BUFFER))[0, 1] < 0.5
 
 
 def test_rank_writes_a_trec_run_in_the_order_of_the_model(files, run):

@@ -91,11 +91,11 @@ def test_bad_metrics_are_refused_before_anything_is_read(metrics, error):
     assert len(list(stream)) == 30
 
 
-def test_a_bad_query_leaves_model_and_metrics_as_the_queries_before_it_made_them():
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "nan"), ([[1e300], [-1e300], [0], [0], [0]], "non-finite")])
+def test_a_bad_query_leaves_model_and_metrics_as_the_queries_before_it_made_them(value, message):
     ndcg, model = NDCG(), PerceptronRanker()
-    bad = (np.full((5, 3), np.nan), [0, 1, 2, 0, 1])
-    with pytest.raises(ValueError, match="nan"):
-        progressive([*queries(4), bad], model, ndcg)
+    with pytest.raises(ValueError, match=message):
+        progressive([*queries(4), (np.full((5, 3), 1.0) * value, [0, 1, 2, 0, 1])], model, ndcg)
     expected, untouched = NDCG(), PerceptronRanker()
     progressive(queries(4), untouched, expected)
     assert to_bytes([model, ndcg]) == to_bytes([untouched, expected])

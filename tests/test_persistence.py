@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from river import base, compose, preprocessing, stats, utils
 
 import online_rank
-from online_rank import PerceptronRanker, load, save
+from online_rank import PerceptronRanker, StreamScaler, load, save
 from online_rank import _state as state_of_objects
 from online_rank.base import Ranker
 from online_rank.persistence import FORMAT_VERSION, ModelFileError, from_bytes, to_bytes
@@ -128,7 +128,7 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(values)
 def test_plain_values_come_back_with_their_types(value):
     again = from_bytes(to_bytes(value))
@@ -315,6 +315,12 @@ def test_hostile_headers(name):
         from_bytes(repacked(to_bytes(learned()), edit))
 
 
+def test_integers_that_no_kernel_takes():
+    content = to_bytes(StreamScaler())
+    with pytest.raises(ModelFileError, match="more than 64 bits"):
+        from_bytes(repacked(content, _set("object", "state", "_count", to=10**30)))
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -371,7 +377,7 @@ def test_an_npz_of_numpy_is_not_a_model(tmp_path):
         load(tmp_path / "m.npz")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_a_header_changed_anywhere_gives_a_model_or_one_error(data):
     """Replace one random node of the tree by something else; checksums are right, so every check of the content is reached."""
@@ -451,7 +457,8 @@ def test_a_rolling_metric():
 # Public classes that are models, transformers or metrics, and are not saved, each with the reason.
 NOT_SAVED = {
     "QueryFunction": "it holds any Python function",
-    "ForEachDocument": "",
+    "QueryStep": "a base class",
+    "RankingMetric": "a base class",
 }
 
 
@@ -465,8 +472,6 @@ def test_every_public_class_with_a_state_can_be_saved_or_says_why_not():
             cls = getattr(module, name)
             if not (inspect.isclass(cls) and issubclass(cls, base.Base)) or inspect.isabstract(cls):
                 continue
-            if any(other.__module__ == cls.__module__ for other in cls.__subclasses__()):
-                continue  # a base class of the classes beside it
             if name not in NOT_SAVED and state_of_objects._name_of(cls) is None:
                 missing.append(f"{info.name}.{name}")
     assert missing == []

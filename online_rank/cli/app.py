@@ -143,8 +143,11 @@ def stream(
 ) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
 
-    {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores; {"id": "q1", "grades":
-    {"a": 0, "b": 2}}, any time later, is learned; {"cmd": "stats"} and {"cmd": "save"}.
+    {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
+
+    {"id": "q1", "grades": {"a": 0, "b": 2}} is learned, any time later.
+
+    {"cmd": "stats"} gives counts and figures, {"cmd": "save"} writes checkpoint and model.
     """
     from online_rank.cli.serve import load_model
     from online_rank.cli.service import Places, run

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from online_rank import PerceptronRanker, StreamScaler, rank_one
+from online_rank import PerceptronRanker
 from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
 
@@ -36,7 +36,8 @@ def run(n_queries: int, seed: int) -> None:
         f"At query {n_queries // 2:,} the truth changes: other features decide what is relevant."
     )
     window = -(-n_queries // _WINDOWS)
-    with Live(console=console, refresh_per_second=12, transient=True) as live:
+    starting = Text("Starting; the first run compiles.", style="dim")
+    with Live(starting if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
         for t, (X, y) in enumerate(stream, start=1):
             for learner in learners:
                 learner.meet(X, y, starts_window=(t - 1) % window == 0)
@@ -56,7 +57,7 @@ class _Learner:
 
     def __init__(self, name: str, ranker: PerceptronRanker) -> None:
         self.name = name
-        self.model = StreamScaler() | ranker
+        self.model = ranker
         self.overall = metric(_MEASURE)
         self.windows: list[Any] = []
         self.loss = 0.0
@@ -69,7 +70,8 @@ class _Learner:
         self.model.learn_one(X, y)
         self.overall.update(y, scores)
         self.windows[-1].update(y, scores)
-        self.loss += self.model.last_round.loss
+        if (last := self.model.last_round) is not None:
+            self.loss += last.loss
 
     def sparkline(self, low: float, high: float) -> Text:
         """The measure over time; each bar is one window of queries."""
@@ -105,7 +107,7 @@ def _figures(learners: list[_Learner]) -> Table:
 
 def _ranked_query(learner: _Learner, X: np.ndarray, y: np.ndarray) -> Table:
     """The documents that a ranker puts first, and what they are worth."""
-    scores, order = learner.model.predict_one(X), rank_one(learner.model, X)
+    scores, order = learner.model.predict_one(X), learner.model.rank_one(X)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("rank", "document", "score", "true grade"):
         table.add_column(heading, justify="left" if heading == "true grade" else "right")

@@ -52,7 +52,7 @@ class _State:
         elif settings_of(saved) == settings_of(self.service):
             self.service = saved
         else:
-            raise CheckpointError(f"{directory.path} holds a checkpoint of something else, or of a service with other options")
+            raise CheckpointError(f"{directory.path} holds something else, or the state of a service with other options")
         self._journal = Journal(directory.path, self.service.n_changes)
         for record in self._journal.replay():
             if not self.service.handle(record).changed:

@@ -88,17 +88,17 @@ def run(settings: Settings, checkpoints: Checkpoints, save_as: str | None, as_js
     traces = []
     with _opened(settings, checkpoints):
         for number in range(settings.passes):
-            directory = None if checkpoints.directory is None else os.path.join(checkpoints.directory, f"pass-{number + 1}")
+            place = None if checkpoints.directory is None else os.path.join(checkpoints.directory, f"pass-{number + 1}")
             traces.append(
                 progressive(
                     partial(settings.queries, number),
                     model,
                     # Only in the first pass are queries new to the model, so that their ranking is a test of it.
                     [settings.measure] if number == 0 else [],
-                    every=None if directory is None else checkpoints.every,
+                    every=None if place is None else checkpoints.every,
                     progress=show,
                     watch=speed,
-                    checkpoint=directory,
+                    checkpoint=place,
                 )
             )
     report = {

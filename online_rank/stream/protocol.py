@@ -20,6 +20,7 @@ Ids are strings or integers, and stand for one query each.
 import json
 from typing import Any, NamedTuple
 
+from online_rank.base import all_or_nothing
 from online_rank.metrics import metric
 from online_rank.stream.delay import PendingQueries
 
@@ -78,7 +79,7 @@ class RankingService:
     >>> service.handle(b'{"id": 1, "grades": {"a": 0, "b": 2}}').answer
     {'id': 1, 'learned': False, 'duplicate': True}
     >>> service.handle(b'{"id": 1, "grade": 2}', line=4).answer
-    {'error': "a request has the fields id and docs, id and grades, or cmd; this one has id, grade", 'line': 4}
+    {'id': 1, 'error': 'a request has the fields id and docs, id and grades, or cmd; this one has id, grade', 'line': 4}
     """
 
     def __init__(
@@ -152,9 +153,9 @@ class RankingService:
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
         docs, scores = json.loads(waiting[0]), waiting[1]
-        # The model goes first: it refuses bad grades before anything changes, and what it takes the metric takes too.
-        self.model.learn_one(docs, grades)
-        self._metric.update(grades, dict(zip(docs, scores, strict=True)))
+        with all_or_nothing(self._metric):
+            self._metric.update(grades, dict(zip(docs, scores, strict=True)))
+            self.model.learn_one(docs, grades)
         loss = self.model.last_round.loss
         self._pending.take(query_id)
         self._learned[query_id] = None
