@@ -8,12 +8,15 @@ from typing import Any
 
 _HOME = {
     "ForEachDocument": "preprocessing",
+    "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
+    "PointwiseRanker": "adapters",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",
     "RankingPipeline": "compose",
     "Round": "base",
     "SignedLog": "preprocessing",
+    "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
     "load": "persistence",
     "measure": "measures",
