@@ -8,6 +8,8 @@ from typing import Any
 
 _HOME = {
     "ForEachDocument": "preprocessing",
+    "GradientRanker": "gradient",
+    "LossTracker": "bounds",
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
@@ -23,7 +25,7 @@ _HOME = {
     "rank_one": "base",
     "save": "persistence",
 }
-_MODULES = ("checks", "compose", "evaluate", "metrics", "plot", "preprocessing", "stream")
+_MODULES = ("adapters", "bounds", "compose", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]

@@ -36,7 +36,8 @@ class Round(NamedTuple):
     loss
         Loss (1 - measure) of the ranking by the weights that learn, before the update, ties broken pessimistically.
     served_loss
-        The same for the weights that serve rankings; NaN unless the ranker was asked to compute it (`Ranker.track_served`).
+        The same for the weights that serve rankings; NaN unless a
+        `online_rank.bounds.LossTracker` asked for it.
     mass
         V_t, the total weight of the pairs that the update was made of (THEORY: the mass theorem); 0 without an update.
     squared_gradient_norm
@@ -90,14 +91,7 @@ class QueryStep(base.Estimator):
 
     def _begin(self) -> Callable[[], None]:
         """Make ready for a change that may fail; calling the answer undoes it (see `all_or_nothing`)."""
-        before = dict(self.__dict__)
-        self.__dict__.update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
-
-        def undo() -> None:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-
-        return undo
+        return _begin(self)
 
 
 class QueryEstimator(QueryStep, abc.ABC):
@@ -466,19 +460,30 @@ def check_calling_pipeline() -> None:
             require_query_step(step)
 
 
+def _begin(part: base.Base) -> Callable[[], None]:
+    before = dict(part.__dict__)
+    part.__dict__.update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
+
+    def undo() -> None:
+        part.__dict__.clear()
+        part.__dict__.update(before)
+
+    return undo
+
+
 @contextlib.contextmanager
-def all_or_nothing(*steps: QueryStep) -> Iterator[None]:
-    """Undo every change to the state of `steps` when the body raises.
+def all_or_nothing(*parts: base.Base) -> Iterator[None]:
+    """Undo every change to the state of `parts` (rankers, transformers, metrics) when the body raises.
 
     The body works on copies of their arrays, and all other state is replaced, never changed in place; so undoing is putting the
     old values back. A step with other state says how in its own `_begin`.
     """
-    undo = [step._begin() for step in steps]
+    undo = [part._begin() if isinstance(part, QueryStep) else _begin(part) for part in parts]
     try:
         yield
     except BaseException:
-        for undo_step in undo:
-            undo_step()
+        for undo_part in undo:
+            undo_part()
         raise
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.codes import AP, ARGMAX, DELTA, MAX_GRADE, MEAN, SPREAD, TIGHT
+from online_rank._kernels.comparators import compare
 from online_rank._kernels.credit import argmax_credit, delta_credit, line_up, pair_credit, spread_credit
 from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss, weights_in_order
 
@@ -90,7 +91,7 @@ def all_finite(values):
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, track, rounds):
+def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, track, comparators, rounds, values):
     """Learn from a block of queries.
 
     Parameters
@@ -104,7 +105,9 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     served : (d,) averaged weights, changed in place; (0,) when the learning weights serve
     counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2
     track : whether the loss of the served weights is computed too
+    comparators : (n, d) weights whose losses on the pairs of the updates are computed too
     rounds : (q, 10) out, a `Round` a row
+    values : (q, n, 2) out, losses of the comparators (`compare`); not touched without comparators
 
     Returns
     -------
@@ -127,6 +130,9 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     table = np.empty(MAX_GRADE + 1, dtype=np.int64)
     tree = np.empty((2, most_levels + 1))
     prefix = np.empty((2, longest + 1 if credit == DELTA else 0))
+    compared = comparators.shape[0] > 0
+    compare_reals = np.empty((7, longest + 1 if compared else 0))
+    compare_integers = np.empty((4, longest if compared else 0), dtype=np.int64)
     z = np.empty(d)
     new = np.empty(d)
     whole = credit == DELTA or within == TIGHT
@@ -141,6 +147,8 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         levels = grade_levels(y[first : first + m], kind, threshold, level, grade, count, table)
         if not (levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
+        if compared:
+            values[q] = 0.0
         rounds[q] = 0.0
         rounds[q, 1] = np.nan
         rounds[q, 5] = weight
@@ -201,6 +209,12 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
                 else:
                     mass = pair_credit(credit, kind, level, levels, grade, head[:n_head], start, listed, tree[0], tree[1], c)
             scale = weight if slam_mass else weight * loss / mass
+            if compared:
+                compare(
+                    X, first, comparators, kind, depth, credit, margin, by_gap, s, t_offset, by_gradient, level, levels, grade,
+                    count, v, share, per_level, index, prefix, ideal_value, discounts, scale, weight,
+                    compare_reals, compare_integers, values[q],
+                )  # fmt: skip
             for i in range(m):
                 c[i] *= scale
             mass = weight * mass if slam_mass else weight * loss

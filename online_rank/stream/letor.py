@@ -1,6 +1,7 @@
 """Read and write LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: as a stream or at once."""
 
 import os
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -57,6 +58,11 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
         self._with_qid, self._with_docid = with_qid, with_docid
         self._seen: set[str] | None = set() if repeated_qid_is_error else None
         self._queries = self._assemble()
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features d; None until the first query, unless it was given."""
+        return self._rows.n_features
 
     @property
     def skipped(self) -> int:
@@ -147,8 +153,8 @@ def iter_letor(
     Parameters
     ----------
     *sources : path, file object, "-", or sequences of these
-        What to read, one after the other: paths, binary or text files, "-" for standard input. gzip is recognised by its
-        content.
+        What to read, one after the other: paths, binary or text files (from where they stand; they are not closed), "-" for
+        standard input. gzip is recognised by its content.
     with_qid, with_docid : bool
         Whether to yield the query's id, and the list of its documents' ids: X where a comment says ``docid = X``, else the
         whole comment, "" without one.
@@ -245,15 +251,15 @@ def read_letor(
         sources, group, LetorPosition(), grow=True, with_docid=with_docid, n_features=n_features, dtype=dtype,
         zero_based=zero_based, null=null, on_error=on_error,
     )  # fmt: skip
-    blocks: list[Block | None] = list(rows)
-    n = sum(len(block.y) for block in blocks if block)
+    blocks = deque(rows)
+    n = sum(len(block.y) for block in blocks)
     X, y = np.empty((n, rows.n_features or 0), dtype), np.empty(n, np.int64)
     firsts: list[int] = []
     qids: list[str] = []
     docids: list[str] = []
     at = 0
-    for i, block in enumerate(blocks):
-        assert block is not None
+    while blocks:
+        block = blocks.popleft()  # its memory is free again before the next one is copied: no second copy of everything
         rows_here, columns = block.X.shape
         X[at : at + rows_here, :columns] = block.X
         X[at : at + rows_here, columns:] = 0
@@ -262,7 +268,6 @@ def read_letor(
         qids += [qid for _, qid, _ in block.starts]
         docids += block.docids or []
         at += rows_here
-        blocks[i] = block = None  # give its memory back: text of any size is held once, not twice
     ids = _integers(qids)
     return LetorBlock(X, y, np.repeat(ids, np.diff([*firsts, n])), docids if with_docid else None)
 
