@@ -20,17 +20,24 @@ __all__ = ["DirectRanker"]
 #: Largest norm of a gradient that is learned from: within it no sum of squares overflows.
 LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
 
+#: Size of the first weights of the first layer and of the output, as a part of Glorot's.
+FIRST_WEIGHTS = 0.1
+
 
 class DirectRanker(Ranker):
     r"""Neural ranker whose comparisons are a consistent order by construction [DR].
 
     .. math:: r(x, y) = \tau(g(x) - g(y)), \qquad g(x) = w \cdot f(x),
 
-    f a network that both inputs share, without a bias after it, and tau odd. So r(x, x) = 0, r(x, y) = -r(y, x), and r(x, y) >= 0
-    with r(y, z) >= 0 give r(x, z) >= 0: exactly, also in floating point, since g is computed once a document and depends on
-    nothing else. One query costs one forward and one backward pass over its m documents, not one over its m^2 pairs.
+    f a network that both inputs share, without a bias after it, and tau odd. So r(x, x) = 0, r(x, y) = -r(y, x), and
+    r(x, y) >= 0 with r(y, z) >= 0 give r(x, z) >= 0: exactly, also in floating point, since g is computed once a document and
+    depends on nothing else. One query costs one forward and one backward pass over its m documents, not one over its m^2 pairs.
 
     RankNet is `cost="logistic", output="half_tanh"`. Features should be of like scale: put a scaler in front.
+
+    The matrix products of learning go through BLAS, which may take several threads for them. For networks of this size one
+    thread is as fast, and much faster where other work keeps the cores busy: set `OPENBLAS_NUM_THREADS=1`, or your BLAS's
+    like.
 
     Parameters
     ----------
@@ -42,8 +49,8 @@ class DirectRanker(Ranker):
         tau: `"identity"`, `"tanh"`, or `"half_tanh"`, tanh(x / 2). Ranking does not depend on it; comparisons and the costs
         `"squared"`, `"logistic"` and `"lambdarank"` do.
     cost
-        `"squared"`, that of [DR]; `"logistic"`, RankNet's; `"lambdarank"`, `"listnet"`, `"slam"`, `"hinge"` or `"structured"`: see
-        `online_rank.surrogates`.
+        `"squared"`, that of [DR]; `"logistic"`, RankNet's; `"lambdarank"`, `"listnet"`, `"slam"`, `"hinge"` or `"structured"`:
+        see `online_rank.surrogates`.
     pairs, pair_weight
         Which pairs the pairwise costs learn from, and their weights: see `online_rank.surrogates`. A query's cost is the mean
         over its pairs.
@@ -60,7 +67,7 @@ class DirectRanker(Ranker):
     measure
         The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins stand for.
     average
-        Which parameters serve rankings: True, the average of all so far; a number, an average with that half-life in steps;
+        Which parameters serve rankings: a number, an average with that half-life in steps; True, the average of all so far;
         False, the last.
     dtype
         `"float32"` or `"float64"`: the precision of the network. Scores and costs are float64 in any case.
@@ -98,7 +105,7 @@ class DirectRanker(Ranker):
         dropout: float = 0.0,
         accumulate: int = 1,
         measure: str = "ndcg@10",
-        average: bool | float = False,
+        average: bool | float = 1000,
         dtype: str = "float32",
         seed: int | None = None,
     ) -> None:
@@ -236,14 +243,18 @@ class DirectRanker(Ranker):
             self._pending = np.append(new[:0] if first else self._pending, np.zeros_like(new))
 
     def _first_parameters(self, n_features: int) -> np.ndarray:
-        """A flat parameter vector as `_kernels.network` lays it out: weights uniform by Glorot & Bengio 2010, biases 0."""
+        """A flat parameter vector as `_kernels.network` lays it out.
+
+        Weights are uniform by Glorot & Bengio 2010, but smaller in the first layer and in the output: the units begin in the
+        linear part of their activation, and the order that the first weights happen to give is soon outweighed.
+        """
         rng = np.random.default_rng(self.seed)
         self._key = rng.integers(1 << 63, size=1, dtype=np.uint64)
         widths = [n_features, *self.hidden, 1]
         parts = []
         for number in range(len(self.hidden), -1, -1):
             below, above = widths[number], widths[number + 1]
-            bound = math.sqrt(6.0 / max(below + above, 1))
+            bound = math.sqrt(6.0 / max(below + above, 1)) * (FIRST_WEIGHTS if number in (0, len(self.hidden)) else 1.0)
             padded_below = int(self._widths[number]) if number else n_features
             padded_above = int(self._widths[number + 1]) if number < len(self.hidden) else 1
             matrix = np.zeros((padded_below, padded_above), self.dtype)
@@ -289,7 +300,7 @@ class DirectRanker(Ranker):
             dtype=(self.dtype, tuple(LARGEST_GRADIENT)),
         )
         if not self.hidden or any(width < 1 for width in self.hidden):
-            raise ValueError(f"hidden is {self.hidden}; it must be one or more widths >= 1 (GradientRanker is the linear ranker)")
+            raise ValueError(f"hidden is {self.hidden}; it must be one or more widths >= 1 (GradientRanker is the linear one)")
         for name, value, low, high in (
             ("learning_rate", self.learning_rate, 0.0, np.inf),
             ("l2", self.l2, -0.0, np.inf),

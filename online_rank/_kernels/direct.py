@@ -1,4 +1,4 @@
-"""The DirectRanker: one forward and one backward pass of a network over the documents of a query, a block of queries in one call."""
+"""The DirectRanker: a forward and a backward pass of a network for each query of a block, in one call."""
 
 import math
 
@@ -58,8 +58,8 @@ def learn(
 
     Returns
     -------
-    Number of queries learned. When it is smaller than q, the next query has bad values or too large a gradient, and nothing of it
-    was learned.
+    Number of queries learned. When it is smaller than q, the next query has bad values or too large a gradient, and nothing
+    of it was learned.
     """
     optimizer, activation, accumulate = config
     rate, l2, dropout, keep, limit = constants

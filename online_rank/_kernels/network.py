@@ -1,8 +1,8 @@
 """A feed-forward network g(x) = w · f(x), f of fully connected layers, over one flat parameter vector.
 
-`widths` is (d, width of layer 1, ..., width of layer L). The vector holds w, then from the last layer to the first its biases and
-its weights (width below, width): the rows of new features come at the end. Widths of layers are multiples of `LANES`, so that
-loops over units have no remainder; the units that only fill up have zero weights, which gradients never change.
+`widths` is (d, width of layer 1, ..., width of layer L). The vector holds w, then from the last layer to the first its biases
+and its weights (width below, width): the rows of new features come at the end. Widths of layers are multiples of `LANES`, so
+that loops over units have no remainder; the units that only fill up have zero weights, which gradients never change.
 """
 
 import numpy as np

@@ -31,9 +31,7 @@ def minmax_query(X):
     columns = [[Fraction(float(row[j])) for row in X] for j in range(len(X[0]))]
     low = [min(column) for column in columns]
     span = [max(column) - min(column) for column in columns]
-    return [
-        [float((Fraction(float(v)) - low[j]) / span[j]) if span[j] else 0.0 for j, v in enumerate(row)] for row in X
-    ]
+    return [[float((Fraction(float(v)) - low[j]) / span[j]) if span[j] else 0.0 for j, v in enumerate(row)] for row in X]
 
 
 def signed_log(x):
