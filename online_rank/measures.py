@@ -197,7 +197,7 @@ def query_values(
     values = np.empty(len(offsets) - 1)
     if not len(values):
         return values
-    longest = int(np.diff(offsets).max())
+    longest = len(scores) if len(values) == 1 else int(np.diff(offsets).max())
     grades = _as_plain(grades)
     valued = metric_values(kind, k, threshold, ties, scores, grades, offsets, gain, discounts(longest), values)
     if valued < len(values):

@@ -9,6 +9,9 @@ from online_rank.measures import discounts, measure
 
 __all__ = ["PerceptronRanker"]
 
+_NO_COMPARATORS = np.empty((0, 0))
+_NO_VALUES = np.empty((0, 0, 2))
+
 
 class PerceptronRanker(Ranker):
     r"""Linear ranker that learns from its mistakes, with a proven bound on its cumulative loss.
@@ -106,7 +109,6 @@ class PerceptronRanker(Ranker):
         self._weights = np.empty(0)
         self._average = np.empty(0)
         self._counters = np.zeros(3)
-        self._track = False
 
     @property
     def weights(self) -> np.ndarray:
@@ -133,20 +135,39 @@ class PerceptronRanker(Ranker):
         return scores
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        table = discounts(len(X))
+        return self._learn_and_compare(X, y, offsets, w, rounds, False, _NO_COMPARATORS, _NO_VALUES)
+
+    def _learn_and_compare(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        offsets: np.ndarray,
+        w: np.ndarray,
+        rounds: np.ndarray,
+        track: bool,
+        comparators: np.ndarray,
+        values: np.ndarray,
+    ) -> int:
+        """`_learn`, with the loss of the served weights when `track`, and the losses of other weights on the same pairs.
+
+        `comparators` (n, d) are in the order of the state's columns; `values` (queries, n, 2) receives the F_t(u) and f_t(u) of
+        each (`online_rank.bounds`).
+        """
         return kernels.learn(
             X,
             y,
             offsets,
             w,
-            table,
+            discounts(len(X)),
             self._config,
             self._constants,
             self._weights,
             self._average,
             self._counters,
-            self._track,
+            track,
+            comparators,
             rounds,
+            values,
         )
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:

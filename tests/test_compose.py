@@ -339,7 +339,7 @@ def test_copies(make):
 
 def test_repr_and_html():
     pipeline = squares | StreamScaler() | PerceptronRanker()
-    assert repr(pipeline).startswith("RankingPipeline (\n  QueryFunction (\n    func=\"squares\"\n  ),\n  StreamScaler (\n")
+    assert repr(pipeline).startswith('RankingPipeline (\n  QueryFunction (\n    func="squares"\n  ),\n  StreamScaler (\n')
     html = pipeline._repr_html_()
     for part in ("StreamScaler", "PerceptronRanker", "squares"):
         assert part in html

@@ -13,7 +13,7 @@ from river import compose, evaluate, linear_model, preprocessing, utils
 from river import metrics as river_metrics
 from sklearn.metrics import ndcg_score, roc_auc_score
 
-from online_rank.base import QueryTransformer, Ranker
+from online_rank.base import Ranker
 from online_rank.measures import measure
 from online_rank.metrics import (
     ERR,
@@ -26,6 +26,7 @@ from online_rank.metrics import (
     RankingMetric,
     metric,
 )
+from online_rank.preprocessing import SignedLog
 from tests.reference import metrics as reference
 
 ALL = [NDCG, MAP, MRR, PrecisionAtK, ERR, LinearNDCG, PairwiseAccuracy]
@@ -44,19 +45,6 @@ class FirstFeature(Ranker):
     def _learn(self, X, y, offsets, w, rounds):
         rounds[:] = 0.0
         return len(w)
-
-
-class Same(QueryTransformer):
-    """Leaves queries as they are."""
-
-    def _grow(self, n_new):
-        pass
-
-    def _transform(self, X, offsets):
-        return X.copy()
-
-    def _learn_transform(self, X, offsets, out):
-        return len(offsets) - 1
 
 
 def stream(n=60, seed=1):
@@ -223,18 +211,40 @@ def test_revert_undoes_update_to_the_last_bit():
     assert (metric._total, metric._weight) == (only._total, only._weight)
 
 
-def test_rolling_over_many_steps_does_not_drift():
-    window = 7
-    parts = [(y, x[:, 0].tolist()) for x, y in stream(97, seed=5)]
-    rolling = utils.Rolling(NDCG, window_size=window)
-    steps = 100_000
-    for t in range(steps):
-        rolling.update(*parts[t % 97])
-    fresh = NDCG()
-    for t in range(steps - window, steps):
-        fresh.update(*parts[t % 97])
-    assert rolling.get() == fresh.get()
-    assert rolling.n_queries == fresh.n_queries
+class Given(NDCG):
+    """Takes the predictions for the values, so that what is left is the mean."""
+
+    def value_one(self, y_true, y_pred):
+        return y_pred
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_rolling_mean_does_not_drift_over_many_steps(weighted):
+    window, steps = 7, 100_000
+    rng = np.random.default_rng(6)
+    values = (rng.random(steps) ** 20).tolist()
+    weights = (10.0 ** rng.integers(-6, 6, steps)).tolist() if weighted else [1.0] * steps
+    rolling, fresh = utils.Rolling(Given, window_size=window), Given()
+    for value, w in zip(values, weights, strict=True):
+        rolling.update(None, value, w)
+    for value, w in zip(values[-window:], weights[-window:], strict=True):
+        fresh.update(None, value, w)
+    assert (
+        rolling.get()
+        == fresh.get()
+        == math.fsum(v * w for v, w in zip(values[-window:], weights[-window:], strict=True)) / (math.fsum(weights[-window:]))
+    )
+
+
+def test_rolling():
+    parts = [(y, x[:, 0].tolist()) for x, y in stream(500, seed=5)]
+    rolling, fresh = utils.Rolling(NDCG, window_size=20), NDCG()
+    for part in parts:
+        rolling.update(*part)
+    for part in parts[-20:]:
+        fresh.update(*part)
+    assert rolling.get() == fresh.get() > 0
+    assert (rolling.n_queries, rolling.n_skipped) == (fresh.n_queries, fresh.n_skipped)
 
 
 def test_time_rolling():
@@ -323,7 +333,7 @@ def test_river_evaluates_rankers_and_pipelines():
     for x, y in stream():
         fresh.update(y, model.predict_one(x))
         model.learn_one(x, y)
-    for model in (FirstFeature(), compose.Pipeline(Same(), FirstFeature())):
+    for model in (FirstFeature(), compose.Pipeline(SignedLog(), FirstFeature())):
         assert evaluate.progressive_val_score(stream(), model, NDCG()).get() == fresh.get()
     both = evaluate.progressive_val_score(stream(), FirstFeature(), NDCG() + MAP())
     assert both.get()[0] == fresh.get()

@@ -11,7 +11,7 @@ from online_rank._kernels._jit import kernel
 
 # What stopped the kernel.
 DONE = 0
-FULL = 1  # no room for another row, or in `slow` for all tokens of another row
+FULL = 1  # no room for another row
 BAD_GRADE = 2
 GRADE_RANGE = 3
 NO_QID = 4
@@ -24,6 +24,7 @@ FEATURE_TWICE = 10
 BAD_VALUE = 11
 NOT_FINITE = 12
 NULL_VALUE = 13
+SLOW_ROW = 14  # nothing wrong, but the numbers in `slow` are the caller's to convert, and then the row to accept
 
 # Columns of `meta`: what is known of a row besides its numbers. Places are indices into the buffer.
 # FRESH: 1 where the qid is not that of the row before (or there is none before in this call). SKIPPED is the caller's.
@@ -35,6 +36,9 @@ QID_UNKNOWN, QID_REQUIRED, QID_ABSENT, QID_IGNORED = range(4)
 
 # How `_number` fared.
 _NUMBER, _SLOW, _NO_NUMBER = range(3)
+
+# Characters. White space is the space and 9 to 13: tab, newline, vertical tab, form feed, carriage return.
+_NEWLINE, _SPACE, _SHARP, _PLUS, _MINUS, _DOT, _ZERO, _COLON = b"\n #+-.0:"
 
 _POWERS = 10.0 ** np.arange(23)  # all exact
 _MAX_GRADE = 2.0**53
@@ -61,8 +65,9 @@ def _scale_long(mantissa, exponent):
     The mantissa is a sum of two doubles, the power of ten is one, so the result is known to about 100 bits: a leading double
     and a correction. Where the correction, give or take its own error, does not decide the rounding, the answer is False.
     """
-    high = np.float64(mantissa)
-    low = np.float64(np.int64(mantissa - np.uint64(high)))
+    tail = mantissa & np.uint64(2047)
+    high = np.float64(mantissa - tail)  # at most 53 bits
+    low = np.float64(tail)
     if exponent < 0:
         power = _POWERS[-exponent]
         lead = high / power
@@ -84,6 +89,30 @@ def _byte(buffer, at):
 
 
 @kernel
+def _ends_token(c):
+    """White space, the end of the line, or the start of a comment."""
+    return c in (_SPACE, _SHARP) or 9 <= c <= 13
+
+
+@kernel
+def _skip_space(buffer, at):
+    """The first place from `at` on that holds something, be it the end of the line."""
+    c = _byte(buffer, at)
+    while c == _SPACE or (9 <= c <= 13 and c != _NEWLINE):
+        at += 1
+        c = _byte(buffer, at)
+    return at
+
+
+@kernel
+def _starts_qid(buffer, at):
+    """Whether ``qid:`` stands at `at`."""
+    if _byte(buffer, at) != ord("q") or _byte(buffer, at + 1) != ord("i") or _byte(buffer, at + 2) != ord("d"):
+        return False
+    return _byte(buffer, at + 3) == _COLON
+
+
+@kernel
 def _number(buffer, at):
     """Read ``[+-] digits [. digits] [e [+-] digits]`` at `at`: (value, place after it, how it went).
 
@@ -91,50 +120,50 @@ def _number(buffer, at):
     (Clinger 1990); up to 19 digits `_scale_long` does; the rest is `_SLOW`: well formed, left to the caller.
     """
     c = _byte(buffer, at)
-    negative = c == 45
-    if negative or c == 43:
+    negative = c == _MINUS
+    if negative or c == _PLUS:
         at += 1
     mantissa = np.uint64(0)
     first = at
-    digit = np.int64(_byte(buffer, at)) - 48
+    digit = np.int64(_byte(buffer, at)) - _ZERO
     while 0 <= digit <= 9:
         mantissa = mantissa * np.uint64(10) + np.uint64(digit)
         at += 1
-        digit = np.int64(_byte(buffer, at)) - 48
+        digit = np.int64(_byte(buffer, at)) - _ZERO
     digits = at - first
     exponent = np.int64(0)
-    if _byte(buffer, at) == 46:
+    if _byte(buffer, at) == _DOT:
         at += 1
         point = at
-        digit = np.int64(_byte(buffer, at)) - 48
+        digit = np.int64(_byte(buffer, at)) - _ZERO
         while 0 <= digit <= 9:
             mantissa = mantissa * np.uint64(10) + np.uint64(digit)
             at += 1
-            digit = np.int64(_byte(buffer, at)) - 48
+            digit = np.int64(_byte(buffer, at)) - _ZERO
         exponent = point - at
         digits += at - point
     if digits == 0:
         return 0.0, at, _NO_NUMBER
     if digits > 19:
-        while first < at and (_byte(buffer, first) == 48 or _byte(buffer, first) == 46):
-            digits -= _byte(buffer, first) == 48
+        while first < at and (_byte(buffer, first) == _ZERO or _byte(buffer, first) == _DOT):
+            digits -= _byte(buffer, first) == _ZERO
             first += 1
-    if _byte(buffer, at) == 101 or _byte(buffer, at) == 69:
+    if _byte(buffer, at) == ord("e") or _byte(buffer, at) == ord("E"):
         at += 1
         c = _byte(buffer, at)
-        if c == 45 or c == 43:
+        if c in (_MINUS, _PLUS):
             at += 1
         power = np.int64(0)
         first = at
-        digit = np.int64(_byte(buffer, at)) - 48
+        digit = np.int64(_byte(buffer, at)) - _ZERO
         while 0 <= digit <= 9:
             if power < 1_000_000:
                 power = power * 10 + digit
             at += 1
-            digit = np.int64(_byte(buffer, at)) - 48
+            digit = np.int64(_byte(buffer, at)) - _ZERO
         if at == first:
             return 0.0, at, _NO_NUMBER
-        exponent = exponent - power if c == 45 else exponent + power
+        exponent = exponent - power if c == _MINUS else exponent + power
     if digits > 19:
         return 0.0, at, _SLOW
     if mantissa == 0 or (exponent == 0 and mantissa <= np.uint64(1 << 53)):
@@ -153,14 +182,15 @@ def _number(buffer, at):
 @kernel
 def _not_a_number(buffer, at):
     """Which code fits the value at `at`, which is no number: NULL, an infinity or NaN, or rubbish."""
-    if _byte(buffer, at) == 78 and _byte(buffer, at + 1) == 85 and _byte(buffer, at + 2) == 76 and _byte(buffer, at + 3) == 76:
-        return NULL_VALUE
-    if _byte(buffer, at) == 45 or _byte(buffer, at) == 43:
+    c = _byte(buffer, at)
+    if c == ord("N") and _byte(buffer, at + 1) == ord("U") and _byte(buffer, at + 2) == ord("L"):
+        return NULL_VALUE if _byte(buffer, at + 3) == ord("L") else BAD_VALUE
+    if c in (_MINUS, _PLUS):
         at += 1
-    a = _byte(buffer, at) | 32
-    if a == 110 and _byte(buffer, at + 1) | 32 == 97 and _byte(buffer, at + 2) | 32 == 110:  # nan
+    c = _byte(buffer, at) | 32  # small letters differ from capitals in this bit
+    if c == ord("n") and _byte(buffer, at + 1) | 32 == ord("a") and _byte(buffer, at + 2) | 32 == ord("n"):
         return NOT_FINITE
-    if a == 105 and _byte(buffer, at + 1) | 32 == 110 and _byte(buffer, at + 2) | 32 == 102:  # inf
+    if c == ord("i") and _byte(buffer, at + 1) | 32 == ord("n") and _byte(buffer, at + 2) | 32 == ord("f"):
         return NOT_FINITE
     return BAD_VALUE
 
@@ -183,9 +213,9 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         Receives line number, place, number of the data line, and the places of qid (length -1: none) and comment.
     filled : int
         Rows that are already there.
-    slow : (k, 4) int64
-        Receives (row, column, place, length) of well-formed numbers that need more care than is taken here; column -1 is the
-        grade. k > d.
+    slow : (d + 1, 3) int64
+        Receives (column, place, length) of a row's well-formed numbers that need more care than is taken here; column -1 is
+        the grade.
     seen : (d,) int64
         Scratch, less than `line` everywhere: the last line that named a feature, for lines whose ids do not ascend.
     line, row : int
@@ -202,69 +232,59 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
     Returns
     -------
     tuple of int
-        (code, at, line, row, filled, number of slow tokens, qid_rule, width, place of the fault, feature id of the fault). `at`
-        and `line` are those of the next line to parse, or of the line at fault, of which nothing is kept.
+        (code, at, line, row, filled, tokens in `slow`, qid_rule, width, place of the fault, feature id of the fault). `at`,
+        `line` and `row` are those of the next line to parse, or of the line that stopped the kernel: nothing of it counts,
+        except that after SLOW_ROW its numbers lie ready in row `filled`, with its largest feature id in the last place.
     """
     limit = X.shape[1]
-    slow_count = 0
     width = 0
     previous = 0
     previous_length = -2
     while at < end:
         start = at
-        while _byte(buffer, at) == 32 or (_byte(buffer, at) != 10 and 9 <= _byte(buffer, at) <= 13):
-            at += 1
-        if _byte(buffer, at) == 10 or _byte(buffer, at) == 35:  # a blank line, or nothing but a comment
-            while _byte(buffer, at) != 10:
+        at = _skip_space(buffer, at)
+        if _byte(buffer, at) == _NEWLINE or _byte(buffer, at) == _SHARP:  # a blank line, or nothing but a comment
+            while _byte(buffer, at) != _NEWLINE:
                 at += 1
             at += 1
             line += 1
             continue
-        if measure:
-            slow_count = 0
-        if filled == len(y) or len(slow) - slow_count <= limit:
-            return FULL, start, line, row, filled, slow_count, qid_rule, width, start, 0
+        if filled == len(y):
+            return FULL, start, line, row, filled, 0, qid_rule, width, start, 0
         # The grade.
-        slow_before = slow_count
+        slow_count = 0
         token = at
         grade, at, kind = _number(buffer, at)
         c = _byte(buffer, at)
-        if kind == _NO_NUMBER or not (c == 32 or 9 <= c <= 13 or c == 35):
-            return BAD_GRADE, start, line, row, filled, slow_before, qid_rule, width, token, 0
+        if kind == _NO_NUMBER or not _ends_token(c):
+            return BAD_GRADE, start, line, row, filled, 0, qid_rule, width, token, 0
         if kind == _SLOW:
-            slow[slow_count, 0] = filled
-            slow[slow_count, 1] = -1
-            slow[slow_count, 2] = token
-            slow[slow_count, 3] = at - token
+            slow[slow_count, 0] = -1
+            slow[slow_count, 1] = token
+            slow[slow_count, 2] = at - token
             slow_count += 1
         elif not (0.0 <= grade <= _MAX_GRADE and grade == np.floor(grade)):
-            return GRADE_RANGE, start, line, row, filled, slow_before, qid_rule, width, token, 0
+            return GRADE_RANGE, start, line, row, filled, 0, qid_rule, width, token, 0
         y[filled] = np.int64(grade)
 
         # The query.
-        while _byte(buffer, at) == 32 or (_byte(buffer, at) != 10 and 9 <= _byte(buffer, at) <= 13):
-            at += 1
+        at = _skip_space(buffer, at)
         qid_length = -1
         token = at
-        if (
-            _byte(buffer, at) == 113
-            and _byte(buffer, at + 1) == 105
-            and _byte(buffer, at + 2) == 100
-            and _byte(buffer, at + 3) == 58
-        ):
+        if _starts_qid(buffer, at):
             at += 4
             token = at
             c = _byte(buffer, at)
-            while not (c == 32 or 9 <= c <= 13 or c == 35):
+            while not _ends_token(c):
                 at += 1
                 c = _byte(buffer, at)
             qid_length = at - token
             if qid_length == 0:
-                return EMPTY_QID, start, line, row, filled, slow_before, qid_rule, width, token, 0
+                return EMPTY_QID, start, line, row, filled, 0, qid_rule, width, token, 0
             if qid_rule == QID_ABSENT:
-                return UNEXPECTED_QID, start, line, row, filled, slow_before, qid_rule, width, token - 4, 0
+                return UNEXPECTED_QID, start, line, row, filled, 0, qid_rule, width, token - 4, 0
         elif qid_rule == QID_REQUIRED:
-            return NO_QID, start, line, row, filled, slow_before, qid_rule, width, token, 0
+            return NO_QID, start, line, row, filled, 0, qid_rule, width, token, 0
         meta[filled, QID] = token
         meta[filled, QID_LENGTH] = qid_length
         fresh = qid_length != previous_length
@@ -281,32 +301,31 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         last = -1
         top = -1
         while True:
-            while _byte(buffer, at) == 32 or (_byte(buffer, at) != 10 and 9 <= _byte(buffer, at) <= 13):
-                at += 1
+            at = _skip_space(buffer, at)
             c = _byte(buffer, at)
-            if c == 10 or c == 35:
+            if c in (_NEWLINE, _SHARP):
                 break
             token = at
             feature = np.int64(0)
-            digit = np.int64(c) - 48
+            digit = np.int64(c) - _ZERO
             while 0 <= digit <= 9:
                 if feature < _LARGEST_ID:
                     feature = feature * 10 + digit
                 at += 1
-                digit = np.int64(_byte(buffer, at)) - 48
-            if at == token or _byte(buffer, at) != 58:
-                return BAD_FEATURE, start, line, row, filled, slow_before, qid_rule, width, token, 0
+                digit = np.int64(_byte(buffer, at)) - _ZERO
+            if at == token or _byte(buffer, at) != _COLON:
+                return BAD_FEATURE, start, line, row, filled, 0, qid_rule, width, token, 0
             column = feature - first_id
             if column < 0:
-                return FEATURE_ZERO, start, line, row, filled, slow_before, qid_rule, width, token, feature
+                return FEATURE_ZERO, start, line, row, filled, 0, qid_rule, width, token, feature
             if column >= limit:
-                return FEATURE_RANGE, start, line, row, filled, slow_before, qid_rule, width, token, feature
+                return FEATURE_RANGE, start, line, row, filled, 0, qid_rule, width, token, feature
             if ascending:
                 if column <= last:
                     ascending = False
                     at = features
                     top = -1
-                    slow_count = slow_before + (slow_before < slow_count and slow[slow_before, 1] == -1)
+                    slow_count = 1 if slow_count > 0 and slow[0, 0] == -1 else 0
                     if not measure:
                         X[filled] = 0
                     continue
@@ -316,7 +335,7 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
                 last = column
             else:
                 if seen[column] == line:
-                    return FEATURE_TWICE, start, line, row, filled, slow_before, qid_rule, width, token, feature
+                    return FEATURE_TWICE, start, line, row, filled, 0, qid_rule, width, token, feature
                 seen[column] = line
             top = max(top, column)
             token = at + 1
@@ -327,25 +346,24 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
                     at = token + 4
                     value = 0.0
                 else:
-                    return code, start, line, row, filled, slow_before, qid_rule, width, token, feature
+                    return code, start, line, row, filled, 0, qid_rule, width, token, feature
             c = _byte(buffer, at)
-            if not (c == 32 or 9 <= c <= 13 or c == 35):
-                return BAD_VALUE, start, line, row, filled, slow_before, qid_rule, width, token, feature
+            if not _ends_token(c):
+                return BAD_VALUE, start, line, row, filled, 0, qid_rule, width, token, feature
             if kind == _SLOW:
-                slow[slow_count, 0] = filled
-                slow[slow_count, 1] = column
-                slow[slow_count, 2] = token
-                slow[slow_count, 3] = at - token
+                slow[slow_count, 0] = column
+                slow[slow_count, 1] = token
+                slow[slow_count, 2] = at - token
                 slow_count += 1
             X[filled, column] = value
             if np.isinf(X[filled, column]):  # beyond float32
-                return NOT_FINITE, start, line, row, filled, slow_before, qid_rule, width, token, feature
+                return NOT_FINITE, start, line, row, filled, 0, qid_rule, width, token, feature
         if ascending and not measure:
             for k in range(last + 1, limit):
                 X[filled, k] = 0
 
         comment = at
-        while _byte(buffer, at) != 10:
+        while _byte(buffer, at) != _NEWLINE:
             at += 1
         previous = meta[filled, QID]
         previous_length = qid_length
@@ -354,6 +372,8 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         meta[filled, LINE] = line
         meta[filled, PLACE] = start
         meta[filled, ROW] = row
+        if slow_count > 0:
+            return SLOW_ROW, start, line, row, filled, slow_count, qid_rule, width, start, top + first_id
         if qid_rule == QID_UNKNOWN:
             qid_rule = QID_REQUIRED if qid_length >= 0 else QID_ABSENT
         width = max(width, top + 1)
@@ -362,4 +382,4 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         row += 1
         if not measure:
             filled += 1
-    return DONE, at, line, row, filled, slow_count, qid_rule, width, at, 0
+    return DONE, at, line, row, filled, 0, qid_rule, width, at, 0

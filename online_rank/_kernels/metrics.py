@@ -24,8 +24,8 @@ from online_rank._kernels.codes import (
 # Up to this cutoff the top documents are kept in a short sorted list, which costs O(m) for scores in random order and at most
 # SHORT moves a document; beyond it everything is sorted.
 SHORT = 32
-# Runs of this length are sorted by insertion before merging.
-RUN = 16
+# Runs of this length are sorted by counting before merging.
+RUN = 32
 
 
 @kernel
@@ -172,14 +172,20 @@ def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
         if everyone or scores[i] > -np.inf:
             s[n], g[n] = scores[i], grades[i]
             n += 1
-    for start in range(0, n, RUN):
-        _insertion_sort(s, g, start, min(start + RUN, n), ties)
-    width = RUN
-    while width < n:
-        _merge_runs(s, g, n, width, ties, s_spare, g_spare)
-        for i in range(n):
-            s[i], g[i] = s_spare[i], g_spare[i]
-        width *= 2
+    _sort(s, g, 0, n, s_spare, g_spare)
+    if ties != EXPECTED:
+        start = 0
+        while start < n:
+            end = _group_end(s, start, n, EXPECTED)
+            if end - start > 1:
+                # Sort the group by grade, which takes the place of the score meanwhile.
+                score = s[start]
+                for i in range(start, end):
+                    s[i] = ties * g[i]
+                _sort(s, g, start, end, s_spare, g_spare)
+                for i in range(start, end):
+                    s[i] = score
+            start = end
     return n
 
 
@@ -215,36 +221,47 @@ def _select(scores, grades, ties, k, s, g):
 
 
 @kernel
-def _insertion_sort(s, g, start, stop, ties):
-    for i in range(start + 1, stop):
-        score, grade = s[i], g[i]
-        p = i
-        while p > start and _before(score, grade, s[p - 1], g[p - 1], ties):
-            s[p], g[p] = s[p - 1], g[p - 1]
-            p -= 1
-        s[p], g[p] = score, grade
+def _sort(s, g, start, stop, s_spare, g_spare):
+    """Sort `start:stop` by score, largest first, stably: runs by counting, then merges. No branch depends on a score.
+
+    In random order such branches are mispredicted, which costs more than all else; so a document of a run is placed by counting
+    those that come before it, which vectorises.
+    """
+    for first in range(start, stop, RUN):
+        end = min(first + RUN, stop)
+        for i in range(first, end):
+            score = s[i]
+            place = first
+            for j in range(first, end):
+                place += (s[j] > score) | ((s[j] == score) & (j < i))
+            s_spare[place], g_spare[place] = score, g[i]
+        for i in range(first, end):
+            s[i], g[i] = s_spare[i], g_spare[i]
+    width = RUN
+    while width < stop - start:
+        for first in range(start, stop, 2 * width):
+            _merge(s, g, first, min(first + width, stop), min(first + 2 * width, stop), s_spare, g_spare)
+        for i in range(start, stop):
+            s[i], g[i] = s_spare[i], g_spare[i]
+        width *= 2
 
 
 @kernel
-def _merge_runs(s, g, n, width, ties, s_out, g_out):
-    """Merge sorted runs, two neighbours each."""
-    for start in range(0, n, 2 * width):
-        middle, stop = min(start + width, n), min(start + 2 * width, n)
-        i, j, o = start, middle, start
-        while i < middle and j < stop:
-            # Which one goes next is data, not a branch: branches on scores are mispredicted.
-            right = _before(s[j], g[j], s[i], g[i], ties)
-            source = j if right else i
-            s_out[o], g_out[o] = s[source], g[source]
-            j += right
-            i += not right
-            o += 1
-        # One of the two is left over.
-        source = i if i < middle else j
-        while o < stop:
-            s_out[o], g_out[o] = s[source], g[source]
-            source += 1
-            o += 1
+def _merge(s, g, start, middle, stop, s_out, g_out):
+    """Merge the sorted neighbours `start:middle` and `middle:stop`."""
+    i, j, out = start, middle, start
+    while i < middle and j < stop:
+        right = np.int64(s[j] > s[i])
+        source = i + (j - i) * right
+        s_out[out], g_out[out] = s[source], g[source]
+        j += right
+        i += 1 - right
+        out += 1
+    source = i if i < middle else j
+    while out < stop:
+        s_out[out], g_out[out] = s[source], g[source]
+        source += 1
+        out += 1
 
 
 @kernel

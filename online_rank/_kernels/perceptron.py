@@ -9,6 +9,7 @@ import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.codes import AP, ARGMAX, DELTA, MAX_GRADE, MEAN, SPREAD, TIGHT
+from online_rank._kernels.comparators import compare
 from online_rank._kernels.credit import argmax_credit, delta_credit, line_up, pair_credit, spread_credit
 from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss, weights_in_order
 
@@ -38,6 +39,28 @@ def score_and_norms(X, first, m, w, s):
             total += x * w[j]
             norm += x * x
         s[i] = total
+        norms += norm
+        largest = max(largest, norm)
+    return largest, norms
+
+
+@fast_kernel
+def score_twice_and_norms(X, first, m, w, served, s, served_s):
+    """`score_and_norms`, with the scores by other weights from the same pass."""
+    d = X.shape[1]
+    largest = 0.0
+    norms = 0.0
+    for i in range(m):
+        total = 0.0
+        other = 0.0
+        norm = 0.0
+        for j in range(d):
+            x = np.float64(X[first + i, j])
+            total += x * w[j]
+            other += x * served[j]
+            norm += x * x
+        s[i] = total
+        served_s[i] = other
         norms += norm
         largest = max(largest, norm)
     return largest, norms
@@ -90,7 +113,7 @@ def all_finite(values):
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, track, rounds):
+def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, track, comparators, rounds, values):
     """Learn from a block of queries.
 
     Parameters
@@ -104,7 +127,9 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     served : (d,) averaged weights, changed in place; (0,) when the learning weights serve
     counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2
     track : whether the loss of the served weights is computed too
+    comparators : (n, d) weights whose losses on the pairs of the updates are computed too
     rounds : (q, 10) out, a `Round` a row
+    values : (q, n, 2) out, losses of the comparators (`compare`); not touched without comparators
 
     Returns
     -------
@@ -127,6 +152,9 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     table = np.empty(MAX_GRADE + 1, dtype=np.int64)
     tree = np.empty((2, most_levels + 1))
     prefix = np.empty((2, longest + 1 if credit == DELTA else 0))
+    compared = comparators.shape[0] > 0
+    compare_reals = np.empty((7, longest + 1 if compared else 0))
+    compare_integers = np.empty((4, longest if compared else 0), dtype=np.int64)
     z = np.empty(d)
     new = np.empty(d)
     whole = credit == DELTA or within == TIGHT
@@ -137,10 +165,15 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         s, v, c, keys, other_keys, share = reals[:, :m]
         level, order, index, head, place, listed = integers[:, :m]
         weight = weights[q]
-        largest, norms = score_and_norms(X, first, m, w, s)
+        if track and served.shape[0] > 0:
+            largest, norms = score_twice_and_norms(X, first, m, w, served, s, share)
+        else:
+            largest, norms = score_and_norms(X, first, m, w, s)
         levels = grade_levels(y[first : first + m], kind, threshold, level, grade, count, table)
         if not (levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
+        if compared:
+            values[q] = 0.0
         rounds[q] = 0.0
         rounds[q, 1] = np.nan
         rounds[q, 5] = weight
@@ -169,7 +202,6 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
             v_max = weights_in_order(kind, cutoff, index, level, levels, grade, count, ideal_value, discounts, per_level, v)
         served_loss = loss if track else np.nan
         if track and served.shape[0] > 0:
-            score_and_norms(X, first, m, served, share)
             order_pessimistic(share, level, levels, count, depth, False, place, index, keys, other_keys)
             served_loss = ranking_loss(kind, depth, place, level, levels, grade, count, ideal_value, discounts)
 
@@ -184,6 +216,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
                     share[i] = s[i] - margin * grade[level[i]]
                 s[:] = share
             t_offset = 0.0 if by_gap else offset
+            n_head = 0
             if credit == ARGMAX:
                 mass = argmax_credit(s, level, levels, v, t_offset, by_gradient, per_level, c)
             elif credit == DELTA:
@@ -201,6 +234,12 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
                 else:
                     mass = pair_credit(credit, kind, level, levels, grade, head[:n_head], start, listed, tree[0], tree[1], c)
             scale = weight if slam_mass else weight * loss / mass
+            if compared:
+                compare(
+                    X, first, comparators, kind, depth, credit, margin, by_gap, s, t_offset, by_gradient, level, levels, grade,
+                    count, v, share, per_level, head[:n_head], start, listed, index, prefix, ideal_value, discounts, scale,
+                    weight, compare_reals, compare_integers, values[q],
+                )  # fmt: skip
             for i in range(m):
                 c[i] *= scale
             mass = weight * mass if slam_mass else weight * loss

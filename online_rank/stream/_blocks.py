@@ -3,7 +3,7 @@
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -136,7 +136,7 @@ class RowReader:
         self,
         sources: Sequence[Source],
         groups: Sequence[np.ndarray | None],
-        find_group: Any,
+        find_group: Callable[[Source], np.ndarray | None],
         *,
         dtype: Any,
         n_features: int | None,
@@ -201,17 +201,19 @@ class RowReader:
         """Number of features that the good lines name (if none, the bad line about to be reported); None without either."""
         X = np.empty((1, WIDEST_GUESS), self._dtype)
         y, meta = np.empty(1, np.int64), np.empty((1, kernels.META_COLUMNS), np.int64)
-        slow, seen = np.empty((WIDEST_GUESS + 1, 4), np.int64), np.zeros(WIDEST_GUESS, np.int64)
+        slow, seen = np.empty((WIDEST_GUESS + 1, 3), np.int64), np.zeros(WIDEST_GUESS, np.int64)
         line, row, width, named = 1, 0, 0, None
         while at < end:
-            code, at, line, row, _, _, qid_rule, found, _, feature = kernels.parse_rows(
-                buffer, at, end, X, y, meta, 0, slow, seen, line, row, qid_rule, self._first_id,
-                self._null_is_zero, True,
-            )  # fmt: skip
+            code, at, line, row, _, slow_count, qid_rule, found, _, feature = kernels.parse_rows(
+                buffer, at, end, X, y, meta, 0, slow, seen, line, row, qid_rule, self._first_id, self._null_is_zero, True
+            )
             width = max(width, found)
-            if code != kernels.DONE:
-                if code != kernels.FEATURE_RANGE:
-                    named = max(named or 0, feature + 1 - self._first_id)
+            if code != kernels.DONE:  # stopped at a line
+                columns = feature + 1 - self._first_id
+                if code == kernels.SLOW_ROW and self._settle(X[0], y[:1], slow[:slow_count], text) is None:
+                    width, row, qid_rule = max(width, columns), row + 1, _qid_rule(qid_rule, meta[0])
+                elif code != kernels.FEATURE_RANGE:
+                    named = max(named or 0, columns)
                 at, line = text.index(b"\n", at) + 1, line + 1
         return width if row else None if self._skip_errors else named
 
@@ -222,10 +224,9 @@ class RowReader:
             self._seen = np.zeros(d, np.int64)
         # About as many rows as there are lines, judged by the lines before; too few only means another block.
         room = max(1, min(_BLOCK // max(1, d), int(1.2 * (end - at) / self._line_size) + 16))
-        X, y = np.empty((room, d), self._dtype), np.zeros(room, np.int64)
+        X, y = np.empty((room, d), self._dtype), np.empty(room, np.int64)
         meta = np.empty((room, kernels.META_COLUMNS), np.int64)
-        slow = np.empty((d + 1024, 4), np.int64)
-        good = np.ones(room, bool)
+        slow = np.empty((d + 1, 3), np.int64)
         filled, begin = 0, at
         while at < end and filled < room and self._fatal is None:
             before = filled
@@ -233,45 +234,47 @@ class RowReader:
                 buffer, at, end, X, y, meta, filled, slow, self._seen, state.line, state.row, state.qid_rule, self._first_id,
                 self._null_is_zero, False,
             )  # fmt: skip
-            meta[before:filled, kernels.SKIPPED] = self.skipped
-            for r, c, place, length in slow[:slow_count].tolist():
-                if good[r] and not self._settle(X, y, r, c, text[place : place + length]):
-                    fault = kernels.GRADE_RANGE if c < 0 else kernels.NOT_FINITE
-                    fault_line, line_at = meta[r, [kernels.LINE, kernels.PLACE]].tolist()
-                    self._fault(fault, text, line_at, place, c + self._first_id, fault_line, state)
-                    good[r] = False
-                    meta[r + 1 : filled, kernels.SKIPPED] += 1
-            if self._fatal is not None:
-                filled = int(good.argmin())
-                break
             if code == kernels.FEATURE_RANGE and self._grow and self._guessed:
                 wider = self._measure(buffer, text, at, end, state.qid_rule) or 0
                 if wider > d:
                     self.n_features = wider
-                    break
-            if code not in (kernels.DONE, kernels.FULL):
-                self._fault(code, text, at, where, feature, state.line, state)
+                    end = at  # the rest goes into a wider block
+                    code = kernels.DONE
+            fault = code if code not in (kernels.DONE, kernels.FULL) else None
+            if code == kernels.SLOW_ROW:
+                trouble = self._settle(X[filled], y[filled : filled + 1], slow[:slow_count], text)
+                if trouble is None:
+                    state.qid_rule = _qid_rule(state.qid_rule, meta[filled])
+                    filled += 1
+                    fault = None
+                else:
+                    fault, where, feature = trouble
+            meta[before:filled, kernels.SKIPPED] = self.skipped
+            if fault is not None:
+                self._fault(fault, text, at, where, feature, state)
+            if code not in (kernels.DONE, kernels.FULL):  # stopped at a line
                 at, state.line, state.row = text.index(b"\n", at) + 1, state.line + 1, state.row + 1
         if filled:
             self._line_size = (at - begin) / filled
-        return at, self._block(X, y, meta, good, filled, text, state)
+        return at, self._block(X[:filled], y[:filled], meta[:filled], text, state) if filled else None
 
-    @staticmethod
-    def _settle(X: np.ndarray, y: np.ndarray, row: int, column: int, token: bytearray) -> bool:
-        """Convert a number that the kernel left alone; False where it is out of range."""
-        value = float(token)
-        if column < 0:
-            possible = 0 <= value <= 2.0**53 and value == int(value)
-            y[row] = value if possible else 0
-            return possible
-        with np.errstate(over="ignore"):
-            X[row, column] = value
-        return bool(np.isfinite(X[row, column]))
+    def _settle(self, x: np.ndarray, y: np.ndarray, slow: np.ndarray, text: bytearray) -> tuple[int, int, int] | None:
+        """Convert the numbers of a row that the kernel left alone; (code, place, feature) of one that is out of range."""
+        for column, place, length in slow.tolist():
+            value = float(text[place : place + length])
+            if column < 0:
+                if not (0 <= value <= 2.0**53 and value == int(value)):
+                    return kernels.GRADE_RANGE, place, 0
+                y[0] = value
+                continue
+            with np.errstate(over="ignore"):
+                x[column] = value
+            if not np.isfinite(x[column]):
+                return kernels.NOT_FINITE, place, column + self._first_id
+        return None
 
-    def _fault(self, code: int, text: bytearray, line_at: int, where: int, feature: int, line: int, state: _FileState) -> None:
+    def _fault(self, code: int, text: bytearray, line_at: int, where: int, feature: int, state: _FileState) -> None:
         """Note the error that `code` stands for: fatal, to be raised after the rows before it are out, or one more left out."""
-        if self._fatal is not None:
-            return
         match = _TOKEN.match(text, where)
         token = repr(match.group().decode("utf-8", "backslashreplace") if match else "")
         if code == kernels.FEATURE_RANGE:
@@ -280,7 +283,7 @@ class RowReader:
             what = f"feature {feature}, but {origin} {self.n_features} features: pass n_features={needed} or more"
         else:
             what = _WRONG[code].format(token=token, feature=feature)
-        error = LetorError(what, state.name, line, where - line_at + 1)
+        error = LetorError(what, state.name, state.line, where - line_at + 1)
         if not self._skip_errors:
             self._fatal = error
             return
@@ -288,11 +291,8 @@ class RowReader:
         if len(self.errors) < _KEPT_ERRORS:
             self.errors.append(error)
 
-    def _block(
-        self, X: np.ndarray, y: np.ndarray, meta: np.ndarray, good: np.ndarray, filled: int, text: bytearray, state: _FileState
-    ) -> Block | None:
-        """The good ones of the first `filled` rows, with the queries that start there."""
-        X, y, meta, good = X[:filled], y[:filled], meta[:filled], good[:filled]
+    def _block(self, X: np.ndarray, y: np.ndarray, meta: np.ndarray, text: bytearray, state: _FileState) -> Block:
+        """The rows, with the queries that start among them."""
         if state.qid_rule == kernels.QID_ABSENT and state.group_ends is None:
             sizes = self._find_group(self._sources[state.index])
             if sizes is None:
@@ -307,10 +307,6 @@ class RowReader:
             if beyond.any():
                 line = int(meta[beyond.argmax(), kernels.LINE])
                 raise LetorError(f"more documents than the group sizes add up to ({state.row})", state.name, line)
-        if not good.all():
-            X, y, meta, groups = X[good], y[good], meta[good], groups[good]
-        if not len(y):
-            return None
         starts = []
         for r in np.flatnonzero(np.diff(groups, prepend=groups[0] - 1)).tolist():
             line, place, row, qid_at, qid_length, _, _, _, skipped = meta[r].tolist()
@@ -338,6 +334,13 @@ class RowReader:
     def end(self) -> LetorPosition:
         """The position after the last query."""
         return LetorPosition(len(self._sources), 0, 1, 0, self._queries, self.skipped, self.n_features or 0)
+
+
+def _qid_rule(rule: int, meta: np.ndarray) -> int:
+    """The rule after one more row."""
+    if rule != kernels.QID_UNKNOWN:
+        return rule
+    return kernels.QID_REQUIRED if meta[kernels.QID_LENGTH] >= 0 else kernels.QID_ABSENT
 
 
 def _docid(text: bytearray, at: int, length: int) -> str:

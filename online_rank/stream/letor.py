@@ -59,6 +59,11 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
         self._queries = self._assemble()
 
     @property
+    def n_features(self) -> int | None:
+        """Number of features d; None until the first query, unless it was given."""
+        return self._rows.n_features
+
+    @property
     def skipped(self) -> int:
         """Bad lines left out before `position`, counted from the beginning of the stream also after a restart."""
         return self.position.skipped
@@ -147,8 +152,8 @@ def iter_letor(
     Parameters
     ----------
     *sources : path, file object, "-", or sequences of these
-        What to read, one after the other: paths, binary or text files, "-" for standard input. gzip is recognised by its
-        content.
+        What to read, one after the other: paths, binary or text files (from where they stand; they are not closed), "-" for
+        standard input. gzip is recognised by its content.
     with_qid, with_docid : bool
         Whether to yield the query's id, and the list of its documents' ids: X where a comment says ``docid = X``, else the
         whole comment, "" without one.
@@ -245,24 +250,27 @@ def read_letor(
         sources, group, LetorPosition(), grow=True, with_docid=with_docid, n_features=n_features, dtype=dtype,
         zero_based=zero_based, null=null, on_error=on_error,
     )  # fmt: skip
-    blocks: list[Block | None] = list(rows)
-    n = sum(len(block.y) for block in blocks if block)
-    X, y = np.empty((n, rows.n_features or 0), dtype), np.empty(n, np.int64)
+    X, y = np.empty((0, rows.n_features or 0), dtype), np.empty(0, np.int64)
     firsts: list[int] = []
     qids: list[str] = []
     docids: list[str] = []
-    at = 0
-    for i, block in enumerate(blocks):
-        assert block is not None
-        rows_here, columns = block.X.shape
-        X[at : at + rows_here, :columns] = block.X
-        X[at : at + rows_here, columns:] = 0
-        y[at : at + rows_here] = block.y
-        firsts += [at + first for first, _, _ in block.starts]
+    n = 0
+    for block in rows:
+        m, d = block.X.shape
+        if d > X.shape[1]:
+            X = np.concatenate([X, np.zeros((len(X), d - X.shape[1]), dtype)], axis=1)
+        if n + m > len(y):
+            # In place, so that the numbers are never held twice; by a quarter, so that they are not moved too often.
+            room = n + m + (n + m) // 4
+            X.resize((room, d), refcheck=False)
+            y.resize(room, refcheck=False)
+        X[n : n + m], y[n : n + m] = block.X, block.y
+        firsts += [n + first for first, _, _ in block.starts]
         qids += [qid for _, qid, _ in block.starts]
         docids += block.docids or []
-        at += rows_here
-        blocks[i] = block = None  # give its memory back: text of any size is held once, not twice
+        n += m
+    X.resize((n, X.shape[1]), refcheck=False)
+    y.resize(n, refcheck=False)
     ids = _integers(qids)
     return LetorBlock(X, y, np.repeat(ids, np.diff([*firsts, n])), docids if with_docid else None)
 

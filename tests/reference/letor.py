@@ -64,7 +64,7 @@ def parse(data, *, n_features=None, skip=False, **options):
                 skip = False  # bad lines can be left out, a file without queries is none
             if row[1] is None:
                 raise BadLine("qid")
-            if n_features is not None and max(row[2], default=0) > n_features:
+            if max(row[2], default=0) > (n_features or 65536):
                 raise BadLine("range")
             has_qid = True
             rows.append((number, *row))

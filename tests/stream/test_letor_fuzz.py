@@ -14,6 +14,9 @@ from online_rank.stream import _blocks
 from online_rank.stream.letor import LetorError, iter_letor, read_letor
 from tests.reference import letor as reference
 
+# Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
+
 fuzzed = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 SEED = b"""\xef\xbb\xbf2 qid:10 1:0.5 3:1 # docid = a inc = 1
@@ -81,6 +84,7 @@ edits = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400), likely), max_
 @fuzzed
 @given(edits=edits, dtype=st.sampled_from([np.float64, np.float32]), piece=st.sampled_from([1, 13, 1 << 20]))
 @example(edits=[], dtype=np.float64, piece=1)
+@example(edits=[(2, 0, 50)], dtype=np.float32, piece=13)
 def test_mutations(monkeypatch, edits, dtype, piece):
     monkeypatch.setattr(_blocks, "_CHUNK", piece)
     assert_same(mutate(SEED, edits), dtype)
@@ -109,6 +113,21 @@ line = st.tuples(
 )
 def test_nearly_right_lines(lines, n_features):
     assert_same("\n".join(lines).encode(), n_features=n_features)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"1 1:1e999",  # neither qid nor a number in range
+        b"1 1:1e999\n1 qid:1 1:1",
+        b"1 1:1e99\n1 qid:1 1:1",
+        b"1 qid:1 9:1 2:1e999\n1 qid:1 1:1e99",
+        b"1e-99 qid:1 9:1\n0e99 qid:1 1:1e-99 3:1e99 2:1e99\n1 qid:1 3:1e99 2:1 1:1",
+    ],
+)
+def test_numbers_left_to_the_caller(data):
+    assert_same(data)
+    assert_same(data, np.float32)
 
 
 @fuzzed

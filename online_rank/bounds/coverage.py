@@ -1,0 +1,71 @@
+"""Which settings of a `PerceptronRanker` each bound speaks of, and which numbers it takes."""
+
+import math
+from typing import Any
+
+from online_rank.measures import measure
+
+__all__ = ["require_covered", "uncovered"]
+
+_Settings = dict[str, tuple[str, ...]]
+_GRADIENT: _Settings = {"update": ("gradient",)}
+_SUBGRADIENT: _Settings = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",)}
+_MISTAKE: _Settings = {"update": ("mistake",)}
+
+#: For each bound the settings that its proof needs; a setting that is not named may be anything.
+_COVERS: dict[str, _Settings] = {
+    "gradient_norm_bound": _SUBGRADIENT,
+    "regret_bound": _SUBGRADIENT,
+    "theorem_5": _SUBGRADIENT,
+    "corollary_7": {**_SUBGRADIENT, "within_grade": ("document", "tight")},
+    "any_step_bound": _GRADIENT,
+    "any_step_data_bound": _GRADIENT,
+    "any_step_hindsight_bound": _GRADIENT,
+    "mass_bound": _MISTAKE,
+    "mass_data_bound": _MISTAKE,
+    "mass_hindsight_bound": _MISTAKE,
+}
+
+
+def uncovered(bound: str, model: Any) -> str | None:
+    """Why `bound` does not speak of `model`, or None when it does.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> uncovered("mass_bound", PerceptronRanker()) is None
+    True
+    >>> uncovered("theorem_5", PerceptronRanker())
+    "theorem_5 speaks of update='gradient', but the model has update='mistake'"
+    """
+    model = getattr(model, "model", model)
+    for name, allowed in _COVERS[bound].items():
+        value = getattr(model, name, None)
+        if value not in allowed:
+            wanted = " or ".join(f"{name}={option!r}" for option in allowed)
+            has = f"the model has {name}={value!r}" if hasattr(model, name) else f"{type(model).__name__} has no {name}"
+            return f"{bound} speaks of {wanted}, but {has}"
+    if bound == "corollary_7" and not measure(model.measure).k:
+        return f"{bound} speaks of a measure with a cutoff, but the model has measure={model.measure!r}"
+    return None
+
+
+def require_covered(bound: str, model: Any) -> None:
+    """Raise ValueError when `bound` does not speak of `model`; None is taken on trust."""
+    reason = None if model is None else uncovered(bound, model)
+    if reason is not None:
+        raise ValueError(reason)
+
+
+def require_positive(**values: float) -> None:
+    """Raise ValueError that names the first value that is not a finite number > 0."""
+    for name, value in values.items():
+        if not 0.0 < value < math.inf:
+            raise ValueError(f"{name} is {value}; it must be a finite number > 0")
+
+
+def require_non_negative(**values: float) -> None:
+    """Raise ValueError that names the first value that is not a number >= 0."""
+    for name, value in values.items():
+        if not value >= 0.0:
+            raise ValueError(f"{name} is {value}; it must be a number >= 0")

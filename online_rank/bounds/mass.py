@@ -1,0 +1,242 @@
+"""The mass theorem, and the bound for any step size that its proof gives. Both are this library's own.
+
+Notation as in `online_rank.bounds`.
+"""
+
+import math
+from typing import Any
+
+from online_rank.bounds.coverage import require_covered, require_non_negative, require_positive
+
+__all__ = [
+    "any_step_bound",
+    "any_step_data_bound",
+    "any_step_hindsight_bound",
+    "mass_bound",
+    "mass_data_bound",
+    "mass_hindsight_bound",
+    "mass_separable_bound",
+]
+
+
+def any_step_bound(
+    *,
+    comparator_loss: float,
+    norm: float,
+    R_X: float,
+    learning_rate: float,
+    margin: float = 1.0,
+    largest_mass: float = 1.0,
+    model: Any = None,
+) -> float:
+    r"""The gradient update with any step size, on any stream: what is true in place of Theorem 5.
+
+    .. math::
+        \sum_t RML_t \le \sum_t V_t \le
+        \frac{2}{\Delta} F(u) + \frac{\|u\|^2}{\Delta^2} \left(4 B R_X^2 + \frac{2 \Delta}{\eta}\right)
+
+    Proof: <w_t, z_t> >= -Delta V_t and ||z_t|| <= 2 R_X V_t, so ||w_{T+1}||^2 <= eta (2 Delta + 4 eta B R_X^2) sum V_t, while
+    Delta sum V_t - F(u) <= <u, w_{T+1}> / eta; solve for sum V_t. Where the margin grows with the grade gap, read
+    a_ij (R_i - R_j) for the mass: it is no smaller.
+
+    Parameters
+    ----------
+    comparator_loss
+        F(u); or sum f_t(u), which is no smaller, with credit `argmax` or `spread`.
+    norm
+        The l2 norm of u.
+    R_X
+        Largest l2 norm of a document.
+    learning_rate
+        eta.
+    margin
+        Delta.
+    largest_mass
+        B, the largest mass of a round; 1 will do without sample weights.
+
+    Examples
+    --------
+    >>> any_step_bound(comparator_loss=1.0, norm=2.0, R_X=1.0, learning_rate=0.5)  # 2 * 1 + 2**2 * (4 * 1**2 + 2 / 0.5)
+    34.0
+    """
+    require_covered("any_step_bound", model)
+    require_positive(learning_rate=learning_rate, margin=margin)
+    require_non_negative(comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass)
+    steps = 4.0 * largest_mass * R_X * R_X + 2.0 * margin / learning_rate
+    return 2.0 * comparator_loss / margin + norm / margin * (norm / margin) * steps
+
+
+def any_step_data_bound(
+    *,
+    comparator_loss: float,
+    norm: float,
+    squared_gradient_norms: float,
+    learning_rate: float,
+    margin: float = 1.0,
+    model: Any = None,
+) -> float:
+    r"""`any_step_bound` with the measured :math:`Q = \sum \|z_t\|^2`: the largest V with
+
+    .. math:: \Delta V \le F(u) + \|u\| \sqrt{2 \Delta V / \eta + Q}.
+
+    Parameters
+    ----------
+    squared_gradient_norms
+        Q.
+    comparator_loss, norm, learning_rate, margin
+        As in `any_step_bound`.
+
+    Examples
+    --------
+    >>> any_step_data_bound(comparator_loss=0.0, norm=1.0, squared_gradient_norms=3.0, learning_rate=1.0)  # 3 = sqrt(2 * 3 + 3)
+    3.0
+    """
+    require_covered("any_step_data_bound", model)
+    require_positive(learning_rate=learning_rate, margin=margin)
+    require_non_negative(comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms)
+    half = norm * norm / learning_rate
+    root = math.sqrt(half * (half + 2.0 * comparator_loss) + norm * norm * squared_gradient_norms)
+    return (comparator_loss + half + root) / margin
+
+
+def any_step_hindsight_bound(
+    *, comparator_loss: float, inner_product: float, learning_rate: float, margin: float = 1.0, model: Any = None
+) -> float:
+    r"""The gradient update once the stream is over.
+
+    .. math:: \Delta \sum_t RML_t \le \Delta \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle / \eta
+
+    Parameters
+    ----------
+    comparator_loss
+        F(u).
+    inner_product
+        <u, w_{T+1}>, with the last of the weights that learn.
+    learning_rate, margin
+        eta and Delta.
+
+    Examples
+    --------
+    >>> any_step_hindsight_bound(comparator_loss=1.0, inner_product=2.0, learning_rate=0.5, margin=2.0)  # (1 + 2 / 0.5) / 2
+    2.5
+    """
+    require_covered("any_step_hindsight_bound", model)
+    require_positive(learning_rate=learning_rate, margin=margin)
+    require_non_negative(comparator_loss=comparator_loss)
+    return (comparator_loss + inner_product / learning_rate) / margin
+
+
+def mass_bound(
+    *,
+    comparator_loss: float,
+    norm: float,
+    R_X: float,
+    largest_mass: float = 1.0,
+    relative_margin: float = 0.0,
+    model: Any = None,
+) -> float:
+    r"""The mass theorem, closed form.
+
+    .. math:: \sum_t RML_t \le \sum_t V_t \le 2 F(u) + R_X^2 \|u\|^2 (4 B + 2 \beta)
+
+    It holds for every credit and both masses, without a learning rate, a number of documents or a v_max.
+
+    Parameters
+    ----------
+    comparator_loss
+        F(u); or sum f_t(u), which is no smaller, with credit `argmax` or `spread`.
+    norm
+        The l2 norm of u.
+    R_X
+        Largest l2 norm of a document.
+    largest_mass
+        B, the largest mass of a round; 1 will do without sample weights.
+    relative_margin
+        beta.
+
+    Examples
+    --------
+    >>> mass_bound(comparator_loss=3.0, norm=2.0, R_X=1.0)  # 2 * 3 + 1**2 * 2**2 * 4
+    22.0
+    """
+    require_covered("mass_bound", model)
+    require_non_negative(
+        comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
+    )
+    return 2.0 * comparator_loss + R_X * norm * (R_X * norm) * (4.0 * largest_mass + 2.0 * relative_margin)
+
+
+def mass_data_bound(
+    *, comparator_loss: float, norm: float, squared_gradient_norms: float, margin_mass: float = 0.0, model: Any = None
+) -> float:
+    r"""The mass theorem with measured norms.
+
+    .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \sqrt{\sum_t (\|z_t\|^2 + 2 \tau_t V_t)}
+
+    There are streams on which it is attained.
+
+    Parameters
+    ----------
+    comparator_loss
+        F(u).
+    norm
+        The l2 norm of u.
+    squared_gradient_norms
+        Sum of the squared norms of z_t.
+    margin_mass
+        Sum of tau_t V_t; 0 for the pure rule.
+
+    Examples
+    --------
+    >>> mass_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=9.0)  # 1 + 2 * sqrt(9)
+    7.0
+    """
+    require_covered("mass_data_bound", model)
+    require_non_negative(
+        comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms, margin_mass=margin_mass
+    )
+    return comparator_loss + norm * math.sqrt(squared_gradient_norms + 2.0 * margin_mass)
+
+
+def mass_separable_bound(
+    *, gamma: float, R_X: float, largest_mass: float = 1.0, relative_margin: float = 0.0, model: Any = None
+) -> float:
+    r"""The mass theorem on separable streams: :math:`\sum_t RML_t \le R_X^2 (4 B + 2 \beta) / \gamma^2`.
+
+    Parameters
+    ----------
+    gamma
+        The margin of the stream: some u of norm 1 has u . (x_i - x_j) >= gamma whenever R_i > R_j.
+    R_X, largest_mass, relative_margin
+        As in `mass_bound`.
+
+    Examples
+    --------
+    >>> mass_separable_bound(gamma=0.5, R_X=1.0)  # 4 * 1**2 / 0.5**2
+    16.0
+    """
+    require_covered("mass_bound", model)
+    require_positive(gamma=gamma)
+    return mass_bound(
+        comparator_loss=0.0, norm=1.0 / gamma, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
+    )
+
+
+def mass_hindsight_bound(*, comparator_loss: float, inner_product: float, model: Any = None) -> float:
+    r"""The mass theorem once the stream is over: :math:`\sum_t RML_t \le \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle`.
+
+    Parameters
+    ----------
+    comparator_loss
+        F(u).
+    inner_product
+        <u, w_{T+1}>, with the last of the weights that learn; their norm times that of u is no smaller.
+
+    Examples
+    --------
+    >>> mass_hindsight_bound(comparator_loss=1.0, inner_product=2.0)
+    3.0
+    """
+    require_covered("mass_hindsight_bound", model)
+    require_non_negative(comparator_loss=comparator_loss)
+    return comparator_loss + inner_product

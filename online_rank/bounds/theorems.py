@@ -1,0 +1,310 @@
+r"""The bounds of [CT], as functions of numbers, with what is wrong in them put right.
+
+Notation as in `online_rank.bounds`.
+
+References
+----------
+[CT] Chaudhuri & Tewari, *Perceptron-like Algorithms and Generalization Bounds for Learning to Rank*, 2014.
+"""
+
+import math
+from typing import Any
+
+from online_rank.bounds.coverage import require_covered, require_non_negative, require_positive
+
+__all__ = [
+    "corollary_6",
+    "corollary_7",
+    "gradient_l1_constant",
+    "gradient_norm_bound",
+    "regret_bound",
+    "theorem_5",
+    "theorem_8",
+    "theorem_8_regularization",
+    "theory_learning_rate",
+]
+
+
+def theory_learning_rate(
+    *, m: int, R_X: float, v_max: float, margin: float = 1.0, weight: float = 1.0, model: Any = None
+) -> float:
+    r"""The step size for which Theorem 5 holds in its plain form: :math:`\eta = \Delta / (4 m R_X^2 v_{max} \omega)`.
+
+    Parameters
+    ----------
+    m
+        Largest number of documents of a query; for NDCG@k with `within_grade="document"` or `"tight"`, k will do (Corollary 7).
+    R_X
+        Largest l2 norm of a document.
+    v_max
+        Largest ratio of two positive weights v_i.
+    margin
+        Delta.
+    weight
+        Largest sample weight, omega.
+
+    Examples
+    --------
+    >>> theory_learning_rate(m=5, R_X=2.0, v_max=10.0)  # 1 / (4 * 5 * 2**2 * 10)
+    0.00125
+    """
+    require_covered("theorem_5", model)
+    require_positive(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
+    return margin / (4.0 * m * R_X * R_X * v_max * weight)
+
+
+def gradient_norm_bound(
+    *, loss: float, m: int, R_X: float, v_max: float, margin: float = 1.0, weight: float = 1.0, model: Any = None
+) -> float:
+    r"""[CT, eq. 16]: :math:`\|z_t\|^2 \le 4 m R_X^2 v_{max} f_t(w_t)` in a round with a ranking loss.
+
+    With another margin and sample weights it is :math:`4 m R_X^2 v_{max} f_t(w_t) \omega / \Delta`, f_t with its weight.
+
+    Parameters
+    ----------
+    loss
+        f_t(w_t), the surrogate at the weights that learn.
+    m, R_X, v_max, margin, weight
+        As in `theory_learning_rate`.
+
+    Examples
+    --------
+    >>> gradient_norm_bound(loss=0.5, m=3, R_X=1.0, v_max=2.0)  # 4 * 3 * 1**2 * 2 * 0.5
+    12.0
+    """
+    require_covered("gradient_norm_bound", model)
+    require_positive(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
+    require_non_negative(loss=loss)
+    return 4.0 * m * R_X * R_X * v_max * loss * weight / margin
+
+
+def regret_bound(
+    *,
+    comparator_loss: float,
+    norm: float,
+    squared_gradient_norms: float,
+    learning_rate: float,
+    margin: float = 1.0,
+    model: Any = None,
+) -> float:
+    r"""Regret of online gradient descent [CT, eq. 15], which bounds the cumulative ranking loss.
+
+    .. math::
+        \Delta \sum_t RML_t \le \sum_t f_t(w_t) \le \sum_t f_t(u) + \frac{\|u\|^2}{2 \eta} + \frac{\eta}{2} \sum_t \|z_t\|^2
+
+    The value returned is the right-hand side divided by Delta.
+
+    Parameters
+    ----------
+    comparator_loss
+        sum f_t(u) over the rounds with an update (F(u) will do).
+    norm
+        The l2 norm of u.
+    squared_gradient_norms
+        Sum of the squared norms of z_t.
+    learning_rate
+        eta.
+    margin
+        Delta.
+
+    Examples
+    --------
+    >>> regret_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=8.0, learning_rate=0.5)  # 1 + 4/(2*0.5) + 0.5/2*8
+    7.0
+    """
+    require_covered("regret_bound", model)
+    require_positive(learning_rate=learning_rate, margin=margin)
+    require_non_negative(comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms)
+    regret = norm * norm / (2.0 * learning_rate) + learning_rate / 2.0 * squared_gradient_norms
+    return (comparator_loss + regret) / margin
+
+
+def theorem_5(
+    *,
+    comparator_loss: float,
+    norm: float,
+    m: int,
+    R_X: float,
+    v_max: float,
+    learning_rate: float | None = None,
+    margin: float = 1.0,
+    weight: float = 1.0,
+    model: Any = None,
+) -> float:
+    r"""Theorem 5 of [CT] (eq. 17, 18), for the step sizes for which it is true.
+
+    .. math:: \sum_t RML_t \le 2 \sum_t f_t(u) + 4 \|u\|^2 m R_X^2 v_{max}
+
+    with the step of `theory_learning_rate`. [CT] says that it holds for step 1 too, because rankings would not depend on the
+    step size. They do, and it does not: `benchmarks/bounds.py` has a stream on which Algorithm 1 as printed exceeds it by far.
+    With c = m R_X^2 v_max omega / Delta, any :math:`\eta < 1 / (2 c)` gives
+
+    .. math:: \Delta \sum_t RML_t \le \frac{\sum_t f_t(u) + \|u\|^2 / (2 \eta)}{1 - 2 \eta c}.
+
+    Parameters
+    ----------
+    comparator_loss
+        sum f_t(u) over the rounds with an update.
+    norm
+        The l2 norm of u.
+    m, R_X, v_max, margin, weight
+        As in `theory_learning_rate`.
+    learning_rate
+        eta; None for `theory_learning_rate`.
+
+    Raises
+    ------
+    ValueError
+        The learning rate is too large for the theorem.
+
+    Examples
+    --------
+    >>> theorem_5(comparator_loss=3.0, norm=2.0, m=5, R_X=1.0, v_max=10.0)  # 2 * 3 + 4 * 2**2 * 5 * 1**2 * 10
+    806.0
+    """
+    require_covered("theorem_5", model)
+    theory = theory_learning_rate(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
+    require_non_negative(comparator_loss=comparator_loss, norm=norm)
+    if learning_rate is None:
+        return (2.0 * comparator_loss + norm * norm / theory) / margin
+    require_positive(learning_rate=learning_rate)
+    if learning_rate >= 2.0 * theory:
+        raise ValueError(
+            f"learning_rate is {learning_rate:g}, but Theorem 5 holds for steps below {2.0 * theory:g} only "
+            "(any_step_bound holds for every step)"
+        )
+    return (comparator_loss + norm * norm / (2.0 * learning_rate)) / (1.0 - learning_rate / (2.0 * theory)) / margin
+
+
+def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float, model: Any = None) -> float:
+    r"""Corollary 6 of [CT]: Theorem 5 on separable streams, :math:`\sum_t RML_t \le 4 m R_X^2 v_{max} / \gamma^2`.
+
+    Parameters
+    ----------
+    gamma
+        The margin of the stream: some u of norm 1 has u . (x_i - x_j) >= gamma whenever R_i > R_j.
+    m, R_X, v_max
+        As in `theory_learning_rate`; the step is that of `theory_learning_rate` for margin 1.
+
+    Examples
+    --------
+    >>> corollary_6(gamma=0.5, m=10, R_X=1.0, v_max=3.0)  # 4 * 10 * 1**2 * 3 / 0.5**2
+    480.0
+    """
+    require_covered("theorem_5", model)
+    require_positive(gamma=gamma)
+    return theorem_5(comparator_loss=0.0, norm=1.0 / gamma, m=m, R_X=R_X, v_max=v_max)
+
+
+def corollary_7(
+    *,
+    comparator_loss: float,
+    norm: float,
+    k: int,
+    R_X: float,
+    v_max: float,
+    learning_rate: float | None = None,
+    margin: float = 1.0,
+    weight: float = 1.0,
+    model: Any = None,
+) -> float:
+    r"""Corollary 7 of [CT]: Theorem 5 for NDCG@k with k in place of m, :math:`2 \sum_t f_t(u) + 4 \|u\|^2 k R_X^2 v_{max}`.
+
+    Its proof counts the documents with v_i > 0, so it needs at most k of them: `within_grade="document"` or `"tight"`. Grade
+    means can give more than k documents a positive v_i, and leave only Theorem 5 with m.
+
+    Parameters
+    ----------
+    k
+        The cutoff of NDCG@k.
+    comparator_loss, norm, R_X, v_max, learning_rate, margin, weight
+        As in `theorem_5`; the step of `theory_learning_rate(m=k, ...)` when `learning_rate` is None.
+
+    Examples
+    --------
+    >>> corollary_7(comparator_loss=0.0, norm=1.0, k=5, R_X=1.0, v_max=2.0)  # 4 * 1**2 * 5 * 1**2 * 2
+    40.0
+    """
+    require_covered("corollary_7", model)
+    return theorem_5(
+        comparator_loss=comparator_loss,
+        norm=norm,
+        m=k,
+        R_X=R_X,
+        v_max=v_max,
+        learning_rate=learning_rate,
+        margin=margin,
+        weight=weight,
+    )
+
+
+def theorem_8(*, n: int, norm: float, lipschitz: float) -> float:
+    r"""Theorem 8 of [CT]: what the regularised minimiser may lose against the best weights, on average over new queries.
+
+    .. math:: E\, L(\hat w) - L(w^*) \le 2 L_2 B \left(\frac{8}{n} + \sqrt{\frac{2}{n}}\right)
+
+    where w_hat minimises [CT, eq. 4] (`best_in_hindsight`) on n independent queries with `theorem_8_regularization`.
+
+    Parameters
+    ----------
+    n
+        Number of queries.
+    norm
+        B, which bounds the norm of the weights that are competed with.
+    lipschitz
+        L_2, the l2-Lipschitz constant of the surrogate in w: at most R_X times `gradient_l1_constant` (Corollary 9).
+
+    Examples
+    --------
+    >>> theorem_8(n=200, norm=1.0, lipschitz=2.0)  # 2 * 2 * 1 * (8 / 200 + sqrt(2 / 200)) = 4 * 0.14
+    0.56
+    """
+    require_positive(n=n, norm=norm, lipschitz=lipschitz)
+    return 2.0 * lipschitz * norm * (8.0 / n + math.sqrt(2.0 / n))
+
+
+def theorem_8_regularization(*, n: int, norm: float, lipschitz: float) -> float:
+    r"""The lambda of Theorem 8 of [CT], :math:`\lambda = \sqrt{(4 L_2^2 / n) / (B^2 / 2 + 4 B^2 / n)}`.
+
+    Parameters
+    ----------
+    n, norm, lipschitz
+        As in `theorem_8`.
+
+    Examples
+    --------
+    >>> theorem_8_regularization(n=8, norm=1.0, lipschitz=2.0)  # sqrt((16 / 8) / (1 / 2 + 4 / 8))
+    1.4142135623730951
+    """
+    require_positive(n=n, norm=norm, lipschitz=lipschitz)
+    return math.sqrt((4.0 * lipschitz**2 / n) / (norm**2 / 2.0 + 4.0 * norm**2 / n))
+
+
+def gradient_l1_constant(surrogate: str, m: int) -> float:
+    """L_1, which bounds the l1 norm of a surrogate's gradient in the scores of m documents; L_2 <= R_X L_1 ([CT], Cor. 9).
+
+    Parameters
+    ----------
+    surrogate
+        `"slam"` (2 sum v_i <= 2) and `"listnet"` (softmax cross-entropy): 2. `"svm_map"` (the structured SVM of Yue et al.
+        2007, each pair weighted by 1 / (r (m - r))): 4. `"ranksvm"` (the hinge summed over pairs): twice the number of pairs,
+        m (m - 1). `"structured_margin"` (Chapelle, Le & Smola 2007, position coefficients m - p): floor(m^2 / 2).
+    m
+        Number of documents.
+
+    Examples
+    --------
+    >>> gradient_l1_constant("slam", 1000), gradient_l1_constant("ranksvm", 1000)
+    (2.0, 999000.0)
+    """
+    require_positive(m=m)
+    constants = {
+        "slam": 2.0,
+        "listnet": 2.0,
+        "svm_map": 4.0,
+        "ranksvm": float(m * (m - 1)),
+        "structured_margin": float(m * m // 2),
+    }
+    if surrogate not in constants:
+        raise ValueError(f"surrogate is {surrogate!r}; it must be one of {', '.join(map(repr, constants))}")
+    return constants[surrogate]
