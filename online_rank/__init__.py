@@ -15,6 +15,7 @@ _HOME = {
     "Round": "base",
     "SignedLog": "preprocessing",
     "StreamScaler": "preprocessing",
+    "best_in_hindsight": "bounds",
     "load": "persistence",
     "measure": "measures",
     "rank_one": "base",
