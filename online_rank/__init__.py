@@ -7,13 +7,18 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "ForEachDocument": "preprocessing",
+    "GradientRanker": "gradient",
     "LossTracker": "bounds",
+    "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
+    "PointwiseRanker": "adapters",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",
     "RankingPipeline": "compose",
     "Round": "base",
     "SignedLog": "preprocessing",
+    "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
     "best_in_hindsight": "bounds",
     "load": "persistence",
@@ -21,7 +26,7 @@ _HOME = {
     "rank_one": "base",
     "save": "persistence",
 }
-_MODULES = ("bounds", "checks", "compose", "evaluate", "metrics", "plot", "preprocessing", "stream")
+_MODULES = ("adapters", "bounds", "compose", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]

@@ -11,6 +11,7 @@ from river import base, compose
 
 from online_rank.query import (
     MAX_FEATURES,
+    Documents,
     Query,
     answer_in_kind,
     as_grades,
@@ -90,14 +91,7 @@ class QueryStep(base.Estimator):
 
     def _begin(self) -> Callable[[], None]:
         """Make ready for a change that may fail; calling the answer undoes it (see `all_or_nothing`)."""
-        before = dict(self.__dict__)
-        self.__dict__.update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
-
-        def undo() -> None:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-
-        return undo
+        return _begin(self)
 
 
 class QueryEstimator(QueryStep, abc.ABC):
@@ -346,34 +340,47 @@ class Ranker(QueryEstimator):
 class QueryTransformer(QueryStep, base.Transformer):
     """A river transformer that works on whole queries, in every form, and answers in the form it was asked in.
 
-    A subclass implements `_transform_query`, and `_learn_query` when it has something to learn.
+    A subclass implements `_transform_query` and `_learn_query`.
     """
 
     @abc.abstractmethod
-    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
-        """A block of queries, transformed. Raises ValueError on NaN and infinity.
+    def _transform_query(self, block: Any, offsets: np.ndarray, like: Any) -> Query:
+        """A block of queries, as `_read` gives it, transformed. Raises ValueError on NaN and infinity.
 
         `like` is what the user gave, for a transformer that has to show him the queries in his form (see `in_form_of`).
         """
 
     @abc.abstractmethod
-    def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
-        """For each query of a block, in turn: learn from it, then transform it. The transformed block.
+    def _learn_query(self, block: Any, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
+        """For each query of a block, in turn: learn from it, then transform it (if supervised: the other way round).
 
-        May leave a part of the block learned when it raises: callers stand inside `all_or_nothing`.
+        Returns the transformed block. May leave a part of the block learned when it raises: callers stand inside
+        `all_or_nothing`. `y` holds the grades, where there are any.
         """
 
-    def learn_one(self, x: Any) -> None:
-        """Learn from the features of one query, in any form.
+    def _read(self, x: Any) -> Query | Documents:
+        """A query as it comes to this transformer when that is the first step of a pipeline."""
+        return as_query(x)
+
+    def learn_one(self, x: Any, y: Any = None) -> None:
+        """Learn from one query, in any form.
+
+        Parameters
+        ----------
+        x
+            The query.
+        y
+            Its grades, which only a supervised transformer looks at.
 
         Raises
         ------
         TypeError, ValueError
             Bad input, for example NaN or infinity. The transformer is then as it was.
         """
-        query = as_query(x)
+        query = self._read(x)
+        grades = None if y is None else as_grades(y, query)
         with all_or_nothing(self):
-            self._learn_query(query, _single(query), None, x)
+            self._learn_query(query, _single(query), grades, x)
 
     def transform_one(self, x: Any) -> Any:
         """The query, transformed, in the form in which it was given.
@@ -383,10 +390,10 @@ class QueryTransformer(QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input, for example NaN or infinity.
         """
-        query = as_query(x)
+        query = self._read(x)
         return in_form_of(x, self._transform_query(query, _single(query), x))
 
-    def learn_many(self, X: Any, qid: Any) -> None:
+    def learn_many(self, X: Any, qid: Any, y: Any = None) -> None:
         """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
 
         Parameters
@@ -395,21 +402,33 @@ class QueryTransformer(QueryStep, base.Transformer):
             Features of n documents: an (n, d) array or a data frame.
         qid
             The n query ids; documents of a query stand together.
+        y
+            The n grades, which only a supervised transformer looks at.
 
         Raises
         ------
         TypeError, ValueError
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
-        block = as_query(X)
+        block = self._read(X)
         offsets = query_offsets(qid, len(block.X))
+        grades = None if y is None else as_grades(y, block)
         with all_or_nothing(self):
-            self._learn_query(block, offsets, None, X)
+            self._learn_query(block, offsets, grades, X)
 
     def transform_many(self, X: Any, qid: Any) -> Any:
         """A block of queries, transformed, in the form in which it was given."""
-        block = as_query(X)
+        block = self._read(X)
         return in_form_of(X, self._transform_query(block, query_offsets(qid, len(block.X)), X))
+
+    def __add__(self, other: Any) -> Any:
+        """Raise TypeError: river's union joins feature dicts, and would join queries document by document, wrongly."""
+        raise TypeError(
+            f"{type(self).__name__} works on queries and cannot be part of a river union or product; "
+            "join transformers of single documents, and lift the whole: ForEachDocument(a + b)"
+        )
+
+    __radd__ = __mul__ = __rmul__ = __add__
 
 
 def require_query_step(step: Any) -> None:
@@ -441,23 +460,34 @@ def check_calling_pipeline() -> None:
             require_query_step(step)
 
 
+def _begin(part: base.Base) -> Callable[[], None]:
+    before = dict(part.__dict__)
+    part.__dict__.update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
+
+    def undo() -> None:
+        part.__dict__.clear()
+        part.__dict__.update(before)
+
+    return undo
+
+
 @contextlib.contextmanager
-def all_or_nothing(*steps: QueryStep) -> Iterator[None]:
-    """Undo every change to the state of `steps` when the body raises.
+def all_or_nothing(*parts: base.Base) -> Iterator[None]:
+    """Undo every change to the state of `parts` (rankers, transformers, metrics) when the body raises.
 
     The body works on copies of their arrays, and all other state is replaced, never changed in place; so undoing is putting the
     old values back. A step with other state says how in its own `_begin`.
     """
-    undo = [step._begin() for step in steps]
+    undo = [part._begin() if isinstance(part, QueryStep) else _begin(part) for part in parts]
     try:
         yield
     except BaseException:
-        for undo_step in undo:
-            undo_step()
+        for undo_part in undo:
+            undo_part()
         raise
 
 
-def _single(query: Query) -> np.ndarray:
+def _single(query: Query | Documents) -> np.ndarray:
     """Offsets of a block that is one query."""
     return np.array([0, len(query.X)])
 

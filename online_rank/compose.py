@@ -3,6 +3,7 @@
 # mypy: disable-error-code="override"
 
 import contextlib
+import itertools
 import types
 from collections.abc import Hashable
 from typing import Any
@@ -19,7 +20,7 @@ from online_rank.base import (
     rank_one,
     require_query_step,
 )
-from online_rank.query import Query, as_grades, as_query, in_form_of, query_offsets
+from online_rank.query import Documents, Query, as_documents, as_grades, as_query, in_form_of, query_offsets
 
 __all__ = ["QueryFunction", "RankingPipeline"]
 
@@ -53,17 +54,20 @@ class QueryFunction(QueryTransformer):
     def __str__(self) -> str:
         return getattr(self.func, "__name__", str(self.func))
 
-    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
+    def _read(self, x: Any) -> Query | Documents:
+        return as_documents(x)
+
+    def _transform_query(self, block: Query | Documents, offsets: np.ndarray, like: Any) -> Query:
         parts = []
         for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            part = Query(block.X[start:stop], block.ids, block.names)
+            part = block._replace(X=block.X[start:stop])  # type: ignore[arg-type]
             result = as_query(self.func(in_form_of(like, part)))
             if len(result.X) != stop - start or (result.ids is not None and result.ids != block.ids):
                 raise ValueError(f"function {self} must return the documents that it was given, in their order")
             parts.append(result)
-        return _stack(parts)._replace(ids=block.ids) if parts else block
+        return _stack(parts)._replace(ids=block.ids) if parts else as_query(like)
 
-    def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
+    def _learn_query(self, block: Query | Documents, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
         return self._transform_query(block, offsets, like)
 
 
@@ -148,7 +152,7 @@ class RankingPipeline(compose.Pipeline):
         TypeError, ValueError
             `x` or `y` is bad input for any of the steps. The pipeline is then as it was.
         """
-        query = as_query(x)
+        query = self._read(x)
         offsets = np.array([0, len(query.X)])
         grades = None if y is None and not self._supervised else as_grades(y, query)
         with all_or_nothing(*self._transformers):
@@ -175,7 +179,7 @@ class RankingPipeline(compose.Pipeline):
         TypeError, ValueError
             Bad input anywhere in the block. The pipeline is then as it was before the block.
         """
-        block = as_query(X)
+        block = self._read(X)
         offsets = query_offsets(qid, len(block.X))
         grades = None if y is None and not self._supervised else as_grades(y, block)
         with all_or_nothing(*self._transformers):
@@ -185,7 +189,7 @@ class RankingPipeline(compose.Pipeline):
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query, as `Ranker.predict_one` gives them."""
-        query = as_query(x)
+        query = self._read(x)
         return self._ranker.predict_one(self._transformed(query, np.array([0, len(query.X)]), x))
 
     def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
@@ -193,7 +197,7 @@ class RankingPipeline(compose.Pipeline):
 
         Without `qid` the block is a single query.
         """
-        block = as_query(X)
+        block = self._read(X)
         offsets = np.array([0, len(block.X)]) if qid is None else query_offsets(qid, len(block.X))
         return self._ranker.predict_many(self._transformed(block, offsets, X))
 
@@ -203,12 +207,12 @@ class RankingPipeline(compose.Pipeline):
 
     def transform_one(self, x: Any) -> Any:
         """The query as it reaches the ranker, in the form in which it was given."""
-        query = as_query(x)
+        query = self._read(x)
         return in_form_of(x, self._transformed(query, np.array([0, len(query.X)]), x))
 
     def transform_many(self, X: Any, qid: Any) -> Any:
         """A block of queries as it reaches the ranker, in the form in which it was given."""
-        block = as_query(X)
+        block = self._read(X)
         return in_form_of(X, self._transformed(block, query_offsets(qid, len(block.X)), X))
 
     def debug_one(self, x: Any, n_decimals: int = 5, n_shown: int = 10) -> str:
@@ -244,7 +248,7 @@ class RankingPipeline(compose.Pipeline):
         d: ...
         c: ...
         """
-        query = as_query(x)
+        query = self._read(x)
         offsets = np.array([0, len(query.X)])
         parts = [_titled("0. Input", _document_lines(query, n_decimals, n_shown))]
         for i, step in enumerate(self.steps.values(), start=1):
@@ -266,11 +270,16 @@ class RankingPipeline(compose.Pipeline):
             raise TypeError(f"the pipeline {' | '.join(self.steps)} does not end in a ranker")
         return ranker
 
+    def _read(self, x: Any) -> Query | Documents:
+        """A query, or a block of them, as the first step wants it."""
+        first = self[0] if self.steps else None
+        return first._read(x) if isinstance(first, QueryTransformer) else as_query(x)
+
     @property
     def _transformers(self) -> list[QueryTransformer]:
         return [step for step in self.steps.values() if not isinstance(step, Ranker)]
 
-    def _through(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any, learning: bool) -> Query:
+    def _through(self, block: Any, offsets: np.ndarray, y: np.ndarray | None, like: Any, learning: bool) -> Query:
         """The block as it leaves the transformers, which learn from it on the way when it is their time to."""
         for step in self._transformers:
             if learning if step._supervised else learning != self._LEARN_UNSUPERVISED_DURING_PREDICT:
@@ -279,7 +288,7 @@ class RankingPipeline(compose.Pipeline):
                 block = step._transform_query(block, offsets, like)
         return block
 
-    def _transformed(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
+    def _transformed(self, block: Query | Documents, offsets: np.ndarray, like: Any) -> Query:
         """The block as it leaves the transformers, for a prediction."""
         with all_or_nothing(*self._transformers) if self._LEARN_UNSUPERVISED_DURING_PREDICT else contextlib.nullcontext():
             return self._through(block, offsets, None, like, learning=False)
@@ -304,14 +313,19 @@ def _stack(parts: list[Query]) -> Query:
     return Query(X, None, tuple(columns))
 
 
-def _document_lines(query: Query, n_decimals: int, n_shown: int) -> list[str]:
+def _document_lines(query: Query | Documents, n_decimals: int, n_shown: int) -> list[str]:
     """One line a document: its id and its features."""
-    names = query.names if query.names is not None else range(query.X.shape[1])
     lines = []
-    for i, row in enumerate(query.X[:n_shown].tolist()):
-        shown = [f"{name}={value:,.{n_decimals}f}" for name, value in zip(names, row[:n_shown], strict=False)]
-        if len(row) > n_shown:
-            shown.append(f"... ({len(row) - n_shown} more)")
+    for i, document in enumerate(query.X[:n_shown]):
+        if isinstance(query, Query):
+            names = query.names if query.names is not None else range(len(document))
+            document = dict(zip(names, document.tolist(), strict=True))
+        shown = [
+            f"{name}={value:,.{n_decimals}f}" if isinstance(value, float | int) else f"{name}={value}"
+            for name, value in itertools.islice(document.items(), n_shown)
+        ]
+        if len(document) > n_shown:
+            shown.append(f"... ({len(document) - n_shown} more)")
         lines.append(f"{i if query.ids is None else query.ids[i]}: {' '.join(shown)}")
     return _shortened(lines, n_shown, len(query.X))
 

@@ -10,6 +10,9 @@ A query is m documents with d features each. It may come as
 Named features (dicts, frames) may appear, vanish and come back; a missing one is 0.
 """
 
+import itertools
+import operator
+import sys
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,8 +23,10 @@ from online_rank._kernels.codes import MAX_GRADE
 __all__ = [
     "MAX_FEATURES",
     "MAX_GRADE",
+    "Documents",
     "Query",
     "answer_in_kind",
+    "as_documents",
     "as_grades",
     "as_query",
     "in_form_of",
@@ -32,6 +37,9 @@ __all__ = [
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1_000_000
+
+
+_PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
 class Query(NamedTuple):
@@ -50,6 +58,21 @@ class Query(NamedTuple):
     X: np.ndarray
     ids: tuple[Hashable, ...] | None = None
     names: tuple[Hashable, ...] | None = None
+
+
+class Documents(NamedTuple):
+    """One query as the user gave it, its features unread: for steps of a pipeline that take texts and categories.
+
+    Attributes
+    ----------
+    X
+        The m feature dicts.
+    ids
+        As in `Query`.
+    """
+
+    X: Sequence[Mapping[Hashable, Any]]
+    ids: tuple[Hashable, ...] | None = None
 
 
 def as_query(x: Any) -> Query:
@@ -90,7 +113,7 @@ def as_query(x: Any) -> Query:
                 )
         return _from_dicts(documents, tuple(x))
     if isinstance(x, list | tuple):
-        if not x or isinstance(x[0], Mapping):
+        if _has_dicts(x):
             return _from_dicts(x, None)
         return Query(_from_rows(x))
     if isinstance(x, np.ndarray):
@@ -98,7 +121,29 @@ def as_query(x: Any) -> Query:
     return _from_frame(x)
 
 
-def as_grades(y: Any, query: Query) -> np.ndarray:
+def as_documents(x: Any) -> Query | Documents:
+    """Feature dicts, and frames that hold more than numbers, as `Documents`; every other form as `as_query` reads it.
+
+    Examples
+    --------
+    >>> as_documents({"a": {"title": "On ranking"}})
+    Documents(X=[{'title': 'On ranking'}], ids=('a',))
+    """
+    if isinstance(x, Mapping) and all(isinstance(document, Mapping) for document in x.values()):
+        return Documents(list(x.values()), tuple(x))
+    if isinstance(x, list | tuple) and not isinstance(x, Query) and all(isinstance(document, Mapping) for document in x):
+        return Documents(x)
+    if not isinstance(x, Query | Mapping | list | tuple | np.ndarray):
+        import narwhals
+
+        if narwhals.dependencies.is_into_dataframe(x):
+            frame = narwhals.from_native(x, eager_only=True)
+            if not all(dtype.is_numeric() or dtype == narwhals.Boolean for dtype in frame.schema.values()):
+                return Documents(list(frame.iter_rows(named=True)))
+    return as_query(x)
+
+
+def as_grades(y: Any, query: Query | Documents) -> np.ndarray:
     """The relevance grades of the documents of `query`, in its order.
 
     Parameters
@@ -207,8 +252,8 @@ def answer_in_kind(scores: np.ndarray, query: Query) -> list[float] | dict[Hasha
     return dict(zip(query.ids, scores.tolist(), strict=True))
 
 
-def in_form_of(x: Any, query: Query) -> Any:
-    """`query` in the form that `x` has: the inverse of `as_query`.
+def in_form_of(x: Any, query: Query | Documents) -> Any:
+    """`query` in the form that `x` has: the inverse of `as_query` and of `as_documents`.
 
     Examples
     --------
@@ -216,9 +261,11 @@ def in_form_of(x: Any, query: Query) -> Any:
     >>> in_form_of(x, as_query(x)._replace(X=np.array([[4.0], [1.0]])))
     {'a': {'bm25': 4.0}, 'b': {'bm25': 1.0}}
     """
+    if isinstance(query, Documents):
+        return list(query.X) if query.ids is None else dict(zip(query.ids, query.X, strict=True))
     if isinstance(x, Query):
         return query
-    if query.names is None:
+    if query.names is None or isinstance(x, np.ndarray) or (isinstance(x, list | tuple) and not _has_dicts(x)):
         return query.X
     if not isinstance(x, Mapping | list | tuple):
         import narwhals
@@ -227,6 +274,10 @@ def in_form_of(x: Any, query: Query) -> Any:
         return narwhals.from_dict(columns, backend=narwhals.get_native_namespace(x)).to_native()
     documents = [dict(zip(query.names, row, strict=True)) for row in query.X.tolist()]
     return documents if query.ids is None else dict(zip(query.ids, documents, strict=True))
+
+
+def _has_dicts(x: Sequence[Any]) -> bool:
+    return not x or isinstance(x[0], Mapping)
 
 
 def _as_matrix(x: np.ndarray) -> np.ndarray:
@@ -257,15 +308,16 @@ def _from_dicts(documents: Sequence[Mapping], ids: tuple[Hashable, ...] | None) 
     if not documents:
         return Query(np.empty((0, 0)), ids, ())
     names: tuple[Hashable, ...] = tuple(documents[0])
-    values: list[Any] = []
-    for i, document in enumerate(documents):
-        if not isinstance(document, Mapping):
-            raise TypeError(f"x: {_document(i, ids)} is {_kind(document)}, not a dict of features")
-        if tuple(document) != names:
-            return _from_ragged_dicts(documents, ids)
-        values.extend(document.values())
+    # The common case, documents that are plain dicts with the same names, without Python code for each feature. A plain dict,
+    # because others (defaultdict) may answer for a name that they do not hold.
+    if len(names) < 2 or set(map(type, documents)) != {dict} or set(map(len, documents)) != {len(names)}:
+        return _from_ragged_dicts(documents, ids)
+    try:
+        rows = list(map(operator.itemgetter(*names), documents))
+    except KeyError:
+        return _from_ragged_dicts(documents, ids)
     _require_few(len(names))
-    X = _as_floats(values, names, ids).reshape(len(documents), len(names))
+    X = _as_floats(list(itertools.chain.from_iterable(rows)), names, ids).reshape(len(documents), len(names))
     return Query(X, ids, names)
 
 
@@ -288,16 +340,18 @@ def _from_ragged_dicts(documents: Sequence[Mapping], ids: tuple[Hashable, ...] |
 
 def _as_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int = 0) -> np.ndarray:
     """Feature values as float64; they belong to consecutive documents that all have `names`."""
-    if not values:
-        return np.empty(0)
-    array = np.array(values, dtype=object) if any(isinstance(v, str | bytes) for v in values) else np.array(values)
-    if array.ndim == 1 and array.dtype.kind in "biuf":
-        return array.astype(np.float64, copy=False)
-    for position, value in enumerate(values):
-        if not isinstance(value, int | float | np.number | np.bool_):
-            i, j = divmod(position, len(names))
-            raise TypeError(f"x: feature {names[j]!r} of {_document(first + i, ids)} is {value!r}; features are numbers")
-    return np.array([float(v) for v in values])
+    if not set(map(type, values)) <= _PLAIN_NUMBERS:
+        for position, value in enumerate(values):
+            if not isinstance(value, int | float | np.number | np.bool_) or isinstance(value, np.complexfloating):
+                i, j = divmod(position, len(names))
+                raise TypeError(f"x: feature {names[j]!r} of {_document(first + i, ids)} is {value!r}; features are numbers")
+    try:
+        return np.fromiter(values, np.float64, len(values))
+    except OverflowError:
+        position = next(k for k, value in enumerate(values) if isinstance(value, int) and abs(value) > sys.float_info.max)
+        i, j = divmod(position, len(names))
+        message = f"x: feature {names[j]!r} of {_document(first + i, ids)} is too large for a float"
+        raise ValueError(message) from None
 
 
 def _from_frame(x: Any) -> Query:
@@ -318,7 +372,7 @@ def _from_frame(x: Any) -> Query:
     return Query(_as_matrix(X), None, tuple(frame.columns))
 
 
-def _as_integers(y: Any, query: Query) -> np.ndarray:
+def _as_integers(y: Any, query: Query | Documents) -> np.ndarray:
     """Grades as int64; floats are accepted where they are whole."""
     if isinstance(y, str | bytes) or not (hasattr(y, "__len__") or hasattr(y, "__array__")):
         raise TypeError(f"y is {_kind(y)}; grades are a sequence of integers, one a document")

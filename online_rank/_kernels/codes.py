@@ -16,3 +16,12 @@ CREDITS = ("argmax", "spread", "pairs", "gain", "delta")
 # Order of positions within one grade, in `WITHIN_GRADE`'s order.
 MEAN, DOCUMENT, TIGHT = range(3)
 WITHIN_GRADE = ("mean", "document", "tight")
+
+# Surrogates, in `SURROGATES`'s order.
+SLAM, HINGE, LOGISTIC, SQUARED, LISTNET, LAMBDARANK, STRUCTURED = range(7)
+SURROGATES = ("slam", "hinge", "logistic", "squared", "listnet", "lambdarank", "structured")
+
+# Optimizers, in `OPTIMIZERS`'s order, and how many numbers each keeps for a parameter.
+SGD, ADAGRAD, ADAM, SCALE_FREE = range(4)
+OPTIMIZERS = ("sgd", "adagrad", "adam", "scale_free")
+OPTIMIZER_ROWS = (0, 1, 2, 4)

@@ -142,3 +142,42 @@ def minmax_queries(X, offsets, out):
             for j in range(X.shape[1]):
                 out[i, j] = (np.float64(X[i, j]) - low[j]) / span[j]
     return len(offsets) - 1
+
+
+@kernel
+def signed_log(X, out):
+    """out = sign(X) log(1 + |X|), within 1 ulp of exact; every element of X is finite.
+
+    libm's log1p takes one number at a time. This is its algorithm (fdlibm's) without branches, in loops that vectorise: with u
+    the rounded 1 + |x|, and c what was lost in rounding, over u, log(1 + |x|) = log(u) + c; then u = 2^k f with f in
+    [sqrt(1/2), sqrt(2)), and log(f) comes from a polynomial in s = r / (2 + r), r = f - 1.
+    """
+    d = X.shape[1]
+    lost = np.empty(d)
+    f = np.empty(d)
+    k = np.empty(d)
+    f_bits = f.view(np.uint64)
+    k_bits = k.view(np.uint64)
+    for i in range(len(X)):
+        for j in range(d):
+            a = abs(np.float64(X[i, j]))
+            f[j] = 1.0 + a
+            lost[j] = (a - (f[j] - 1.0)) / f[j]
+        for j in range(d):
+            shifted = f_bits[j] + np.uint64(0x3FF0000000000000 - 0x3FE6A09E00000000)
+            f_bits[j] = (shifted & np.uint64(0x000FFFFFFFFFFFFF)) + np.uint64(0x3FE6A09E00000000)
+            # The bits of 2^52 + k: vector units turn no 64-bit integer into a float.
+            k_bits[j] = (shifted >> np.uint64(52)) + np.uint64(0x4330000000000000 - 1023)
+        for j in range(d):
+            r = f[j] - 1.0
+            exponent = k[j] - 4503599627370496.0
+            half = 0.5 * r * r
+            s = r / (2.0 + r)
+            z = s * s
+            w = z * z
+            even = w * (3.999999999940941908e-01 + w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01))
+            odd = w * (2.857142874366239149e-01 + w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01))
+            polynomial = even + z * (6.666666666666735130e-01 + odd)
+            low = exponent * 1.90821492927058770002e-10 + lost[j]
+            value = s * (half + polynomial) + low - half + r + exponent * 6.93147180369123816490e-01
+            out[i, j] = np.copysign(value, np.float64(X[i, j]))

@@ -25,9 +25,7 @@ class SignedLog(StatelessTransformer):
         super().__init__()
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
-        np.abs(X, out=out)
-        np.log1p(out, out=out)
-        np.copysign(out, X, out=out)
+        kernels.signed_log(X, out)
         return len(offsets) - 1
 
 

@@ -1,0 +1,89 @@
+"""Gradient descent of linear scores on a surrogate: a block of queries in one call."""
+
+import math
+
+import numpy as np
+
+from online_rank._kernels._jit import kernel
+from online_rank._kernels.codes import SCALE_FREE
+from online_rank._kernels.optimizers import descend, meet_features
+from online_rank._kernels.perceptron import all_finite, combine_rows, score_and_norms
+from online_rank._kernels.surrogates import evaluate, longest_query, loss_of_scores, workspace, write_round
+
+
+@kernel
+def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, state, served, counters, track, rounds):
+    """Learn from a block of queries.
+
+    Parameters
+    ----------
+    X, y, offsets : features (n, d), grades (n,), and where queries begin and end (q + 1,)
+    weights : (q,) sample weights
+    discounts : (>= largest m,) table of D(p)
+    surrogate : (integers, floats), as `evaluate` takes them
+    config : optimizer
+    constants : float64 array: learning rate, l2, factor by which the average forgets
+    w, state : (d,) weights that learn and what the optimizer keeps (rows, d), changed in place
+    served : (d,) averaged weights, changed in place; (0,) when the learning weights serve
+    counters : float64 array, changed in place: steps, effective number of averaged weight vectors
+    track : whether the loss of the served weights is computed too
+    rounds : (q, 10) out, a `Round` a row
+
+    Returns
+    -------
+    Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
+    nothing of it was learned.
+    """
+    optimizer = config[0]
+    rate, l2, keep = constants
+    integers, reals = surrogate
+    d = w.shape[0]
+    longest = longest_query(offsets)
+    work = workspace(longest)
+    scores = np.empty((2, longest))
+    z = np.empty(d)
+    spare = np.empty((2, d))
+    new_w = np.empty(d)
+    new_state = np.empty(state.shape)
+
+    for q in range(weights.shape[0]):
+        first = offsets[q]
+        m = offsets[q + 1] - first
+        s, gradient = scores[:, :m]
+        weight = weights[q]
+        new_w[:] = w
+        new_state[:] = state
+        if optimizer == SCALE_FREE and m > 0:
+            meet_features(X[first : first + m], spare[0], spare[1], new_w, new_state)
+        largest, norms = score_and_norms(X, first, m, new_w, s)
+        if not (math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
+            return q
+        _, loss, v_max, levels = evaluate(integers, reals, s, y[first : first + m], discounts, work, gradient)
+        if levels < 0:
+            return q
+        served_loss = np.nan
+        if track:
+            served_loss = loss
+            if served.shape[0] > 0 and levels > 1:
+                score_and_norms(X, first, m, served, s)
+                served_loss = loss_of_scores(integers, s, m, levels, discounts, work)
+        square = 0.0
+        if levels > 1 and weight > 0.0:
+            for i in range(m):
+                gradient[i] *= weight
+            square = combine_rows(X, first, gradient, z)
+            if l2 > 0.0:
+                for j in range(d):
+                    z[j] += l2 * new_w[j]
+            descend(optimizer, rate, counters[0] + 1.0, z, new_w, new_state)
+            if not (math.isfinite(square) and all_finite(new_w) and all_finite(new_state.ravel())):
+                return q
+            counters[0] += 1.0
+            w[:] = new_w
+            state[:] = new_state
+            if served.shape[0] > 0:
+                counters[1] = keep * counters[1] + 1.0
+                for j in range(d):
+                    served[j] += (w[j] - served[j]) / counters[1]
+        write_round(rounds[q], loss, served_loss, square, weight, m, math.sqrt(largest), v_max, levels)
+    return weights.shape[0]

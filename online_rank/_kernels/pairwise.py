@@ -1,0 +1,175 @@
+"""Costs of pairs (i, j) with R_i > R_j, weighted by w_ij = alpha + beta R_i + gamma R_j.
+
+Each function adds the gradient in the scores to `gradient` (m,), which starts at zero, and returns the value. Documents come
+listed by ascending grade: level b holds positions start[b]:start[b + 1]. With `neighbours` only neighbouring levels are
+paired.
+"""
+
+import numpy as np
+
+from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels.codes import LOGISTIC
+from online_rank._kernels.credit import _add, _below
+from online_rank._kernels.vector_math import exp_negative, log1p_unit
+
+
+@kernel
+def pair_weight(form, grade, upper, lower):
+    """w_ij of a document in level `upper` and one in level `lower`; `form` is (alpha, beta, gamma)."""
+    return form[0] + form[1] * grade[upper] + form[2] * grade[lower]
+
+
+@kernel
+def total_weight(form, neighbours, levels, grade, count):
+    """Sum of w_ij over all pairs."""
+    total = 0.0
+    for a in range(1, levels):
+        for b in range(a - 1 if neighbours else 0, a):
+            total += pair_weight(form, grade, a, b) * count[a] * count[b]
+    return total
+
+
+@kernel
+def squared_identity(form, neighbours, t, start, levels, grade, mean, square, gradient):
+    """Sum of w_ij (1 - (s_i - s_j))^2 from the sizes, means and squared deviations of the levels. O(m + L^2).
+
+    `mean` and `square` (levels,) are workspace.
+    """
+    for a in range(levels):
+        total = 0.0
+        for p in range(start[a], start[a + 1]):
+            total += t[p]
+        mean[a] = total / (start[a + 1] - start[a])
+        total = 0.0
+        for p in range(start[a], start[a + 1]):
+            total += (t[p] - mean[a]) ** 2
+        square[a] = total
+    value = 0.0
+    for a in range(levels):
+        n_a = start[a + 1] - start[a]
+        slope = 0.0
+        at_mean = 0.0
+        for b in range(max(a - 1, 0) if neighbours else 0, min(a + 2, levels) if neighbours else levels):
+            if b == a:
+                continue
+            n_b = start[b + 1] - start[b]
+            w = pair_weight(form, grade, max(a, b), min(a, b))
+            slope += w * n_b
+            # The derivative of (1 - (s_i - s_j))^2, or of (1 - (s_j - s_i))^2 where b is the more relevant, summed over b.
+            at_mean += w * n_b * (mean[a] - mean[b] + (1.0 if b > a else -1.0))
+            if b < a:
+                value += w * (n_a * n_b * (1.0 - (mean[a] - mean[b])) ** 2 + n_b * square[a] + n_a * square[b])
+        for p in range(start[a], start[a + 1]):
+            gradient[p] += 2.0 * (slope * (t[p] - mean[a]) + at_mean)
+    return value
+
+
+@fast_kernel
+def _logistic_row(slope, t_i, t, weights, gradient):
+    """log(1 + exp(-slope (t_i - t_j))) over less relevant documents j. Returns the sum and minus its derivative in t_i."""
+    value = 0.0
+    pull = 0.0
+    for j in range(t.shape[0]):
+        x = slope * (t_i - t[j])
+        e = exp_negative(-abs(x))
+        force = weights[j] * slope * (e if x > 0.0 else 1.0) / (1.0 + e)
+        value += weights[j] * ((0.0 if x > 0.0 else -x) + log1p_unit(e))
+        pull += force
+        gradient[j] += force
+    return value, pull
+
+
+@fast_kernel
+def _squared_tanh_row(slope, t_i, t, weights, gradient):
+    """(1 - tanh(slope (t_i - t_j) / 2))^2 over less relevant documents j. Returns the sum and minus its derivative in t_i."""
+    value = 0.0
+    pull = 0.0
+    for j in range(t.shape[0]):
+        x = slope * (t_i - t[j])
+        e = exp_negative(-abs(x))
+        # 1 - tanh(x / 2) = 2 q and 1 + tanh(x / 2) = 2 p, without cancellation.
+        q = (e if x > 0.0 else 1.0) / (1.0 + e)
+        p = (1.0 if x > 0.0 else e) / (1.0 + e)
+        value += weights[j] * 4.0 * q * q
+        force = weights[j] * slope * 8.0 * p * q * q
+        pull += force
+        gradient[j] += force
+    return value, pull
+
+
+@kernel
+def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, weights, gradient):
+    """The logistic cost, or the squared cost of a tanh output, over all pairs. O(m^2) scalars; `weights` (m,) is workspace."""
+    value = 0.0
+    for a in range(1, levels):
+        lowest = a - 1 if neighbours else 0
+        for b in range(lowest, a):
+            weights[start[b] : start[b + 1]] = pair_weight(form, grade, a, b)
+        lower = slice(start[lowest], start[a])
+        for i in range(start[a], start[a + 1]):
+            if cost == LOGISTIC:
+                total, pull = _logistic_row(slope, t[i], t[lower], weights[lower], gradient[lower])
+            else:
+                total, pull = _squared_tanh_row(slope, t[i], t[lower], weights[lower], gradient[lower])
+            value += total
+            gradient[i] -= pull
+    return value
+
+
+@kernel
+def _put(table, lev, value, neighbours):
+    """Add `value` at level lev: to a Fenwick tree, or at its own place where only neighbours are asked for."""
+    if neighbours:
+        table[lev + 1] += value
+    else:
+        _add(table, lev, value)
+
+
+@kernel
+def _lower(table, lev, neighbours):
+    """Sum over the levels lower than lev, or over the next lower level alone."""
+    return (table[lev] if lev > 0 else 0.0) if neighbours else _below(table, lev)
+
+
+@kernel
+def hinge(form, neighbours, margin, s, order, level, levels, grade, numbers, grades, gradient):
+    """Sum of w_ij max(0, margin - (s_i - s_j)). O(m log m).
+
+    `s` (m,) and `gradient` are in document order here, `order` lists documents by descending score. `numbers` and `grades`
+    (levels + 1,) are workspace: how many documents have been met in each level, and the sum of their grades.
+    """
+    m = s.shape[0]
+    numbers[:] = 0.0
+    grades[:] = 0.0
+    seen = 0
+    mass = 0.0
+    for p in range(m):
+        i = order[p]
+        while seen < m and s[order[seen]] > s[i] - margin:
+            j = order[seen]
+            _put(numbers, level[j], 1.0, neighbours)
+            _put(grades, level[j], np.float64(grade[level[j]]), neighbours)
+            seen += 1
+        n = _lower(numbers, level[i], neighbours)
+        weight = (form[0] + form[1] * grade[level[i]]) * n + form[2] * _lower(grades, level[i], neighbours)
+        gradient[i] -= weight
+        mass += weight
+    numbers[:] = 0.0
+    grades[:] = 0.0
+    seen = m - 1
+    for p in range(m - 1, -1, -1):
+        j = order[p]
+        # Levels are counted from the top, so that what lies below in the tables is more relevant.
+        mirrored = levels - 1 - level[j]
+        while seen >= 0 and s[j] > s[order[seen]] - margin:
+            i = order[seen]
+            _put(numbers, levels - 1 - level[i], 1.0, neighbours)
+            _put(grades, levels - 1 - level[i], np.float64(grade[level[i]]), neighbours)
+            seen -= 1
+        n = _lower(numbers, mirrored, neighbours)
+        gradient[j] += (form[0] + form[2] * grade[level[j]]) * n + form[1] * _lower(grades, mirrored, neighbours)
+    # Each violated pair costs w (margin - s_i + s_j), and w is its part of the gradient; scores count from the best one.
+    value = margin * mass
+    for i in range(m):
+        value += gradient[i] * (s[i] - s[order[0]])
+    return value

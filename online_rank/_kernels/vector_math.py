@@ -1,0 +1,100 @@
+"""exp, log1p and tanh without branches or calls, so that loops over them become vector instructions.
+
+The C library's, called once an element, cost more than a network's matrix products. The polynomials are Taylor series.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from online_rank._kernels._jit import kernel
+
+
+@intrinsic
+def _power_of_two(typingctx: Any, shifted: Any) -> Any:
+    """2^n, read off the bits of n + 1.5 * 2^52 (of n + 1.5 * 2^23 in float32), n a whole number of a normal 2^n."""
+    width, mantissa, bias = (64, 52, 1023) if shifted == types.float64 else (32, 23, 127)
+
+    def codegen(context, builder, signature, arguments):
+        integer = ir.IntType(width)
+        bits = builder.bitcast(arguments[0], integer)
+        exponent = builder.shl(builder.add(bits, ir.Constant(integer, bias)), ir.Constant(integer, mantissa))
+        return builder.bitcast(exponent, arguments[0].type)
+
+    return shifted(shifted), codegen
+
+
+# ln 2 = head + tail; the head has so few bits that its product with n is exact.
+_SHIFT, _INVERSE, _LOWEST = 1.5 * 2.0**52, 1.4426950408889634, -700.0
+_HEAD, _TAIL = 0.693147180369123816490, 1.90821492927058770002e-10
+_E2, _E3, _E4, _E5, _E6, _E7, _E8, _E9, _E10, _E11, _E12, _E13 = (float(1.0 / f) for f in np.cumprod(np.arange(2.0, 14.0)))
+_L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8 = (1.0 / k for k in range(3, 19, 2))
+_L9, _L10, _L11, _L12, _L13, _L14, _L15, _L16 = (1.0 / k for k in range(19, 35, 2))
+
+
+@kernel
+def _exp_parts(x):
+    """p and 2^n with e^x = 2^n (1 + p), |p| < 1/2, for x <= 0."""
+    x = _LOWEST if x < _LOWEST else x
+    shifted = x * _INVERSE + _SHIFT
+    n = shifted - _SHIFT
+    r = (x - n * _HEAD) - n * _TAIL
+    p = _E8 + r * (_E9 + r * (_E10 + r * (_E11 + r * (_E12 + r * _E13))))
+    p = _E2 + r * (_E3 + r * (_E4 + r * (_E5 + r * (_E6 + r * (_E7 + r * p)))))
+    return r + r * r * p, _power_of_two(shifted)  # type: ignore[call-arg]
+
+
+@kernel
+def exp_negative(x):
+    """e^x of a float64 x <= 0, to 2 ulp. Below -700 it is that of -700, about 10^-304."""
+    p, scale = _exp_parts(x)
+    return scale + scale * p
+
+
+@kernel
+def expm1_negative(x):
+    """e^x - 1 of a float64 x <= 0, to 2 ulp."""
+    p, scale = _exp_parts(x)
+    return scale * p + (scale - 1.0)
+
+
+@kernel
+def log1p_unit(x):
+    """log(1 + x) of a float64 x in [0, 1], to 2 ulp: 2 artanh(x / (2 + x))."""
+    z = x / (2.0 + x)
+    u = z * z
+    p = _L9 + u * (_L10 + u * (_L11 + u * (_L12 + u * (_L13 + u * (_L14 + u * (_L15 + u * _L16))))))
+    p = _L1 + u * (_L2 + u * (_L3 + u * (_L4 + u * (_L5 + u * (_L6 + u * (_L7 + u * (_L8 + u * p)))))))
+    return 2.0 * (z + z * u * p)
+
+
+@kernel
+def tanh64(x):
+    """tanh of a float64, to 3 ulp; exactly odd; NaN stays NaN."""
+    # tanh |x| = (1 - e^(-2 |x|)) / (1 + e^(-2 |x|))
+    e = expm1_negative(-2.0 * abs(x))
+    return np.copysign(e / (2.0 + e), x)
+
+
+_f = np.float32
+_ONE32, _TWO32, _LOWEST32 = _f(1.0), _f(2.0), _f(-80.0)
+_SHIFT32, _INVERSE32 = _f(1.5 * 2.0**23), _f(1.4426950408889634)
+_HEAD32, _TAIL32 = _f(0.693359375), _f(-2.12194440e-4)
+_F2, _F3, _F4, _F5, _F6, _F7 = (_f(1.0 / f) for f in np.cumprod(np.arange(2.0, 8.0)))
+
+
+@kernel
+def tanh32(x):
+    """tanh of a float32, to 3 ulp; exactly odd; NaN stays NaN."""
+    y = -_TWO32 * abs(x)
+    y = _LOWEST32 if y < _LOWEST32 else y
+    shifted = y * _INVERSE32 + _SHIFT32
+    n = shifted - _SHIFT32
+    r = (y - n * _HEAD32) - n * _TAIL32
+    p = r + r * r * (_F2 + r * (_F3 + r * (_F4 + r * (_F5 + r * (_F6 + r * _F7)))))
+    scale = _power_of_two(shifted)  # type: ignore[call-arg, var-annotated]
+    e = scale * p + (scale - _ONE32)
+    return np.copysign(e / (_TWO32 + e), x)

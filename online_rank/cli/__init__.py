@@ -1,0 +1,59 @@
+"""The `online-rank` command (extra `cli`)."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["main"]
+
+_USAGE = 2
+_INTERRUPTED = 128 + signal.SIGINT
+_PIPE_CLOSED = 128 + 13  # SIGPIPE, which not every system has
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; leaves with exit code 0, 2 after an error (one line on stderr), 130 when interrupted."""
+    sys.exit(_run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def _run(arguments: list[str]) -> int:
+    """Run the command line and return the exit code."""
+    try:
+        import typer
+
+        from online_rank.cli.app import app
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("click", "rich", "typer"):
+            raise
+        return _fail(f'the command needs {error.name}: pip install "online_rank[cli]"')
+    # typer brings click and its errors along, in a module that depends on its version.
+    usage_error: Any = typer.BadParameter.__mro__[2]
+    try:
+        code = app(arguments or ["--help"], prog_name="online-rank", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except usage_error as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see {context.command_path} --help)" if context is not None else ""
+        return _fail(f"{error.format_message()}{hint}")
+    except (KeyboardInterrupt, typer.Abort):
+        return _INTERRUPTED
+    except (BrokenPipeError, SystemExit):  # the second is how typer leaves when it meets the first
+        # The reader of our output has left. What Python still holds must not be written to the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return _PIPE_CLOSED
+    except OSError as error:
+        what = error.strerror or str(error) or type(error).__name__
+        return _fail(f"{error.filename}: {what}" if error.filename is not None else what)
+    except MemoryError:
+        return _fail("out of memory")
+    except (ValueError, TypeError, ImportError) as error:
+        return _fail(str(error) or type(error).__name__)
+
+
+def _fail(message: str) -> int:
+    """Say what is wrong in one line on stderr."""
+    print(f"online-rank: {' '.join(message.split())}", file=sys.stderr)
+    return _USAGE

@@ -1,0 +1,158 @@
+"""The commands and their options."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+import online_rank
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="online-rank",
+    help="Online learning to rank: a model that learns from one query at a time.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_FILE = typer.Argument(metavar="FILE", help="LETOR / svmlight text, plain or gzip; [bold]-[/bold] is standard input.")
+Files = Annotated[list[str], _FILE]
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that [bold]train --save[/bold] wrote.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
+Features = Annotated[
+    int | None,
+    typer.Option("--features", metavar="N", min=1, help="Number of features, where the first 8 MiB do not show them all."),
+]
+
+
+class Scale(StrEnum):
+    """How features are brought to one scale."""
+
+    stream = "stream"
+    query = "query"
+    none = "none"
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Online learning to rank: a model that learns from one query at a time."""
+    if version:
+        print(f"online-rank {online_rank.__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Length of the stream.")] = 6000,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
+) -> None:
+    """Watch a ranker learn from a stream of queries whose truth changes half way."""
+    from online_rank.cli.demo import run
+
+    run(queries, seed)
+
+
+@app.command()
+def train(
+    files: Files,
+    test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
+    measure: Annotated[str, typer.Option("--measure", help="What to learn for, and to report.")] = "ndcg@10",
+    passes: Annotated[int, typer.Option("--passes", metavar="N", min=1, help="How often to go through the files.")] = 1,
+    scale: Annotated[
+        Scale,
+        typer.Option("--scale", help="Standardise features: as the stream goes by; within each query; not at all."),
+    ] = Scale.stream,
+    log: Annotated[bool, typer.Option("--log", help="Take sign(x) log(1 + |x|) of raw features first.")] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="Take queries in random order, from a buffer of 2,048, not as filed."),
+    ] = None,
+    features: Features = None,
+    save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", metavar="DIR", help="Write the state of the run there, now and then.")
+    ] = None,
+    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Queries between two checkpoints.")] = 1000,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Learn from files, one query after the other, each one a test before it is learned from."""
+    from online_rank.cli.train import Checkpoints, Settings, run
+
+    settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features)
+    run(settings, Checkpoints(checkpoint, every, resume), save, json, quiet)
+
+
+@app.command()
+def rank(
+    model: ModelFile,
+    file: Annotated[str, _FILE],
+    tag: Annotated[str, typer.Option("--tag", help="Name of the run, the last column.")] = "online_rank",
+) -> None:
+    """Rank the documents of every query and print TREC run lines: qid Q0 docid rank score tag."""
+    from online_rank.cli.serve import rank
+
+    rank(model, file, tag)
+
+
+@app.command()
+def evaluate(
+    model: ModelFile,
+    files: Files,
+    metric: Annotated[list[str] | None, typer.Option("--metric", help="What to measure; may be repeated.")] = None,
+    json: Json = False,
+) -> None:
+    """Measure a model on files, without learning from them."""
+    from online_rank.cli.serve import evaluate
+
+    evaluate(model, files, metric or [], json)
+
+
+@app.command()
+def stream(
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="Start from this model, not from nothing.")
+    ] = None,
+    measure: Annotated[str, typer.Option("--measure", help="What to learn for, and to report.")] = "ndcg@10",
+    scale: Annotated[
+        Scale, typer.Option("--scale", help="Standardise features: as the stream goes by; within each query; not at all.")
+    ] = Scale.stream,
+    log: Annotated[bool, typer.Option("--log", help="Take sign(x) log(1 + |x|) of raw features first.")] = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="Lose nothing that was acknowledged; go on from there when started again."
+        ),
+    ] = None,
+    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Requests between two checkpoints.")] = 10_000,
+    save: Annotated[
+        str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file at the end.")
+    ] = None,
+    max_pending: Annotated[
+        int, typer.Option("--max-pending", metavar="N", min=1, help="Queries that wait for grades.")
+    ] = 10_000,
+    max_age: Annotated[
+        int, typer.Option("--max-age", metavar="N", min=1, help="For how many further queries a query waits for its grades.")
+    ] = 100_000,
+    max_line: Annotated[int, typer.Option("--max-line", metavar="BYTES", min=1, help="Longest request.")] = 1 << 24,
+) -> None:
+    """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
+
+    {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
+
+    {"id": "q1", "grades": {"a": 0, "b": 2}} is learned, any time later.
+
+    {"cmd": "stats"} gives counts and figures, {"cmd": "save"} writes checkpoint and model.
+    """
+    from online_rank.cli.serve import load_model
+    from online_rank.cli.service import Places, run
+    from online_rank.cli.train import new_model
+    from online_rank.stream.protocol import RankingService
+
+    ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
+    run(RankingService(ranker, measure, max_pending, max_age), Places(checkpoint, every, save, max_line))

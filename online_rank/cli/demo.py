@@ -1,0 +1,116 @@
+"""`online-rank demo`: two rankers on a stream whose truth changes half way."""
+
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from online_rank import PerceptronRanker
+from online_rank.metrics import metric
+from online_rank.stream.synth import Drifting
+
+__all__ = ["run"]
+
+_MEASURE = "ndcg@10"
+_BARS = "▁▂▃▄▅▆▇█"
+_WINDOWS = 60
+_LINES = 6
+_SHOWN = 5
+_HALF_LIFE = 200
+
+
+def run(n_queries: int, seed: int) -> None:
+    """Run the demonstration: live on a terminal, a few lines in a pipe."""
+    console = Console(highlight=False)
+    *stream, last = Drifting(n_queries + 1, (n_queries // 2,), n_features=40, n_documents=(10, 40), seed=seed)
+    learners = [
+        _Learner("average of all weights", PerceptronRanker(_MEASURE)),
+        _Learner(f"average with half-life {_HALF_LIFE}", PerceptronRanker(_MEASURE, average=_HALF_LIFE)),
+    ]
+    console.print(
+        f"[bold]{n_queries:,}[/] queries of 10 to 40 documents with 40 features. Each is ranked, learned from, forgotten.\n"
+        f"At query {n_queries // 2:,} the truth changes: other features decide what is relevant."
+    )
+    window = -(-n_queries // _WINDOWS)
+    starting = Text("Starting; the first run compiles.", style="dim")
+    with Live(starting if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
+        for t, (X, y) in enumerate(stream, start=1):
+            for learner in learners:
+                learner.meet(X, y, starts_window=(t - 1) % window == 0)
+            if t % window == 0 and console.is_terminal:
+                live.update(_screen(learners, t, n_queries))
+            elif not console.is_terminal and t % max(1, n_queries // _LINES) == 0:
+                recent = "  ".join(f"{learner.name}: {learner.windows[-1].get():.3f}" for learner in learners)
+                console.print(f"{t:>7,} queries, {_MEASURE} lately  {recent}", soft_wrap=True)
+    console.print(_screen(learners, n_queries, n_queries) if console.is_terminal else _figures(learners))
+    best = max(learners, key=lambda learner: learner.windows[-1].get())
+    console.print(f"The next query, by the {best.name}: the first {_SHOWN} of its {len(last[1])} documents")
+    console.print(_ranked_query(best, *last))
+
+
+class _Learner:
+    """A ranker and how it has done."""
+
+    def __init__(self, name: str, ranker: PerceptronRanker) -> None:
+        self.name = name
+        self.model = ranker
+        self.overall = metric(_MEASURE)
+        self.windows: list[Any] = []
+        self.loss = 0.0
+
+    def meet(self, X: np.ndarray, y: np.ndarray, starts_window: bool) -> None:
+        """Rank a query, measure, learn."""
+        if starts_window:
+            self.windows.append(metric(_MEASURE))
+        scores = self.model.predict_one(X)
+        self.model.learn_one(X, y)
+        self.overall.update(y, scores)
+        self.windows[-1].update(y, scores)
+        if (last := self.model.last_round) is not None:
+            self.loss += last.loss
+
+    def sparkline(self, low: float, high: float) -> Text:
+        """The measure over time; each bar is one window of queries."""
+        text = Text()
+        for i, window in enumerate(self.windows):
+            level = int((window.get() - low) / (high - low) * (len(_BARS) - 1) + 0.5) if high > low else 0
+            text.append(_BARS[level], style="cyan" if i < _WINDOWS // 2 else "green")
+        return text
+
+
+def _screen(learners: list[_Learner], t: int, n_queries: int) -> Group:
+    """The course of the measure above the figures."""
+    values = [window.get() for learner in learners for window in learner.windows]
+    low, high = min(values), max(values)
+    course = Table(box=None, pad_edge=False, show_header=False)
+    course.add_row("", Text(f"{_MEASURE}, from {low:.2f} to {high:.2f}", style="dim"))
+    for learner in learners:
+        course.add_row(learner.name, learner.sparkline(low, high))
+    mark = " " * (_WINDOWS // 2) + "↑ the truth changes" if t > n_queries // 2 else ""
+    course.add_row(f"{t:,} queries", Text(mark, style="dim"))
+    return Group("", course, _figures(learners))
+
+
+def _figures(learners: list[_Learner]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("serves rankings by the")
+    for heading in (f"{_MEASURE} so far", f"{_MEASURE} lately", "cumulative loss"):
+        table.add_column(heading, justify="right", style="bold")
+    for learner in learners:
+        table.add_row(learner.name, f"{learner.overall.get():.4f}", f"{learner.windows[-1].get():.4f}", f"{learner.loss:,.1f}")
+    return table
+
+
+def _ranked_query(learner: _Learner, X: np.ndarray, y: np.ndarray) -> Table:
+    """The documents that a ranker puts first, and what they are worth."""
+    scores, order = learner.model.predict_one(X), learner.model.rank_one(X)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("rank", "document", "score", "true grade"):
+        table.add_column(heading, justify="left" if heading == "true grade" else "right")
+    for position, i in enumerate(order[:_SHOWN], start=1):
+        table.add_row(str(position), str(i), f"{scores[i]:.3f}", f"{y[i]} " + "★" * int(y[i]))
+    return table

@@ -1,0 +1,216 @@
+"""`online-rank train`."""
+
+import contextlib
+import copy
+import json
+import os
+import random
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from online_rank.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.cli.serve import measure_files, n_features_of
+from online_rank.evaluate import Trace, progressive
+
+__all__ = ["Checkpoints", "Settings", "new_model", "run"]
+
+SHUFFLE_BUFFER = 2048
+
+
+class Settings(NamedTuple):
+    """What is learned from what, and how."""
+
+    files: list[str]
+    test: list[str]
+    measure: str
+    passes: int
+    scale: str
+    log: bool
+    seed: int | None
+    features: int | None
+
+    def queries(self, number: int, position: Any = None) -> Iterable[tuple[Any, Any]]:
+        """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
+        from online_rank.stream.letor import iter_letor
+
+        queries = iter_letor(self.files, n_features=self.features, start=position)
+        return queries if self.seed is None else shuffled(queries, random.Random(f"{self.seed} {number}"))
+
+    def of_run(self) -> dict[str, Any]:
+        """What must be the same when a run goes on from a checkpoint."""
+        sizes = [None if file == "-" else os.path.getsize(file) for file in self.files]
+        return {**self._asdict(), "files": [os.path.abspath(file) for file in self.files], "sizes": sizes, "test": None}
+
+    def check(self) -> None:
+        """Raise before anything is read when it could not end well."""
+        if "-" in self.files and self.passes > 1:
+            raise ValueError("standard input (-) can be read once: give a file, or --passes 1")
+        if [*self.files, *self.test].count("-") > 1:
+            raise ValueError("standard input (-) can be read once, but it is given more than once")
+        for file in [*self.files, *self.test]:
+            if file != "-":
+                os.stat(file)
+
+
+def new_model(measure: str, scale: str, log: bool) -> Any:
+    """A model that has learned nothing yet."""
+    from online_rank import PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
+
+    model: Any = PerceptronRanker(measure=measure)
+    if scale != "none":
+        model = (StreamScaler() if scale == "stream" else QueryNormalizer()) | model
+    return SignedLog() | model if log else model
+
+
+class Checkpoints(NamedTuple):
+    """Where and how often the run is written down, and whether it may be there already."""
+
+    directory: str | None
+    every: int
+    resume: bool
+
+
+def run(settings: Settings, checkpoints: Checkpoints, save_as: str | None, as_json: bool, quiet: bool) -> None:
+    """Train a model, test it, save it and print the figures."""
+    from online_rank.persistence import save
+
+    settings.check()
+    if save_as is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(save_as))):
+        raise ValueError(f"--save {save_as}: there is no directory {folder}")
+    model = new_model(settings.measure, settings.scale, settings.log)
+    show = None if not (quiet or as_json) else False
+    speed = _Speed()
+    traces = []
+    with _opened(settings, checkpoints):
+        for number in range(settings.passes):
+            place = None if checkpoints.directory is None else os.path.join(checkpoints.directory, f"pass-{number + 1}")
+            traces.append(
+                progressive(
+                    partial(settings.queries, number),
+                    model,
+                    # Only in the first pass are queries new to the model, so that their ranking is a test of it.
+                    [settings.measure] if number == 0 else [],
+                    every=None if place is None else checkpoints.every,
+                    progress=show,
+                    watch=speed,
+                    checkpoint=place,
+                )
+            )
+    report = {
+        "files": settings.files,
+        "measure": settings.measure,
+        "features": n_features_of(model) or 0,
+        "queries_per_second": speed.rate,
+        "passes": [trace.to_dict() for trace in traces],
+    }
+    if settings.test:
+        models = [model, _by_last_weights(model)]
+        (served, last), n_queries = measure_files(models, settings.test, [settings.measure])
+        report["test"] = {"files": settings.test, "queries": n_queries, "served": served, "last": last}
+    if save_as is not None:
+        save(model, save_as)
+        report["saved"] = save_as
+    if as_json:
+        print(json.dumps(report))
+    elif not quiet:
+        _print(report, traces)
+
+
+def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.AbstractContextManager[Any]:
+    """The checkpoint directory, locked, if there is to be one, after a look at whether the run may go on in it."""
+    if checkpoints.directory is None:
+        if checkpoints.resume:
+            raise ValueError("--resume needs --checkpoint DIR, the directory to go on from")
+        return contextlib.nullcontext()
+    directory = CheckpointDirectory(checkpoints.directory)
+    try:
+        before, now = directory.read(), settings.of_run() | {"every": checkpoints.every}
+        if before is None:
+            directory.write(now)
+        elif not checkpoints.resume:
+            raise CheckpointError(f"{directory.path} holds a run already: go on with --resume, or give another directory")
+        elif before != now:
+            changed = next((key for key in now if not isinstance(before, dict) or before.get(key) != now[key]), "settings")
+            raise CheckpointError(f"{directory.path} holds a run with other {changed}: they must be the same to go on")
+    except BaseException:
+        directory.close()
+        raise
+    return directory
+
+
+def shuffled(queries: Iterable[Any], rng: random.Random) -> Iterator[Any]:
+    """The queries in random order, as far as a buffer of `SHUFFLE_BUFFER` queries allows."""
+    buffer: list[Any] = []
+    for query in queries:
+        if len(buffer) < SHUFFLE_BUFFER:
+            buffer.append(query)
+            continue
+        i = rng.randrange(SHUFFLE_BUFFER)
+        yield buffer[i]
+        buffer[i] = query
+    rng.shuffle(buffer)
+    yield from buffer
+
+
+class _Speed:
+    """Queries a second, without the first ten of a stream: they may have waited for compilation."""
+
+    def __init__(self) -> None:
+        self._queries = 0
+        self._seconds = 0.0
+        self._trace: Trace | None = None
+        self._calls = 0
+        self._before = 0.0
+
+    def __call__(self, trace: Trace) -> None:
+        if trace is not self._trace:
+            self._trace, self._calls = trace, 0
+        self._calls += 1
+        if self._calls > 10:
+            self._queries += 1
+            self._seconds += trace.elapsed - self._before
+        self._before = trace.elapsed
+
+    @property
+    def rate(self) -> float:
+        return self._queries / self._seconds if self._seconds else 0.0
+
+
+def _by_last_weights(model: Any) -> Any:
+    """A copy of the model that serves its last weights, not their average."""
+    model = copy.deepcopy(model)
+    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
+    ranker.average = False
+    return model
+
+
+def _print(report: dict[str, Any], traces: list[Trace]) -> None:
+    """The figures for people."""
+    console = Console(highlight=False)
+    first, measure = traces[0], report["measure"]
+    console.print(
+        f"[bold]{first.n_queries:,}[/] queries, [bold]{first.n_documents:,}[/] documents, "
+        f"[bold]{report['features']:,}[/] features; [bold]{report['queries_per_second']:,.0f}[/] queries/s"
+    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    table.add_column(measure, justify="right", style="bold")
+    table.add_column("queries", justify="right")
+    table.add_row("progressive: each query ranked, then learned", f"{first.values[measure]:.4f}", f"{first.n_queries:,}")
+    if test := report.get("test"):
+        table.add_row("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", f"{test['queries']:,}")
+        table.add_row("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", f"{test['queries']:,}")
+    console.print(table)
+    for number, trace in enumerate(traces, start=1):
+        of_pass = f"pass {number}: " if len(traces) > 1 else ""
+        console.print(
+            f"{of_pass}updated on [bold]{trace.mistakes:,}[/] of {trace.n_queries:,} queries "
+            f"({trace.skipped:,} had nothing to learn); cumulative loss [bold]{trace.loss:,.2f}[/]"
+        )
+    if "saved" in report:
+        console.print(f"saved to [bold]{report['saved']}[/] ({os.path.getsize(report['saved']):,} bytes)")

@@ -1,0 +1,265 @@
+"""Progressive evaluation: every query is a test first and a lesson afterwards."""
+
+import contextlib
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from online_rank._state import adopt, settings_of
+from online_rank.base import all_or_nothing
+from online_rank.checkpoint import CheckpointDirectory, CheckpointError
+
+__all__ = ["Trace", "progressive"]
+
+_MAX_RECORDS = 1024
+_CHECKPOINT_EVERY = 1000
+
+
+class Trace:
+    """What a progressive evaluation measured, query after query.
+
+    Parameters
+    ----------
+    every
+        Number of queries between two records. None keeps between 512 and 1024 records however long the stream is: when there
+        are 1024, every second one goes and the distance doubles.
+
+    Attributes
+    ----------
+    n_queries, n_documents : int
+        Queries met, and their documents.
+    values : dict of str to float
+        The current value of each metric.
+    loss : float
+        Cumulative loss of the weights that learn, ties broken pessimistically, as the bounds speak of it (`Round.loss` times
+        `Round.weight`).
+    mistakes : int
+        Rounds in which the model was updated.
+    skipped : int
+        Queries of which nothing can be learned.
+    elapsed : float
+        Seconds spent on predicting, measuring and learning, and on waiting for the stream.
+    """
+
+    def __init__(self, every: int | None = None) -> None:
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+            raise ValueError(f"every is {every!r}; it must be an integer >= 1, or None")
+        self.every = every
+        self.n_queries = 0
+        self.n_documents = 0
+        self.values: dict[str, float] = {}
+        self.loss = 0.0
+        self.mistakes = 0
+        self.skipped = 0
+        self.elapsed = 0.0
+        self._spacing = every or 1
+        self._records: list[tuple[float, ...]] = []
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The records as columns: "query" (how many had been met), one a metric, "loss", "mistakes".
+
+        The last record is always the present state. `pandas.DataFrame` and `polars.DataFrame` take these columns as they are.
+        """
+        records = self._records
+        if self.n_queries and (not records or records[-1][0] != self.n_queries):
+            records = [*records, self._record()]
+        table = np.array(records, dtype=np.float64).reshape(len(records), len(self.values) + 3)
+        names = ["query", *self.values, "loss", "mistakes"]
+        counts = ("query", "mistakes")
+        return {name: table[:, j].astype(np.int64) if name in counts else table[:, j] for j, name in enumerate(names)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The final figures as plain numbers, for JSON."""
+        return {
+            "queries": self.n_queries,
+            "documents": self.n_documents,
+            "metrics": dict(self.values),
+            "loss": self.loss,
+            "mistakes": self.mistakes,
+            "skipped": self.skipped,
+            "elapsed": self.elapsed,
+        }
+
+    def __repr__(self) -> str:
+        rows = [
+            ("queries", f"{self.n_queries:,}"),
+            ("documents", f"{self.n_documents:,}"),
+            *((name, f"{value:.4f}") for name, value in self.values.items()),
+            ("cumulative loss", f"{self.loss:,.2f}"),
+            ("updates", f"{self.mistakes:,}"),
+            ("skipped", f"{self.skipped:,}"),
+            ("seconds", f"{self.elapsed:.2f}"),
+        ]
+        width, digits = max(len(name) for name, _ in rows), max(len(value) for _, value in rows)
+        return "\n".join(f"{name:<{width}}  {value:>{digits}}" for name, value in rows)
+
+    def _record(self) -> tuple[float, ...]:
+        return (self.n_queries, *self.values.values(), self.loss, self.mistakes)
+
+    def _add(self, n_documents: int, round_: Any, values: dict[str, float]) -> None:
+        """Count one query, and record it where it is the turn of one."""
+        self.n_queries += 1
+        self.n_documents += n_documents
+        self.values = values
+        if round_ is not None:
+            self.loss += round_.loss * round_.weight
+            self.mistakes += round_.mass > 0.0
+            self.skipped += round_.skipped
+        if self.n_queries % self._spacing == 0:
+            self._records.append(self._record())
+            if self.every is None and len(self._records) == _MAX_RECORDS:
+                self._spacing *= 2
+                self._records = self._records[1::2]
+
+
+def progressive(
+    stream: Iterable[tuple] | Callable[[Any], Iterable[tuple]],
+    model: Any,
+    metrics: Any = "ndcg@10",
+    *,
+    every: int | None = None,
+    progress: bool | None = None,
+    watch: Callable[[Trace], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Trace:
+    """Test a model on every query of a stream, and let it learn from the query afterwards.
+
+    The metrics see the scores that the model gave before it learned from the query: they are an honest estimate of what users
+    would have been served, and no query has to be held out.
+
+    Parameters
+    ----------
+    stream
+        Yields queries as (x, y), or as (x, y, arguments) with keyword arguments for `learn_one`, for example `{"w": 2.0}`. Or a
+        function of a position that gives such a stream, where the stream has an attribute `position` (as `iter_letor` has; None
+        is the beginning): with a checkpoint, the run then goes on from the position instead of passing over the queries
+        already met.
+    model
+        A ranker, or a pipeline that ends in one. It learns in place.
+    metrics
+        What is measured: a name such as `"ndcg@10"`, a metric, a sequence of these, or a dict of them by the names that the
+        trace uses. A metric is anything with `update(y_true, y_pred)` and `get()`, also `river.utils.Rolling`; it is updated in
+        place.
+    every
+        Number of queries between two records of the trace, and between two checkpoints; None for up to 1024 records in all, and
+        a checkpoint every 1000 queries.
+    progress
+        Whether to show a progress bar on stderr; None shows it on a terminal only (it needs the extra `cli`).
+    watch
+        Called with the trace after every query.
+    checkpoint
+        A directory. Model, metrics, trace and position are written to it now and then, and at the end; if it holds a
+        checkpoint, the run goes on from there. After a crash the same call on the same stream ends with bit for bit the model,
+        the metrics and the trace (but `elapsed`) of a run that was not interrupted.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    TypeError, ValueError
+        A query is bad input. The model and the metrics have learned all queries before it, and nothing of it.
+    CheckpointError
+        The checkpoint is of a run with another model or other metrics, or another process works in the directory.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, evaluate
+    >>> query = {"a": {"clicks": 1.0}, "b": {"clicks": 3.0}}, {"a": 1, "b": 0}
+    >>> trace = evaluate.progressive([query] * 4, PerceptronRanker(), "ndcg")
+    >>> trace.n_queries, trace.mistakes
+    (4, 1)
+    >>> trace.columns["loss"].round(3)
+    array([0.369, 0.369, 0.369, 0.369])
+    """
+    measured = _named_metrics(metrics)
+    trace = Trace(every)
+    trace.values = {name: m.get() for name, m in measured.items()}
+    with contextlib.ExitStack() as stack:
+        directory = None if checkpoint is None else stack.enter_context(CheckpointDirectory(checkpoint))
+        position = None if directory is None else _go_on(directory, model, measured, trace)
+        source = stream(position) if callable(stream) else stream
+        queries: Iterable[tuple] = source
+        if position is None and trace.n_queries:
+            queries = itertools.islice(source, trace.n_queries, None)
+        show = stack.enter_context(_progress_bar(source, progress))
+        watchers = [watcher for watcher in (show, watch) if watcher is not None]
+        clock = time.perf_counter()
+        for x, y, *arguments in queries:
+            scores = model.predict_one(x)
+            with all_or_nothing(*measured.values()):
+                for metric in measured.values():
+                    metric.update(y, scores)
+                model.learn_one(x, y, **(arguments[0] if arguments else {}))
+            trace._add(len(scores), getattr(model, "last_round", None), {name: m.get() for name, m in measured.items()})
+            now = time.perf_counter()
+            trace.elapsed += now - clock
+            clock = now
+            if directory is not None and trace.n_queries % (every or _CHECKPOINT_EVERY) == 0:
+                directory.write(_state(model, measured, trace, source))
+            for watcher in watchers:
+                watcher(trace)
+        if directory is not None:
+            directory.write(_state(model, measured, trace, source))
+    return trace
+
+
+def _state(model: Any, metrics: dict[str, Any], trace: Trace, source: Any) -> dict[str, Any]:
+    return {"model": model, "metrics": metrics, "trace": trace, "position": getattr(source, "position", None)}
+
+
+def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], trace: Trace) -> Any:
+    """Bring model, metrics and trace to where the checkpoint has them; return the position in the stream, if it is known."""
+    saved = directory.read()
+    if saved is None:
+        return None
+    for name, given in (("model", model), ("metrics", metrics), ("trace", trace)):
+        if not isinstance(saved, dict) or settings_of(saved.get(name)) != settings_of(given):
+            raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its {name} has other parameters")
+    for given, before in ((model, saved["model"]), (trace, saved["trace"])):
+        adopt(given, before)
+    for name, metric in metrics.items():
+        adopt(metric, saved["metrics"][name])
+    return saved["position"]
+
+
+def _named_metrics(metrics: Any) -> dict[str, Any]:
+    """Metrics by name, made where only a name is given."""
+    from online_rank.metrics import metric
+
+    if isinstance(metrics, Mapping):
+        named = {str(name): metric(m) if isinstance(m, str) else m for name, m in metrics.items()}
+    else:
+        named = {}
+        for m in metrics if isinstance(metrics, list | tuple) else [metrics]:
+            made = metric(m) if isinstance(m, str) else m
+            name = m if isinstance(m, str) else getattr(m, "name", None) or type(m).__name__
+            if name in named:
+                raise ValueError(f"metrics: {name!r} stands there twice; give a dict of metrics with names of your own")
+            named[name] = made
+    for name, m in named.items():
+        if isinstance(m, type) or not (hasattr(m, "update") and hasattr(m, "get")):
+            raise TypeError(f"metrics: {name!r} is {m!r}; it is no metric, which has update and get")
+        if name in ("query", "loss", "mistakes"):
+            raise ValueError(f"metrics: the name {name!r} is taken by another column of the trace")
+    return named
+
+
+def _progress_bar(stream: Any, progress: bool | None) -> contextlib.AbstractContextManager[Callable[[Trace], None] | None]:
+    """A context that shows the progress while it lasts, and gives what to tell about it."""
+    if progress is False or (progress is None and not sys.stderr.isatty()):
+        return contextlib.nullcontext()
+    try:
+        from online_rank._progress import ProgressBar
+    except ImportError:
+        if progress is None:
+            return contextlib.nullcontext()
+        raise ImportError('the progress bar needs rich: pip install "online_rank[cli]"') from None
+    return ProgressBar(len(stream) if hasattr(stream, "__len__") else getattr(stream, "n_queries", None))

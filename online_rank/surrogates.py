@@ -1,0 +1,394 @@
+"""Surrogates: what a ranker descends in place of a ranking measure.
+
+A surrogate phi(s, R) is a function of the m scores s and the m grades R of a query. Each function of this module makes one; its
+`value`, `gradient` (in s) and `l1_constant` (a bound on the gradient's l1 norm) are methods of the `Surrogate` it returns.
+
+Pairs are pairs (i, j) of documents with R_i > R_j. Pairwise surrogates share these parameters:
+
+pairs
+    `"all"`, or `"neighbours"`: only pairs of neighbouring grades of the query; the others follow by transitivity [DR].
+pair_weight
+    w_ij: `"none"`, 1; `"grade"`, R_i [DR]; `"difference"`, R_i - R_j.
+reduction
+    `"mean"` divides by the sum of all w_ij, so that every query counts alike; `"sum"` does not.
+
+References
+----------
+[CT] Chaudhuri & Tewari, *Perceptron-like Algorithms and Generalization Bounds for Learning to Rank*, 2014.
+[DR] Köppel et al., *Pairwise Learning to Rank by Neural Networks Revisited*, 2019.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from online_rank._kernels import surrogates as kernels
+from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, SURROGATES, WITHIN_GRADE
+from online_rank.measures import Measure, discounts
+from online_rank.measures import measure as parse_measure
+from online_rank.query import Query, as_grades, require_grades
+
+__all__ = [
+    "Surrogate",
+    "hinge",
+    "lambdarank",
+    "listnet",
+    "logistic",
+    "slam",
+    "squared",
+    "structured",
+]
+
+#: tau of r(x, y) = tau(g(x) - g(y)), as the slope of tanh(slope s / 2); 0 for the identity.
+OUTPUTS = {"identity": 0.0, "tanh": 2.0, "half_tanh": 1.0}
+PAIR_WEIGHTS = {"none": (1.0, 0.0, 0.0), "grade": (0.0, 1.0, 0.0), "difference": (0.0, 1.0, -1.0)}
+
+
+def require_choice(**choices: tuple[object, Sequence[str]]) -> None:
+    """Raise ValueError for the first argument `name=(value, allowed values)` that is none of its allowed values."""
+    for name, (value, allowed) in choices.items():
+        if value not in allowed:
+            raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Surrogate:
+    """A surrogate with its parameters; made by the functions of this module, each of which states its equation.
+
+    Attributes
+    ----------
+    name
+        `"slam"`, `"hinge"`, `"logistic"`, `"squared"`, `"listnet"`, `"lambdarank"` or `"structured"`.
+    measure
+        The measure whose loss SLAM, LambdaRank and the structured margins stand for. With average precision every surrogate
+        sees two grades: relevant and not.
+    margin, margin_scale, within_grade, output, pairs, pair_weight, reduction
+        See the functions; a surrogate reads those that its function takes.
+
+    Raises
+    ------
+    ValueError
+        A parameter is none of its allowed values.
+    """
+
+    name: str
+    measure: str = "ndcg@10"
+    margin: float = 1.0
+    margin_scale: str = "constant"
+    within_grade: str = "mean"
+    output: str = "identity"
+    pairs: str = "all"
+    pair_weight: str = "none"
+    reduction: str = "mean"
+
+    def __post_init__(self) -> None:
+        parse_measure(self.measure)
+        require_choice(
+            surrogate=(self.name, SURROGATES),
+            margin_scale=(self.margin_scale, ("constant", "grade")),
+            within_grade=(self.within_grade, WITHIN_GRADE),
+            output=(self.output, tuple(OUTPUTS)),
+            pairs=(self.pairs, ("all", "neighbours")),
+            pair_weight=(self.pair_weight, tuple(PAIR_WEIGHTS)),
+            reduction=(self.reduction, ("mean", "sum")),
+        )
+        if not 0.0 < self.margin < np.inf:
+            raise ValueError(f"margin is {self.margin}; it must be a finite number > 0")
+
+    @property
+    def kernel_arguments(self) -> tuple[np.ndarray, np.ndarray]:
+        """The parameters as the kernel takes them: integers and floats."""
+        config = [
+            *parse_measure(self.measure),
+            SURROGATES.index(self.name),
+            WITHIN_GRADE.index(self.within_grade),
+            self.margin_scale == "grade",
+            self.pairs == "neighbours",
+            self.reduction == "mean",
+        ]
+        return np.array(config, dtype=np.int64), np.array([self.margin, self._slope, *PAIR_WEIGHTS[self.pair_weight]])
+
+    @property
+    def _slope(self) -> float:
+        # The identity's r is the log-odds of the logistic costs: that is half_tanh, which maps log-odds to r.
+        return OUTPUTS[self.output] or (0.0 if self.name == "squared" else 1.0)
+
+    def value(self, s: np.ndarray, y: np.ndarray) -> float:
+        """phi(s, R) for scores `s` and grades `y`, both of shape (m,); 0 when all grades are equal."""
+        return self.value_and_gradient(s, y)[0]
+
+    def gradient(self, s: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Gradient (at a kink: a subgradient) in s, float64 (m,). Its elements sum to 0."""
+        return self.value_and_gradient(s, y)[1]
+
+    def value_and_gradient(self, s: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+        """Both in one pass.
+
+        Parameters
+        ----------
+        s
+            (m,) finite scores.
+        y
+            (m,) integer grades >= 0.
+
+        Raises
+        ------
+        ValueError
+            Lengths differ, a score is NaN or infinite, or a grade is out of range.
+
+        Examples
+        --------
+        >>> from online_rank.surrogates import hinge
+        >>> hinge(reduction="sum").value_and_gradient([0.0, 0.5, 2.0], [1, 0, 0])
+        (4.5, array([-2.,  1.,  1.]))
+        """
+        scores = np.ascontiguousarray(s, dtype=np.float64)
+        grades = self._grades(y)
+        if scores.shape != grades.shape:
+            raise ValueError(f"s has shape {scores.shape}, but there are {len(grades)} grades")
+        if not np.isfinite(scores).all():
+            raise ValueError(f"s: the score of document {int(np.argmin(np.isfinite(scores)))} is not finite")
+        gradient = np.empty(len(scores))
+        work = kernels.workspace(len(scores))
+        value = kernels.evaluate(*self.kernel_arguments, scores, grades, discounts(len(scores)), work, gradient)[0]
+        return value, gradient
+
+    def l1_constant(self, y: np.ndarray) -> float:
+        """The largest that the l1 norm of the gradient can be for a query with grades `y`; infinite where it has no bound.
+
+        This is L1 of [CT, Corollary 9]: scores X w are Lipschitz in w with constant R_X L1, R_X the largest document norm.
+
+        Examples
+        --------
+        >>> from online_rank.surrogates import hinge, slam
+        >>> hinge(reduction="sum").l1_constant([1, 1, 0, 0, 0]), slam("ndcg").l1_constant([1, 1, 0, 0, 0]) <= 2
+        (12.0, True)
+        """
+        target = parse_measure(self.measure)
+        grades = self._grades(y)
+        if target.kind == AP:
+            grades = (grades >= target.threshold).astype(np.int64)
+        levels, counts = np.unique(grades, return_counts=True)
+        if len(levels) < 2:
+            return 0.0
+        if self.name == "listnet":
+            return 2.0
+        if self.name == "slam":
+            # With the least relevant documents on top, every document that can have a violator has one: sum of v_i.
+            worst = (grades == levels[0]).astype(np.float64)
+            return 2.0 * float(-np.minimum(self.gradient(worst * (1.0 + self.margin * MAX_GRADE), y), 0.0).sum())
+        if self.name == "structured":
+            depth = min(target.k or len(grades), len(grades))
+            return 4.0 if target.kind == AP else float(depth * (depth + 1))
+        upper, lower = (a.ravel() for a in np.meshgrid(np.arange(len(levels)), np.arange(len(levels)), indexing="ij"))
+        paired = upper > lower if self.name == "lambdarank" or self.pairs == "all" else upper == lower + 1
+        upper, lower = upper[paired], lower[paired]
+        n_pairs = counts[upper] * counts[lower]
+        if self.name == "lambdarank":
+            return 2.0 * self._slope * float(n_pairs @ _largest_swaps(target, levels, counts, upper, lower))
+        alpha, beta, gamma = PAIR_WEIGHTS[self.pair_weight]
+        total = 1.0 if self.reduction == "mean" else float(n_pairs @ (alpha + beta * levels[upper] + gamma * levels[lower]))
+        if self.name == "hinge":
+            return 2.0 * total
+        if self.name == "logistic":
+            return 2.0 * self._slope * total
+        # (1 - tanh x)^2 is steepest where tanh x = -1/3, and its derivative there is -64/27.
+        return 2.0 * total * (32.0 / 27.0 * self._slope if self._slope else np.inf)
+
+    def _grades(self, y: np.ndarray) -> np.ndarray:
+        grades = as_grades(y, Query(np.empty((len(y), 0))))
+        require_grades(grades)
+        return grades
+
+
+def _largest_swaps(target: Measure, levels: np.ndarray, counts: np.ndarray, upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """For pairs of levels, a bound on the change of the measure when two of their documents swap places."""
+    if target.kind == AP:
+        return np.ones(len(upper))
+    m = int(counts.sum())
+    depth = min(target.k or m, m)
+    linear = target.kind == LINEAR_NDCG
+    gains = levels.astype(np.float64) if linear else np.exp2(levels) - 1.0
+    table = m - 1.0 - np.arange(m) if linear else np.where(np.arange(m) < depth, discounts(m)[:m], 0.0)
+    ideal = np.repeat(gains[::-1], counts[::-1]) @ table
+    return (gains[upper] - gains[lower]) * (table[0] - table[-1]) / ideal
+
+
+def slam(
+    measure: str = "ndcg@10", margin: float = 1.0, margin_scale: str = "constant", within_grade: str = "mean"
+) -> Surrogate:
+    r"""The SLAM family: with the weight vector v of a measure, an upper bound on its loss when `margin` is 1 [CT, eq. 3, 11].
+
+    .. math:: \phi_v(s, R) = \sum_i v_i \max(0, \max_{j: R_j < R_i} \Delta + s_j - s_i).
+
+    The l1 constant is :math:`2 \sum_i v_i \le 2`.
+
+    Parameters
+    ----------
+    measure
+        Whose v: `"ndcg"` [CT, eq. 9], `"ndcg@10"` [CT, eq. 31], `"ap"` [CT, eq. 6], `"linear_ndcg"`.
+    margin
+        Delta.
+    margin_scale
+        `"constant"`, or `"grade"`: the margin of a pair is Delta (R_i - R_j).
+    within_grade
+        How v treats documents of one grade: their `"mean"` v; by `"document"` order; `"tight"`, the largest v for the highest
+        score (the smallest bound; not convex).
+
+    Examples
+    --------
+    >>> from online_rank.surrogates import slam
+    >>> value, gradient = slam("ndcg").value_and_gradient([0.0, 0.5], [1, 0])
+    >>> round(value / (1 - 0.6309297535714575), 12)
+    1.5
+    """
+    return Surrogate("slam", measure, margin=margin, margin_scale=margin_scale, within_grade=within_grade)
+
+
+def hinge(
+    margin: float = 1.0,
+    margin_scale: str = "constant",
+    pairs: str = "all",
+    pair_weight: str = "none",
+    reduction: str = "mean",
+) -> Surrogate:
+    r"""The pairwise hinge of RankSVM (Herbrich, Graepel & Obermayer 2000; Joachims 2002), in O(m log m).
+
+    .. math:: \phi(s, R) = \sum_{ij} w_{ij} \max(0, \Delta - (s_i - s_j)), \qquad \|\nabla_s\|_1 \le 2 \sum_{ij} w_{ij}.
+
+    With `reduction="mean"` it is divided by the sum of the w_ij, and the l1 constant is 2.
+
+    Parameters
+    ----------
+    margin, margin_scale
+        As for `slam`.
+    pairs, pair_weight, reduction
+        See the module.
+
+    Examples
+    --------
+    >>> from online_rank.surrogates import hinge
+    >>> hinge(reduction="sum").value([3.0, 2.5, 0.0], [2, 1, 0])
+    0.5
+    """
+    return Surrogate(
+        "hinge", margin=margin, margin_scale=margin_scale, pairs=pairs, pair_weight=pair_weight, reduction=reduction
+    )
+
+
+def logistic(output: str = "half_tanh", pairs: str = "all", pair_weight: str = "none", reduction: str = "mean") -> Surrogate:
+    r"""RankNet's cross-entropy (Burges et al. 2005): the target of every pair is that i beats j.
+
+    .. math:: \phi(s, R) = -\sum_{ij} w_{ij} \log \frac{1 + \tau(s_i - s_j)}{2} = \sum_{ij} w_{ij} \log(1 + e^{-c (s_i - s_j)}),
+
+    c = 1 for :math:`\tau(x) = \tanh(x / 2)`, c = 2 for tanh. With the identity the output is the log-odds, and c = 1. The l1
+    constant is :math:`2 c \sum_{ij} w_{ij}`, with `reduction="mean"` 2 c. O(m^2) in scalars.
+
+    Parameters
+    ----------
+    output
+        tau: `"half_tanh"`, `"tanh"` or `"identity"`.
+    pairs, pair_weight, reduction
+        See the module.
+
+    Examples
+    --------
+    >>> from online_rank.surrogates import logistic
+    >>> logistic().value([0.0, 0.0], [1, 0])
+    0.693147180559945...
+    """
+    return Surrogate("logistic", output=output, pairs=pairs, pair_weight=pair_weight, reduction=reduction)
+
+
+def squared(
+    output: str = "identity", pairs: str = "all", pair_weight: str = "difference", reduction: str = "mean"
+) -> Surrogate:
+    r"""The cost of the DirectRanker [DR]: the output of every pair is drawn to 1.
+
+    .. math:: \phi(s, R) = \sum_{ij} w_{ij} (1 - \tau(s_i - s_j))^2.
+
+    For the identity it comes from per-grade sums, in O(m + L^2) for L distinct grades, and its gradient has no bound; for
+    :math:`\tau(x) = \tanh(c x / 2)` it takes O(m^2) scalars, and the l1 constant is :math:`(64 c / 27) \sum_{ij} w_{ij}`
+    (without the sum for `reduction="mean"`).
+
+    Parameters
+    ----------
+    output
+        tau: `"identity"`, `"tanh"` (c = 2) or `"half_tanh"` (c = 1).
+    pairs, pair_weight, reduction
+        See the module.
+
+    Examples
+    --------
+    >>> from online_rank.surrogates import squared
+    >>> squared(reduction="sum").value_and_gradient([0.25, 0.0, 0.5], [2, 0, 0])
+    (4.25, array([-8.,  3.,  5.]))
+    """
+    return Surrogate("squared", output=output, pairs=pairs, pair_weight=pair_weight, reduction=reduction)
+
+
+def listnet() -> Surrogate:
+    r"""ListNet's top-one cross-entropy (Cao et al. 2007): softmax of the grades against softmax of the scores.
+
+    .. math:: \phi(s, R) = -\sum_i p_i \log \frac{e^{s_i}}{\sum_k e^{s_k}}, \qquad p_i = \frac{e^{R_i}}{\sum_k e^{R_k}}, \qquad
+        \|\nabla_s\|_1 \le 2.
+
+    Examples
+    --------
+    >>> from online_rank.surrogates import listnet
+    >>> listnet().value([0.0, 0.0], [1, 0])
+    0.693147180559945...
+    """
+    return Surrogate("listnet")
+
+
+def lambdarank(measure: str = "ndcg@10", output: str = "half_tanh") -> Surrogate:
+    r"""LambdaRank (Burges, Ragno & Le 2006): the logistic cost of a pair times the change of the measure when it swaps places.
+
+    .. math:: \phi(s, R) = \sum_{ij} |\Delta M_{ij}| \log(1 + e^{-c (s_i - s_j)}),
+
+    the :math:`|\Delta M_{ij}|` of the present ranking (ties broken pessimistically) taken as constants in the gradient. With a
+    cutoff k only pairs with a document among the first k count: O(m k). The l1 constant is
+    :math:`2 c \sum_{ij} |\Delta M_{ij}|`, bounded over all rankings.
+
+    Parameters
+    ----------
+    measure
+        M.
+    output
+        tau, which sets c as in `logistic`.
+
+    Examples
+    --------
+    >>> from online_rank.surrogates import lambdarank
+    >>> round(lambdarank("ndcg").value([0.0, 0.0], [1, 0]) / 0.6931471805599453, 12) == round(1 - 0.6309297535714575, 12)
+    True
+    """
+    return Surrogate("lambdarank", measure, output=output)
+
+
+def structured(measure: str = "ndcg@10") -> Surrogate:
+    r"""Structured margins: an upper bound on the loss that looks for the worst ranking :math:`\pi`.
+
+    .. math:: \phi(s, R) = \max_\pi \; 1 - M(\pi, R) + F(s, \pi) - F(s, \pi_R), \qquad \pi_R \text{ an ideal ranking}.
+
+    For (linear) NDCG, of Chapelle, Le & Smola 2007: :math:`F = \sum_i \max(0, k + 1 - \pi(i)) s_i`, k the cutoff or m; for
+    :math:`\pi_R` averaged over its free choices within grades. The maximum is found by assignment, in O(k^2 m); the l1 constant
+    is k (k + 1), which grows with m where there is no cutoff.
+
+    For average precision, of Yue et al. 2007: :math:`F = \frac{1}{r (m - r)} \sum_{ij} \pm (s_i - s_j)`, + where :math:`\pi`
+    puts i first. The maximum is found by their greedy argument, in O(r (m - r)); the l1 constant is 4.
+
+    Parameters
+    ----------
+    measure
+        M.
+
+    Examples
+    --------
+    >>> from online_rank.surrogates import structured
+    >>> structured("ap").value([0.0, 0.0], [1, 0])
+    0.5
+    """
+    return Surrogate("structured", measure)

@@ -1,0 +1,293 @@
+import gzip
+import io
+import json
+import os
+import pty
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import online_rank
+from online_rank import PerceptronRanker, StreamScaler, load, rank_one
+from online_rank.cli import main
+from online_rank.cli.train import SHUFFLE_BUFFER, shuffled
+from online_rank.evaluate import progressive
+from online_rank.metrics import metric
+from online_rank.stream.letor import iter_letor
+
+ROOT = Path(online_rank.__file__).resolve().parents[1]
+
+
+def letor(seed, n=40):
+    rng = np.random.default_rng(seed)
+    lines = []
+    for q in range(n):
+        X = rng.normal(size=(6, 3)) * [1.0, 10.0, 0.1] + [5.0, 0.0, 0.0]
+        y = np.digitize(X @ [1.0, 0.1, -3.0] + rng.normal(size=6), [5.0, 6.5])
+        lines += [
+            f"{y[i]} qid:{seed}{q:03} " + " ".join(f"{j + 1}:{X[i, j]:.6f}" for j in range(3)) + f" #docid = D{q}-{i}"
+            for i in range(6)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, seed in (("a", 1), ("b", 2), ("test", 3)):
+        (tmp_path / f"{name}.txt").write_text(letor(seed))
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as leaving:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return leaving.value.code, out, err
+
+    return run
+
+
+def command(*arguments, **options):
+    return [sys.executable, "-m", "online_rank", *map(str, arguments)], {"cwd": ROOT, **options}
+
+
+def test_train_reports_what_the_library_computes(files, run):
+    code, out, err = run(
+        "train", files / "a.txt", files / "b.txt", "--test", files / "test.txt", "--save", files / "m.npz", "--json"
+    )
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    model = StreamScaler() | PerceptronRanker("ndcg@10")
+    trace = progressive(iter_letor([files / "a.txt", files / "b.txt"]), model, "ndcg@10")
+    served, last = metric("ndcg@10"), metric("ndcg@10")
+    for X, y in iter_letor(files / "test.txt"):
+        served.update(y, model.predict_one(X))
+        last.update(y, (model["StreamScaler"].transform_one(X) @ model["PerceptronRanker"].weights).tolist())
+    assert report["passes"][0]["metrics"] == trace.values
+    assert report["passes"][0]["loss"] == trace.loss
+    assert report["test"]["served"] == {"ndcg@10": served.get()}
+    assert report["test"]["last"]["ndcg@10"] == pytest.approx(last.get(), abs=1e-12)
+    assert served.get() != last.get()
+    assert (report["features"], report["test"]["queries"], report["saved"]) == (3, 40, str(files / "m.npz"))
+    X, _ = next(iter_letor(files / "test.txt"))
+    assert load(files / "m.npz").predict_one(X) == model.predict_one(X)
+
+
+def test_train_for_people(files, run):
+    code, out, err = run("train", files / "a.txt", "--test", files / "test.txt", "--save", files / "m.npz", "--passes", "2")
+    assert (code, err) == (0, "")
+    assert "40 queries, 240 documents, 3 features" in out
+    assert "held out, weights that serve (averaged)" in out
+    assert "pass 2: updated on" in out
+    assert "saved to" in out
+    assert "\x1b" not in out
+    assert all(len(line) <= 80 for line in out.splitlines() if "saved" not in line)
+
+
+def test_quiet_prints_nothing(files, run):
+    assert run("train", files / "a.txt", "-q") == (0, "", "")
+
+
+def test_scales_logs_and_passes_make_the_models_they_name(files, run):
+    for options, steps in (
+        ((), ["StreamScaler", "PerceptronRanker"]),
+        (("--scale", "query", "--log"), ["SignedLog", "QueryNormalizer", "PerceptronRanker"]),
+    ):
+        assert run("train", files / "a.txt", "-q", "--save", files / "m.npz", *options)[0] == 0
+        assert list(load(files / "m.npz").steps) == steps
+    assert run("train", files / "a.txt", "-q", "--save", files / "m.npz", "--scale", "none", "--passes", 2)[0] == 0
+    model = PerceptronRanker()
+    for _ in range(2):
+        for X, y in iter_letor(files / "a.txt"):
+            model.learn_one(X, y)
+    assert np.array_equal(load(files / "m.npz").weights, model.weights)
+
+
+def test_a_seed_shuffles_and_is_repeatable(files, run):
+    def saved(*options):
+        assert run("train", files / "a.txt", "-q", "--save", files / "m.npz", *options)[0] == 0
+        return (files / "m.npz").read_bytes()
+
+    assert saved("--seed", 1) == saved("--seed", 1)
+    assert len({saved(), saved("--seed", 1), saved("--seed", 2)}) == 3
+
+
+def test_a_shuffle_of_more_queries_than_its_buffer_holds_loses_none():
+    order = list(shuffled(range(3 * SHUFFLE_BUFFER), random.Random(0)))
+    assert sorted(order) == list(range(3 * SHUFFLE_BUFFER))
+    assert np.corrcoef(order[:SHUFFLE_BUFFER], np.arange(SHUFFLE_BUFFER))[0, 1] < 0.5
+
+
+def test_rank_writes_a_trec_run_in_the_order_of_the_model(files, run):
+    run("train", files / "a.txt", "-q", "--save", files / "m.npz")
+    code, out, err = run("rank", files / "m.npz", files / "test.txt", "--tag", "my run")
+    assert (code, err) == (0, "")
+    lines = [line.split(" ") for line in out.splitlines()]
+    assert all(len(line) == 6 and line[1] == "Q0" and line[5] == "my_run" for line in lines)
+    model = load(files / "m.npz")
+    for t, (X, _, qid, docids) in enumerate(iter_letor(files / "test.txt", with_qid=True, with_docid=True)):
+        part = lines[6 * t : 6 * t + 6]
+        scores, order = model.predict_one(X), rank_one(model, X)
+        assert [line[0] for line in part] == [qid] * 6
+        assert [line[2] for line in part] == [docids[i] for i in order]
+        assert [line[3] for line in part] == ["1", "2", "3", "4", "5", "6"]
+        assert [float(line[4]) for line in part] == [scores[i] for i in order]
+
+
+def test_documents_without_an_id_are_counted(files, run):
+    run("train", files / "a.txt", "-q", "--save", files / "m.npz")
+    (files / "bare.txt").write_text("1 qid:7 1:1\n0 qid:7 1:2\n")
+    _, out, _ = run("rank", files / "m.npz", files / "bare.txt")
+    assert sorted(line.split()[2] for line in out.splitlines()) == ["1", "2"]
+
+
+def test_evaluate(files, run):
+    run("train", files / "a.txt", "-q", "--save", files / "m.npz")
+    code, out, _ = run("evaluate", files / "m.npz", files / "test.txt", "--json", "--metric", "map", "--metric", "ndcg@3")
+    model, map_, ndcg = load(files / "m.npz"), metric("map"), metric("ndcg@3")
+    for X, y in iter_letor(files / "test.txt"):
+        map_.update(y, model.predict_one(X))
+        ndcg.update(y, model.predict_one(X))
+    assert code == 0
+    assert json.loads(out)["metrics"] == {"map": map_.get(), "ndcg@3": ndcg.get()}
+    code, out, _ = run("evaluate", files / "m.npz", files / "test.txt")
+    assert code == 0
+    assert "40 queries" in out
+    assert f"{metric('mrr').name.lower()}" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "no.txt"], "no.txt: No such file or directory"),
+        (["train", "{a}", "--test", "no.txt"], "no.txt: No such file or directory"),
+        (["train"], "Missing argument"),
+        (["train", "{a}", "--measure", "ndgc"], "measure 'ndgc' is unknown"),
+        (["train", "{a}", "--scale", "max"], "'max' is not one of"),
+        (["train", "{a}", "--passes", "0"], "--passes"),
+        (["train", "-", "--passes", "2"], "standard input (-) can be read once"),
+        (["train", "-", "--test", "-"], "more than once"),
+        (["train", "{a}", "--save", "no/m.npz"], "there is no directory"),
+        (["train", "{bad}"], "bad.txt, line 2"),
+        (["train", "{dir}"], "Is a directory"),
+        (["evaluate", "{a}", "{a}"], "a.txt: not a model file"),
+        (["evaluate", "no.npz", "{a}"], "no.npz: No such file or directory"),
+        (["rank", "{metric}", "{a}"], "holds a MAP, not a model that ranks"),
+        (["trian"], "No such command"),
+        (["demo", "--queries", "1"], "--queries"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(files, run, arguments, message):
+    (files / "bad.txt").write_text("1 qid:1 1:1\n1 qid:1 1:x\n")
+    online_rank.save(metric("map"), files / "metric.npz")
+    places = {"a": files / "a.txt", "bad": files / "bad.txt", "metric": files / "metric.npz", "dir": files}
+    code, out, err = run(*(argument.format(**places) for argument in arguments))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.startswith("online-rank: ")
+    assert err.count("\n") == 1
+
+
+def test_a_missing_extra_says_what_to_install(monkeypatch, run):
+    for name in [name for name in sys.modules if name.startswith("online_rank.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "typer", None)
+    code, _, err = run("demo")
+    assert code == 2
+    assert err == 'online-rank: the command needs typer: pip install "online_rank[cli]"\n'
+
+
+def test_help_and_version(run):
+    assert run("--version") == (0, f"online-rank {online_rank.__version__}\n", "")
+    assert all(name in run()[1] for name in ("demo", "train", "rank", "evaluate"))
+    assert "--measure" in run("train", "--help")[1]
+
+
+def test_gzip_through_stdin_learns_what_the_file_teaches(files):
+    arguments, options = command("train", "-", "--json")
+    piped = subprocess.run(arguments, **options, input=gzip.compress(letor(1).encode()), capture_output=True, timeout=120)
+    arguments, options = command("train", files / "a.txt", "--json")
+    read = subprocess.run(arguments, **options, capture_output=True, timeout=120)
+    of_pipe, of_file = json.loads(piped.stdout)["passes"][0], json.loads(read.stdout)["passes"][0]
+    of_pipe.pop("elapsed"), of_file.pop("elapsed")
+    assert of_pipe == of_file
+    assert piped.stderr == b""
+
+
+def test_a_closed_pipe_is_no_traceback(files, run):
+    run("train", files / "a.txt", "-q", "--save", files / "m.npz")
+    (files / "long.txt").write_text("".join(letor(seed, 200) for seed in range(20)))
+    arguments, options = command("rank", files / "m.npz", files / "long.txt")
+    with subprocess.Popen(arguments, **options, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141
+
+
+def test_an_interrupt_is_exit_code_130(files):
+    arguments, options = command("train", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with subprocess.Popen(arguments, **options, stdin=subprocess.PIPE) as process:
+        process.stdin.write(letor(1).encode())
+        process.stdin.flush()
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert b"Traceback" not in err
+
+
+def test_demo_in_a_pipe(run):
+    code, out, err = run("demo", "--queries", 240, "--seed", 1)
+    assert (code, err) == (0, "")
+    assert "the truth changes" in out
+    assert "cumulative loss" in out
+    assert "true grade" in out
+    assert "\x1b" not in out
+    assert 15 < out.count("\n") < 40
+
+
+def on_terminal(*arguments, columns=100):
+    """What a command writes to a terminal, and its exit code."""
+    arguments, options = command(*arguments)
+    parent, child = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
+    with subprocess.Popen(arguments, **options, stdin=child, stdout=child, stderr=child, env=environment) as process:
+        os.close(child)
+        written = io.BytesIO()
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if select.select([parent], [], [], 0.2)[0]:
+                try:
+                    data = os.read(parent, 1 << 16)
+                except OSError:
+                    break
+                written.write(data)
+            elif process.poll() is not None:
+                break
+        os.close(parent)
+    return written.getvalue().decode(), process.returncode
+
+
+def test_demo_on_a_terminal_is_live(run):
+    screen, code = on_terminal("demo", "--queries", 240)
+    assert code == 0
+    assert "\x1b[" in screen
+    assert "↑ the truth changes" in screen
+    assert "█" in screen
+    assert "Traceback" not in screen
+
+
+def test_train_on_a_terminal_shows_its_progress(files):
+    screen, code = on_terminal("train", files / "a.txt", files / "b.txt")
+    assert code == 0
+    assert "learning" in screen

@@ -1,0 +1,169 @@
+import importlib.util
+import io
+import sys
+
+import numpy as np
+import pytest
+from river import metrics as river_metrics
+from river import utils
+
+from online_rank import PerceptronRanker
+from online_rank.evaluate import Trace, progressive
+from online_rank.metrics import NDCG
+from online_rank.persistence import from_bytes, to_bytes
+
+
+def queries(n=30, seed=0):
+    rng = np.random.default_rng(seed)
+    return [(rng.normal(size=(5, 3)), rng.integers(0, 3, 5)) for _ in range(n)]
+
+
+class Log:
+    """A ranker, as far as an evaluation needs one, that writes down what it is asked for."""
+
+    def __init__(self):
+        self.calls = []
+
+    def predict_one(self, x):
+        self.calls.append(("predict", x))
+        return [0.0, 1.0]
+
+    def learn_one(self, x, y, **arguments):
+        self.calls.append(("learn", x, y, arguments))
+
+
+def test_every_query_is_ranked_before_it_is_learned_and_arguments_reach_the_model():
+    model = Log()
+    trace = progressive([("a", [0, 1]), ("b", [1, 0], {"w": 2.0})], model, [])
+    assert model.calls == [("predict", "a"), ("learn", "a", [0, 1], {}), ("predict", "b"), ("learn", "b", [1, 0], {"w": 2.0})]
+    assert (trace.n_queries, trace.n_documents, trace.loss) == (2, 4, 0.0)
+
+
+def test_figures_are_those_of_the_loop_by_hand():
+    trace = progressive(queries(), PerceptronRanker(), {"top": "ndcg@2", "all": NDCG(k=None)}, every=10)
+    model, top, all_, loss, mistakes, skipped = PerceptronRanker(), NDCG(k=2), NDCG(k=None), 0.0, 0, 0
+    for X, y in queries():
+        scores = model.predict_one(X)
+        top.update(y, scores)
+        all_.update(y, scores)
+        model.learn_one(X, y)
+        loss += model.last_round.loss
+        mistakes += model.last_round.mass > 0
+        skipped += model.last_round.skipped
+    assert trace.values == {"top": top.get(), "all": all_.get()}
+    assert (trace.loss, trace.mistakes, trace.skipped) == (loss, mistakes, skipped)
+    assert trace.columns["query"].tolist() == [10, 20, 30]
+    assert trace.columns["loss"][-1] == loss
+    assert 0 < trace.columns["loss"][0] < loss
+    assert trace.to_dict()["metrics"] == trace.values
+
+
+def test_weights_count_in_the_cumulative_loss():
+    X, y = np.array([[1.0], [0.0]]), [0, 1]
+    once = progressive([(X, y)], PerceptronRanker("ndcg"), [])
+    double = progressive([(X, y, {"w": 2.0})], PerceptronRanker("ndcg"), [])
+    assert once.loss == pytest.approx(1 - 1 / np.log2(3))
+    assert double.loss == 2 * once.loss
+
+
+def test_metrics_by_name_by_object_and_rolling():
+    rolling = utils.Rolling(NDCG, window_size=2, k=10)
+    trace = progressive(queries(), PerceptronRanker(), ["ndcg@5", NDCG(k=3), "map"])
+    assert list(trace.values) == ["ndcg@5", "NDCG@3", "map"]
+    trace = progressive(queries(), PerceptronRanker(), {"recent": rolling})
+    assert trace.values["recent"] == rolling.get()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "error"),
+    [
+        ("no_such", ValueError),
+        (["ndcg", "ndcg"], ValueError),
+        ({"loss": "ndcg"}, ValueError),
+        ([3], TypeError),
+        (river_metrics.MAE, TypeError),
+    ],
+)
+def test_bad_metrics_are_refused_before_anything_is_read(metrics, error):
+    stream = iter(queries())
+    with pytest.raises(error, match="metric"):
+        progressive(stream, PerceptronRanker(), metrics)
+    assert len(list(stream)) == 30
+
+
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "nan"), ([[1e300], [-1e300], [0], [0], [0]], "non-finite")])
+def test_a_bad_query_leaves_model_and_metrics_as_the_queries_before_it_made_them(value, message):
+    ndcg, model = NDCG(), PerceptronRanker()
+    with pytest.raises(ValueError, match=message):
+        progressive([*queries(4), (np.full((5, 3), 1.0) * value, [0, 1, 2, 0, 1])], model, ndcg)
+    expected, untouched = NDCG(), PerceptronRanker()
+    progressive(queries(4), untouched, expected)
+    assert to_bytes([model, ndcg]) == to_bytes([untouched, expected])
+
+
+def test_records_stay_few_on_a_long_stream_and_end_with_the_present():
+    trace = Trace()
+    for t in range(100_001):
+        trace._add(1, None, {"m": float(t)})
+    columns = trace.columns
+    assert 512 <= len(columns["query"]) <= 1025
+    assert columns["query"][-1] == 100_001
+    steps = np.diff(columns["query"][:-1])
+    assert (steps == steps[0]).all()
+    assert (columns["m"] == columns["query"] - 1).all()
+
+
+def test_an_empty_stream():
+    trace = progressive([], PerceptronRanker(), "ndcg")
+    assert trace.n_queries == 0
+    assert all(len(column) == 0 for column in trace.columns.values())
+    assert "queries" in repr(trace)
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5, True, "10"])
+def test_bad_every(every):
+    with pytest.raises(ValueError, match="every"):
+        progressive([], PerceptronRanker(), every=every)
+
+
+def test_the_table_is_aligned():
+    lines = repr(progressive(queries(), PerceptronRanker(), ["ndcg@10"])).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[0].split() == ["queries", "30"]
+
+
+def test_a_trace_is_saved_with_everything():
+    trace = progressive(queries(), PerceptronRanker(), every=7)
+    again = from_bytes(to_bytes(trace))
+    assert repr(again) == repr(trace)
+    assert all((again.columns[name] == column).all() for name, column in trace.columns.items())
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="rich is not installed")
+def test_progress_shows_on_a_terminal_only(monkeypatch, capsys):
+    progressive(queries(3), PerceptronRanker())
+    assert capsys.readouterr() == ("", "")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progressive(queries(3), PerceptronRanker())
+    assert "queries" in terminal.getvalue()
+    before = terminal.getvalue()
+    progressive(queries(3), PerceptronRanker(), progress=False)
+    assert terminal.getvalue() == before
+
+
+def test_asking_for_a_progress_bar_without_rich_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "online_rank._progress", None)
+    with pytest.raises(ImportError, match=r"online_rank\[cli\]"):
+        progressive(queries(3), PerceptronRanker(), progress=True)
+
+
+def test_watch_sees_every_query():
+    seen = []
+    progressive(queries(5), PerceptronRanker(), watch=lambda trace: seen.append(trace.n_queries))
+    assert seen == [1, 2, 3, 4, 5]
