@@ -20,6 +20,7 @@ _HOME = {
     "SignedLog": "preprocessing",
     "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
+    "best_in_hindsight": "bounds",
     "load": "persistence",
     "measure": "measures",
     "rank_one": "base",
