@@ -16,7 +16,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-from river import utils
+from river import base, utils
 
 from online_rank.base import QueryEstimator
 from online_rank.query import MAX_FEATURES
@@ -27,12 +27,15 @@ __all__ = ["StateError", "adopt", "pack", "settings_of", "unpack"]
 #: class may move to another module without making old files unreadable.
 OURS = {
     "ERR": "online_rank.metrics",
+    "ForEachDocument": "online_rank.preprocessing",
+    "GradientRanker": "online_rank.gradient",
+    "LetorPosition": "online_rank.stream.letor",
     "LinearNDCG": "online_rank.metrics",
+    "LossTracker": "online_rank.bounds",
     "MAP": "online_rank.metrics",
     "MRR": "online_rank.metrics",
     "Measure": "online_rank.measures",
     "NDCG": "online_rank.metrics",
-    "LetorPosition": "online_rank.stream.letor",
     "PairwiseAccuracy": "online_rank.metrics",
     "PendingQueries": "online_rank.stream.delay",
     "PerceptronRanker": "online_rank.perceptron",
@@ -71,8 +74,11 @@ _CLASSES = {**OURS, **RIVER}
 _MAX_DEPTH = 64
 
 #: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
-#: kernels take as their configuration, and the plan of river's Pipeline.
-_REBUILT = {"_config", "_constants", "_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"}
+#: kernels take as their configuration, a tracker's comparators in the order of the columns, the plan of river's Pipeline.
+_REBUILT = {
+    *("_config", "_constants", "_integers", "_reals", "_averages", "_aligned"),
+    *("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"),
+}
 
 _MISSING = object()
 
@@ -280,14 +286,20 @@ def _restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where
     if not set(parameters) <= {*names, variadic}:
         raise StateError(f"{where}: a {cls.__name__} has no parameter {sorted(set(parameters) - {*names, variadic})[0]!r}")
     positional = parameters.pop(variadic, []) if variadic is not None else []
+    # A constructor may want parts that have learned nothing; those that have come into place afterwards.
+    parts = {key: value for key, value in parameters.items() if isinstance(value, base.Estimator)}
     try:
-        made = cls(*positional, **parameters)
+        made = cls(*positional, **{**parameters, **{key: part.clone() for key, part in parts.items()}})
+        vars(made).update(parts)
         if isinstance(made, QueryEstimator):
             _extend(made, state, where, budget)
     except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, MemoryError) as error:
         if isinstance(error, StateError):
             raise
         raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {error}") from None
+    for key, part in parts.items():
+        if isinstance(made, QueryEstimator) and isinstance(part, QueryEstimator) and part.n_features != made.n_features:
+            raise StateError(f"{where} has {made.n_features} features, but its {key} has {part.n_features}")
     for key, value in state.items():
         present = vars(made).get(key, getattr(cls, key, _MISSING))
         if present is _MISSING or key in _REBUILT or callable(present) or isinstance(present, property):
