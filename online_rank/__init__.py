@@ -10,19 +10,22 @@ _HOME = {
     "ForEachDocument": "preprocessing",
     "GradientRanker": "gradient",
     "LossTracker": "bounds",
+    "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
+    "PointwiseRanker": "adapters",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",
     "RankingPipeline": "compose",
     "Round": "base",
     "SignedLog": "preprocessing",
+    "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
     "load": "persistence",
     "measure": "measures",
     "rank_one": "base",
     "save": "persistence",
 }
-_MODULES = ("bounds", "compose", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
+_MODULES = ("adapters", "bounds", "compose", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import LossTracker, PerceptronRanker
-from online_rank._kernels.comparators import slam_loss
+from online_rank._kernels import comparators as kernels
+from online_rank._kernels import credit as credit_kernels
+from online_rank._kernels.codes import CREDITS as CREDIT_CODES
 from tests.reference import bounds as reference
 from tests.reference import perceptron as perceptron_reference
 from tests.test_perceptron import CREDITS, MEASURES, SETTINGS, as_block, stream
@@ -65,7 +67,7 @@ def test_comparator_loss_by_hand():
     tracker.learn_one(np.array([[2.0], [4.0], [3.0]]), [2, 1, 0])
     z = 3.0 + 1.0 / math.log2(3)
     v = [3.0 * (1.0 - 0.5) / z, 1.0 * (1.0 / math.log2(3) - 0.5) / z]
-    # u-scores 0.5, 1, 0.75: hinges 1 + 1 - 0.5 = 1.5 and 1 + 0.75 - 0.5 = 1.25 for the first, 1 + 0.75 - 1 for the second.
+    # u-scores 0.5, 1, 0.75. Hinges of the first: 1 + 1 - 0.5 and 1 + 0.75 - 0.5; of the second: 1 + 0.75 - 1.
     certificate = tracker.certificate()
     assert certificate.pair_loss == pytest.approx(v[0] * (1.5 + 1.25) / 2 + v[1] * 0.75)
     assert certificate.surrogate_loss == pytest.approx(v[0] * 1.5 + v[1] * 0.75)
@@ -105,7 +107,53 @@ def test_slam_loss_is_the_reference(seed):
     y = rng.integers(0, 4, m)
     level = np.unique(y, return_inverse=True)[1].astype(np.int64)
     k, v = rng.integers(-3, 4, m) / 2.0, rng.random(m)
-    assert slam_loss(k, level, level.max() + 1, v, 1.0, np.empty(m)) == pytest.approx(reference.slam(v, k, y))
+    assert kernels.slam_loss(k, level, level.max() + 1, v, 1.0, np.empty(m)) == pytest.approx(reference.slam(v, k, y))
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    credit=st.sampled_from(["spread", "pairs", "gain"]),
+    kind=st.integers(0, 2),
+    m=st.integers(2, 60),
+    offset=st.sampled_from([0.0, 0.7]),
+    strict=st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_sweeps_add_up_what_pairs_do(seed, credit, kind, m, offset, strict):
+    rng = np.random.default_rng(seed)
+    grade, level = np.unique(rng.integers(0, 5, m), return_inverse=True)
+    level, levels = level.astype(np.int64), len(grade)
+    t, k, v, share = rng.integers(-4, 5, m) / 2.0, rng.integers(-4, 5, m) / 3.0, rng.random(m), rng.random(m)
+    integers, reals, tree = np.zeros((8, m + 1), dtype=np.int64), np.zeros((2, m)), np.zeros((4, m + 1))
+    head, spare, place, start, listed, *others = integers
+    n = credit_kernels.line_up(
+        t,
+        level,
+        levels,
+        v,
+        credit != "spread",
+        offset,
+        strict,
+        head[:m],
+        reals[0],
+        spare[:m],
+        reals[1],
+        place[:m],
+        start,
+        listed[:m],
+    )
+    lined_up = CREDIT_CODES.index(credit), kind, k, 1.0, level, levels, grade, share, head[:n], start, listed[:m]
+    one_by_one = kernels._hinge_one_by_one(*lined_up, reals[0], spare[:m], reals[1])
+    swept = kernels._hinge_by_sweeps(*lined_up, place[:m], *(row[:m] for row in others), *reals, tree)
+    expected = 0.0
+    for i in range(m):
+        for j in range(m):
+            if level[j] < level[i] and (t[j] > t[i] - offset if strict else t[j] >= t[i] - offset):
+                gains = [2.0 ** grade[level[h]] - 1.0 if kind == 0 else grade[level[h]] for h in (i, j)]
+                a = {"spread": share[i] * (v[i] > 0.0), "pairs": 1.0, "gain": gains[0] - gains[1]}[credit]
+                expected += a * max(0.0, 1.0 + k[j] - k[i])
+    assert one_by_one == pytest.approx(expected, rel=1e-12)
+    assert swept == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 class Recorder(PerceptronRanker):
@@ -223,7 +271,7 @@ def test_a_block_adds_up_as_its_queries_do():
 
 
 def test_learns_and_ranks_as_the_ranker_it_holds():
-    model, tracker = PerceptronRanker(), LossTracker(PerceptronRanker(), {"u": np.ones(3)})
+    model, tracker = PerceptronRanker(), LossTracker(PerceptronRanker(), {"u": np.ones(3)}, served=True)
     losses, served = 0.0, 0.0
     for X, y in stream(seed=5):
         if len(set(y.tolist())) > 1:
@@ -349,11 +397,13 @@ def test_certificate_as_table_and_dict():
     content = json.loads(json.dumps(certificate.to_dict()))
     assert content["loss"] == certificate.loss
     assert content["holds"] is True
+    assert content["totals"]["served_loss"] is None
     assert [bound["name"] for bound in content["bounds"]][:3] == ["mass_hindsight_bound", "mass_data_bound", "mass_bound"]
     text = str(certificate)
     assert "'u'" in text
     assert "holds" in text
     assert "VIOLATED" not in text
+    assert "not tracked" in text
     with pytest.raises(ValueError, match="update='gradient'"):
         certificate.bound("theorem_5")
     with pytest.raises(ValueError, match="no bound 'x'"):

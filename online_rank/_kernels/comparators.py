@@ -14,6 +14,9 @@ from online_rank._kernels.credit import swap_delta, violated
 from online_rank._kernels.measures import gain
 from online_rank._kernels.order import sort_descending
 
+# Up to this number of steps a document, pairs are added up one by one; beyond, by sweeps. Where the two take equally long.
+_STEPS = 1024
+
 
 @fast_kernel
 def _scores_from_first(X, first, u, k):
@@ -80,37 +83,59 @@ def _hinge_by_delta(
     return total
 
 
-@kernel
-def violators(t, offset, strict, ranking, rank, reach, keys, other_keys, other_ranking):
-    """Rank documents by descending t: document i, at rank[i], is violated by the lower-graded ones among the first reach[i].
-
-    `ranking`, `keys`, `other_keys` and `other_ranking` (m,) are workspace.
-    """
-    m = t.shape[0]
-    for i in range(m):
-        ranking[i] = i
-        keys[i] = t[i]
-    sort_descending(keys, ranking, other_keys, other_ranking)
-    seen = 0
-    for p in range(m):
-        i = ranking[p]
-        rank[i] = p
-        while seen < m and violated(t[i], t[ranking[seen]], offset, strict):
-            seen += 1
-        reach[i] = seen
-
-
-@kernel
-def _hinge_on_violators(credit, kind, k, margin, level, levels, grade, share, rank, reach, order, tree):
+@fast_kernel
+def _hinge_one_by_one(credit, kind, k, margin, level, levels, grade, share, head, start, listed, k_at, level_at, gain_at):
     """Sum over the violated pairs of a_ij times the hinge: a_ij = share_i (`spread`), 1 (`pairs`) or G_i - G_j (`gain`).
 
-    One sweep a grade down `order`, documents by descending k: a document below the grade enters the trees, Fenwick trees over
-    ranks, when its hinge with the next document of the grade turns positive; so a prefix holds its violators. O(m L log m).
-    `tree` (4, m + 1) holds the number, and the sums of k, G and G k, of what has entered. Gains are in units of the highest.
+    For a query that is lined up (`line_up`); O(pairs). The last three (m,) are workspace.
+    """
+    unit = gain(kind, grade[levels - 1])
+    for p in range(start[head.shape[0]]):
+        j = listed[p]
+        k_at[p] = k[j]
+        level_at[p] = level[j]
+        gain_at[p] = gain(kind, grade[level[j]]) / unit
+    total = 0.0
+    for r in range(head.shape[0]):
+        i = head[r]
+        own = level[i]
+        short = margin - k[i]
+        hinges = 0.0
+        if credit == GAIN:
+            gain_i = gain(kind, grade[own]) / unit
+            for p in range(start[r + 1]):
+                hinge = max(0.0, short + k_at[p])
+                hinges += (gain_i - gain_at[p]) * hinge if level_at[p] < own else 0.0
+        else:
+            for p in range(start[r + 1]):
+                hinge = max(0.0, short + k_at[p])
+                hinges += hinge if level_at[p] < own else 0.0
+        total += share[i] * hinges if credit == SPREAD else hinges
+    return total * unit if credit == GAIN else total
+
+
+@kernel
+def _hinge_by_sweeps(
+    credit, kind, k, margin, level, levels, grade, share, head, start, listed, place, reach, order, other_order,
+    keys, other_keys, tree,
+):  # fmt: skip
+    """What `_hinge_one_by_one` computes, in O(m L log m).
+
+    One sweep a grade, by descending k: a document below the grade enters the trees when its hinge with the next document of the
+    grade turns positive. They are Fenwick trees over places in `listed`, where a prefix holds the violators: `tree` (4, m + 1)
+    has the number, and the sums of k, G and G k, of what has entered. What follows `listed` is workspace.
     """
     m = k.shape[0]
     sums = 4 if credit == GAIN else 2
     unit = gain(kind, grade[levels - 1])
+    for p in range(m):
+        place[listed[p]] = p
+        reach[p] = 0
+        order[p] = p
+        keys[p] = k[p]
+    for r in range(head.shape[0]):
+        reach[head[r]] = start[r + 1]
+    sort_descending(keys, order, other_keys, other_order)
     total = 0.0
     for lev in range(1, levels):
         tree[:, : m + 1] = 0.0
@@ -118,14 +143,14 @@ def _hinge_on_violators(credit, kind, k, margin, level, levels, grade, share, ra
         gain_i = gain(kind, grade[lev]) / unit
         for p in range(m):
             i = order[p]
-            if level[i] != lev or (credit == SPREAD and share[i] == 0.0):
+            if level[i] != lev or reach[i] == 0:
                 continue
             while seen < m and margin + k[order[seen]] - k[i] > 0.0:
                 j = order[seen]
                 seen += 1
                 if level[j] < lev:
                     gain_j = gain(kind, grade[level[j]]) / unit
-                    position = rank[j] + 1
+                    position = place[j] + 1
                     while position <= m:
                         tree[0, position] += 1.0
                         tree[1, position] += k[j]
@@ -133,16 +158,16 @@ def _hinge_on_violators(credit, kind, k, margin, level, levels, grade, share, ra
                             tree[2, position] += gain_j
                             tree[3, position] += gain_j * k[j]
                         position += position & -position
-            n, keys, gains, gain_keys = 0.0, 0.0, 0.0, 0.0
+            n, key_sum, gains, gain_keys = 0.0, 0.0, 0.0, 0.0
             position = reach[i]
             while position > 0:
                 n += tree[0, position]
-                keys += tree[1, position]
+                key_sum += tree[1, position]
                 if sums == 4:
                     gains += tree[2, position]
                     gain_keys += tree[3, position]
                 position -= position & -position
-            hinges = n * (margin - k[i]) + keys
+            hinges = n * (margin - k[i]) + key_sum
             if credit == SPREAD:
                 total += share[i] * hinges
             elif credit == GAIN:
@@ -155,7 +180,7 @@ def _hinge_on_violators(credit, kind, k, margin, level, levels, grade, share, ra
 @kernel
 def compare(
     X, first, U, kind, depth, credit, margin, by_gap, t, offset, strict, level, levels, grade, count, v, share, best,
-    delta_rank, prefix, ideal_value, discounts, scale, weight, reals, integers, out,
+    head, start, listed, delta_rank, prefix, ideal_value, discounts, scale, weight, reals, integers, out,
 ):  # fmt: skip
     """Losses of comparators in a round with an update.
 
@@ -165,7 +190,9 @@ def compare(
     U : (n, d) comparators
     margin, by_gap : the comparators' margin Delta, or Delta (R_i - R_j) when `by_gap`
     t, offset, strict : keys of the ranker and which pairs they violate
-    share, best, delta_rank, prefix : what `spread_credit`, `argmax_credit` and `delta_credit` left behind
+    share, best : what `spread_credit` and `argmax_credit` left behind
+    head, start, listed : what `line_up` left behind (`spread`, `pairs` and `gain`; an empty head for others)
+    delta_rank, prefix : what `delta_credit` left behind
     scale : factor between a credit's pair weights and the a_ij of the update
     weight : sample weight
     reals, integers : (7, at least m + 1) and (4, at least m) workspace
@@ -175,11 +202,10 @@ def compare(
     """
     m = t.shape[0]
     k, keys, other_keys = reals[:3, :m]
-    rank, reach, order, other_order = integers[:, :m]
-    tree = reals[3:]
-    swept = credit != ARGMAX and credit != DELTA
-    if swept:
-        violators(t, offset, strict, order, rank, reach, keys, other_keys, other_order)
+    place, reach, order, other_order = integers[:, :m]
+    steps = 0
+    for r in range(head.shape[0]):
+        steps += start[r + 1]
     for n in range(U.shape[0]):
         _scores_from_first(X, first, U[n], k)
         pair_margin = margin
@@ -200,12 +226,15 @@ def compare(
                 kind, depth, k, pair_margin, t, offset, strict, level, levels, grade, count, delta_rank, prefix[0], prefix[1],
                 ideal_value, discounts,
             )  # fmt: skip
+        elif steps <= _STEPS * m:
+            pairs = _hinge_one_by_one(
+                credit, kind, k, pair_margin, level, levels, grade, share, head, start, listed, keys, order, other_keys
+            )
         else:
-            for i in range(m):
-                order[i] = i
-                keys[i] = k[i]
-            sort_descending(keys, order, other_keys, other_order)
-            pairs = _hinge_on_violators(credit, kind, k, pair_margin, level, levels, grade, share, rank, reach, order, tree)
+            pairs = _hinge_by_sweeps(
+                credit, kind, k, pair_margin, level, levels, grade, share, head, start, listed, place, reach, order,
+                other_order, keys, other_keys, reals[3:],
+            )  # fmt: skip
         # The sweep adds and takes away: rounding may leave a little below the least there is.
         out[n, 0] = scale * max(0.0, pairs)
         out[n, 1] = weight * slam_loss(k, level, levels, v, pair_margin, keys)

@@ -45,6 +45,28 @@ def score_and_norms(X, first, m, w, s):
 
 
 @fast_kernel
+def score_twice_and_norms(X, first, m, w, served, s, served_s):
+    """`score_and_norms`, with the scores by other weights from the same pass."""
+    d = X.shape[1]
+    largest = 0.0
+    norms = 0.0
+    for i in range(m):
+        total = 0.0
+        other = 0.0
+        norm = 0.0
+        for j in range(d):
+            x = np.float64(X[first + i, j])
+            total += x * w[j]
+            other += x * served[j]
+            norm += x * x
+        s[i] = total
+        served_s[i] = other
+        norms += norm
+        largest = max(largest, norm)
+    return largest, norms
+
+
+@fast_kernel
 def combine_rows(X, first, c, rows, z):
     """z = sum of c_i x_i over documents from row `first` on; rows without credit are not touched. Returns ||z||^2.
 
@@ -143,7 +165,10 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         s, v, c, keys, other_keys, share = reals[:, :m]
         level, order, index, head, place, listed = integers[:, :m]
         weight = weights[q]
-        largest, norms = score_and_norms(X, first, m, w, s)
+        if track and served.shape[0] > 0:
+            largest, norms = score_twice_and_norms(X, first, m, w, served, s, share)
+        else:
+            largest, norms = score_and_norms(X, first, m, w, s)
         levels = grade_levels(y[first : first + m], kind, threshold, level, grade, count, table)
         if not (levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
@@ -177,7 +202,6 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
             v_max = weights_in_order(kind, cutoff, index, level, levels, grade, count, ideal_value, discounts, per_level, v)
         served_loss = loss if track else np.nan
         if track and served.shape[0] > 0:
-            score_and_norms(X, first, m, served, share)
             order_pessimistic(share, level, levels, count, depth, False, place, index, keys, other_keys)
             served_loss = ranking_loss(kind, depth, place, level, levels, grade, count, ideal_value, discounts)
 
@@ -192,6 +216,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
                     share[i] = s[i] - margin * grade[level[i]]
                 s[:] = share
             t_offset = 0.0 if by_gap else offset
+            n_head = 0
             if credit == ARGMAX:
                 mass = argmax_credit(s, level, levels, v, t_offset, by_gradient, per_level, c)
             elif credit == DELTA:
@@ -212,8 +237,8 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
             if compared:
                 compare(
                     X, first, comparators, kind, depth, credit, margin, by_gap, s, t_offset, by_gradient, level, levels, grade,
-                    count, v, share, per_level, index, prefix, ideal_value, discounts, scale, weight,
-                    compare_reals, compare_integers, values[q],
+                    count, v, share, per_level, head[:n_head], start, listed, index, prefix, ideal_value, discounts, scale,
+                    weight, compare_reals, compare_integers, values[q],
                 )  # fmt: skip
             for i in range(m):
                 c[i] *= scale

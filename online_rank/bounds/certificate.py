@@ -108,19 +108,22 @@ class Certificate:
         """Everything as dicts, lists, strings and numbers, ready for JSON."""
         content = asdict(self)
         content["bounds"] = [check._asdict() for check in self.bounds]
+        if math.isnan(content["totals"]["served_loss"]):
+            content["totals"]["served_loss"] = None
         return {**content, "loss": self.loss, "holds": self.holds}
 
     def __str__(self) -> str:
         t = self.totals
         other = ("learning_rate", "margin", "margin_scale") if self.settings["update"] == "mistake" else ("relative_margin",)
         settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items() if name not in (*other, "average"))
+        served = "not tracked" if math.isnan(t["served_loss"]) else f"{t['served_loss']:,.6g}"
         width = max((len(check.statement) for check in self.bounds), default=0)
         lines = [
             f"Certificate against {self.comparator!r}",
             f"  model                    {settings}",
             f"  queries                  {t['n_rounds']:,}: {t['n_mistakes']:,} with a loss, {t['n_skipped']:,} skipped",
             f"  cumulative loss          {self.loss:,.6g} (of the weights that learn: what the bounds speak of)",
-            f"  loss of served weights   {t['served_loss']:,.6g} (no bound speaks of it)",
+            f"  loss of served weights   {served} (no bound speaks of it)",
             f"  comparator               F(u) {self.pair_loss:,.6g}, f(u) {self.surrogate_loss:,.6g}, norm {self.norm:,.6g}",
             f"  {'the loss is at most':<{width}}  {'bound':>12}  {'slack':>12}",
         ]

@@ -1,7 +1,6 @@
 """Read and write LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: as a stream or at once."""
 
 import os
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -251,23 +250,27 @@ def read_letor(
         sources, group, LetorPosition(), grow=True, with_docid=with_docid, n_features=n_features, dtype=dtype,
         zero_based=zero_based, null=null, on_error=on_error,
     )  # fmt: skip
-    blocks = deque(rows)
-    n = sum(len(block.y) for block in blocks)
-    X, y = np.empty((n, rows.n_features or 0), dtype), np.empty(n, np.int64)
+    X, y = np.empty((0, rows.n_features or 0), dtype), np.empty(0, np.int64)
     firsts: list[int] = []
     qids: list[str] = []
     docids: list[str] = []
-    at = 0
-    while blocks:
-        block = blocks.popleft()  # its memory is free again before the next one is copied: no second copy of everything
-        rows_here, columns = block.X.shape
-        X[at : at + rows_here, :columns] = block.X
-        X[at : at + rows_here, columns:] = 0
-        y[at : at + rows_here] = block.y
-        firsts += [at + first for first, _, _ in block.starts]
+    n = 0
+    for block in rows:
+        m, d = block.X.shape
+        if d > X.shape[1]:
+            X = np.concatenate([X, np.zeros((len(X), d - X.shape[1]), dtype)], axis=1)
+        if n + m > len(y):
+            # In place, so that the numbers are never held twice; by a quarter, so that they are not moved too often.
+            room = n + m + (n + m) // 4
+            X.resize((room, d), refcheck=False)
+            y.resize(room, refcheck=False)
+        X[n : n + m], y[n : n + m] = block.X, block.y
+        firsts += [n + first for first, _, _ in block.starts]
         qids += [qid for _, qid, _ in block.starts]
         docids += block.docids or []
-        at += rows_here
+        n += m
+    X.resize((n, X.shape[1]), refcheck=False)
+    y.resize(n, refcheck=False)
     ids = _integers(qids)
     return LetorBlock(X, y, np.repeat(ids, np.diff([*firsts, n])), docids if with_docid else None)
 

@@ -78,7 +78,7 @@ def structured_margin_gradient(s, y):
 
 
 def svm_map_gradient(s, y):
-    """Yue et al. 2007: joint features (1 / (r (m - r))) sum of y_ij (s_i - s_j) over relevant i, irrelevant j; y_ij = +-1."""
+    """Yue et al. 2007: the joint feature is (1 / (r (m - r))) sum of +-(s_i - s_j) over relevant i and irrelevant j."""
     m = len(y)
     relevant = [i for i in range(m) if y[i]]
     irrelevant = [j for j in range(m) if not y[j]]
@@ -89,11 +89,8 @@ def svm_map_gradient(s, y):
     # Within the relevant, and within the irrelevant, the highest score stands first; only the interleaving is free.
     up, down = sorted(relevant, key=lambda i: -s[i]), sorted(irrelevant, key=lambda j: -s[j])
     for places in itertools.combinations(range(m), len(relevant)):
-        above = {
-            (i, j): places[a] < [p for p in range(m) if p not in places][b]
-            for a, i in enumerate(up)
-            for b, j in enumerate(down)
-        }
+        others = [p for p in range(m) if p not in places]
+        above = {(i, j): p < q for i, p in zip(up, places, strict=True) for j, q in zip(down, others, strict=True)}
         loss = 1.0 - sum(n / (p + 1) for n, p in enumerate(places, 1)) / len(relevant)
         value = loss - sum(2.0 * unit * (s[i] - s[j]) for (i, j), right in above.items() if not right)
         if value > best_value:

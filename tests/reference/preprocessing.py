@@ -1,6 +1,7 @@
 """Feature transforms, straight from their definitions, in exact rational arithmetic where that is possible."""
 
 import math
+import statistics
 from fractions import Fraction
 
 
@@ -43,3 +44,16 @@ def _ratio(difference, variance):
     if not variance:
         return 0.0
     return math.copysign(math.sqrt(difference**2 / variance), difference)
+
+
+def gaussianized(X, train, deviation=1 / 3):
+    """deviation Phi^-1(F(x)): F counts the smaller documents of `train` and half of the equal ones; x is cut to their range."""
+    answer = []
+    for row in X:
+        answer.append([])
+        for j, value in enumerate(row):
+            column = [float(document[j]) for document in train]
+            value = min(max(float(value), min(column)), max(column))
+            share = sum(1.0 if other < value else 0.5 if other == value else 0.0 for other in column) / len(column)
+            answer[-1].append(deviation * statistics.NormalDist().inv_cdf(share))
+    return answer

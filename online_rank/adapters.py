@@ -1,0 +1,226 @@
+"""Rankers made of river's classifiers and regressors: the pointwise and pairwise rows of [LW]."""
+
+import abc
+import inspect
+from typing import Any
+
+import numpy as np
+from river import base
+
+from online_rank.base import Ranker, Round
+from online_rank.measures import measure as parse_measure
+from online_rank.query import MAX_GRADE
+
+__all__ = ["PairwiseRanker", "PointwiseRanker"]
+
+
+# Squares and differences of features stay finite up to here.
+_LARGEST = 1e150
+
+
+class _RiverRanker(Ranker):
+    """A ranker whose scores come from a river model, one document at a time.
+
+    All input is checked before the first document reaches the river model: what it learned in place could not be taken back.
+    """
+
+    def __init__(self, model: Any, measure: str):
+        super().__init__()
+        parse_measure(measure)
+        self.measure = measure
+        self._accepts_weights = "w" in inspect.signature(model.learn_one).parameters
+
+    @abc.abstractmethod
+    def _score_document(self, x: dict) -> float:
+        """The score of one document, by its features."""
+
+    @abc.abstractmethod
+    def _learn_documents(self, documents: list[dict], X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
+        """Learn from one query; `weight` is what the river model's `learn_one` gets besides."""
+
+    def _grow(self, n_new: int) -> None:
+        # The river model learns a feature when it first comes along; nothing is kept for it here.
+        pass
+
+    def _documents(self, X: np.ndarray) -> list[dict]:
+        names = range(X.shape[1]) if self.feature_names is None else self.feature_names
+        return [dict(zip(names, row, strict=True)) for row in X.tolist()]
+
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        return np.array([self._score_document(x) for x in self._documents(X)])
+
+    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+        bad = ~(np.abs(X) <= _LARGEST).all(axis=1) | (y < 0) | (y > MAX_GRADE)
+        bad_queries = ~np.isfinite(w) | (w < 0)
+        if bad.any():
+            bad_queries[np.searchsorted(offsets, np.flatnonzero(bad)[0], side="right") - 1] = True
+        if bad_queries.any():
+            return int(np.flatnonzero(bad_queries)[0])
+        if not self._accepts_weights and (w != 1.0).any():
+            raise ValueError(f"w: the model of this {type(self).__name__} does not learn with weights; leave w out")
+        name = parse_measure(self.measure)
+        for t, weight in enumerate(w.tolist()):
+            part = slice(int(offsets[t]), int(offsets[t + 1]))
+            documents, grades = self._documents(X[part]), y[part]
+            scores = [self._score_document(x) for x in documents]
+            loss = name.loss(scores, grades, ties="pessimistic") if np.isfinite(scores).all() else 1.0
+            norm = float(np.sqrt((X[part].astype(np.float64) ** 2).sum(axis=1)).max(initial=0.0))
+            skipped = weight == 0.0 or not self._teaches(grades)
+            if not skipped:
+                self._learn_documents(documents, X[part], grades, {"w": weight} if self._accepts_weights else {})
+            rounds[t] = Round(loss, np.nan, 0.0, 0.0, 0.0, weight, len(documents), norm, 0.0, skipped)
+        return len(w)
+
+    def _teaches(self, y: np.ndarray) -> bool:
+        """Whether there is something to learn from a query with these grades."""
+        return len(y) > 0
+
+
+class PointwiseRanker(_RiverRanker):
+    """Rank by a river regressor or classifier that learns the grade of each document by itself.
+
+    A regressor learns grades as numbers and scores by its prediction. A multiclass classifier learns grades as classes and
+    scores by the expected grade, sum_g g P(g | x). A binary classifier learns whether the grade is at least `threshold` and
+    scores by the probability of that.
+
+    In `last_round` the fields about updates and margins (mass, squared_gradient_norm, margin, v_max) are 0: the bounds that
+    need them hold for other rankers.
+
+    Parameters
+    ----------
+    model
+        A river regressor or classifier, or a pipeline of single-document steps that ends in one.
+    threshold
+        The smallest grade that counts as relevant, for a binary classifier.
+    measure
+        The measure whose loss `last_round` reports (see `online_rank.measure`). Learning does not depend on it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `model` is something else, or `measure` is unknown.
+
+    Examples
+    --------
+    >>> from river import linear_model
+    >>> from online_rank import PointwiseRanker, StreamScaler
+    >>> model = StreamScaler() | PointwiseRanker(linear_model.LinearRegression())
+    >>> for _ in range(5):
+    ...     model.learn_one({"a": {"clicks": 3}, "b": {"clicks": 1}}, {"a": 0, "b": 2})
+    >>> model.rank_one({"c": {"clicks": 2}, "d": {"clicks": 0}})
+    ['d', 'c']
+    """
+
+    def __init__(self, model: Any, threshold: int = 1, measure: str = "ndcg@10"):
+        if not isinstance(model, base.Classifier | base.Regressor):
+            raise TypeError(f"model is {model!r}; it is a river classifier or regressor, or a pipeline that ends in one")
+        super().__init__(model, measure)
+        self.model: Any = model
+        self.threshold = threshold
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        from river import linear_model
+
+        yield {"model": linear_model.LinearRegression()}
+        yield {"model": linear_model.LogisticRegression()}
+
+    def _score_document(self, x: dict) -> float:
+        if isinstance(self.model, base.Regressor):
+            return float(self.model.predict_one(x))
+        shares = self.model.predict_proba_one(x)
+        if self.model._multiclass:
+            return float(sum(int(grade) * share for grade, share in shares.items()))
+        return float(shares.get(True, 0.0))
+
+    def _learn_documents(self, documents: list[dict], X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
+        targets: list[Any] = y.tolist()
+        if isinstance(self.model, base.Classifier) and not self.model._multiclass:
+            targets = [grade >= self.threshold for grade in targets]
+        for x, target in zip(documents, targets, strict=True):
+            self.model.learn_one(x, target, **weight)
+
+
+class PairwiseRanker(_RiverRanker):
+    """Rank by a river classifier that learns which of two documents is better, from the difference of their features.
+
+    From each query `n_pairs` pairs of documents with different grades are drawn. With equal chances a pair is shown as
+    (better - worse, True) or as (worse - better, False). A document is scored by P(True | x - 0), its chance to be better than
+    one whose features are all 0: so scores are transitive and cost one prediction a document. For a linear classifier their
+    order is that of w . x, as in RankSVM or RankNet; put a scaler in front, so that probabilities do not round to 1.
+
+    In `last_round` the fields about updates and margins (mass, squared_gradient_norm, margin, v_max) are 0: the bounds that
+    need them hold for other rankers.
+
+    Parameters
+    ----------
+    model
+        A river classifier, or a pipeline of single-document steps that ends in one.
+    n_pairs
+        Number of pairs drawn from each query.
+    measure
+        The measure whose loss `last_round` reports (see `online_rank.measure`). Learning does not depend on it.
+    seed
+        Seed of the draws.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `model` is something else, `n_pairs` is not positive, or `measure` is unknown.
+
+    Examples
+    --------
+    >>> from river import linear_model
+    >>> from online_rank import PairwiseRanker, StreamScaler
+    >>> model = StreamScaler() | PairwiseRanker(linear_model.LogisticRegression())
+    >>> model.learn_one({"a": {"clicks": 3}, "b": {"clicks": 1}}, {"a": 0, "b": 2})
+    >>> model.rank_one({"c": {"clicks": 2}, "d": {"clicks": 0}})
+    ['d', 'c']
+    """
+
+    def __init__(self, model: Any, n_pairs: int = 50, measure: str = "ndcg@10", seed: int = 0):
+        if not isinstance(model, base.Classifier):
+            raise TypeError(f"model is {model!r}; it is a river classifier, or a pipeline that ends in one")
+        if n_pairs < 1:
+            raise ValueError(f"n_pairs is {n_pairs}; at least one pair must be drawn")
+        super().__init__(model, measure)
+        self.model: Any = model
+        self.n_pairs = n_pairs
+        self.seed = seed
+        self._n_queries = 0
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        from river import linear_model
+
+        yield {"model": linear_model.LogisticRegression()}
+
+    def _score_document(self, x: dict) -> float:
+        return float(self.model.predict_proba_one(x).get(True, 0.0))
+
+    def _teaches(self, y: np.ndarray) -> bool:
+        return len(y) > 0 and bool((y != y[0]).any())
+
+    def _learn_documents(self, documents: list[dict], X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
+        # Draws depend on the seed and the number of the query alone: the state is one number.
+        rng = np.random.default_rng([self.seed, self._n_queries])
+        self._n_queries += 1
+        i, j = _draw_pairs(y, self.n_pairs, rng)
+        for x, is_better in zip(self._documents(X[i].astype(np.float64) - X[j]), (y[i] > y[j]).tolist(), strict=True):
+            self.model.learn_one(x, is_better, **weight)
+
+
+def _draw_pairs(y: np.ndarray, n_pairs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """`n_pairs` ordered pairs of documents with different grades, drawn uniformly, with replacement."""
+    order = np.argsort(y, kind="stable")
+    ascending = y[order]
+    first, stop = np.searchsorted(ascending, y, side="left"), np.searchsorted(ascending, y, side="right")
+    others = len(y) - (stop - first)
+    # Pair number r belongs to the document i whose pairs the cumulated numbers of others place it among; its rank within them,
+    # counted in ascending order of grades and past the documents of i's own grade, is that of j.
+    total = np.cumsum(others)
+    r = rng.integers(total[-1], size=n_pairs)
+    i = np.searchsorted(total, r, side="right")
+    rank = r - (total[i] - others[i])
+    rank += np.where(rank >= first[i], stop[i] - first[i], 0)
+    return i, order[rank]

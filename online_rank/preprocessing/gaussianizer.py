@@ -1,0 +1,137 @@
+"""Features mapped to a normal distribution, by their quantiles in the stream or in a training set."""
+
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels import quantiles as kernels
+from online_rank.preprocessing._columns import ColumnTransformer
+from online_rank.query import Query, as_query, in_form_of, require_finite
+
+__all__ = ["StreamGaussianizer", "batch_gaussianize"]
+
+
+class StreamGaussianizer(ColumnTransformer):
+    """Map each feature to a normal distribution, by its quantiles over all documents seen, in constant memory.
+
+    A value x becomes `deviation` Phi^-1(F(x)), with Phi the standard normal distribution function and F(x) the share of
+    documents with a smaller value plus half the share of those with the same value. So only the order of values counts:
+    outliers, units and long tails do not, and a feature that is constant so far becomes 0. [DR] transforms features so.
+
+    F is kept as a sketch of at most `n_centroids` points for each feature, the merging t-digest (Dunning & Ertl 2019), finer in
+    the tails. It is exact as long as a feature has shown no more than `n_centroids` distinct values. Values beyond the range
+    seen count as its ends. A feature that appears late, by name, counts as 0 in all documents before.
+
+    Parameters
+    ----------
+    deviation
+        Standard deviation of the normal distribution.
+    n_centroids
+        Size of the sketch, at least 16. With d features the memory is 16 d n_centroids bytes.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+
+    Examples
+    --------
+    >>> from online_rank import StreamGaussianizer
+    >>> gaussianizer = StreamGaussianizer(deviation=1.0)
+    >>> gaussianizer.learn_one([{"clicks": 0}, {"clicks": 0}, {"clicks": 10_000}])
+
+    F is 1/3 for the value 0 (half the share of the two documents that have it), and 5/6 for 10,000:
+
+    >>> [round(x["clicks"], 3) for x in gaussianizer.transform_one([{"clicks": 0}, {"clicks": 10_000}, {"clicks": 1e9}])]
+    [-0.431, 0.967, 0.967]
+    """
+
+    def __init__(self, deviation: float = 1 / 3, n_centroids: int = 200):
+        super().__init__()
+        if not (np.isfinite(deviation) and deviation > 0):
+            raise ValueError(f"deviation is {deviation}; it is a finite number > 0")
+        if n_centroids < 16:
+            raise ValueError(f"n_centroids is {n_centroids}; at least 16 are needed")
+        self.deviation = deviation
+        self.n_centroids = n_centroids
+        self._count = 0
+        self._values = np.empty((0, n_centroids))
+        self._weights = np.empty((0, n_centroids))
+        self._sizes = np.empty(0, dtype=np.int64)
+
+    @property
+    def n_documents(self) -> int:
+        """Number of documents learned from."""
+        return self._count
+
+    def _grow(self, n_new: int) -> None:
+        # What the documents before would have left, had they shown the new features, as 0.
+        weights = np.zeros((n_new, self.n_centroids))
+        weights[:, 0] = self._count
+        self._values = np.concatenate([self._values, np.zeros((n_new, self.n_centroids))])
+        self._weights = np.concatenate([self._weights, weights])
+        self._sizes = np.concatenate([self._sizes, np.full(n_new, int(self._count > 0))])
+
+    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+        learned, self._count = kernels.learn_and_gaussianize(
+            X, offsets, self._count, self._values, self._weights, self._sizes, self.deviation, out
+        )
+        return learned
+
+    def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
+        kernels.gaussianize(X, 0, len(X), self._count, self._values, self._weights, self._sizes, self.deviation, out)
+
+
+def batch_gaussianize(X: Any, reference: Any = None, deviation: float = 1 / 3) -> Any:
+    """Map each feature to a normal distribution by its exact quantiles in a training set, as [DR] section 4.4 does.
+
+    The formula is that of `StreamGaussianizer`, with F over the documents of `reference`.
+
+    Parameters
+    ----------
+    X
+        Documents (n, d), in any form of a query; whose queries they are does not matter.
+    reference
+        The training set that X is mapped by, with the same features; None for X itself.
+    deviation
+        Standard deviation of the normal distribution.
+
+    Returns
+    -------
+    X, transformed, in the form in which it was given.
+
+    Raises
+    ------
+    ValueError
+        A value is NaN or infinite, `reference` is empty, or the two have different features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank.preprocessing import batch_gaussianize
+    >>> train = np.array([[1.0], [2.0], [3000.0]])
+    >>> batch_gaussianize(np.array([[1.0], [1.5], [2.0], [10_000.0]]), reference=train, deviation=1.0).round(3)
+    array([[-0.967],
+           [-0.431],
+           [ 0.   ],
+           [ 0.967]])
+
+    F is 1/6, 1/3 (one of three documents is smaller than 1.5), 1/2 and, as for the largest value of the training set, 5/6.
+    """
+    from scipy.special import ndtri
+
+    given = as_query(X)
+    train = given if reference is None else as_query(reference)
+    for query in (given, train):
+        require_finite(query)
+    if train.names != given.names or train.X.shape[1] != given.X.shape[1]:
+        raise ValueError("X and reference must have the same features, in the same order")
+    if not len(train.X):
+        raise ValueError("reference has no documents")
+    out = np.empty_like(given.X)
+    for j in range(given.X.shape[1]):
+        column = np.sort(train.X[:, j])
+        x = np.clip(given.X[:, j], column[0], column[-1])
+        share = (np.searchsorted(column, x, side="left") + np.searchsorted(column, x, side="right")) / (2 * len(column))
+        out[:, j] = deviation * ndtri(share)
+    return in_form_of(X, Query(out, given.ids, given.names))
