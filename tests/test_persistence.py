@@ -20,7 +20,6 @@ from river import base, compose, preprocessing, stats, utils
 import online_rank
 from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler, load, save
 from online_rank import _state as state_of_objects
-from online_rank._state import pack
 from online_rank.base import Ranker
 from online_rank.bounds import LossTracker
 from online_rank.gradient import GradientRanker
@@ -219,19 +218,14 @@ def test_models_of_every_room_go_on_as_if_they_had_not_been_saved(make):
 def test_a_tracker_keeps_its_certificate():
     tracker = grown(LossTracker(PerceptronRanker("ndcg"), comparators={"u": {"a": 1.0, "b": -1.0}}))
     again = from_bytes(to_bytes(tracker))
-    assert again.totals == tracker.totals
+    assert repr(again.totals) == repr(tracker.totals)
     assert repr(again.certificate("u")) == repr(tracker.certificate("u"))
 
 
 def test_a_tracker_and_its_model_must_have_the_same_features():
     content = to_bytes(grown(LossTracker(PerceptronRanker())))
-    smaller = json.loads(json.dumps(pack(PerceptronRanker())[0]))
-
-    def edit(header):
-        header["object"]["parameters"]["model"] = smaller
-
-    with pytest.raises(ModelFileError, match=r"has 2 features, but its model has 0|not understood|refers to"):
-        from_bytes(repacked(content, edit))
+    with pytest.raises(ModelFileError, match="has 0 features, but its model has 2"):
+        from_bytes(repacked(content, lambda h: h["object"]["state"].update(_n_features=0, _names=None)))
 
 
 def test_a_river_pipeline_keeps_the_names_of_its_steps():
@@ -295,8 +289,8 @@ def test_versions(monkeypatch):
 
 
 def test_state_that_an_older_class_did_not_have_is_left_as_the_constructor_makes_it():
-    content = repacked(to_bytes(learned()), lambda h: h["object"]["state"].pop("_counters") and None)
-    assert from_bytes(content)._counters.tolist() == [0.0, 0.0, 0.0]
+    content = repacked(to_bytes(learned()), lambda h: h["object"]["state"].pop("_names"))
+    assert from_bytes(content).feature_names is None
 
 
 def _set(*path, to):
