@@ -45,6 +45,7 @@ OURS = {
     "RankingService": "online_rank.stream.protocol",
     "Round": "online_rank.base",
     "SignedLog": "online_rank.preprocessing",
+    "StreamGaussianizer": "online_rank.preprocessing",
     "StreamScaler": "online_rank.preprocessing",
     "Trace": "online_rank.evaluate",
 }
@@ -305,6 +306,11 @@ def _restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where
         if present is _MISSING or key in _REBUILT or callable(present) or isinstance(present, property):
             raise StateError(f"{where}: a {cls.__name__} has no {key!r}")
         vars(made)[key] = _fitted(value, present, f"{where}.{key}")
+    if hasattr(made, "_check_state"):  # of classes whose kernels take positions from the state
+        try:
+            made._check_state()
+        except ValueError as error:
+            raise StateError(f"{where}: {error}") from None
     return made
 
 
@@ -353,11 +359,15 @@ def _fitted(value: Any, made: Any, where: str) -> Any:
         if type(value) is not type(made) or len(value) != len(made):
             raise StateError(f"{where} should be a {type(made).__name__} of {len(made)}")
         return type(made)(_fitted(v, m, f"{where}[{i}]") for i, (v, m) in enumerate(zip(value, made, strict=True)))
-    elif made is not None and type(value) is not type(made) and not {type(value), type(made)} <= {int, float}:
+    elif made is not None and type(value) is not type(made) and not (_is_number(value) and _is_number(made)):
         raise StateError(f"{where} should be of type {type(made).__name__}, not {type(value).__name__}")
     elif type(value) is int and not -(2**63) <= value < 2**63:
         raise StateError(f"{where} is an integer of more than 64 bits")
     return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _scalar(dtype: str, content: str, where: str) -> Any:

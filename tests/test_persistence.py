@@ -24,6 +24,7 @@ from online_rank.base import Ranker
 from online_rank.bounds import LossTracker
 from online_rank.gradient import GradientRanker
 from online_rank.persistence import FORMAT_VERSION, ModelFileError, from_bytes, to_bytes
+from online_rank.preprocessing import StreamGaussianizer
 
 
 def learned(n=20, **parameters):
@@ -202,10 +203,12 @@ def grown(model):
         lambda: GradientRanker("hinge", optimizer="adagrad", average=5.0),
         lambda: StreamScaler() | GradientRanker("listnet"),
         lambda: SignedLog() | QueryNormalizer() | PerceptronRanker(),
+        lambda: StreamGaussianizer() | PerceptronRanker(),
         lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
         lambda: ForEachDocument(compose.Select("a") | preprocessing.MinMaxScaler()) | PerceptronRanker(),
         lambda: LossTracker(PerceptronRanker(), comparators={"u": {"a": 1.0, "b": -1.0}}),
     ],
+    ids=["gradient", "adagrad", "gradient_pipeline", "per_query", "gaussian", "lifted", "lifted_pipeline", "tracker"],
 )
 def test_models_of_every_room_go_on_as_if_they_had_not_been_saved(make):
     model = grown(make())
@@ -357,6 +360,13 @@ def test_hostile_headers(name):
         from_bytes(repacked(to_bytes(learned()), edit))
 
 
+def test_positions_out_of_bounds_are_refused():
+    model = grown(StreamGaussianizer() | PerceptronRanker())["StreamGaussianizer"]
+    model._sizes[1] = 10**6
+    with pytest.raises(ModelFileError, match="more centroids than there is room for"):
+        from_bytes(to_bytes(model))
+
+
 def test_integers_that_no_kernel_takes():
     content = to_bytes(StreamScaler())
     with pytest.raises(ModelFileError, match="more than 64 bits"):
@@ -499,6 +509,8 @@ def test_a_rolling_metric():
 # Public classes that are models, transformers or metrics, and are not saved, each with the reason.
 NOT_SAVED = {
     "QueryFunction": "it holds any Python function",
+    "PairwiseRanker": "it holds any river classifier",
+    "PointwiseRanker": "it holds any river classifier or regressor",
     "QueryStep": "a base class",
     "RankingMetric": "a base class",
 }
