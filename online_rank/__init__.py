@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "DirectRanker": "direct",
     "ForEachDocument": "preprocessing",
     "GradientRanker": "gradient",
     "LossTracker": "bounds",
