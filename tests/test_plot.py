@@ -103,6 +103,12 @@ def test_loss_draws_the_smallest_bounds_above_the_loss(tracker):
     }
 
 
+def test_loss_of_a_trace_alone():
+    trace = evaluate.progressive([QUERY] * 20, PerceptronRanker(), "ndcg")
+    (line,) = plot.loss(trace).lines
+    assert line.get_ydata().tolist() == trace.columns["loss"].tolist()
+
+
 def test_certificate_has_a_row_for_each_bound(tracker):
     certificate = tracker.certificate("teacher")
     ax = plot.certificate(certificate)
@@ -158,7 +164,8 @@ def test_throughput_has_the_fastest_on_top():
         (lambda t: plot.progressive(evaluate.Trace()), ValueError, "no query"),
         (lambda t: plot.progressive(evaluate.progressive([QUERY], PerceptronRanker(), "ndcg"), ["map"]), KeyError, "'ndcg'"),
         (lambda t: plot.LossCurve(t.model), TypeError, "LossTracker"),
-        (lambda t: plot.loss(plot.LossCurve(LossTracker(PerceptronRanker(), {"u": [1.0]}))), ValueError, "no query"),
+        (lambda t: plot.loss(plot.LossCurve(LossTracker(PerceptronRanker(), {"u": [1.0]}))), ValueError, "no query was learned"),
+        (lambda t: plot.loss(evaluate.Trace()), ValueError, "no query was learned"),
         (lambda t: plot.loss(plot.LossCurve(t, "teacher"), ["theorem_5"]), KeyError, "mass_bound"),
         (lambda t: plot.weights(PerceptronRanker()), ValueError, "learned from no query"),
         (lambda t: plot.weights(StreamScaler()), TypeError, "PerceptronRanker"),

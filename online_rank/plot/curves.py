@@ -124,7 +124,8 @@ class LossCurve:
     """
 
     def __init__(self, tracker: LossTracker, comparator: str | None = None) -> None:
-        if not isinstance(tracker, LossTracker):
+        # Not isinstance: river lets a pipeline pass for its last step.
+        if not issubclass(type(tracker), LossTracker):
             raise TypeError(f"tracker is of type {type(tracker).__name__}; a LossCurve watches a LossTracker")
         self.tracker = tracker
         self.comparator = comparator
@@ -150,13 +151,13 @@ class LossCurve:
         return {"queries": present.totals["n_rounds"], "loss": present.loss, "F(u)": present.pair_loss, **bounds}
 
 
-def loss(curve: LossCurve, bounds: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
+def loss(curve: LossCurve | Trace, bounds: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
     """Cumulative loss beside the comparator's and beside what bounds allow, over the queries learned.
 
     Parameters
     ----------
     curve
-        What was recorded.
+        What was recorded. A `Trace` knows the loss alone.
     bounds
         Names of the bounds, as the certificate has them; None for the two that are smallest at the end.
     ax
@@ -170,15 +171,18 @@ def loss(curve: LossCurve, bounds: Sequence[str] | None = None, ax: "Axes | None
         Nothing has been recorded.
     """
     columns = curve.columns
-    if not columns:
-        raise ValueError("there is nothing to draw: the tracker has learned no query")
+    if isinstance(curve, Trace):
+        columns = {"queries": columns["query"], "loss": columns["loss"]}
+    if not columns or not len(columns["loss"]):
+        raise ValueError("there is nothing to draw: no query was learned")
     known = list(columns)[3:]
     if bounds is None:
         bounds = sorted((name for name in known if math.isfinite(columns[name][-1])), key=lambda name: columns[name][-1])[:2]
     for name in bounds:
         if name not in known:
             raise KeyError(f"there is no bound {name!r}; the bounds that cover the model are {known}")
-    drawn = {"loss": "loss", "F(u)": "F(u), of the comparator"} | {name: name.replace("_", " ") for name in bounds}
+    drawn = {"loss": "loss"} | ({"F(u)": "F(u), of the comparator"} if "F(u)" in columns else {})
+    drawn |= {name: name.replace("_", " ") for name in bounds}
     ax = styled(ax, "queries", "cumulative loss")
     curves = {label: (columns["queries"], columns[name]) for name, label in drawn.items()}
     lines(ax, curves, dashed=tuple(drawn[name] for name in bounds))
