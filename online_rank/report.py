@@ -9,6 +9,7 @@ import io
 import math
 import os
 import platform
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,11 +84,11 @@ class QueryLog:
     >>> log = QueryLog("ndcg")
     >>> stream = [([[1.0, 0.0], [0.0, 1.0]], [0, 1], f"q{n}", ["a", "b"]) for n in range(20)]
     >>> trace = evaluate.progressive(log.reading(stream), PerceptronRanker(), {"lately": log})
-    >>> log.worst[0].top
-    (('b', 1.0, 1), ('a', 0.0, 0))
+    >>> [name for name, score, grade in log.worst[0].top]
+    ['b', 'a']
     """
 
-    def __init__(self, measure: str, window: int = 200, kept: int = 5) -> None:
+    def __init__(self, measure: str, window: int = 100, kept: int = 5) -> None:
         self.measure = measure
         self.window = window
         self.kept = kept
@@ -195,7 +196,9 @@ def write_report(
         matplotlib is missing.
     """
     n_features = figures["features"]
-    pictures = [_picture(_plot().progressive(trace), "The measure before each query was learned from")]
+    pictures = []
+    if trace.n_queries:
+        pictures.append(_picture(_plot().progressive(trace), "The measure before each query was learned from"))
     if trace.loss > 0.0:
         pictures.append(_picture(_plot().loss(trace), "Cumulative loss of the weights that learn"))
     if n_features:
@@ -203,7 +206,7 @@ def write_report(
         pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))
     sections = [
         ("Figures", _figures(figures, trace)),
-        ("Course", "".join(pictures)),
+        ("Course", "".join(pictures) or "<p>No query was met.</p>"),
         ("Worst ranked", _worst(log)),
         ("Slowest", _slowest(log)),
         ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
@@ -277,10 +280,10 @@ def _worst(log: QueryLog) -> str:
 
 def _slowest(log: QueryLog) -> str:
     rows = [
-        (seen.qid, f"{seen.number:,}", f"{seen.n_documents:,}", f"{1e3 * seen.seconds:.2f}", f"{seen.value:.4f}")
+        (seen.qid, f"{seen.number:,}", f"{seen.n_documents:,}", f"{1e3 * seen.seconds:.2f}", _value(seen), "".join(name for name, *_ in seen.top[:1]))
         for seen in log.slowest
     ]
-    head = ["query", "number", "documents", "ms", log.measure]
+    head = ["query", "number", "documents", "ms", log.measure, "ranked first"]
     return _table(head, rows) if rows else "<p>No query to show.</p>"
 
 
@@ -300,6 +303,10 @@ def _reproduction(command: str, files: Sequence[str]) -> str:
     return f"<pre>{html.escape(command)}</pre><p>{html.escape(where)}</p>{table}"
 
 
+def _value(seen: SeenQuery) -> str:
+    return "–" if math.isnan(seen.value) else f"{seen.value:.4f}"
+
+
 def _shown(value: Any) -> str:
     return "–" if value is None or value == [] else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
@@ -307,8 +314,13 @@ def _shown(value: Any) -> str:
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; what it is given is text, not HTML."""
     top = "<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr></thead>" if head else ""
-    lines = ("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table>{top}<tbody>{''.join(lines)}</tbody></table>"
+    lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+    return f"<table>{top}<tbody>{lines}</tbody></table>"
+
+
+def _cell(text: str) -> str:
+    kind = ' class="number"' if re.fullmatch(r"[-+\d.,e]+|–", text) else ""
+    return f"<td{kind}>{html.escape(text)}</td>"
 
 
 _STYLE = """
@@ -320,6 +332,7 @@ h3 { font-size: 1rem; margin: 1.2rem 0 0 }
 small, figcaption, footer { color: #666; font-weight: normal; font-size: .87rem }
 table { border-collapse: collapse; margin: .4rem 0 .8rem; font-variant-numeric: tabular-nums; font-size: .9rem }
 th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: anywhere }
+td.number { text-align: right }
 th { font-weight: 600; border-bottom: 1px solid #999 } td { border-bottom: 1px solid #eee }
 figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }
 pre { background: #f6f6f6; padding: .7rem; overflow-x: auto; font-size: .82rem }
