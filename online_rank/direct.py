@@ -137,7 +137,6 @@ class DirectRanker(Ranker):
         self._pending = np.empty(0, dtype)
         self._counters = np.zeros(3)
         self._key = np.zeros(1, np.uint64)
-        self._track = False
 
     @property
     def n_parameters(self) -> int:
@@ -288,7 +287,6 @@ class DirectRanker(Ranker):
             self._pending,
             self._counters,
             self._key,
-            self._track,
             rounds,
         )
 

@@ -110,7 +110,6 @@ class GradientRanker(Ranker):
         self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0))
         self._average = np.empty(0)
         self._counters = np.zeros(2)
-        self._track = False
 
     @property
     def weights(self) -> np.ndarray:
@@ -154,6 +153,5 @@ class GradientRanker(Ranker):
             self._state,
             self._average,
             self._counters,
-            self._track,
             rounds,
         )
