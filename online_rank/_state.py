@@ -35,6 +35,8 @@ OURS = {
     "LetorPosition": "online_rank.stream.letor",
     "PairwiseAccuracy": "online_rank.metrics",
     "PendingQueries": "online_rank.stream.delay",
+    "DirectRanker": "online_rank.direct",
+    "GradientRanker": "online_rank.gradient",
     "PerceptronRanker": "online_rank.perceptron",
     "PrecisionAtK": "online_rank.metrics",
     "QueryNormalizer": "online_rank.preprocessing",
@@ -72,7 +74,7 @@ _MAX_DEPTH = 64
 
 #: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
 #: kernels take as their configuration, and the plan of river's Pipeline.
-_REBUILT = {"_config", "_constants", "_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"}
+_REBUILT = {"_config", "_constants", "_surrogate", "_widths", "_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"}
 
 _MISSING = object()
 

@@ -127,7 +127,7 @@ class DirectRanker(Ranker):
         self.seed = seed
         self._check()
         surrogate = Surrogate(cost, measure, output=output, pairs=pairs, pair_weight=pair_weight)
-        self._integers, self._reals = surrogate.kernel_arguments
+        self._surrogate = surrogate.kernel_arguments
         self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation), accumulate])
         self._constants = np.array([learning_rate, l2, dropout, averaging(average), LARGEST_GRADIENT[dtype]])
         self._widths = np.array([0, *(-(-width // LANES) * LANES for width in hidden)])
@@ -277,7 +277,7 @@ class DirectRanker(Ranker):
             offsets,
             w,
             discounts(len(X)),
-            (self._integers, self._reals),
+            self._surrogate,
             self._widths,
             self._config,
             self._constants,
