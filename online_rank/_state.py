@@ -74,7 +74,8 @@ _MAX_DEPTH = 64
 
 #: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
 #: kernels take as their configuration, and the plan of river's Pipeline.
-_REBUILT = {"_config", "_constants", "_surrogate", "_widths", "_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"}
+_REBUILT = {"_config", "_constants", "_surrogate", "_widths"}
+_REBUILT |= {"_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"}
 
 _MISSING = object()
 
