@@ -28,6 +28,7 @@ __all__ = ["StateError", "adopt", "pack", "settings_of", "unpack"]
 OURS = {
     "ERR": "online_rank.metrics",
     "LinearNDCG": "online_rank.metrics",
+    "LossTracker": "online_rank.bounds",
     "MAP": "online_rank.metrics",
     "MRR": "online_rank.metrics",
     "Measure": "online_rank.measures",

@@ -210,9 +210,9 @@ def corollary_7(
 ) -> float:
     r"""Corollary 7 of [CT]: Theorem 5 for NDCG@k with k in place of m, :math:`2 \sum_t f_t(u) + 4 \|u\|^2 k R_X^2 v_{max}`.
 
-    It holds for grade means too, which may give more than k documents a positive v_i. When n of them are of one grade, all v_i are
-    equal, and a loss means that a less relevant document stands among the first k: then f_t(w_t) is at least n - k + 1 times
-    v_i, and k times that is at least n v_i = sum v. When they are of more grades, sum v is at most k times the largest v_i.
+    It holds for grade means too, which may give more than k documents a positive v_i. When n of them are of one grade, all v_i
+    are equal, and a loss means that a less relevant document stands among the first k: then f_t(w_t) is at least n - k + 1
+    times v_i, and k times that is at least n v_i = sum v. When they are of more grades, sum v is at most k times the largest.
 
     Parameters
     ----------

@@ -1,16 +1,15 @@
 """What a ranker loses while it learns, and what other weights would have lost."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank._kernels.comparators import accumulate
-from online_rank.base import Ranker, all_or_nothing
+from online_rank.base import Ranker
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.perceptron import PerceptronRanker
-from online_rank.query import Query
 
 __all__ = ["LossTracker", "Totals"]
 
@@ -156,11 +155,14 @@ class LossTracker(Ranker):
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.model._score(X)
 
-    def _learn_block(
-        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, query: Query
-    ) -> None:
-        with all_or_nothing(self.model):
-            super()._learn_block(X, y, offsets, w, rounds, query)
+    def _begin(self) -> Callable[[], None]:
+        undo = super()._begin(), self.model._begin()
+
+        def undo_both() -> None:
+            for undo_part in undo:
+                undo_part()
+
+        return undo_both
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         model = self.model
