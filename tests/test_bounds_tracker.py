@@ -346,7 +346,7 @@ def test_bad_arguments():
     learned = PerceptronRanker()
     learned.learn_one(np.eye(2), [1, 0])
     with pytest.raises(ValueError, match="learned already"):
-        LossTracker(learned)
+        LossTracker(learned).learn_one(np.eye(2), [1, 0])
     with pytest.raises(ValueError, match=r"comparators\['u'\] has weights that are not finite"):
         LossTracker(PerceptronRanker(), {"u": [1.0, math.nan]})
     with pytest.raises(ValueError, match=r"comparators\['u'\].* norm above 1e\+150"):

@@ -81,7 +81,8 @@ class LossTracker(Ranker):
     Raises
     ------
     TypeError, ValueError
-        `model` is of another kind or has learned already, or a comparator is not a vector of finite numbers.
+        `model` is of another kind, or a comparator is not a vector of finite numbers; or, from the first query, `model` had
+        learned before.
 
     Examples
     --------
@@ -106,8 +107,6 @@ class LossTracker(Ranker):
         super().__init__()
         if not isinstance(model, PerceptronRanker):
             raise TypeError(f"model is of type {type(model).__name__}; a LossTracker holds a PerceptronRanker")
-        if model.last_round is not None:
-            raise ValueError("model has learned already; the bounds start from w = 0, so give one that has not")
         self.model = model
         self.comparators = comparators
         self.served = served
@@ -166,6 +165,9 @@ class LossTracker(Ranker):
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         model = self.model
+        # Not in __init__, which also makes a tracker anew around a model that it has taught, from a file.
+        if not self._totals[0] and model.last_round is not None:
+            raise ValueError("model has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
         if (self._names, self._n_features) != (model._names, model._n_features):
             model._extend(self._names, self._n_features - model._n_features)
         if self._aligned.shape[1] != self._n_features:
