@@ -149,7 +149,11 @@ class LossTracker(Ranker):
         return certify(self.model, self.totals._asdict(), comparator, self._aligned[row], pair_loss, surrogate_loss)
 
     def _grow(self, n_new: int) -> None:
-        """The columns belong to the model, which grows when it learns."""
+        """The columns of the state are the model's, which grows when it learns."""
+
+    def _extend(self, names: tuple[Hashable, ...] | None, n_new: int) -> None:
+        super()._extend(names, n_new)
+        self._aligned = self._align_comparators()
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.model._score(X)
@@ -170,8 +174,6 @@ class LossTracker(Ranker):
             raise ValueError("model has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
         if (self._names, self._n_features) != (model._names, model._n_features):
             model._extend(self._names, self._n_features - model._n_features)
-        if self._aligned.shape[1] != self._n_features:
-            self._aligned = self._align_comparators()
         track = self.served or model.average is False
         values = np.empty((len(w), *self._sums.shape))
         learned = model._learn_and_compare(X, y, offsets, w, rounds, track, self._aligned, values)
