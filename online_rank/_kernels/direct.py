@@ -94,9 +94,7 @@ def learn(
         if levels > 1 and weight > 0.0:
             for i in range(m):
                 dg[i] *= weight
-            backward(
-                documents, dg, parameters, widths, activation, dropout, key[0], buffer, after_dropout, errors, gradient
-            )
+            backward(documents, dg, parameters, widths, activation, dropout, key[0], buffer, after_dropout, errors, gradient)
             square = _square(gradient)
             # Below the limit no step can make parameters or state overflow: checked before anything changes.
             if not square <= limit * limit:

@@ -40,6 +40,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     longest = longest_query(offsets)
     work = workspace(longest)
     scores = np.empty((2, longest))
+    rows = np.empty(longest, dtype=np.int64)
     z = np.empty(d)
     spare = np.empty((2, d))
     new_w = np.empty(d)
@@ -64,7 +65,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
         if levels > 1 and weight > 0.0:
             for i in range(m):
                 gradient[i] *= weight
-            square = combine_rows(X, first, gradient, work.integers[0], z)
+            square = combine_rows(X, first, gradient, rows, z)
             if l2 > 0.0:
                 for j in range(d):
                     z[j] += l2 * new_w[j]

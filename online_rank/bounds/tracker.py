@@ -148,7 +148,7 @@ class LossTracker(Ranker):
             raise KeyError(f"there is no comparator {comparator!r}; there are {names}")
         row = names.index(comparator)
         pair_loss, surrogate_loss = self._sums[row].tolist()
-        return certify(self.model, self.totals._asdict(), comparator, self._aligned[row], pair_loss, surrogate_loss)
+        return certify(self.model, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss)
 
     def _grow(self, n_new: int) -> None:
         """The columns belong to the model, which grows when it learns."""
