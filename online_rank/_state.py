@@ -27,6 +27,8 @@ __all__ = ["StateError", "adopt", "pack", "settings_of", "unpack"]
 #: class may move to another module without making old files unreadable.
 OURS = {
     "ERR": "online_rank.metrics",
+    "ForEachDocument": "online_rank.preprocessing",
+    "GradientRanker": "online_rank.gradient",
     "LinearNDCG": "online_rank.metrics",
     "MAP": "online_rank.metrics",
     "MRR": "online_rank.metrics",
@@ -42,6 +44,7 @@ OURS = {
     "RankingService": "online_rank.stream.protocol",
     "Round": "online_rank.base",
     "SignedLog": "online_rank.preprocessing",
+    "StreamGaussianizer": "online_rank.preprocessing",
     "StreamScaler": "online_rank.preprocessing",
     "Trace": "online_rank.evaluate",
 }
