@@ -229,13 +229,13 @@ class Ranker(QueryEstimator):
         rounds = np.empty((1, len(Round._fields)))
         if query.names is None and self._n_features:
             X = self._align(query)
-            self._learn_block(X, grades, _single(query), np.array([w], dtype=np.float64), rounds, query)
+            self._learn_block(X, grades, _single(query), _as_weight(w), rounds, query)
             return
         require_finite(query)
         require_grades(grades, query.ids)
         with all_or_nothing(self):
             X = self._align_and_grow(query)
-            self._learn_block(X, grades, _single(query), np.array([w], dtype=np.float64), rounds, query)
+            self._learn_block(X, grades, _single(query), _as_weight(w), rounds, query)
 
     def learn_many(self, X: Any, y: Any, qid: Any, w: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
@@ -442,8 +442,10 @@ def require_query_step(step: Any) -> None:
             f"wrap it, ForEachDocument({name}(...)), from online_rank"
         )
     raise TypeError(
-        f"{step!r} is neither a ranker nor a transformer of queries; PointwiseRanker and PairwiseRanker make a ranker of a "
-        "classifier or regressor"
+        f"{name} is neither a ranker nor a transformer of queries; PointwiseRanker({name}(...)) makes a ranker of a "
+        "classifier or regressor, PairwiseRanker of a classifier"
+        if isinstance(step, base.Estimator)
+        else f"{step!r} is neither a ranker nor a transformer of queries"
     )
 
 
@@ -520,6 +522,13 @@ def rank_one(model: Any, x: Any) -> list[Hashable]:
     if isinstance(scores, dict):
         return sorted(scores, key=scores.__getitem__, reverse=True)
     return sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+
+
+def _as_weight(w: Any) -> np.ndarray:
+    try:
+        return np.array([float(w)])
+    except (TypeError, ValueError):
+        raise TypeError(f"w is {w!r}; the weight of a query is one finite number >= 0") from None
 
 
 def _as_weights(w: Any, n_queries: int) -> np.ndarray:

@@ -182,6 +182,9 @@ class PerceptronRanker(Ranker):
         ):
             if value not in allowed:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
+        for name in ("relative_margin", "margin", "average", *(() if self.learning_rate is None else ("learning_rate",))):
+            if not isinstance(value := getattr(self, name), int | float | np.number):
+                raise TypeError(f"{name} is {value!r}; it must be a number")
         gradient = self.update == "gradient"
         if self.mass == "slam" and self.credit not in ("argmax", "spread"):
             raise ValueError(f"mass='slam' goes with credit='argmax' or 'spread', not with {self.credit!r}")

@@ -105,11 +105,15 @@ class LossTracker(Ranker):
 
     def __init__(self, model: PerceptronRanker, comparators: Mapping[str, Any] | None = None, served: bool = False) -> None:
         super().__init__()
-        if not isinstance(model, PerceptronRanker):
-            raise TypeError(f"model is of type {type(model).__name__}; a LossTracker holds a PerceptronRanker")
+        # Not isinstance: river lets a pipeline pass for its last step.
+        if not issubclass(type(model), PerceptronRanker):
+            transformers = "; transformers go before it: scaler | LossTracker(ranker)" if hasattr(model, "steps") else ""
+            raise TypeError(f"model is of type {type(model).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
         self.model = model
         self.comparators = comparators
         self.served = served
+        if comparators is not None and not isinstance(comparators, Mapping):
+            raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
         for name, u in (comparators or {}).items():
             _require_vector(name, u)
         self._totals = np.zeros(len(Totals._fields))
@@ -138,6 +142,8 @@ class LossTracker(Ranker):
             No name was given, and there is none or more than one.
         """
         names = list(self.comparators or {})
+        if not names:
+            raise ValueError("there is no comparator: give LossTracker(model, comparators={name: weights}) one to begin with")
         if comparator is None:
             if len(names) != 1:
                 raise ValueError(f"there are {len(names)} comparators {names}; certificate(name) is against one of them")

@@ -73,6 +73,9 @@ def train(
     ] = None,
     features: Features = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="DIR", help="Write the run as a page, DIR/index.html (extra [plot]).")
+    ] = None,
     checkpoint: Annotated[
         str | None, typer.Option("--checkpoint", metavar="DIR", help="Write the state of the run there, now and then.")
     ] = None,
@@ -85,7 +88,7 @@ def train(
     from online_rank.cli.train import Checkpoints, Settings, run
 
     settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features)
-    run(settings, Checkpoints(checkpoint, every, resume), save, json, quiet)
+    run(settings, Checkpoints(checkpoint, every, resume), save, report, json, quiet)
 
 
 @app.command()

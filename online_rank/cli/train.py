@@ -2,9 +2,12 @@
 
 import contextlib
 import copy
+import importlib.util
 import json
 import os
 import random
+import shlex
+import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -34,11 +37,11 @@ class Settings(NamedTuple):
     seed: int | None
     features: int | None
 
-    def queries(self, number: int, position: Any = None) -> Iterable[tuple[Any, Any]]:
+    def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
         """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
         from online_rank.stream.letor import iter_letor
 
-        queries = iter_letor(self.files, n_features=self.features, start=position)
+        queries = iter_letor(self.files, n_features=self.features, start=position, with_qid=with_ids, with_docid=with_ids)
         return queries if self.seed is None else shuffled(queries, random.Random(f"{self.seed} {number}"))
 
     def of_run(self) -> dict[str, Any]:
@@ -75,13 +78,16 @@ class Checkpoints(NamedTuple):
     resume: bool
 
 
-def run(settings: Settings, checkpoints: Checkpoints, save_as: str | None, as_json: bool, quiet: bool) -> None:
-    """Train a model, test it, save it and print the figures."""
+def run(
+    settings: Settings, checkpoints: Checkpoints, save_as: str | None, report_to: str | None, as_json: bool, quiet: bool
+) -> None:
+    """Train a model, test it, save it, and print and report the figures."""
     from online_rank.persistence import save
 
     settings.check()
     if save_as is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(save_as))):
         raise ValueError(f"--save {save_as}: there is no directory {folder}")
+    log = _log_for(report_to, settings, checkpoints)
     model = new_model(settings.measure, settings.scale, settings.log)
     show = None if not (quiet or as_json) else False
     speed = _Speed()
@@ -89,12 +95,17 @@ def run(settings: Settings, checkpoints: Checkpoints, save_as: str | None, as_js
     with _opened(settings, checkpoints):
         for number in range(settings.passes):
             place = None if checkpoints.directory is None else os.path.join(checkpoints.directory, f"pass-{number + 1}")
+            # Only in the first pass are queries new to the model, so that their ranking is a test of it.
+            metrics: dict[str, Any] = {settings.measure: settings.measure} if number == 0 else {}
+            queries: Any = partial(settings.queries, number)
+            if log is not None and number == 0:
+                metrics[f"last {log.window}"] = log
+                queries = log.reading(settings.queries(number, with_ids=True))
             traces.append(
                 progressive(
-                    partial(settings.queries, number),
+                    queries,
                     model,
-                    # Only in the first pass are queries new to the model, so that their ranking is a test of it.
-                    [settings.measure] if number == 0 else [],
+                    metrics,
                     every=None if place is None else checkpoints.every,
                     progress=show,
                     watch=speed,
@@ -115,10 +126,29 @@ def run(settings: Settings, checkpoints: Checkpoints, save_as: str | None, as_js
     if save_as is not None:
         save(model, save_as)
         report["saved"] = save_as
+    if log is not None and report_to is not None:
+        from online_rank.report import write_report
+
+        command = shlex.join(["online-rank", *sys.argv[1:]])
+        about = {"figures": report, "settings": settings._asdict(), "trace": traces[0], "log": log, "model": model}
+        report["report"] = str(write_report(report_to, command=command, **about))
     if as_json:
         print(json.dumps(report))
     elif not quiet:
         _print(report, traces)
+
+
+def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints) -> Any:
+    """What watches the queries for the report, if there is to be one."""
+    if report_to is None:
+        return None
+    if checkpoints.directory is not None:
+        raise ValueError("--report shows a whole run: give it without --checkpoint, which may go on with part of one")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError('--report needs matplotlib: pip install "online_rank[plot]"')
+    from online_rank.report import QueryLog
+
+    return QueryLog(settings.measure)
 
 
 def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.AbstractContextManager[Any]:
@@ -212,5 +242,7 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
             f"{of_pass}updated on [bold]{trace.mistakes:,}[/] of {trace.n_queries:,} queries "
             f"({trace.skipped:,} had nothing to learn); cumulative loss [bold]{trace.loss:,.2f}[/]"
         )
+    if "report" in report:
+        console.print(f"report in [bold]{report['report']}[/]")
     if "saved" in report:
         console.print(f"saved to [bold]{report['saved']}[/] ({os.path.getsize(report['saved']):,} bytes)")
