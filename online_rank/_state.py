@@ -26,6 +26,7 @@ __all__ = ["StateError", "adopt", "pack", "settings_of", "unpack"]
 #: Our classes that may stand in a file, and the module that each is imported from. Files know them by their bare names, so a
 #: class may move to another module without making old files unreadable.
 OURS = {
+    "DirectRanker": "online_rank.direct",
     "ERR": "online_rank.metrics",
     "ForEachDocument": "online_rank.preprocessing",
     "GradientRanker": "online_rank.gradient",
@@ -77,7 +78,7 @@ _MAX_DEPTH = 64
 #: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
 #: kernels take as their configuration, a tracker's comparators in the order of the columns, the plan of river's Pipeline.
 _REBUILT = {
-    *("_config", "_constants", "_integers", "_reals", "_averages", "_aligned"),
+    *("_config", "_constants", "_surrogate", "_averages", "_widths", "_aligned"),
     *("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"),
 }
 

@@ -47,10 +47,12 @@ class _RiverRanker(Ranker):
         return [dict(zip(names, row, strict=True)) for row in X.tolist()]
 
     def _score(self, X: np.ndarray) -> np.ndarray:
+        if not np.isfinite(X).all():  # A classifier answers infinity with a probability: no finite score may hide it.
+            return np.full(len(X), np.nan)
         return np.array([self._score_document(x) for x in self._documents(X)])
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        bad = ~(np.abs(X) <= _LARGEST).all(axis=1) | (y < 0) | (y > MAX_GRADE)
+        bad = ~(np.abs(X.astype(np.float64)) <= _LARGEST).all(axis=1) | (y < 0) | (y > MAX_GRADE)
         bad_queries = ~np.isfinite(w) | (w < 0)
         if bad.any():
             bad_queries[np.searchsorted(offsets, np.flatnonzero(bad)[0], side="right") - 1] = True

@@ -127,7 +127,7 @@ class DirectRanker(Ranker):
         self.seed = seed
         self._check()
         surrogate = Surrogate(cost, measure, output=output, pairs=pairs, pair_weight=pair_weight)
-        self._integers, self._reals = surrogate.kernel_arguments
+        self._surrogate = surrogate.kernel_arguments
         self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation), accumulate])
         self._constants = np.array([learning_rate, l2, dropout, averaging(average), LARGEST_GRADIENT[dtype]])
         self._widths = np.array([0, *(-(-width // LANES) * LANES for width in hidden)])
@@ -137,7 +137,6 @@ class DirectRanker(Ranker):
         self._pending = np.empty(0, dtype)
         self._counters = np.zeros(3)
         self._key = np.zeros(1, np.uint64)
-        self._track = False
 
     @property
     def n_parameters(self) -> int:
@@ -278,7 +277,7 @@ class DirectRanker(Ranker):
             offsets,
             w,
             discounts(len(X)),
-            (self._integers, self._reals),
+            self._surrogate,
             self._widths,
             self._config,
             self._constants,
@@ -288,7 +287,6 @@ class DirectRanker(Ranker):
             self._pending,
             self._counters,
             self._key,
-            self._track,
             rounds,
         )
 

@@ -165,7 +165,7 @@ def as_grades(y: Any, query: Query | Documents) -> np.ndarray:
         A grade is missing, left over or fractional, or there are not m of them.
     """
     m = len(query.X)
-    if type(y) is np.ndarray and y.dtype == np.int64 and y.ndim == 1:
+    if type(y) is np.ndarray and y.dtype == np.int64 and y.ndim == 1 and y.flags.c_contiguous:
         grades = y
     elif isinstance(y, Mapping):
         if query.ids is None:
@@ -401,7 +401,7 @@ def _as_integers(y: Any, query: Query | Documents) -> np.ndarray:
     elif grades.dtype.kind not in "biu":
         kind = _kind(y[0] if isinstance(y, Sequence) else grades.flat[0])
         raise TypeError(f"y: grades must be integers, not {kind}: give the least relevant documents 0, better ones 1, 2, ...")
-    return grades.astype(np.int64)
+    return grades.astype(np.int64, order="C")
 
 
 def _require_few(n_features: int) -> None:

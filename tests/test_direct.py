@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from online_rank import load, save
 from online_rank._kernels import network
 from online_rank._kernels.codes import ACTIVATIONS
 from online_rank._kernels.optimizers import descend
@@ -273,6 +274,21 @@ def test_features_that_emerge_change_no_score():
         assert model.feature_names == ("a", "b", "c", "d")
         assert model.predict_one(wider) != before
         model.learn_one({1: {"d": 1.0}, 2: {}}, {1: 0, 2: 1})
+
+
+def test_saved_and_loaded_it_goes_on_alike(tmp_path):
+    model = DirectRanker(**{**small, "average": 5.0, "dropout": 0.2, "accumulate": 3})
+    rng = np.random.default_rng(0)
+    queries = [[{name: rng.normal() for name in names} for _ in range(4)] for names in ("ab", "bc", "abcd", "ad", "cd")]
+    for x in queries:
+        model.learn_one(x, [0, 1, 0, 2])
+    save(model, tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz")
+    for x in queries:
+        assert again.predict_one(x) == model.predict_one(x)
+        again.learn_one(x, [1, 1, 0, 2])
+        model.learn_one(x, [1, 1, 0, 2])
+    assert state(again) == state(model)
 
 
 def test_segments_and_gaps():

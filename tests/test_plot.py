@@ -164,7 +164,11 @@ def test_throughput_has_the_fastest_on_top():
         (lambda t: plot.progressive(evaluate.Trace()), ValueError, "no query"),
         (lambda t: plot.progressive(evaluate.progressive([QUERY], PerceptronRanker(), "ndcg"), ["map"]), KeyError, "'ndcg'"),
         (lambda t: plot.LossCurve(t.model), TypeError, "LossTracker"),
-        (lambda t: plot.loss(plot.LossCurve(LossTracker(PerceptronRanker(), {"u": [1.0]}))), ValueError, "no query was learned"),
+        (
+            lambda t: plot.loss(plot.LossCurve(LossTracker(PerceptronRanker(), {"u": [1.0]}))),
+            ValueError,
+            "no query was learned",
+        ),
         (lambda t: plot.loss(evaluate.Trace()), ValueError, "no query was learned"),
         (lambda t: plot.loss(plot.LossCurve(t, "teacher"), ["theorem_5"]), KeyError, "mass_bound"),
         (lambda t: plot.weights(PerceptronRanker()), ValueError, "learned from no query"),
