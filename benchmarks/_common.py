@@ -4,8 +4,10 @@ import argparse
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -32,6 +34,15 @@ def environment(*packages: str) -> str:
     """One line on where a result was measured."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("numpy", "numba", "river", *packages))
     return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}"
+
+
+def seconds_of(run: Callable[[], Any], shortest: float = 0.02) -> float:
+    """Wall-clock time of one call; short ones are repeated until they take `shortest` seconds together."""
+    calls, start = 0, time.perf_counter()
+    while not calls or time.perf_counter() - start < shortest:
+        run()
+        calls += 1
+    return (time.perf_counter() - start) / calls
 
 
 def save(name: str, markdown: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from river import base, compose
 
+from online_rank._kernels.perceptron import all_finite
 from online_rank.query import (
     MAX_FEATURES,
     Documents,
@@ -314,7 +315,7 @@ class Ranker(QueryEstimator):
             return np.zeros(len(X))
         scores = self._score(X)
         # A NaN or infinite feature, and an overflow, cannot leave the scores finite; so this costs m tests, not m d.
-        if not np.isfinite(scores).all():
+        if not all_finite(scores):
             require_finite(query)
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
             name = i if query.ids is None else repr(query.ids[i])
