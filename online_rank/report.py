@@ -280,7 +280,14 @@ def _worst(log: QueryLog) -> str:
 
 def _slowest(log: QueryLog) -> str:
     rows = [
-        (seen.qid, f"{seen.number:,}", f"{seen.n_documents:,}", f"{1e3 * seen.seconds:.2f}", _value(seen), "".join(name for name, *_ in seen.top[:1]))
+        (
+            seen.qid,
+            f"{seen.number:,}",
+            f"{seen.n_documents:,}",
+            f"{1e3 * seen.seconds:.2f}",
+            _value(seen),
+            "".join(name for name, *_ in seen.top[:1]),
+        )
         for seen in log.slowest
     ]
     head = ["query", "number", "documents", "ms", log.measure, "ranked first"]
