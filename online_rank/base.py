@@ -2,6 +2,7 @@
 
 import abc
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from online_rank.compose import RankingPipeline
 
 __all__ = ["QueryEstimator", "QueryStep", "QueryTransformer", "Ranker", "Round", "all_or_nothing", "rank_one"]
+
+
+#: The weights of a block of one query that has weight 1.
+_ONE = np.ones(1)
 
 
 class Round(NamedTuple):
@@ -230,13 +235,13 @@ class Ranker(QueryEstimator):
         rounds = np.empty((1, len(Round._fields)))
         if query.names is None and self._n_features:
             X = self._align(query)
-            self._learn_block(X, grades, _single(query), _as_weight(w), rounds, query)
+            self._learn_block(X, grades, _single(len(query.X)), _as_weight(w), rounds, query)
             return
         require_finite(query)
         require_grades(grades, query.ids)
         with all_or_nothing(self):
             X = self._align_and_grow(query)
-            self._learn_block(X, grades, _single(query), _as_weight(w), rounds, query)
+            self._learn_block(X, grades, _single(len(query.X)), _as_weight(w), rounds, query)
 
     def learn_many(self, X: Any, y: Any, qid: Any, w: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
@@ -335,7 +340,8 @@ class Ranker(QueryEstimator):
             require_grades(y[part], ids, part.start)
             require_finite(Query(query.X[part], ids, query.names), part.start)
             raise ValueError(f"query {learned} would make {type(self).__name__} non-finite; scale the features")
-        self._last_round = rounds[-1]
+        # A copy, where it would keep the rounds of a whole block.
+        self._last_round = rounds[-1] if len(rounds) == 1 else rounds[-1].copy()
 
 
 class QueryTransformer(QueryStep, base.Transformer):
@@ -381,7 +387,7 @@ class QueryTransformer(QueryStep, base.Transformer):
         query = self._read(x)
         grades = None if y is None else as_grades(y, query)
         with all_or_nothing(self):
-            self._learn_query(query, _single(query), grades, x)
+            self._learn_query(query, _single(len(query.X)), grades, x)
 
     def transform_one(self, x: Any) -> Any:
         """The query, transformed, in the form in which it was given.
@@ -392,7 +398,7 @@ class QueryTransformer(QueryStep, base.Transformer):
             Bad input, for example NaN or infinity.
         """
         query = self._read(x)
-        return in_form_of(x, self._transform_query(query, _single(query), x))
+        return in_form_of(x, self._transform_query(query, _single(len(query.X)), x))
 
     def learn_many(self, X: Any, qid: Any, y: Any = None) -> None:
         """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
@@ -490,9 +496,10 @@ def all_or_nothing(*parts: base.Base) -> Iterator[None]:
         raise
 
 
-def _single(query: Query | Documents) -> np.ndarray:
-    """Offsets of a block that is one query."""
-    return np.array([0, len(query.X)])
+@functools.lru_cache(maxsize=1024)
+def _single(n_documents: int) -> np.ndarray:
+    """Offsets of a block that is one query; nobody writes to them."""
+    return np.array([0, n_documents])
 
 
 def rank_one(model: Any, x: Any) -> list[Hashable]:
@@ -526,6 +533,9 @@ def rank_one(model: Any, x: Any) -> list[Hashable]:
 
 
 def _as_weight(w: Any) -> np.ndarray:
+    """The weight of one query as an array, which nobody writes to."""
+    if w == 1.0:
+        return _ONE
     try:
         return np.array([float(w)])
     except (TypeError, ValueError):

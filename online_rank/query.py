@@ -39,6 +39,8 @@ __all__ = [
 MAX_FEATURES = 1_000_000
 
 
+_FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
+
 _PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
@@ -165,7 +167,7 @@ def as_grades(y: Any, query: Query | Documents) -> np.ndarray:
         A grade is missing, left over or fractional, or there are not m of them.
     """
     m = len(query.X)
-    if type(y) is np.ndarray and y.dtype == np.int64 and y.ndim == 1 and y.flags.c_contiguous:
+    if type(y) is np.ndarray and y.dtype is _INT64 and y.ndim == 1 and y.flags.c_contiguous:
         grades = y
     elif isinstance(y, Mapping):
         if query.ids is None:
@@ -284,6 +286,8 @@ def _has_dicts(x: Sequence[Any]) -> bool:
 
 def _as_matrix(x: np.ndarray) -> np.ndarray:
     """An (m, d) float array, C-contiguous, without a copy where that is possible."""
+    if (x.dtype is _FLOAT64 or x.dtype is _FLOAT32) and x.ndim == 2 and x.flags.c_contiguous and x.shape[1] <= MAX_FEATURES:
+        return x
     if x.ndim != 2:
         hint = "a single document is x[None, :]" if x.ndim == 1 else "one row a document, one column a feature"
         raise ValueError(f"x has shape {x.shape}, but a query is an (m, d) array: {hint}")
