@@ -301,7 +301,7 @@ def _reproduction(command: str, files: Sequence[str]) -> str:
     installed = ", ".join(f"{name} {version}" for name, version in versions)
     table = _table(["file", "bytes", "SHA-256"], rows) if rows else ""
     where = f"{installed}, {platform.machine()}, {os.cpu_count()} cores"
-    return f"<pre class="wrap">{html.escape(command)}</pre><p>{html.escape(where)}</p>{table}"
+    return f'<pre class="wrap">{html.escape(command)}</pre><p>{html.escape(where)}</p>{table}'
 
 
 def _value(seen: SeenQuery) -> str:

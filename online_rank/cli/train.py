@@ -24,9 +24,19 @@ __all__ = ["Checkpoints", "Settings", "new_model", "run"]
 
 SHUFFLE_BUFFER = 2048
 
+#: Synthetic streams that can be learned from in place of files: 1,000 queries each.
+SYNTHETIC = {"synthetic:separable": "Separable", "synthetic:noisy": "NoisyTeacher"}
+
+
+def synthetic(name: str) -> Any:
+    """The synthetic stream of that name in `SYNTHETIC`."""
+    from online_rank.stream import synth
+
+    return getattr(synth, SYNTHETIC[name])()
+
 
 class Settings(NamedTuple):
-    """What is learned from what, and how."""
+    """What is learned from what, and how. Files may also be one synthetic stream, by its name in `SYNTHETIC`."""
 
     files: list[str]
     test: list[str]
@@ -36,17 +46,34 @@ class Settings(NamedTuple):
     log: bool
     seed: int | None
     features: int | None
+    certify: bool = False
 
     def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
         """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
         from online_rank.stream.letor import iter_letor
 
-        queries = iter_letor(self.files, n_features=self.features, start=position, with_qid=with_ids, with_docid=with_ids)
+        queries: Iterable[tuple]
+        if self.files[0] in SYNTHETIC:
+            queries = self._synthetic(with_ids)
+        else:
+            queries = iter_letor(self.files, n_features=self.features, start=position, with_qid=with_ids, with_docid=with_ids)
         return queries if self.seed is None else shuffled(queries, random.Random(f"{self.seed} {number}"))
+
+    def _synthetic(self, with_ids: bool) -> Iterator[tuple]:
+        for number, (X, y) in enumerate(synthetic(self.files[0])):
+            yield (X, y, str(number), [f"{number}-{i}" for i in range(len(y))]) if with_ids else (X, y)
+
+    @property
+    def teacher(self) -> Any:
+        """The weights that made a synthetic stream, where the ranker sees its features as they are; else None."""
+        if self.files[0] not in SYNTHETIC or self.scale != "none" or self.log:
+            return None
+        stream = synthetic(self.files[0])
+        return stream.teacher / getattr(stream, "margin", 1.0)
 
     def of_run(self) -> dict[str, Any]:
         """What must be the same when a run goes on from a checkpoint."""
-        sizes = [None if file == "-" else os.path.getsize(file) for file in self.files]
+        sizes = [os.path.getsize(file) if os.path.exists(file) else None for file in self.files]
         return {**self._asdict(), "files": [os.path.abspath(file) for file in self.files], "sizes": sizes, "test": None}
 
     def check(self) -> None:
@@ -55,9 +82,18 @@ class Settings(NamedTuple):
             raise ValueError("standard input (-) can be read once: give a file, or --passes 1")
         if [*self.files, *self.test].count("-") > 1:
             raise ValueError("standard input (-) can be read once, but it is given more than once")
+        if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
+            raise ValueError("a synthetic stream is learned from alone, without other files")
         for file in [*self.files, *self.test]:
-            if file != "-":
+            if file != "-" and file not in SYNTHETIC:
                 os.stat(file)
+        if self.certify and (self.passes > 1 or "-" in self.files):
+            raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
+
+
+def ranker_of(model: Any) -> Any:
+    """The last step of a pipeline, or the ranker that stands alone."""
+    return list(model.steps.values())[-1] if hasattr(model, "steps") else model
 
 
 def new_model(measure: str, scale: str, log: bool) -> Any:
@@ -89,6 +125,10 @@ def run(
         raise ValueError(f"--save {save_as}: there is no directory {folder}")
     log = _log_for(report_to, settings, checkpoints)
     model = new_model(settings.measure, settings.scale, settings.log)
+    if settings.certify:
+        from online_rank.cli.certify import tracked
+
+        model = tracked(model, settings.queries(0), settings.teacher)
     show = None if not (quiet or as_json) else False
     speed = _Speed()
     traces = []
@@ -123,6 +163,9 @@ def run(
         models = [model, _by_last_weights(model)]
         (served, last), n_queries = measure_files(models, settings.test, [settings.measure])
         report["test"] = {"files": settings.test, "queries": n_queries, "served": served, "last": last}
+    certificate = ranker_of(model).certificate() if settings.certify else None
+    if certificate is not None:
+        report["certificate"] = certificate.to_dict()
     if save_as is not None:
         save(model, save_as)
         report["saved"] = save_as
@@ -131,11 +174,14 @@ def run(
 
         command = shlex.join(["online-rank", *sys.argv[1:]])
         about = {"figures": report, "settings": settings._asdict(), "trace": traces[0], "log": log, "model": model}
+        about["certificate"] = certificate
         report["report"] = str(write_report(report_to, command=command, **about))
     if as_json:
         print(json.dumps(report))
     elif not quiet:
         _print(report, traces)
+        if certificate is not None:
+            print(certificate)
 
 
 def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints) -> Any:
@@ -214,8 +260,8 @@ class _Speed:
 def _by_last_weights(model: Any) -> Any:
     """A copy of the model that serves its last weights, not their average."""
     model = copy.deepcopy(model)
-    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
-    ranker.average = False
+    ranker = ranker_of(model)
+    getattr(ranker, "model", ranker).average = False
     return model
 
 
