@@ -1,6 +1,7 @@
 """What the benchmarks share: where data is, how results are written."""
 
 import argparse
+import datetime
 import importlib.metadata
 import os
 import platform
@@ -46,7 +47,8 @@ def seconds_of(run: Callable[[], Any], shortest: float = 0.02) -> float:
 
 
 def save(name: str, markdown: str) -> None:
-    """Print a result and write it to `benchmarks/results/NAME.md`."""
+    """Print a result and write it, with date and machine, to `benchmarks/results/NAME.md`."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(markdown.rstrip() + "\n")
+    measured = f"Measured on {datetime.date.today().isoformat()}: {environment()}."
+    (RESULTS / f"{name}.md").write_text(f"{markdown.rstrip()}\n\n{measured}\n")
     print(markdown)

@@ -279,17 +279,11 @@ def _worst(log: QueryLog) -> str:
 
 
 def _slowest(log: QueryLog) -> str:
-    rows = [
-        (
-            seen.qid,
-            f"{seen.number:,}",
-            f"{seen.n_documents:,}",
-            f"{1e3 * seen.seconds:.2f}",
-            _value(seen),
-            "".join(name for name, *_ in seen.top[:1]),
-        )
-        for seen in log.slowest
-    ]
+    rows = []
+    for seen in log.slowest:
+        first = seen.top[0][0] if seen.top else "–"
+        counts = f"{seen.number:,}", f"{seen.n_documents:,}", f"{1e3 * seen.seconds:.2f}"
+        rows.append((seen.qid, *counts, _value(seen), first))
     head = ["query", "number", "documents", "ms", log.measure, "ranked first"]
     return _table(head, rows) if rows else "<p>No query to show.</p>"
 
@@ -307,7 +301,7 @@ def _reproduction(command: str, files: Sequence[str]) -> str:
     installed = ", ".join(f"{name} {version}" for name, version in versions)
     table = _table(["file", "bytes", "SHA-256"], rows) if rows else ""
     where = f"{installed}, {platform.machine()}, {os.cpu_count()} cores"
-    return f"<pre>{html.escape(command)}</pre><p>{html.escape(where)}</p>{table}"
+    return f'<pre class="wrap">{html.escape(command)}</pre><p>{html.escape(where)}</p>{table}'
 
 
 def _value(seen: SeenQuery) -> str:
@@ -339,10 +333,11 @@ h3 { font-size: 1rem; margin: 1.2rem 0 0 }
 small, figcaption, footer { color: #666; font-weight: normal; font-size: .87rem }
 table { border-collapse: collapse; margin: .4rem 0 .8rem; font-variant-numeric: tabular-nums; font-size: .9rem }
 th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: anywhere }
-td.number { text-align: right }
+thead + tbody td.number { text-align: right; white-space: nowrap }
 th { font-weight: 600; border-bottom: 1px solid #999 } td { border-bottom: 1px solid #eee }
 figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }
 pre { background: #f6f6f6; padding: .7rem; overflow-x: auto; font-size: .82rem }
+pre.wrap { white-space: pre-wrap; overflow-wrap: anywhere }
 """
 
 _PAGE = """<!doctype html>

@@ -113,7 +113,7 @@ CALLS = {
     "a function that drops documents": (lambda: ((lambda x: x[:1]) | new()).learn_one(X, y), "must return the documents"),
     # Trackers and bounds
     "a tracker around a pipeline": (lambda: LossTracker(StreamScaler() | new()), "scaler | LossTracker(ranker)"),
-    "a tracker of what has learned": (lambda: LossTracker(taught()), "has learned already"),
+    "a tracker of what has learned": (lambda: LossTracker(taught()).learn_one(X, y), "has learned already"),
     "comparators without names": (lambda: LossTracker(new(), [1.0, 2.0]), "comparators", "{name: weights}"),
     "a comparator of another length": (lambda: LossTracker(new(), {"u": [1.0]}).learn_one(X, y), "1 weights", "3 features"),
     "a certificate against nothing": (lambda: LossTracker(new()).certificate(), "comparators={name: weights}"),

@@ -191,6 +191,8 @@ class LossTracker(Ranker):
     def _align_comparators(self) -> np.ndarray:
         """The comparators (n, d) in the order of the model's columns. A feature that no document has had does not count."""
         rows = np.zeros((len(self._sums), self._n_features))
+        if not self._n_features:
+            return rows
         for row, (name, u) in zip(rows, (self.comparators or {}).items(), strict=True):
             if isinstance(u, Mapping):
                 if self._names is None:

@@ -50,8 +50,8 @@ def _read_and_learn(file: str, what: str, model_file: str) -> None:
     certificates = [tracker.certificate(name) for name in comparators]
     best = min(certificates, key=lambda certificate: min(check.value for check in certificate.bounds))
     print(best)
-    say("Every line is a theorem, evaluated on this very stream; the program checks that the loss obeys it. The bounds speak of "
-        "the weights that learn; rankings are served by their average, which does better on noisy data.")  # fmt: skip
+    say("Every line is a theorem, evaluated on this very stream; the program checks that the loss obeys it. The bounds speak "
+        "of the weights that learn; rankings are served by their average.")  # fmt: skip
 
     heading("The model, saved and loaded")
     save(model, model_file)

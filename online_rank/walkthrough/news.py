@@ -66,10 +66,8 @@ def run() -> None:
     for name, course_of in values.items():
         show(f"{name:<14}{course(course_of, low, high)}  {course_of[-1]:.3f}")
     show(f"{'':<14}{' ' * (_CHANGE // _WINDOW)}^")
-    say(
-        f"NDCG@10 in windows of {_WINDOW} pages, from {low:.2f} to {high:.2f}. Rankings are served by an average of the "
-        "weights: of all so far, or of the latest, which follows when the taste changes."
-    )
+    say(f"NDCG@10 in windows of {_WINDOW} pages, from {low:.2f} to {high:.2f}. Rankings are served by an average of the "
+        "weights: of all so far, or of the latest, which follows when the taste changes.")  # fmt: skip
     model = models["half-life 100"]
     heading("What it learned")
     weights = dict(zip(model.feature_names, model.served_weights.tolist(), strict=True))
