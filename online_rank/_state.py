@@ -78,7 +78,7 @@ _MAX_DEPTH = 64
 #: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
 #: kernels take as their configuration, a tracker's comparators in the order of the columns, the plan of river's Pipeline.
 _REBUILT = {
-    *("_config", "_constants", "_surrogate", "_widths", "_averages", "_aligned"),
+    *("_config", "_constants", "_surrogate", "_averages", "_widths", "_aligned"),
     *("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"),
 }
 

@@ -51,6 +51,10 @@ class QueryFunction(QueryTransformer):
             raise TypeError(f"func is of type {type(func).__name__}; it is a function of a query")
         self.func = func
 
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"func": in_form_of}
+
     def __str__(self) -> str:
         return getattr(self.func, "__name__", str(self.func))
 

@@ -237,9 +237,8 @@ def test_a_closed_pipe_is_no_traceback(files, run):
 def test_an_interrupt_is_exit_code_130(files):
     arguments, options = command("train", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with subprocess.Popen(arguments, **options, stdin=subprocess.PIPE) as process:
-        process.stdin.write(letor(1).encode())
+        process.stdin.write(letor(1, 1000).encode() * 3)  # more than a pipe holds: when this returns, it is being read
         process.stdin.flush()
-        time.sleep(3)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130
@@ -291,3 +290,26 @@ def test_train_on_a_terminal_shows_its_progress(files):
     screen, code = on_terminal("train", files / "a.txt", files / "b.txt")
     assert code == 0
     assert "learning" in screen
+
+
+@pytest.mark.parametrize("source", ["file", "synthetic:separable"])
+def test_certificates(files, run, source):
+    arguments = [files / "a.txt"] if source == "file" else [source, "--scale", "none"]
+    code, out, _ = run("train", *arguments, "--certify", "--json")
+    certificate = json.loads(out)["certificate"]
+    assert code == 0
+    assert certificate["comparator"] == ("best in hindsight" if source == "file" else "teacher")
+    assert certificate["holds"]
+    assert certificate["loss"] == pytest.approx(json.loads(out)["passes"][0]["loss"])
+    code, out, _ = run("train", *arguments, "--certify")
+    assert code == 0
+    assert "Certificate against" in out
+
+
+def test_certificates_need_queries_that_can_be_read_twice(files, run):
+    code, _, err = run("train", "-", "--certify")
+    assert code == 2
+    assert "--certify reads the queries twice" in err
+    code, _, err = run("train", "synthetic:noisy", files / "a.txt")
+    assert code == 2
+    assert "learned from alone" in err

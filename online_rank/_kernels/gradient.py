@@ -4,11 +4,28 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.codes import SCALE_FREE
 from online_rank._kernels.optimizers import descend, meet_features
-from online_rank._kernels.perceptron import all_finite, combine_rows, score_and_norms
+from online_rank._kernels.perceptron import all_finite, score_and_norms
 from online_rank._kernels.surrogates import evaluate, longest_query, workspace, write_round
+
+
+@fast_kernel
+def combine_differences(X, first, c, z):
+    """z = sum of c_i x_i for c that sum to 0, as sum of c_i (x_i - x_0): exactly 0 for features that are constant in the query.
+
+    A scale-free optimizer would bet on what rounding leaves of such a feature. Returns ||z||^2.
+    """
+    z[:] = 0.0
+    for i in range(1, c.shape[0]):
+        if c[i] != 0.0:
+            for j in range(X.shape[1]):
+                z[j] += c[i] * (np.float64(X[first + i, j]) - np.float64(X[first, j]))
+    norm = 0.0
+    for j in range(X.shape[1]):
+        norm += z[j] * z[j]
+    return norm
 
 
 @kernel
@@ -40,7 +57,6 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     longest = longest_query(offsets)
     work = workspace(longest)
     scores = np.empty((2, longest))
-    rows = np.empty(longest, dtype=np.int64)
     z = np.empty(d)
     spare = np.empty((2, d))
     new_w = np.empty(d)
@@ -65,7 +81,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
         if levels > 1 and weight > 0.0:
             for i in range(m):
                 gradient[i] *= weight
-            square = combine_rows(X, first, gradient, rows, z)
+            square = combine_differences(X, first, gradient, z)
             if l2 > 0.0:
                 for j in range(d):
                     z[j] += l2 * new_w[j]

@@ -19,7 +19,8 @@ class ForEachDocument(QueryTransformer):
 
     Documents reach the transformer as feature dicts; features of an array are named by their position. At the start of a
     pipeline they reach it as the user gave them, so that texts and categories are welcome there; what leaves the transformer
-    must be finite numbers. A feature that it gives for some documents only is 0 for the others.
+    must be finite numbers. A feature that it gives for some documents only is 0 for the others, and so is one that it gives as
+    NaN, as river's `MinMaxScaler` does before it has learned anything.
 
     All documents of a query are learned before the first is transformed. A supervised transformer learns the documents' grades
     after the query was transformed, as in river's own pipelines.
@@ -142,6 +143,8 @@ class ForEachDocument(QueryTransformer):
 
     def _answer(self, block: Query | Documents, answers: list[dict[Hashable, Any]]) -> Query:
         query = as_query(answers if block.ids is None else dict(zip(block.ids, answers, strict=True)))
+        # What went in was finite: NaN is the transformer's word for a value that it cannot tell yet.
+        query = query._replace(X=np.where(np.isnan(query.X), 0.0, query.X))
         require_finite(query)
         return query
 
