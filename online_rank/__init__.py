@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "DirectRanker": "direct",
     "ForEachDocument": "preprocessing",
     "GradientRanker": "gradient",
     "LossTracker": "bounds",
@@ -20,6 +21,7 @@ _HOME = {
     "SignedLog": "preprocessing",
     "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
+    "best_in_hindsight": "bounds",
     "load": "persistence",
     "measure": "measures",
     "rank_one": "base",

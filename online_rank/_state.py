@@ -16,7 +16,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-from river import utils
+from river import base, utils
 
 from online_rank.base import QueryEstimator
 from online_rank.query import MAX_FEATURES
@@ -26,15 +26,17 @@ __all__ = ["StateError", "adopt", "pack", "settings_of", "unpack"]
 #: Our classes that may stand in a file, and the module that each is imported from. Files know them by their bare names, so a
 #: class may move to another module without making old files unreadable.
 OURS = {
+    "DirectRanker": "online_rank.direct",
     "ERR": "online_rank.metrics",
     "ForEachDocument": "online_rank.preprocessing",
     "GradientRanker": "online_rank.gradient",
+    "LetorPosition": "online_rank.stream.letor",
     "LinearNDCG": "online_rank.metrics",
+    "LossTracker": "online_rank.bounds",
     "MAP": "online_rank.metrics",
     "MRR": "online_rank.metrics",
     "Measure": "online_rank.measures",
     "NDCG": "online_rank.metrics",
-    "LetorPosition": "online_rank.stream.letor",
     "PairwiseAccuracy": "online_rank.metrics",
     "PendingQueries": "online_rank.stream.delay",
     "PerceptronRanker": "online_rank.perceptron",
@@ -74,8 +76,11 @@ _CLASSES = {**OURS, **RIVER}
 _MAX_DEPTH = 64
 
 #: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
-#: kernels take as their configuration, and the plan of river's Pipeline.
-_REBUILT = {"_config", "_constants", "_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"}
+#: kernels take as their configuration, a tracker's comparators in the order of the columns, the plan of river's Pipeline.
+_REBUILT = {
+    *("_config", "_constants", "_surrogate", "_averages", "_widths", "_aligned"),
+    *("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"),
+}
 
 _MISSING = object()
 
@@ -283,19 +288,30 @@ def _restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where
     if not set(parameters) <= {*names, variadic}:
         raise StateError(f"{where}: a {cls.__name__} has no parameter {sorted(set(parameters) - {*names, variadic})[0]!r}")
     positional = parameters.pop(variadic, []) if variadic is not None else []
+    # A constructor may want parts that have learned nothing; those that have come into place afterwards.
+    parts = {key: value for key, value in parameters.items() if isinstance(value, base.Estimator)}
     try:
-        made = cls(*positional, **parameters)
+        made = cls(*positional, **{**parameters, **{key: part.clone() for key, part in parts.items()}})
+        vars(made).update(parts)
         if isinstance(made, QueryEstimator):
             _extend(made, state, where, budget)
     except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, MemoryError) as error:
         if isinstance(error, StateError):
             raise
         raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {error}") from None
+    for key, part in parts.items():
+        if isinstance(made, QueryEstimator) and isinstance(part, QueryEstimator) and part.n_features != made.n_features:
+            raise StateError(f"{where} has {made.n_features} features, but its {key} has {part.n_features}")
     for key, value in state.items():
         present = vars(made).get(key, getattr(cls, key, _MISSING))
         if present is _MISSING or key in _REBUILT or callable(present) or isinstance(present, property):
             raise StateError(f"{where}: a {cls.__name__} has no {key!r}")
         vars(made)[key] = _fitted(value, present, f"{where}.{key}")
+    if hasattr(made, "_check_state"):  # of classes whose kernels take positions from the state
+        try:
+            made._check_state()
+        except ValueError as error:
+            raise StateError(f"{where}: {error}") from None
     return made
 
 
@@ -344,11 +360,15 @@ def _fitted(value: Any, made: Any, where: str) -> Any:
         if type(value) is not type(made) or len(value) != len(made):
             raise StateError(f"{where} should be a {type(made).__name__} of {len(made)}")
         return type(made)(_fitted(v, m, f"{where}[{i}]") for i, (v, m) in enumerate(zip(value, made, strict=True)))
-    elif made is not None and type(value) is not type(made) and not {type(value), type(made)} <= {int, float}:
+    elif made is not None and type(value) is not type(made) and not (_is_number(value) and _is_number(made)):
         raise StateError(f"{where} should be of type {type(made).__name__}, not {type(value).__name__}")
     elif type(value) is int and not -(2**63) <= value < 2**63:
         raise StateError(f"{where} is an integer of more than 64 bits")
     return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _scalar(dtype: str, content: str, where: str) -> Any:

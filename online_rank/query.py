@@ -10,6 +10,9 @@ A query is m documents with d features each. It may come as
 Named features (dicts, frames) may appear, vanish and come back; a missing one is 0.
 """
 
+import itertools
+import operator
+import sys
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -34,6 +37,9 @@ __all__ = [
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1_000_000
+
+
+_PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
 class Query(NamedTuple):
@@ -302,15 +308,16 @@ def _from_dicts(documents: Sequence[Mapping], ids: tuple[Hashable, ...] | None) 
     if not documents:
         return Query(np.empty((0, 0)), ids, ())
     names: tuple[Hashable, ...] = tuple(documents[0])
-    values: list[Any] = []
-    for i, document in enumerate(documents):
-        if not isinstance(document, Mapping):
-            raise TypeError(f"x: {_document(i, ids)} is {_kind(document)}, not a dict of features")
-        if tuple(document) != names:
-            return _from_ragged_dicts(documents, ids)
-        values.extend(document.values())
+    # The common case, documents that are plain dicts with the same names, without Python code for each feature. A plain dict,
+    # because others (defaultdict) may answer for a name that they do not hold.
+    if len(names) < 2 or set(map(type, documents)) != {dict} or set(map(len, documents)) != {len(names)}:
+        return _from_ragged_dicts(documents, ids)
+    try:
+        rows = list(map(operator.itemgetter(*names), documents))
+    except KeyError:
+        return _from_ragged_dicts(documents, ids)
     _require_few(len(names))
-    X = _as_floats(values, names, ids).reshape(len(documents), len(names))
+    X = _as_floats(list(itertools.chain.from_iterable(rows)), names, ids).reshape(len(documents), len(names))
     return Query(X, ids, names)
 
 
@@ -333,16 +340,18 @@ def _from_ragged_dicts(documents: Sequence[Mapping], ids: tuple[Hashable, ...] |
 
 def _as_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int = 0) -> np.ndarray:
     """Feature values as float64; they belong to consecutive documents that all have `names`."""
-    if not values:
-        return np.empty(0)
-    array = np.array(values, dtype=object) if any(isinstance(v, str | bytes) for v in values) else np.array(values)
-    if array.ndim == 1 and array.dtype.kind in "biuf":
-        return array.astype(np.float64, copy=False)
-    for position, value in enumerate(values):
-        if not isinstance(value, int | float | np.number | np.bool_):
-            i, j = divmod(position, len(names))
-            raise TypeError(f"x: feature {names[j]!r} of {_document(first + i, ids)} is {value!r}; features are numbers")
-    return np.array([float(v) for v in values])
+    if not set(map(type, values)) <= _PLAIN_NUMBERS:
+        for position, value in enumerate(values):
+            if not isinstance(value, int | float | np.number | np.bool_) or isinstance(value, np.complexfloating):
+                i, j = divmod(position, len(names))
+                raise TypeError(f"x: feature {names[j]!r} of {_document(first + i, ids)} is {value!r}; features are numbers")
+    try:
+        return np.fromiter(values, np.float64, len(values))
+    except OverflowError:
+        position = next(k for k, value in enumerate(values) if isinstance(value, int) and abs(value) > sys.float_info.max)
+        i, j = divmod(position, len(names))
+        message = f"x: feature {names[j]!r} of {_document(first + i, ids)} is too large for a float"
+        raise ValueError(message) from None
 
 
 def _from_frame(x: Any) -> Query:

@@ -237,9 +237,8 @@ def test_a_closed_pipe_is_no_traceback(files, run):
 def test_an_interrupt_is_exit_code_130(files):
     arguments, options = command("train", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with subprocess.Popen(arguments, **options, stdin=subprocess.PIPE) as process:
-        process.stdin.write(letor(1).encode())
+        process.stdin.write(letor(1, 1000).encode() * 3)  # more than a pipe holds: when this returns, it is being read
         process.stdin.flush()
-        time.sleep(3)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130

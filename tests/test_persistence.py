@@ -18,10 +18,13 @@ from hypothesis import strategies as st
 from river import base, compose, preprocessing, stats, utils
 
 import online_rank
-from online_rank import PerceptronRanker, StreamScaler, load, save
+from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler, load, save
 from online_rank import _state as state_of_objects
 from online_rank.base import Ranker
+from online_rank.bounds import LossTracker
+from online_rank.gradient import GradientRanker
 from online_rank.persistence import FORMAT_VERSION, ModelFileError, from_bytes, to_bytes
+from online_rank.preprocessing import StreamGaussianizer
 
 
 def learned(n=20, **parameters):
@@ -186,6 +189,48 @@ def test_river_transformers_of_the_documented_list(tmp_path):
         assert again.transform_one(rows[1]) == step.transform_one(rows[1])
 
 
+def grown(model):
+    rng = np.random.default_rng(2)
+    for _ in range(10):
+        model.learn_one([{"a": a, "b": b} for a, b in rng.normal(size=(5, 2))], rng.integers(0, 3, 5))
+    return model
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GradientRanker(),
+        lambda: GradientRanker("hinge", optimizer="adagrad", average=5.0),
+        lambda: StreamScaler() | GradientRanker("listnet"),
+        lambda: SignedLog() | QueryNormalizer() | PerceptronRanker(),
+        lambda: StreamGaussianizer() | PerceptronRanker(),
+        lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
+        lambda: ForEachDocument(compose.Select("a") | preprocessing.MinMaxScaler()) | PerceptronRanker(),
+        lambda: LossTracker(PerceptronRanker(), comparators={"u": {"a": 1.0, "b": -1.0}}),
+    ],
+    ids=["gradient", "adagrad", "gradient_pipeline", "per_query", "gaussian", "lifted", "lifted_pipeline", "tracker"],
+)
+def test_models_of_every_room_go_on_as_if_they_had_not_been_saved(make):
+    model = grown(make())
+    again = from_bytes(to_bytes(model))
+    assert to_bytes(again) == to_bytes(model)
+    assert to_bytes(grown(again)) == to_bytes(grown(model))
+    assert again.last_round._replace(served_loss=0) == model.last_round._replace(served_loss=0)
+
+
+def test_a_tracker_keeps_its_certificate():
+    tracker = grown(LossTracker(PerceptronRanker("ndcg"), comparators={"u": {"a": 1.0, "b": -1.0}}))
+    again = from_bytes(to_bytes(tracker))
+    assert repr(again.totals) == repr(tracker.totals)
+    assert repr(again.certificate("u")) == repr(tracker.certificate("u"))
+
+
+def test_a_tracker_and_its_model_must_have_the_same_features():
+    content = to_bytes(grown(LossTracker(PerceptronRanker())))
+    with pytest.raises(ModelFileError, match="has 0 features, but its model has 2"):
+        from_bytes(repacked(content, lambda h: h["object"]["state"].update(_n_features=0, _names=None)))
+
+
 def test_a_river_pipeline_keeps_the_names_of_its_steps():
     pipeline = compose.Pipeline(("scale", preprocessing.StandardScaler()), ("rank", PerceptronRanker()))
     again = from_bytes(to_bytes(pipeline))
@@ -247,8 +292,8 @@ def test_versions(monkeypatch):
 
 
 def test_state_that_an_older_class_did_not_have_is_left_as_the_constructor_makes_it():
-    content = repacked(to_bytes(learned()), lambda h: h["object"]["state"].pop("_track") and None)
-    assert from_bytes(content)._track is False
+    content = repacked(to_bytes(learned()), lambda h: h["object"]["state"].pop("_names"))
+    assert from_bytes(content).feature_names is None
 
 
 def _set(*path, to):
@@ -283,7 +328,7 @@ HOSTILE = {
     "an array that is not there": (_set("object", "state", "_weights", "array", to=99), "not understood"),
     "an array used twice": (_set("object", "state", "_weights", "array", to=0), "not understood|refers to"),
     "not an array": (_set("object", "state", "_weights", to=[1.0] * 4), "should be an array"),
-    "text for a flag": (_set("object", "state", "_track", to="yes"), "type bool"),
+    "text for a number": (_set("object", "state", "_n_features", to="4"), "impossible number of features"),
     "unknown tag": (_set("object", to={"pickle": "gASV"}), "not understood"),
     "empty tag": (_set("object", to={}), "not understood"),
     "unhashable key": (_set("object", to={"dict": [[[1], 1]]}), "cannot be one"),
@@ -313,6 +358,13 @@ def test_hostile_headers(name):
     edit, message = HOSTILE[name]
     with pytest.raises(ModelFileError, match=message):
         from_bytes(repacked(to_bytes(learned()), edit))
+
+
+def test_positions_out_of_bounds_are_refused():
+    model = grown(StreamGaussianizer() | PerceptronRanker())["StreamGaussianizer"]
+    model._sizes[1] = 10**6
+    with pytest.raises(ModelFileError, match="more centroids than there is room for"):
+        from_bytes(to_bytes(model))
 
 
 def test_integers_that_no_kernel_takes():
@@ -457,6 +509,8 @@ def test_a_rolling_metric():
 # Public classes that are models, transformers or metrics, and are not saved, each with the reason.
 NOT_SAVED = {
     "QueryFunction": "it holds any Python function",
+    "PairwiseRanker": "it holds any river classifier",
+    "PointwiseRanker": "it holds any river classifier or regressor",
     "QueryStep": "a base class",
     "RankingMetric": "a base class",
 }

@@ -1,3 +1,5 @@
+import collections
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -32,6 +34,12 @@ def test_every_form_is_the_same_query(form):
     assert query.X.tolist() == (np.array(ROWS) * (2 if form == "integers" else 1)).tolist()
     assert query.names == (("a", "b") if form not in ("float64", "fortran", "float32", "integers", "rows") else None)
     assert query.ids == (("x", "y", "z") if form == "mapping" else None)
+
+
+def test_documents_are_not_asked_for_names_that_they_do_not_hold():
+    documents = [{"a": 1.0, "b": 2.0}, collections.defaultdict(float, {"a": 1.0, "c": 3.0})]
+    assert as_query(documents).X.tolist() == [[1.0, 2.0, 0.0], [1.0, 0.0, 3.0]]
+    assert set(documents[1]) == {"a", "c"}
 
 
 def test_arrays_are_not_copied():
@@ -89,6 +97,8 @@ def test_frames_come_back_as_frames():
         ([{"a": 1}, [2]], TypeError, "document 1 is of type list"),
         ([{"a": "1"}], TypeError, "feature 'a' of document 0 is '1'"),
         ([{"a": 1.0}, {"b": 1, "c": None}], TypeError, "feature 'c' of document 1 is None"),
+        ([{"a": 1, "b": 2j}], TypeError, "feature 'b' of document 0 is 2j"),
+        ([{"a": 1, "b": 10**400}], ValueError, "feature 'b' of document 0 is too large for a float"),
         ({"p": {"a": [1]}}, TypeError, "feature 'a' of document 'p' is"),
         ({"a": 1.0, "b": 2.0}, TypeError, r"a single document goes into a list"),
         ("documents", TypeError, "x is of type str"),

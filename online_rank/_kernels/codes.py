@@ -25,3 +25,7 @@ SURROGATES = ("slam", "hinge", "logistic", "squared", "listnet", "lambdarank", "
 SGD, ADAGRAD, ADAM, SCALE_FREE = range(4)
 OPTIMIZERS = ("sgd", "adagrad", "adam", "scale_free")
 OPTIMIZER_ROWS = (0, 1, 2, 4)
+
+# Activations of a network, in `ACTIVATIONS`'s order.
+TANH, RELU = range(2)
+ACTIVATIONS = ("tanh", "relu")

@@ -22,6 +22,7 @@ References
 
 from online_rank.bounds.certificate import BoundCheck, Certificate
 from online_rank.bounds.coverage import require_covered, uncovered
+from online_rank.bounds.hindsight import Hindsight, best_in_hindsight
 from online_rank.bounds.mass import (
     any_step_bound,
     any_step_data_bound,
@@ -47,11 +48,13 @@ from online_rank.bounds.tracker import LossTracker, Totals
 __all__ = [
     "BoundCheck",
     "Certificate",
+    "Hindsight",
     "LossTracker",
     "Totals",
     "any_step_bound",
     "any_step_data_bound",
     "any_step_hindsight_bound",
+    "best_in_hindsight",
     "corollary_6",
     "corollary_7",
     "gradient_l1_constant",

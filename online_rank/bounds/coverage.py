@@ -17,7 +17,7 @@ _COVERS: dict[str, _Settings] = {
     "gradient_norm_bound": _SUBGRADIENT,
     "regret_bound": _SUBGRADIENT,
     "theorem_5": _SUBGRADIENT,
-    "corollary_7": {**_SUBGRADIENT, "within_grade": ("document", "tight")},
+    "corollary_7": _SUBGRADIENT,
     "any_step_bound": _GRADIENT,
     "any_step_data_bound": _GRADIENT,
     "any_step_hindsight_bound": _GRADIENT,

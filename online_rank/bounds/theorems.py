@@ -33,7 +33,7 @@ def theory_learning_rate(
     Parameters
     ----------
     m
-        Largest number of documents of a query; for NDCG@k with `within_grade="document"` or `"tight"`, k will do (Corollary 7).
+        Largest number of documents of a query; for NDCG@k, k will do (Corollary 7).
     R_X
         Largest l2 norm of a document.
     v_max
@@ -210,8 +210,10 @@ def corollary_7(
 ) -> float:
     r"""Corollary 7 of [CT]: Theorem 5 for NDCG@k with k in place of m, :math:`2 \sum_t f_t(u) + 4 \|u\|^2 k R_X^2 v_{max}`.
 
-    Its proof counts the documents with v_i > 0, so it needs at most k of them: `within_grade="document"` or `"tight"`. Grade
-    means can give more than k documents a positive v_i, and leave only Theorem 5 with m.
+    It holds for grade means too, which may give more than k documents a positive v_i. When n of them are of one grade, all
+    v_i are equal, and a loss means that a less relevant document stands among the first k: then f_t(w_t) is at least
+    n - k + 1 times v_i, and k times that is at least n v_i = sum v. When they are of more grades, sum v is at most k times the
+    largest v_i.
 
     Parameters
     ----------

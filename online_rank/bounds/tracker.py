@@ -1,16 +1,15 @@
 """What a ranker loses while it learns, and what other weights would have lost."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank._kernels.comparators import accumulate
-from online_rank.base import Ranker, all_or_nothing
+from online_rank.base import Ranker
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.perceptron import PerceptronRanker
-from online_rank.query import Query
 
 __all__ = ["LossTracker", "Totals"]
 
@@ -82,7 +81,8 @@ class LossTracker(Ranker):
     Raises
     ------
     TypeError, ValueError
-        `model` is of another kind or has learned already, or a comparator is not a vector of finite numbers.
+        `model` is of another kind, or a comparator is not a vector of finite numbers; or, from the first query, `model` had
+        learned before.
 
     Examples
     --------
@@ -107,8 +107,6 @@ class LossTracker(Ranker):
         super().__init__()
         if not isinstance(model, PerceptronRanker):
             raise TypeError(f"model is of type {type(model).__name__}; a LossTracker holds a PerceptronRanker")
-        if model.last_round is not None:
-            raise ValueError("model has learned already; the bounds start from w = 0, so give one that has not")
         self.model = model
         self.comparators = comparators
         self.served = served
@@ -148,26 +146,34 @@ class LossTracker(Ranker):
             raise KeyError(f"there is no comparator {comparator!r}; there are {names}")
         row = names.index(comparator)
         pair_loss, surrogate_loss = self._sums[row].tolist()
-        return certify(self.model, self.totals._asdict(), comparator, self._aligned[row], pair_loss, surrogate_loss)
+        return certify(self.model, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss)
 
     def _grow(self, n_new: int) -> None:
-        """The columns belong to the model, which grows when it learns."""
+        """The columns of the state are the model's, which grows when it learns."""
+
+    def _extend(self, names: tuple[Hashable, ...] | None, n_new: int) -> None:
+        super()._extend(names, n_new)
+        self._aligned = self._align_comparators()
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.model._score(X)
 
-    def _learn_block(
-        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, query: Query
-    ) -> None:
-        with all_or_nothing(self.model):
-            super()._learn_block(X, y, offsets, w, rounds, query)
+    def _begin(self) -> Callable[[], None]:
+        undo = super()._begin(), self.model._begin()
+
+        def undo_both() -> None:
+            for undo_part in undo:
+                undo_part()
+
+        return undo_both
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         model = self.model
+        # Not in __init__, which also makes a tracker anew around a model that it has taught, from a file.
+        if not self._totals[0] and model.last_round is not None:
+            raise ValueError("model has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
         if (self._names, self._n_features) != (model._names, model._n_features):
             model._extend(self._names, self._n_features - model._n_features)
-        if self._aligned.shape[1] != self._n_features:
-            self._aligned = self._align_comparators()
         track = self.served or model.average is False
         values = np.empty((len(w), *self._sums.shape))
         learned = model._learn_and_compare(X, y, offsets, w, rounds, track, self._aligned, values)

@@ -15,7 +15,11 @@ _PIPE_CLOSED = 128 + 13  # SIGPIPE, which not every system has
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; leaves with exit code 0, 2 after an error (one line on stderr), 130 when interrupted."""
-    sys.exit(_run(sys.argv[1:] if arguments is None else list(arguments)))
+    try:
+        code = _run(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    sys.exit(code)
 
 
 def _run(arguments: list[str]) -> int:
@@ -38,7 +42,7 @@ def _run(arguments: list[str]) -> int:
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context is not None else ""
         return _fail(f"{error.format_message()}{hint}")
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort:
         return _INTERRUPTED
     except (BrokenPipeError, SystemExit):  # the second is how typer leaves when it meets the first
         # The reader of our output has left. What Python still holds must not be written to the closed pipe at exit.

@@ -64,6 +64,11 @@ class StreamGaussianizer(ColumnTransformer):
         """Number of documents learned from."""
         return self._count
 
+    def _check_state(self) -> None:
+        """Raise ValueError when a loaded state would send the kernels out of bounds."""
+        if ((self._sizes < 0) | (self._sizes > self._values.shape[1])).any():
+            raise ValueError("a feature has more centroids than there is room for")
+
     def _grow(self, n_new: int) -> None:
         # What the documents before would have left, had they shown the new features, as 0.
         weights = np.zeros((n_new, self.n_centroids))

@@ -1,1 +1,17 @@
-"""Streams of queries: files, generators, delays."""
+"""Streams of queries: LETOR and svmlight text, synthetic streams with known truth, delayed grades, a protocol of JSON lines."""
+
+from online_rank.stream.letor import LetorBlock, LetorError, LetorPosition, iter_letor, read_letor, write_letor
+from online_rank.stream.synth import Drifting, GradedGaussians, NoisyTeacher, Separable
+
+__all__ = [
+    "Drifting",
+    "GradedGaussians",
+    "LetorBlock",
+    "LetorError",
+    "LetorPosition",
+    "NoisyTeacher",
+    "Separable",
+    "iter_letor",
+    "read_letor",
+    "write_letor",
+]

@@ -1,0 +1,121 @@
+"""The DirectRanker: a forward and a backward pass of a network for each query of a block, in one call."""
+
+import math
+
+import numpy as np
+
+from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels.network import backward, forward, n_units, next_key, output, units
+from online_rank._kernels.optimizers import descend
+from online_rank._kernels.perceptron import all_finite
+from online_rank._kernels.surrogates import evaluate, longest_query, workspace, write_round
+
+
+@fast_kernel
+def _largest_square(X):
+    """Largest squared norm of a document; NaN or infinite when a feature is."""
+    largest = 0.0
+    for i in range(X.shape[0]):
+        square = 0.0
+        for j in range(X.shape[1]):
+            square += np.float64(X[i, j]) * np.float64(X[i, j])
+        largest = square if not square <= largest else largest
+    return largest
+
+
+@fast_kernel
+def _square(gradient):
+    """Squared norm, in float64."""
+    total = 0.0
+    for j in range(gradient.shape[0]):
+        total += np.float64(gradient[j]) * np.float64(gradient[j])
+    return total
+
+
+@kernel
+def learn(
+    X, y, offsets, weights, discounts, surrogate, widths, config, constants,
+    parameters, state, served, pending, counters, key, rounds,
+):  # fmt: skip
+    """Learn from a block of queries.
+
+    Parameters
+    ----------
+    X, y, offsets : features (n, d) of the parameters' dtype, grades (n,), and where queries begin and end (q + 1,)
+    weights : (q,) sample weights
+    discounts : (>= largest m,) table of D(p)
+    surrogate : (integers, floats), as `evaluate` takes them
+    widths : (d, width of each layer)
+    config : int64 array: optimizer, activation, queries a step
+    constants : float64 array: learning rate, l2, dropout rate, factor by which the average forgets, largest gradient
+    parameters, state : flat vector and what the optimizer keeps (rows, n), changed in place
+    served : averaged parameters, changed in place; (0,) when the parameters that learn serve
+    pending : sum of the gradients since the last step, changed in place; (0,) when every query is a step
+    counters : float64 array, changed in place: steps, effective number of averaged vectors, queries pending
+    key : uint64 array (1,), changed in place: what dropout draws from
+    rounds : (q, 10) out, a `Round` a row
+
+    Returns
+    -------
+    Number of queries learned. When it is smaller than q, the next query has bad values or too large a gradient, and nothing
+    of it was learned.
+    """
+    optimizer, activation, accumulate = config
+    rate, l2, dropout, keep, limit = constants
+    integers, reals = surrogate
+    last = widths.shape[0] - 1
+    longest = longest_query(offsets)
+    work = workspace(longest)
+    scores = np.empty((2, longest))
+    n = longest * n_units(widths)
+    buffer = np.empty(n, dtype=parameters.dtype)
+    errors = np.empty(n, dtype=parameters.dtype)
+    after_dropout = np.empty(n if dropout > 0.0 else 0, dtype=parameters.dtype)
+    gradient = np.empty_like(parameters)
+
+    for q in range(weights.shape[0]):
+        first = offsets[q]
+        m = offsets[q + 1] - first
+        documents = X[first : first + m]
+        s, dg = scores[:, :m]
+        weight = weights[q]
+        largest = _largest_square(documents)
+        if not (math.isfinite(largest) and weight >= 0.0 and math.isfinite(weight)):
+            return q
+        if m > 0:
+            forward(documents, parameters, widths, activation, dropout, key[0], buffer, after_dropout)
+        output(units(after_dropout if dropout > 0.0 else buffer, widths, last, m), parameters[: widths[last]], s)
+        if not all_finite(s):
+            return q
+        _, loss, v_max, levels = evaluate(integers, reals, s, y[first : first + m], discounts, work, dg)
+        if levels < 0:
+            return q
+        square = 0.0
+        if levels > 1 and weight > 0.0:
+            for i in range(m):
+                dg[i] *= weight
+            backward(documents, dg, parameters, widths, activation, dropout, key[0], buffer, after_dropout, errors, gradient)
+            square = _square(gradient)
+            # Below the limit no step can make parameters or state overflow: checked before anything changes.
+            if not square <= limit * limit:
+                return q
+            key[0] = next_key(key[0])
+            if accumulate > 1:
+                counters[2] += 1.0
+                pending += gradient
+                if counters[2] == accumulate:
+                    gradient[:] = pending / gradient.dtype.type(accumulate)
+                    pending[:] = 0
+                    counters[2] = 0.0
+            if counters[2] == 0.0:
+                if l2 > 0.0:
+                    gradient += gradient.dtype.type(l2) * parameters
+                counters[0] += 1.0
+                descend(optimizer, rate, counters[0], gradient, parameters, state)
+                if served.shape[0] > 0:
+                    counters[1] = keep * counters[1] + 1.0
+                    part = served.dtype.type(1.0 / counters[1])
+                    for j in range(served.shape[0]):
+                        served[j] += (parameters[j] - served[j]) * part
+        write_round(rounds[q], loss, square, weight, m, math.sqrt(largest), v_max, levels)
+    return weights.shape[0]

@@ -1,0 +1,191 @@
+"""The best weights in hindsight: what a batch learner would have made of the whole stream."""
+
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank._kernels import hindsight as kernels
+from online_rank.base import QueryEstimator
+from online_rank.bounds.coverage import require_positive
+from online_rank.measures import discounts, measure
+from online_rank.query import MAX_GRADE, as_grades, as_query, query_offsets, require_finite, require_grades
+
+__all__ = ["Hindsight", "best_in_hindsight"]
+
+#: Smoothing is lowered step by step; each step starts where the last one ended.
+_SMOOTHINGS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+
+
+class Hindsight(NamedTuple):
+    """Weights that minimise the regularised surrogate on a stream, and how well they do it.
+
+    Attributes
+    ----------
+    weights
+        float64 (d,), or `{feature: weight}` for queries that name their features: as `LossTracker` takes comparators.
+    objective
+        Regularised mean surrogate loss of `weights`.
+    gap
+        By how much the minimum may at most be lower: the duality gap.
+    n_queries
+        Number of queries that have two grades; the mean is over them.
+    n_evaluations
+        Number of passes over the queries.
+    """
+
+    weights: Any
+    objective: float
+    gap: float
+    n_queries: int
+    n_evaluations: int
+
+
+def best_in_hindsight(
+    queries: Any,
+    measure: str = "ndcg@10",
+    lam: float = 1e-3,
+    credit: str = "argmax",
+    tolerance: float = 1e-3,
+    max_evaluations: int = 2000,
+) -> Hindsight:
+    r"""Minimise the regularised surrogate on all queries at once [CT, eq. 4].
+
+    .. math:: \hat w = \arg\min_w \frac{\lambda}{2} \|w\|^2 + \frac{1}{n} \sum_t f_t(w)
+
+    It is the batch estimator of [CT], the w_hat of Theorem 8, and a comparator for a `LossTracker`. The smoothed objective is
+    minimised by L-BFGS, with less and less smoothing, until the duality gap is small enough: the weights are the best that were
+    met, and the gap says how much better any others can be at most.
+
+    Parameters
+    ----------
+    queries
+        A block as a tuple (X, y, qid) (a `LetorBlock` is one), or an iterable of queries (x, y) in any form.
+    measure
+        What to rank for, as in `PerceptronRanker`; the weights v_i are grade means.
+    lam
+        lambda > 0.
+    credit
+        `"argmax"` for f_t = SLAM, the sum of v_i max(0, max_j (1 + s_j - s_i)) over the less relevant j. `"spread"` for the
+        mean over those j of the hinges max(0, 1 + s_j - s_i) in place of the largest: no bound on the ranking loss, but the
+        better comparator where grades are noisy. The largest hinge follows the noise, so much so that w = 0 may minimise SLAM.
+    tolerance
+        Stop when the gap is at most this part of the objective.
+    max_evaluations
+        Stop after about this many passes over the queries.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Bad input.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank.bounds import best_in_hindsight
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 3))
+    >>> y = (X @ [1.0, -1.0, 0.0] > 0.5).astype(int)
+    >>> best = best_in_hindsight((X, y, np.arange(400) // 8), lam=0.01)
+    >>> best.gap <= 1e-3 * best.objective
+    True
+    >>> bool(best.weights[0] > 1.0 and best.weights[1] < -1.0)
+    True
+    """
+    from scipy.optimize import minimize
+
+    require_positive(lam=lam, tolerance=tolerance, max_evaluations=max_evaluations)
+    if credit not in ("argmax", "spread"):
+        raise ValueError(f"credit is {credit!r}; it must be 'argmax' or 'spread'")
+    X, y, offsets, names = _block(queries)
+    problem = _Problem(X, y, offsets, measure, lam, credit == "spread")
+    w = np.zeros(X.shape[1])
+    for smoothing in _SMOOTHINGS:
+        left = max_evaluations - problem.n_evaluations
+        if left <= 0 or problem.gap <= tolerance * problem.best:
+            break
+        # scipy stops at `maxfun` only between iterations.
+        options = {"maxfun": left, "maxiter": left, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-10}
+
+        def stop_when_done(_: np.ndarray) -> None:
+            if problem.gap <= tolerance * problem.best:
+                raise StopIteration
+
+        w = minimize(
+            problem.smoothed, w, args=(smoothing,), jac=True, method="L-BFGS-B", options=options, callback=stop_when_done
+        ).x
+    weights: Any = problem.weights
+    if names is not None:
+        weights = dict(zip(names, weights.tolist(), strict=True))
+    return Hindsight(weights, problem.best, problem.gap, problem.n_queries, problem.n_evaluations)
+
+
+class _Problem:
+    """The objective with the best weights and the best lower bound that were met; before the first, w = 0 and alpha = 0."""
+
+    def __init__(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, name: str, lam: float, spread: bool) -> None:
+        longest = int(np.diff(offsets).max(initial=0))
+        self.level = np.empty(len(y), dtype=np.int64)
+        self.v = np.empty(len(y))
+        self.n_queries = kernels.block_weights(y, offsets, *measure(name), discounts(longest), self.level, self.v)
+        self.X, self.offsets, self.lam, self.spread = X, offsets, lam, spread
+        self.workspace = np.empty(longest), np.empty(longest), np.empty((3, min(longest, MAX_GRADE + 1) + 1))
+        self.weights = np.zeros(X.shape[1])
+        self.best = float(self.v.sum()) / max(self.n_queries, 1)
+        self.lower = 0.0
+        self.n_evaluations = 0
+
+    @property
+    def gap(self) -> float:
+        """By how much the minimum may at most be lower than `best`."""
+        return max(self.best - self.lower, 0.0)
+
+    def smoothed(self, w: np.ndarray, smoothing: float) -> tuple[float, np.ndarray]:
+        """The smoothed objective and its gradient."""
+        gradient = np.empty_like(w)
+        sums = kernels.objective(self.X, self.level, self.v, self.offsets, self.spread, smoothing, w, *self.workspace, gradient)
+        smoothed, value, mass = (sums / max(self.n_queries, 1)).tolist()
+        gradient /= max(self.n_queries, 1)
+        penalty = 0.5 * self.lam * float(w @ w)
+        if value + penalty < self.best:
+            self.best, self.weights = value + penalty, w.copy()
+        # alpha's own weights are -gradient / lambda; its dual value is sum alpha less lambda / 2 times their squared norm.
+        self.lower = max(self.lower, mass - float(gradient @ gradient) / (2.0 * self.lam))
+        self.n_evaluations += 1
+        return smoothed + penalty, gradient + self.lam * w
+
+
+class _Columns(QueryEstimator):
+    """Brings the features of queries into common columns."""
+
+    def _grow(self, n_new: int) -> None:
+        """There is no state."""
+
+
+def _block(queries: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[Hashable, ...] | None]:
+    """A stream or block as X, y, offsets and the names of the features, checked."""
+    if isinstance(queries, tuple):
+        block = as_query(queries[0])
+        y = as_grades(queries[1], block)
+        offsets = query_offsets(queries[2], len(block.X))
+        require_finite(block)
+        require_grades(y)
+        return block.X, y, offsets, block.names
+    return _collect(queries)
+
+
+def _collect(queries: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[Hashable, ...] | None]:
+    columns = _Columns()
+    parts, grades = [], []
+    for x, y in queries:
+        query = as_query(x)
+        grades.append(as_grades(y, query))
+        require_finite(query)
+        require_grades(grades[-1], query.ids)
+        parts.append(columns._align_and_grow(query))
+    X = np.zeros((sum(map(len, parts)), columns.n_features))
+    offsets = np.cumsum([0, *map(len, parts)])
+    for part, start, stop in zip(parts, offsets[:-1], offsets[1:], strict=True):
+        # A feature that had not been met yet is 0.
+        X[start:stop, : part.shape[1]] = part
+    return X, np.concatenate([np.empty(0, dtype=np.int64), *grades]), offsets, columns.feature_names
