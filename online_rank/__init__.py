@@ -8,6 +8,7 @@ from typing import Any
 
 _HOME = {
     "DirectRanker": "direct",
+    "DriftAwareRanker": "drift",
     "ForEachDocument": "preprocessing",
     "GradientRanker": "gradient",
     "LossTracker": "bounds",
@@ -27,7 +28,7 @@ _HOME = {
     "rank_one": "base",
     "save": "persistence",
 }
-_MODULES = ("adapters", "bounds", "compose", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
+_MODULES = ("adapters", "bounds", "checks", "compose", "drift", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]
