@@ -28,7 +28,19 @@ _HOME = {
     "rank_one": "base",
     "save": "persistence",
 }
-_MODULES = ("adapters", "bounds", "checks", "compose", "drift", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
+_MODULES = (
+    "adapters",
+    "bounds",
+    "checks",
+    "compose",
+    "drift",
+    "evaluate",
+    "metrics",
+    "plot",
+    "preprocessing",
+    "stream",
+    "surrogates",
+)
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]

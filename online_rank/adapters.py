@@ -115,7 +115,7 @@ class PointwiseRanker(_RiverRanker):
 
     def __init__(self, model: Any, threshold: int = 1, measure: str = "ndcg@10"):
         if not isinstance(model, base.Classifier | base.Regressor):
-            raise TypeError(f"model is {model!r}; it is a river classifier or regressor, or a pipeline that ends in one")
+            raise TypeError(f"model is {_named(model)}; it is a river classifier or regressor, or a pipeline that ends in one")
         super().__init__(model, measure)
         self.model: Any = model
         self.threshold = threshold
@@ -182,7 +182,7 @@ class PairwiseRanker(_RiverRanker):
 
     def __init__(self, model: Any, n_pairs: int = 50, measure: str = "ndcg@10", seed: int = 0):
         if not isinstance(model, base.Classifier):
-            raise TypeError(f"model is {model!r}; it is a river classifier, or a pipeline that ends in one")
+            raise TypeError(f"model is {_named(model)}; it is a river classifier, or a pipeline that ends in one")
         if n_pairs < 1:
             raise ValueError(f"n_pairs is {n_pairs}; at least one pair must be drawn")
         super().__init__(model, measure)
@@ -210,6 +210,11 @@ class PairwiseRanker(_RiverRanker):
         i, j = _draw_pairs(y, self.n_pairs, rng)
         for x, is_better in zip(self._documents(X[i].astype(np.float64) - X[j]), (y[i] > y[j]).tolist(), strict=True):
             self.model.learn_one(x, is_better, **weight)
+
+
+def _named(model: Any) -> str:
+    """What was given in place of a model, in a word or two."""
+    return f"the class {model.__name__}, not an instance" if isinstance(model, type) else f"of type {type(model).__name__}"
 
 
 def _draw_pairs(y: np.ndarray, n_pairs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -169,15 +169,14 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
 
 @kernel
 def write_round(row, loss, square, weight, m, largest, v_max, levels):
-    """A `Round` of a surrogate's update. Its mass and margin are those of no theorem, hence NaN; a skipped round has 0."""
-    skipped = levels < 2
+    """A `Round` of a surrogate's update. No theorem speaks of it, so it has no mass and no margin."""
     row[0] = loss
     row[1] = np.nan
-    row[2] = 0.0 if skipped else np.nan
+    row[2] = 0.0
     row[3] = square
-    row[4] = 0.0 if skipped else np.nan
+    row[4] = 0.0
     row[5] = weight
     row[6] = m
     row[7] = largest
     row[8] = v_max
-    row[9] = skipped
+    row[9] = levels < 2

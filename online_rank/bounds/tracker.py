@@ -105,11 +105,15 @@ class LossTracker(Ranker):
 
     def __init__(self, model: PerceptronRanker, comparators: Mapping[str, Any] | None = None, served: bool = False) -> None:
         super().__init__()
-        if not isinstance(model, PerceptronRanker):
-            raise TypeError(f"model is of type {type(model).__name__}; a LossTracker holds a PerceptronRanker")
+        # Not isinstance: river lets a pipeline pass for its last step.
+        if not issubclass(type(model), PerceptronRanker):
+            transformers = "; transformers go before it: scaler | LossTracker(ranker)" if hasattr(model, "steps") else ""
+            raise TypeError(f"model is of type {type(model).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
         self.model = model
         self.comparators = comparators
         self.served = served
+        if comparators is not None and not isinstance(comparators, Mapping):
+            raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
         for name, u in (comparators or {}).items():
             _require_vector(name, u)
         self._totals = np.zeros(len(Totals._fields))
@@ -142,6 +146,8 @@ class LossTracker(Ranker):
             No name was given, and there is none or more than one.
         """
         names = list(self.comparators or {})
+        if not names:
+            raise ValueError("there is no comparator: give LossTracker(model, comparators={name: weights}) one to begin with")
         if comparator is None:
             if len(names) != 1:
                 raise ValueError(f"there are {len(names)} comparators {names}; certificate(name) is against one of them")
@@ -180,7 +186,7 @@ class LossTracker(Ranker):
             model._extend(self._names, self._n_features - model._n_features)
         track = self.served or model.average is False
         values = np.empty((len(w), *self._sums.shape))
-        learned = model._learn_and_compare(X, y, offsets, w, rounds, track, self._aligned, values)
+        learned = model._learn(X, y, offsets, w, rounds, track, self._aligned, values)
         if learned == len(w):
             accumulate(rounds, values, self._totals, self._sums)
             model._last_round = rounds[-1]
@@ -189,6 +195,8 @@ class LossTracker(Ranker):
     def _align_comparators(self) -> np.ndarray:
         """The comparators (n, d) in the order of the model's columns. A feature that no document has had does not count."""
         rows = np.zeros((len(self._sums), self._n_features))
+        if not self._n_features:
+            return rows
         for row, (name, u) in zip(rows, (self.comparators or {}).items(), strict=True):
             if isinstance(u, Mapping):
                 if self._names is None:
