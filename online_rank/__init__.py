@@ -7,6 +7,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "BestRanker": "selection",
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
     "ForEachDocument": "preprocessing",
@@ -38,6 +39,7 @@ _MODULES = (
     "metrics",
     "plot",
     "preprocessing",
+    "selection",
     "stream",
     "surrogates",
 )

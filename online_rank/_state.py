@@ -26,6 +26,7 @@ __all__ = ["StateError", "adopt", "pack", "settings_of", "unpack"]
 #: Our classes that may stand in a file, and the module that each is imported from. Files know them by their bare names, so a
 #: class may move to another module without making old files unreadable.
 OURS = {
+    "BestRanker": "online_rank.selection",
     "DirectRanker": "online_rank.direct",
     "DriftAwareRanker": "online_rank.drift",
     "ERR": "online_rank.metrics",

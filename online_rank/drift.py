@@ -1,13 +1,12 @@
 """A ranker that notices when the truth changes."""
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from river import base, drift
 
-from online_rank.base import QueryStep, Ranker, Round
+from online_rank._nested import NestedRanker, require_ranker, teach
+from online_rank.base import Ranker, Round
 from online_rank.measures import measure as parse_measure
 
 __all__ = ["DriftAwareRanker"]
@@ -21,7 +20,7 @@ _MAX_POSITIONS = 100
 _SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index("skipped")
 
 
-class DriftAwareRanker(Ranker):
+class DriftAwareRanker(NestedRanker):
     """Watch the loss of the rankings that a ranker serves, and begin anew when it has become worse.
 
     Before each query is learned it is ranked, as it would have been served. If there is something to learn from it, a drift
@@ -80,10 +79,7 @@ class DriftAwareRanker(Ranker):
         measure: str = "ndcg@10",
     ) -> None:
         super().__init__()
-        if not isinstance(ranker, Ranker) or hasattr(ranker, "steps"):
-            raise TypeError(
-                f"ranker is {ranker!r}; it is a ranker. Transformers go in front: scaler | DriftAwareRanker(ranker)"
-            )
+        require_ranker("ranker", ranker)
         if on_drift not in _ON_DRIFT:
             raise ValueError(f"on_drift is {on_drift!r}; it must be one of {', '.join(map(repr, _ON_DRIFT))}")
         if on_drift == "restart_average" and not hasattr(ranker, "restart_average"):
@@ -124,38 +120,18 @@ class DriftAwareRanker(Ranker):
         """After how many queries each drift was noticed; the latest 100."""
         return self._positions
 
-    def _grow(self, n_new: int) -> None:
-        """The state is that of the rankers, which grow when they learn."""
-
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.ranker._score(X)
-
-    def _begin(self) -> Callable[[], None]:
-        undo = [super()._begin(), *(ranker._begin() for ranker in self._rankers)]
-        # Objects of river change in place. What has been kept are the ones from before; what goes on are copies.
-        for part in (self, *self._rankers):
-            own = {name: value for name, value in vars(part).items() if isinstance(value, base.Base)}
-            vars(part).update({k: copy.deepcopy(v) for k, v in own.items() if not isinstance(v, QueryStep)})
-
-        def undo_all() -> None:
-            for undo_part in undo:
-                undo_part()
-
-        return undo_all
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         self._meet_features(*self._rankers)
         for t, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
-            query = X[start:stop], y[start:stop], np.array([0, stop - start]), w[t : t + 1]
+            query = X[start:stop], y[start:stop], w[t : t + 1]
             served = self.ranker._score(query[0])
-            if not self.ranker._learn(*query, rounds[t : t + 1]):
+            if not teach(self.ranker, *query, rounds[t : t + 1]):
                 return t
-            self.ranker._last_round = rounds[t]
-            if self._background is not None:
-                if self._background._learn(*query, background_round := np.empty((1, rounds.shape[1]))):
-                    self._background._last_round = background_round[0]
-                else:
-                    self._background = None
+            if self._background is not None and not teach(self._background, *query, np.empty((1, rounds.shape[1]))):
+                self._background = None
             self._n_queries += 1
             if not rounds[t, _SKIPPED]:
                 loss = self._measure.loss(served, query[1], ties="pessimistic") if np.isfinite(served).all() else 1.0
@@ -166,12 +142,6 @@ class DriftAwareRanker(Ranker):
     @property
     def _rankers(self) -> list[Ranker]:
         return [self.ranker] if self._background is None else [self.ranker, self._background]
-
-    def _meet_features(self, *rankers: Ranker) -> None:
-        """Let rankers know the features that this one has met."""
-        for ranker in rankers:
-            if (ranker._names, ranker._n_features) != (self._names, self._n_features):
-                ranker._extend(self._names, self._n_features - ranker._n_features)
 
     def _new_ranker(self) -> Ranker:
         ranker = self.ranker.clone()

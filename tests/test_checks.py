@@ -14,6 +14,7 @@ from river import drift, feature_selection, linear_model, preprocessing, stats
 
 import online_rank
 from online_rank import (
+    BestRanker,
     DirectRanker,
     DriftAwareRanker,
     ForEachDocument,
@@ -62,6 +63,9 @@ REGISTRY = {
     "drift, switch": lambda: DriftAwareRanker(GradientRanker("listnet", "sgd"), drift.ADWIN(clock=1), "switch"),
     "drift, average": lambda: DriftAwareRanker(PerceptronRanker(), drift.KSWIN(seed=1), "restart_average"),
     "drift, pairwise": lambda: DriftAwareRanker(PairwiseRanker(linear_model.LogisticRegression()), on_drift="switch"),
+    "best": lambda: BestRanker([PerceptronRanker(), GradientRanker(optimizer="sgd")]),
+    "best, bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], half_life=20.0, epsilon=0.3),
+    "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
     "scaler | drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "scaler": lambda: StreamScaler(),

@@ -163,10 +163,7 @@ def test_positions_are_bounded():
 def test_a_block_with_drifts_is_the_loop(on_drift):
     before, after = drifting(300)
     stream = before + after
-    loop, block = (
-        StreamScaler() | DriftAwareRanker(PerceptronRanker(), drift.ADWIN(0.3, clock=1), on_drift)
-        for _ in range(2)
-    )
+    loop, block = (StreamScaler() | DriftAwareRanker(PerceptronRanker(), drift.ADWIN(0.3, clock=1), on_drift) for _ in range(2))
     teach(loop, stream)
     X, y = (np.concatenate(part) for part in zip(*stream, strict=True))
     block.learn_many(X, y, np.repeat(np.arange(len(stream)), [len(y) for _, y in stream]))
@@ -246,7 +243,7 @@ def test_damaged_windows_are_refused():
 
 
 def test_refused():
-    with pytest.raises(TypeError, match=r"Transformers go in front: scaler \| DriftAwareRanker\(ranker\)"):
+    with pytest.raises(TypeError, match="Transformers go in front of the whole"):
         DriftAwareRanker(StreamScaler() | PerceptronRanker())
     with pytest.raises(ValueError, match="on_drift is 'panic'"):
         DriftAwareRanker(PerceptronRanker(), on_drift="panic")
