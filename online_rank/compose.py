@@ -20,7 +20,7 @@ from online_rank.base import (
     rank_one,
     require_query_step,
 )
-from online_rank.query import Documents, Query, as_documents, as_grades, as_query, in_form_of, query_offsets
+from online_rank.query import Documents, Query, as_documents, as_grades, as_query, in_form_of, query_offsets, require_finite
 
 __all__ = ["QueryFunction", "RankingPipeline"]
 
@@ -68,6 +68,7 @@ class QueryFunction(QueryTransformer):
             result = as_query(self.func(in_form_of(like, part)))
             if len(result.X) != stop - start or (result.ids is not None and result.ids != block.ids):
                 raise ValueError(f"function {self} must return the documents that it was given, in their order")
+            require_finite(result, start)
             parts.append(result)
         return _stack(parts)._replace(ids=block.ids) if parts else as_query(like)
 

@@ -121,6 +121,12 @@ class GradientRanker(Ranker):
         """The weights that serve rankings, float64 (d,), a copy."""
         return self._served.copy()
 
+    def restart_average(self) -> None:
+        """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
+        if self._averages:
+            self._average = self._weights.copy()
+            self._counters[1] = 0.0
+
     @property
     def _served(self) -> np.ndarray:
         return self._average if self._averages else self._weights

@@ -120,6 +120,12 @@ class PerceptronRanker(Ranker):
         """The weights that serve rankings, float64 (d,), a copy: averaged unless `average=False`."""
         return self._served.copy()
 
+    def restart_average(self) -> None:
+        """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
+        if self.average is not False:
+            self._average = self._weights.copy()
+            self._counters[0] = 0.0
+
     @property
     def _served(self) -> np.ndarray:
         return self._weights if self.average is False else self._average

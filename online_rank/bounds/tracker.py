@@ -120,6 +120,10 @@ class LossTracker(Ranker):
         self._sums = np.zeros((len(comparators or {}), 2))
         self._aligned = np.empty((len(self._sums), 0))
 
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"model": PerceptronRanker()}
+
     @property
     def totals(self) -> Totals:
         """The `Totals` of all rounds so far."""

@@ -137,6 +137,8 @@ def check_transformer(model: Any) -> None:
 def yield_checks(model: Any) -> Iterator[Check]:
     """The checks of `check_ranker`, or of `check_transformer`, one by one.
 
+    Those that the model's `_unit_test_skips` names are left out, as in river.
+
     Examples
     --------
     >>> from online_rank import PerceptronRanker
@@ -146,14 +148,19 @@ def yield_checks(model: Any) -> Iterator[Check]:
     """
     from river.checks import common
 
-    for name, function in vars(common).items():
-        general = name.startswith("check_") and list(inspect.signature(function).parameters) == ["model"]
+    skipped = model._unit_test_skips()
+    if isinstance(model, compose.Pipeline):
+        skipped = {name for step in model.steps.values() for name in step._unit_test_skips()}
         # River asks a class for parameters to test it with; a pipeline has none, and is tested as it is.
-        if general and not (isinstance(model, compose.Pipeline) and name == "check_init_has_default_params_for_tests"):
+        skipped.add("check_init_has_default_params_for_tests")
+    checks = {name: function for name, function in vars(common).items() if name not in skipped}
+    for name, function in checks.items():
+        if name.startswith("check_") and list(inspect.signature(function).parameters) == ["model"]:
             yield Check(f"river.{name}", function, model)
     for names, run in ((RIVER_ON_QUERIES, on_queries), (RIVER_ON_FEATURES, on_features)):
         for name in names:
-            if hasattr(common, name):
-                yield Check(f"river.{name}", functools.partial(run, getattr(common, name)), model)
+            if name in checks:
+                yield Check(f"river.{name}", functools.partial(run, checks[name]), model)
     for own in (*_input.CHECKS, *_output.CHECKS, *(_output.RANKER_CHECKS if is_ranker(model) else ())):
-        yield Check(own.__name__, own, model)
+        if own.__name__ not in skipped:
+            yield Check(own.__name__, own, model)

@@ -150,6 +150,22 @@ def arrays_of_all_kinds(model: Any) -> None:
     )
 
 
+def shuffled_features(model: Any) -> None:
+    """Once features are known, the order in which a document has them does not matter."""
+    model, twin = (taught_by(model.clone(), make_queries()[5:6], dicts=True) for _ in range(2))
+    rng = np.random.default_rng(0)
+    for X, y in make_queries():
+        x, grades = as_dicts(X, y)
+        names = rng.permutation(NAMES).tolist()
+        shuffled = {i: {name: document[name] for name in names} for i, document in x.items()}
+        model.learn_one(x, grades)
+        twin.learn_one(shuffled, grades)
+        answers = (numbers(answer_of(model, x)), numbers(answer_of(twin, shuffled)))
+        # A transformer may give its features in another order.
+        a, b = (np.sort(answer, axis=-1) if answer.ndim == 2 else answer for answer in answers)
+        assert close(a, b, 1e-9), "the order of the features changed the answer"
+
+
 def unknown_features(model: Any) -> None:
     """Features never learned from, all of them or some, are no error in a query to answer, and have no effect on the next."""
     model = taught_by(model.clone(), make_queries(), dicts=True)
@@ -256,6 +272,7 @@ CHECKS = (
     no_aliasing,
     float32,
     arrays_of_all_kinds,
+    shuffled_features,
     unknown_features,
     rejected_input_changes_nothing,
 )

@@ -9,7 +9,7 @@ import numpy as np
 from river import base
 
 from online_rank.base import QueryStep, QueryTransformer
-from online_rank.query import Documents, Query, as_documents, as_query, require_finite
+from online_rank.query import Documents, Query, as_documents, as_query, require_finite, require_grades
 
 __all__ = ["ForEachDocument"]
 
@@ -129,6 +129,8 @@ class ForEachDocument(QueryTransformer):
         supervised = self.transformer._supervised
         if supervised and y is None:
             raise TypeError(f"{self} is supervised: it learns from grades, y")
+        if supervised:
+            require_grades(y, block.ids)  # type: ignore[arg-type]
         answers = []
         for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             query = documents[start:stop]
