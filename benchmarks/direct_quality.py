@@ -3,7 +3,7 @@
     python -m benchmarks.direct_quality [FOLDER ...] [--threshold 1] [--forest]
 
 FOLDER: as in `benchmarks.quality`; without one, `../shared/data/mq2008`. Grades are binarised (relevant from the threshold on:
-1 for MQ2007 and MQ2008, 2 for MSLR), queries without a relevant document left out, features mapped to a normal distribution with
+1 for MQ2007 and MQ2008, 2 for MSLR), queries without a relevant document left out, features mapped to a normal distribution of
 standard deviation 1/3 by the quantiles of the training part. Settings come from a grid search inside the training part alone: a
 fifth of its queries is held out, the setting with the best NDCG@10 there learns from the whole part, and is tested once.
 `--forest` adds river's adaptive random forest, which takes minutes.
