@@ -249,9 +249,10 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         counters[1] = n_seen
         counters[2] = mean_square
         if served.shape[0] > 0:
-            counters[0] = keep * counters[0] + 1.0
+            averaged = keep * counters[0] + 1.0
+            counters[0] = averaged
             for j in range(d):
-                served[j] += (w[j] - served[j]) / counters[0]
+                served[j] += (w[j] - served[j]) / averaged
         rounds[q, 0] = loss
         rounds[q, 1] = served_loss
         rounds[q, 2] = mass
