@@ -23,7 +23,7 @@ def violated(t_i, t_j, offset, strict):
 def argmax_credit(t, level, levels, v, offset, strict, best, c):
     """v_i on the best-scored less relevant document ([CT, eq. 14]); `best` (levels,) is workspace. O(m + L).
 
-    Equal scores: the first document of the lowest grade.
+    Of equal scores the most relevant one counts, and of those the first.
     """
     for lev in range(levels):
         best[lev] = -1
@@ -33,7 +33,7 @@ def argmax_credit(t, level, levels, v, offset, strict, best, c):
             best[lev] = i
     # best[lev] becomes the best document of all levels up to lev.
     for lev in range(1, levels):
-        if t[best[lev]] <= t[best[lev - 1]]:
+        if t[best[lev]] < t[best[lev - 1]]:
             best[lev] = best[lev - 1]
     mass = 0.0
     for i in range(t.shape[0]):

@@ -51,7 +51,8 @@ def learn(
     parameters, state : flat vector and what the optimizer keeps (rows, n), changed in place
     served : averaged parameters, changed in place; (0,) when the parameters that learn serve
     pending : sum of the gradients since the last step, changed in place; (0,) when every query is a step
-    counters : float64 array, changed in place: steps, effective number of averaged vectors, queries pending
+    counters : float64 array, changed in place: steps, effective number of averaged vectors, queries pending, most grades of
+        a query
     key : uint64 array (1,), changed in place: what dropout draws from
     rounds : (q, 10) out, a `Round` a row
 
@@ -100,6 +101,7 @@ def learn(
             if not square <= limit * limit:
                 return q
             key[0] = next_key(key[0])
+            counters[3] = max(counters[3], np.float64(levels))
             if accumulate > 1:
                 counters[2] += 1.0
                 pending += gradient

@@ -97,7 +97,7 @@ def check_ranker(model: Any) -> None:
     >>> check_ranker(Forgetful())
     Traceback (most recent call last):
     ...
-    online_rank.checks.CheckFailed: Forgetful fails prediction_is_pure: AssertionError: predict_one changed the model
+    online_rank.checks.CheckFailed: Forgetful fails ...
     """
     if not is_ranker(model):
         raise TypeError(f"model is {model!r}; check_ranker checks rankers, and pipelines that end in one")
