@@ -27,7 +27,7 @@ class ForEachDocument(QueryTransformer):
 
     River's mini-batch methods are not used. They differ from its `learn_one` and `transform_one`, for example on constant
     features, and a block must give what a loop gives. Where there is the choice, `StreamScaler` is much faster than a lifted
-    `StandardScaler`: about 100 times on arrays, 6 times on dicts (`benchmarks.lifting`).
+    `StandardScaler`: about 80 times on arrays, 6 times on dicts (`benchmarks.lifting`).
 
     Parameters
     ----------
