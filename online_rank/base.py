@@ -42,8 +42,8 @@ class Round(NamedTuple):
     loss
         Loss (1 - measure) of the ranking by the weights that learn, before the update, ties broken pessimistically.
     served_loss
-        The same for the weights that serve rankings; NaN unless a
-        `online_rank.bounds.LossTracker` asked for it.
+        The same for the weights that serve rankings; NaN unless a `LossTracker`, `DriftAwareRanker` or `BestRanker` around the
+        ranker asked for it.
     mass
         V_t, the total weight of the pairs that the update was made of (THEORY: the mass theorem); 0 without an update.
     squared_gradient_norm

@@ -26,8 +26,8 @@ class ForEachDocument(QueryTransformer):
     after the query was transformed, as in river's own pipelines.
 
     River's mini-batch methods are not used. They differ from its `learn_one` and `transform_one`, for example on constant
-    features, and a block must give what a loop gives. Where there is the choice, `StreamScaler` is hundreds of times as fast as
-    a lifted `StandardScaler`.
+    features, and a block must give what a loop gives. Where there is the choice, `StreamScaler` is much faster than a lifted
+    `StandardScaler`: about 80 times on arrays, 6 times on dicts (`benchmarks.lifting`).
 
     Parameters
     ----------
