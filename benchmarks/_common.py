@@ -1,11 +1,14 @@
 """What the benchmarks share: where data is, how results are written."""
 
 import argparse
+import datetime
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -34,8 +37,18 @@ def environment(*packages: str) -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}"
 
 
+def seconds_of(run: Callable[[], Any], shortest: float = 0.02) -> float:
+    """Wall-clock time of one call; short ones are repeated until they take `shortest` seconds together."""
+    calls, start = 0, time.perf_counter()
+    while not calls or time.perf_counter() - start < shortest:
+        run()
+        calls += 1
+    return (time.perf_counter() - start) / calls
+
+
 def save(name: str, markdown: str) -> None:
-    """Print a result and write it to `benchmarks/results/NAME.md`."""
+    """Print a result and write it, with date and machine, to `benchmarks/results/NAME.md`."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(markdown.rstrip() + "\n")
+    measured = f"Measured on {datetime.date.today().isoformat()}: {environment()}."
+    (RESULTS / f"{name}.md").write_text(f"{markdown.rstrip()}\n\n{measured}\n")
     print(markdown)

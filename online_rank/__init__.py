@@ -7,7 +7,9 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "BestRanker": "selection",
     "DirectRanker": "direct",
+    "DriftAwareRanker": "drift",
     "ForEachDocument": "preprocessing",
     "GradientRanker": "gradient",
     "LossTracker": "bounds",
@@ -27,7 +29,20 @@ _HOME = {
     "rank_one": "base",
     "save": "persistence",
 }
-_MODULES = ("adapters", "bounds", "compose", "evaluate", "metrics", "preprocessing", "stream", "surrogates")
+_MODULES = (
+    "adapters",
+    "bounds",
+    "checks",
+    "compose",
+    "drift",
+    "evaluate",
+    "metrics",
+    "plot",
+    "preprocessing",
+    "selection",
+    "stream",
+    "surrogates",
+)
 
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]

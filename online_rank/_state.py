@@ -16,7 +16,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-from river import base, utils
+from river import base, drift, utils
 
 from online_rank.base import QueryEstimator
 from online_rank.query import MAX_FEATURES
@@ -26,6 +26,9 @@ __all__ = ["StateError", "adopt", "pack", "settings_of", "unpack"]
 #: Our classes that may stand in a file, and the module that each is imported from. Files know them by their bare names, so a
 #: class may move to another module without making old files unreadable.
 OURS = {
+    "BestRanker": "online_rank.selection",
+    "DirectRanker": "online_rank.direct",
+    "DriftAwareRanker": "online_rank.drift",
     "ERR": "online_rank.metrics",
     "ForEachDocument": "online_rank.preprocessing",
     "GradientRanker": "online_rank.gradient",
@@ -59,6 +62,9 @@ RIVER = {
     "river.compose.Select": "river.compose",
     "river.compose.Suffixer": "river.compose",
     "river.compose.TransformerUnion": "river.compose",
+    "river.drift.ADWIN": "river.drift",
+    "river.drift.KSWIN": "river.drift",
+    "river.drift.NoDrift": "river.drift",
     "river.feature_extraction.PolynomialExtender": "river.feature_extraction",
     "river.preprocessing.FeatureHasher": "river.preprocessing",
     "river.preprocessing.MaxAbsScaler": "river.preprocessing",
@@ -77,7 +83,7 @@ _MAX_DEPTH = 64
 #: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
 #: kernels take as their configuration, a tracker's comparators in the order of the columns, the plan of river's Pipeline.
 _REBUILT = {
-    *("_config", "_constants", "_integers", "_reals", "_averages", "_aligned"),
+    *("_config", "_constants", "_surrogate", "_averages", "_widths", "_aligned"),
     *("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"),
 }
 
@@ -134,6 +140,8 @@ def pack(value: Any) -> tuple[Any, list[np.ndarray]]:
             return {"random": encode(value.getstate(), where, depth + 1)}
         if kind is np.random.Generator and type(value.bit_generator) is np.random.PCG64:
             return {"generator": encode(value.bit_generator.state, where, depth + 1)}
+        if kind.__module__ == "river._river_rust.drift" and kind.__name__ == "AdaptiveWindowing":
+            return {"adwin": value.__getstate__().hex()}
         name = _name_of(kind)
         if name is None:
             raise TypeError(
@@ -193,6 +201,8 @@ def unpack(tree: Any, arrays: list[np.ndarray]) -> Any:
             if not all(isinstance(key, Hashable) for key, _ in items):
                 raise StateError(f"{where} has a key that cannot be one")
             return dict(items)
+        if tag == "adwin" and type(body) is str:
+            return _adwin(body, where)
         if tag in ("random", "generator"):
             return _random(tag, decode(body, where, depth + 1), where)
         raise StateError(f"{where} is not understood ({json.dumps(node)[:60]})")
@@ -383,6 +393,26 @@ def _numeric(name: str) -> np.dtype:
     if dtype.kind not in "biuf":
         raise ValueError(f"dtype {name!r} is not a dtype of numbers")
     return dtype
+
+
+def _adwin(content: str, where: str) -> Any:
+    """The window of `river.drift.ADWIN`, whose state is bytes that only river understands.
+
+    Bytes of a file that was tampered with may be refused at once, or make a window that fails when it is used: by a panic of
+    Rust, which is a BaseException. So a copy of the window is used for a while.
+    """
+    try:
+        state = bytes.fromhex(content)
+        window, probe = (drift.ADWIN()._helper for _ in range(2))
+        window.__setstate__(state)
+        probe.__setstate__(state)
+        for i in range(300):
+            probe.update(float(i % 2))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise StateError(f"{where} is not the state of an ADWIN window: {error}") from None
+    return window
 
 
 def _random(tag: str, state: Any, where: str) -> Any:

@@ -47,10 +47,12 @@ class _RiverRanker(Ranker):
         return [dict(zip(names, row, strict=True)) for row in X.tolist()]
 
     def _score(self, X: np.ndarray) -> np.ndarray:
+        if not np.isfinite(X).all():  # A classifier answers infinity with a probability: no finite score may hide it.
+            return np.full(len(X), np.nan)
         return np.array([self._score_document(x) for x in self._documents(X)])
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        bad = ~(np.abs(X) <= _LARGEST).all(axis=1) | (y < 0) | (y > MAX_GRADE)
+        bad = ~(np.abs(X.astype(np.float64)) <= _LARGEST).all(axis=1) | (y < 0) | (y > MAX_GRADE)
         bad_queries = ~np.isfinite(w) | (w < 0)
         if bad.any():
             bad_queries[np.searchsorted(offsets, np.flatnonzero(bad)[0], side="right") - 1] = True
@@ -113,7 +115,7 @@ class PointwiseRanker(_RiverRanker):
 
     def __init__(self, model: Any, threshold: int = 1, measure: str = "ndcg@10"):
         if not isinstance(model, base.Classifier | base.Regressor):
-            raise TypeError(f"model is {model!r}; it is a river classifier or regressor, or a pipeline that ends in one")
+            raise TypeError(f"model is {_named(model)}; it is a river classifier or regressor, or a pipeline that ends in one")
         super().__init__(model, measure)
         self.model: Any = model
         self.threshold = threshold
@@ -180,7 +182,7 @@ class PairwiseRanker(_RiverRanker):
 
     def __init__(self, model: Any, n_pairs: int = 50, measure: str = "ndcg@10", seed: int = 0):
         if not isinstance(model, base.Classifier):
-            raise TypeError(f"model is {model!r}; it is a river classifier, or a pipeline that ends in one")
+            raise TypeError(f"model is {_named(model)}; it is a river classifier, or a pipeline that ends in one")
         if n_pairs < 1:
             raise ValueError(f"n_pairs is {n_pairs}; at least one pair must be drawn")
         super().__init__(model, measure)
@@ -208,6 +210,11 @@ class PairwiseRanker(_RiverRanker):
         i, j = _draw_pairs(y, self.n_pairs, rng)
         for x, is_better in zip(self._documents(X[i].astype(np.float64) - X[j]), (y[i] > y[j]).tolist(), strict=True):
             self.model.learn_one(x, is_better, **weight)
+
+
+def _named(model: Any) -> str:
+    """What was given in place of a model, in a word or two."""
+    return f"the class {model.__name__}, not an instance" if isinstance(model, type) else f"of type {type(model).__name__}"
 
 
 def _draw_pairs(y: np.ndarray, n_pairs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import abc
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from river import base, compose
 
+from online_rank._kernels.perceptron import all_finite
 from online_rank.query import (
     MAX_FEATURES,
     Documents,
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from online_rank.compose import RankingPipeline
 
 __all__ = ["QueryEstimator", "QueryStep", "QueryTransformer", "Ranker", "Round", "all_or_nothing", "rank_one"]
+
+
+#: The weights of a block of one query that has weight 1.
+_ONE = np.ones(1)
 
 
 class Round(NamedTuple):
@@ -229,13 +235,13 @@ class Ranker(QueryEstimator):
         rounds = np.empty((1, len(Round._fields)))
         if query.names is None and self._n_features:
             X = self._align(query)
-            self._learn_block(X, grades, _single(query), np.array([w], dtype=np.float64), rounds, query)
+            self._learn_block(X, grades, _single(len(query.X)), _as_weight(w), rounds, query)
             return
         require_finite(query)
         require_grades(grades, query.ids)
         with all_or_nothing(self):
             X = self._align_and_grow(query)
-            self._learn_block(X, grades, _single(query), np.array([w], dtype=np.float64), rounds, query)
+            self._learn_block(X, grades, _single(len(query.X)), _as_weight(w), rounds, query)
 
     def learn_many(self, X: Any, y: Any, qid: Any, w: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
@@ -314,7 +320,7 @@ class Ranker(QueryEstimator):
             return np.zeros(len(X))
         scores = self._score(X)
         # A NaN or infinite feature, and an overflow, cannot leave the scores finite; so this costs m tests, not m d.
-        if not np.isfinite(scores).all():
+        if not all_finite(scores):
             require_finite(query)
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
             name = i if query.ids is None else repr(query.ids[i])
@@ -334,7 +340,8 @@ class Ranker(QueryEstimator):
             require_grades(y[part], ids, part.start)
             require_finite(Query(query.X[part], ids, query.names), part.start)
             raise ValueError(f"query {learned} would make {type(self).__name__} non-finite; scale the features")
-        self._last_round = rounds[-1]
+        # A copy, where it would keep the rounds of a whole block.
+        self._last_round = rounds[-1] if len(rounds) == 1 else rounds[-1].copy()
 
 
 class QueryTransformer(QueryStep, base.Transformer):
@@ -380,7 +387,7 @@ class QueryTransformer(QueryStep, base.Transformer):
         query = self._read(x)
         grades = None if y is None else as_grades(y, query)
         with all_or_nothing(self):
-            self._learn_query(query, _single(query), grades, x)
+            self._learn_query(query, _single(len(query.X)), grades, x)
 
     def transform_one(self, x: Any) -> Any:
         """The query, transformed, in the form in which it was given.
@@ -391,7 +398,7 @@ class QueryTransformer(QueryStep, base.Transformer):
             Bad input, for example NaN or infinity.
         """
         query = self._read(x)
-        return in_form_of(x, self._transform_query(query, _single(query), x))
+        return in_form_of(x, self._transform_query(query, _single(len(query.X)), x))
 
     def learn_many(self, X: Any, qid: Any, y: Any = None) -> None:
         """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
@@ -442,8 +449,10 @@ def require_query_step(step: Any) -> None:
             f"wrap it, ForEachDocument({name}(...)), from online_rank"
         )
     raise TypeError(
-        f"{step!r} is neither a ranker nor a transformer of queries; PointwiseRanker and PairwiseRanker make a ranker of a "
-        "classifier or regressor"
+        f"{name} is neither a ranker nor a transformer of queries; PointwiseRanker({name}(...)) makes a ranker of a "
+        "classifier or regressor, PairwiseRanker of a classifier"
+        if isinstance(step, base.Estimator)
+        else f"{step!r} is neither a ranker nor a transformer of queries"
     )
 
 
@@ -487,9 +496,10 @@ def all_or_nothing(*parts: base.Base) -> Iterator[None]:
         raise
 
 
-def _single(query: Query | Documents) -> np.ndarray:
-    """Offsets of a block that is one query."""
-    return np.array([0, len(query.X)])
+@functools.lru_cache(maxsize=1024)
+def _single(n_documents: int) -> np.ndarray:
+    """Offsets of a block that is one query; nobody writes to them."""
+    return np.array([0, n_documents])
 
 
 def rank_one(model: Any, x: Any) -> list[Hashable]:
@@ -520,6 +530,16 @@ def rank_one(model: Any, x: Any) -> list[Hashable]:
     if isinstance(scores, dict):
         return sorted(scores, key=scores.__getitem__, reverse=True)
     return sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+
+
+def _as_weight(w: Any) -> np.ndarray:
+    """The weight of one query as an array, which nobody writes to."""
+    if w == 1.0:
+        return _ONE
+    try:
+        return np.array([float(w)])
+    except (TypeError, ValueError):
+        raise TypeError(f"w is {w!r}; the weight of a query is one finite number >= 0") from None
 
 
 def _as_weights(w: Any, n_queries: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from online_rank.base import (
     rank_one,
     require_query_step,
 )
-from online_rank.query import Documents, Query, as_documents, as_grades, as_query, in_form_of, query_offsets
+from online_rank.query import Documents, Query, as_documents, as_grades, as_query, in_form_of, query_offsets, require_finite
 
 __all__ = ["QueryFunction", "RankingPipeline"]
 
@@ -51,6 +51,10 @@ class QueryFunction(QueryTransformer):
             raise TypeError(f"func is of type {type(func).__name__}; it is a function of a query")
         self.func = func
 
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"func": in_form_of}
+
     def __str__(self) -> str:
         return getattr(self.func, "__name__", str(self.func))
 
@@ -64,6 +68,7 @@ class QueryFunction(QueryTransformer):
             result = as_query(self.func(in_form_of(like, part)))
             if len(result.X) != stop - start or (result.ids is not None and result.ids != block.ids):
                 raise ValueError(f"function {self} must return the documents that it was given, in their order")
+            require_finite(result, start)
             parts.append(result)
         return _stack(parts)._replace(ids=block.ids) if parts else as_query(like)
 

@@ -179,6 +179,11 @@ def progressive(
     >>> trace.columns["loss"].round(3)
     array([0.369, 0.369, 0.369, 0.369])
     """
+    if isinstance(model, type) or not (hasattr(model, "predict_one") and hasattr(model, "learn_one")):
+        kind = f"the class {model.__name__}" if isinstance(model, type) else f"of type {type(model).__name__}"
+        raise TypeError(f"model is {kind}, no instance of a ranker: progressive(stream, model, metrics)")
+    if isinstance(stream, str | os.PathLike):
+        raise TypeError(f"stream is the name {os.fspath(stream)!r}; read a file by online_rank.stream.letor.iter_letor")
     measured = _named_metrics(metrics)
     trace = Trace(every)
     trace.values = {name: m.get() for name, m in measured.items()}
@@ -192,12 +197,13 @@ def progressive(
         show = stack.enter_context(_progress_bar(source, progress))
         watchers = [watcher for watcher in (show, watch) if watcher is not None]
         clock = time.perf_counter()
-        for x, y, *arguments in queries:
+        for item in queries:
+            x, y, arguments = _lesson(item)
             scores = model.predict_one(x)
             with all_or_nothing(*measured.values()):
                 for metric in measured.values():
                     metric.update(y, scores)
-                model.learn_one(x, y, **(arguments[0] if arguments else {}))
+                model.learn_one(x, y, **arguments)
             trace._add(len(scores), getattr(model, "last_round", None), {name: m.get() for name, m in measured.items()})
             now = time.perf_counter()
             trace.elapsed += now - clock
@@ -209,6 +215,16 @@ def progressive(
         if directory is not None:
             directory.write(_state(model, measured, trace, source))
     return trace
+
+
+def _lesson(item: Any) -> tuple[Any, Any, Mapping[str, Any]]:
+    """A query, its grades, and the further arguments of `learn_one`."""
+    if isinstance(item, tuple) and len(item) == 2:
+        return *item, {}
+    if isinstance(item, tuple) and len(item) == 3 and isinstance(item[2], Mapping):
+        return item
+    what = f"a tuple of {len(item)}" if isinstance(item, tuple) else f"of type {type(item).__name__}"
+    raise TypeError(f'stream: an item is {what}; it is a tuple (x, y), or (x, y, arguments) with a dict such as {{"w": 2.0}}')
 
 
 def _state(model: Any, metrics: dict[str, Any], trace: Trace, source: Any) -> dict[str, Any]:
@@ -240,6 +256,8 @@ def _named_metrics(metrics: Any) -> dict[str, Any]:
         named = {}
         for m in metrics if isinstance(metrics, list | tuple) else [metrics]:
             made = metric(m) if isinstance(m, str) else m
+            if isinstance(m, type):
+                raise TypeError(f"metrics: {m.__name__} is a class; give an instance: {m.__name__}()")
             name = m if isinstance(m, str) else getattr(m, "name", None) or type(m).__name__
             if name in named:
                 raise ValueError(f"metrics: {name!r} stands there twice; give a dict of metrics with names of your own")

@@ -103,14 +103,13 @@ class GradientRanker(Ranker):
             raise ValueError("l2 does not go with optimizer='scale_free': the norm of w depends on the scale of the features")
         cost = Surrogate(surrogate, measure, margin=margin, pairs=pairs, pair_weight=pair_weight)
         self._averages = optimizer != "scale_free" if average is None else average is not False
-        self._integers, self._reals = cost.kernel_arguments
+        self._surrogate = cost.kernel_arguments
         self._config = np.array([OPTIMIZERS.index(optimizer)])
         self._constants = np.array([rate, l2, averaging(self._averages if average is None else average)])
         self._weights = np.empty(0)
         self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0))
         self._average = np.empty(0)
         self._counters = np.zeros(2)
-        self._track = False
 
     @property
     def weights(self) -> np.ndarray:
@@ -121,6 +120,12 @@ class GradientRanker(Ranker):
     def served_weights(self) -> np.ndarray:
         """The weights that serve rankings, float64 (d,), a copy."""
         return self._served.copy()
+
+    def restart_average(self) -> None:
+        """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
+        if self._averages:
+            self._average = self._weights.copy()
+            self._counters[1] = 0.0
 
     @property
     def _served(self) -> np.ndarray:
@@ -147,13 +152,12 @@ class GradientRanker(Ranker):
             offsets,
             w,
             discounts(len(X)),
-            (self._integers, self._reals),
+            self._surrogate,
             self._config,
             self._constants,
             self._weights,
             self._state,
             self._average,
             self._counters,
-            self._track,
             rounds,
         )

@@ -115,7 +115,7 @@ def measure(name: str | Measure) -> Measure:
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         There is no such measure.
 
     Examples
@@ -127,6 +127,8 @@ def measure(name: str | Measure) -> Measure:
     """
     if isinstance(name, Measure):
         return name
+    if not isinstance(name, str):
+        raise TypeError(f"measure is {name!r}; it is a name, such as 'ndcg@10'")
     if match := re.fullmatch(r"ndcg(?:@([1-9]\d*))?", name, re.IGNORECASE):
         return Measure(NDCG, int(match[1] or 0))
     if match := re.fullmatch(r"m?ap(?:>=([1-9]\d*))?", name, re.IGNORECASE):

@@ -120,6 +120,12 @@ class PerceptronRanker(Ranker):
         """The weights that serve rankings, float64 (d,), a copy: averaged unless `average=False`."""
         return self._served.copy()
 
+    def restart_average(self) -> None:
+        """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
+        if self.average is not False:
+            self._average = self._weights.copy()
+            self._counters[0] = 0.0
+
     @property
     def _served(self) -> np.ndarray:
         return self._weights if self.average is False else self._average
@@ -134,21 +140,18 @@ class PerceptronRanker(Ranker):
         kernels.score(X, self._served, scores)
         return scores
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        return self._learn_and_compare(X, y, offsets, w, rounds, False, _NO_COMPARATORS, _NO_VALUES)
-
-    def _learn_and_compare(
+    def _learn(
         self,
         X: np.ndarray,
         y: np.ndarray,
         offsets: np.ndarray,
         w: np.ndarray,
         rounds: np.ndarray,
-        track: bool,
-        comparators: np.ndarray,
-        values: np.ndarray,
+        track: bool = False,
+        comparators: np.ndarray = _NO_COMPARATORS,
+        values: np.ndarray = _NO_VALUES,
     ) -> int:
-        """`_learn`, with the loss of the served weights when `track`, and the losses of other weights on the same pairs.
+        """As the contract says; with the loss of the served weights when `track`, and the losses of other weights on the pairs.
 
         `comparators` (n, d) are in the order of the state's columns; `values` (queries, n, 2) receives the F_t(u) and f_t(u) of
         each (`online_rank.bounds`).
@@ -182,6 +185,9 @@ class PerceptronRanker(Ranker):
         ):
             if value not in allowed:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
+        for name in ("relative_margin", "margin", "average", *(() if self.learning_rate is None else ("learning_rate",))):
+            if not isinstance(value := getattr(self, name), int | float | np.number):
+                raise TypeError(f"{name} is {value!r}; it must be a number")
         gradient = self.update == "gradient"
         if self.mass == "slam" and self.credit not in ("argmax", "spread"):
             raise ValueError(f"mass='slam' goes with credit='argmax' or 'spread', not with {self.credit!r}")

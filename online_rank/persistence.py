@@ -72,6 +72,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     >>> load(path).predict_one([[3.0, 1.0]]) == model.predict_one([[3.0, 1.0]])
     True
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path is of type {type(path).__name__}; the call is save(model, path)")
     write_atomically(path, to_bytes(model))
 
 
@@ -210,9 +212,12 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None:
+            # The name of the temporary file would say nothing to anybody.
+            raise OSError(error.errno, error.strerror, str(target)) from None
         raise
     sync_directory(target.parent)
 

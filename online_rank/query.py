@@ -39,6 +39,8 @@ __all__ = [
 MAX_FEATURES = 1_000_000
 
 
+_FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
+
 _PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
@@ -165,7 +167,7 @@ def as_grades(y: Any, query: Query | Documents) -> np.ndarray:
         A grade is missing, left over or fractional, or there are not m of them.
     """
     m = len(query.X)
-    if type(y) is np.ndarray and y.dtype == np.int64 and y.ndim == 1:
+    if type(y) is np.ndarray and y.dtype is _INT64 and y.ndim == 1 and y.flags.c_contiguous:
         grades = y
     elif isinstance(y, Mapping):
         if query.ids is None:
@@ -233,7 +235,9 @@ def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
     """
     ids = np.asarray(qid)
     if ids.shape != (n_documents,):
-        raise ValueError(f"qid has shape {ids.shape}, but there are {n_documents} documents: one query id a document")
+        is_sizes = ids.ndim == 1 and ids.dtype.kind in "iu" and ids.sum() == n_documents
+        remedy = "; of the sizes of groups make ids by np.repeat(np.arange(len(sizes)), sizes)" if is_sizes else ""
+        raise ValueError(f"qid has shape {ids.shape}, but there are {n_documents} documents: one query id a document{remedy}")
     if n_documents == 0:
         return np.zeros(1, dtype=np.int64)
     starts = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
@@ -282,6 +286,8 @@ def _has_dicts(x: Sequence[Any]) -> bool:
 
 def _as_matrix(x: np.ndarray) -> np.ndarray:
     """An (m, d) float array, C-contiguous, without a copy where that is possible."""
+    if (x.dtype is _FLOAT64 or x.dtype is _FLOAT32) and x.ndim == 2 and x.flags.c_contiguous and x.shape[1] <= MAX_FEATURES:
+        return x
     if x.ndim != 2:
         hint = "a single document is x[None, :]" if x.ndim == 1 else "one row a document, one column a feature"
         raise ValueError(f"x has shape {x.shape}, but a query is an (m, d) array: {hint}")
@@ -296,8 +302,11 @@ def _as_matrix(x: np.ndarray) -> np.ndarray:
 def _from_rows(x: Sequence[Any]) -> np.ndarray:
     """Rows of numbers, for example lists of lists."""
     for i, row in enumerate(x):
-        if isinstance(row, Mapping) or not hasattr(row, "__len__"):
-            raise TypeError(f"x: document {i} is {_kind(row)}; a query is a list of feature dicts or a list of rows of numbers")
+        if isinstance(row, Mapping | str | bytes) or not hasattr(row, "__len__"):
+            swapped = "; documents come before grades: learn_one(x, y)" if isinstance(row, int | np.integer) else ""
+            raise TypeError(
+                f"x: document {i} is {_kind(row)}; a query is a list of feature dicts or a list of rows of numbers{swapped}"
+            )
         if len(row) != len(x[0]):
             raise ValueError(f"x: document {i} has {len(row)} features, but document 0 has {len(x[0])}")
     return _as_matrix(np.array(x))
@@ -344,7 +353,8 @@ def _as_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Has
         for position, value in enumerate(values):
             if not isinstance(value, int | float | np.number | np.bool_) or isinstance(value, np.complexfloating):
                 i, j = divmod(position, len(names))
-                raise TypeError(f"x: feature {names[j]!r} of {_document(first + i, ids)} is {value!r}; features are numbers")
+                what = f"feature {names[j]!r} of {_document(first + i, ids)} is {value!r}"
+                raise TypeError(f"x: {what}; features are numbers{_remedy(value)}")
     try:
         return np.fromiter(values, np.float64, len(values))
     except OverflowError:
@@ -352,6 +362,13 @@ def _as_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Has
         i, j = divmod(position, len(names))
         message = f"x: feature {names[j]!r} of {_document(first + i, ids)} is too large for a float"
         raise ValueError(message) from None
+
+
+def _remedy(value: Any) -> str:
+    """What to do about a feature value that is no number."""
+    if value is None:
+        return ": leave a missing one out"
+    return ": encode text, as by ForEachDocument(river.preprocessing.OneHotEncoder())" if isinstance(value, str) else ""
 
 
 def _from_frame(x: Any) -> Query:
@@ -383,10 +400,12 @@ def _as_integers(y: Any, query: Query | Documents) -> np.ndarray:
         return np.empty(0, dtype=np.int64)
     if grades.dtype.kind == "f":
         for i in np.flatnonzero(~np.isfinite(grades) | (grades != np.floor(grades)) | (np.abs(grades) > 2.0**62)):
-            raise ValueError(f"y: the grade of {_document(int(i), query.ids)} is {grades[i]}; grades are whole numbers >= 0")
+            what = f"the grade of {_document(int(i), query.ids)} is {grades[i]}"
+            raise ValueError(f"y: {what}; grades are whole numbers >= 0: round or bin others")
     elif grades.dtype.kind not in "biu":
-        raise TypeError(f"y: grades must be integers, not {_kind(y[0] if isinstance(y, Sequence) else grades.flat[0])}")
-    return grades.astype(np.int64)
+        kind = _kind(y[0] if isinstance(y, Sequence) else grades.flat[0])
+        raise TypeError(f"y: grades must be integers, not {kind}: give the least relevant documents 0, better ones 1, 2, ...")
+    return grades.astype(np.int64, order="C")
 
 
 def _require_few(n_features: int) -> None:

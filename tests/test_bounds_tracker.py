@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import LossTracker, PerceptronRanker
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, load, save
 from online_rank._kernels import comparators as kernels
 from online_rank._kernels import credit as credit_kernels
 from online_rank._kernels.codes import CREDITS as CREDIT_CODES
@@ -161,9 +161,9 @@ class Recorder(PerceptronRanker):
 
     factor = 1.0
 
-    def _learn_and_compare(self, X, y, offsets, w, rounds, track, comparators, values):
+    def _learn(self, X, y, offsets, w, rounds, track, comparators, values):
         before = self._weights.copy()
-        learned = super()._learn_and_compare(X, y, offsets, w, rounds, track, comparators, values)
+        learned = super()._learn(X, y, offsets, w, rounds, track, comparators, values)
         self._weights += (self.factor - 1.0) * (self._weights - before)
         return learned
 
@@ -346,7 +346,7 @@ def test_bad_arguments():
     learned = PerceptronRanker()
     learned.learn_one(np.eye(2), [1, 0])
     with pytest.raises(ValueError, match="learned already"):
-        LossTracker(learned)
+        LossTracker(learned).learn_one(np.eye(2), [1, 0])
     with pytest.raises(ValueError, match=r"comparators\['u'\] has weights that are not finite"):
         LossTracker(PerceptronRanker(), {"u": [1.0, math.nan]})
     with pytest.raises(ValueError, match=r"comparators\['u'\].* norm above 1e\+150"):
@@ -381,6 +381,27 @@ def test_copies_and_clones():
     assert fresh.model.measure == "ap"
     assert fresh.model.last_round is None
     assert tracker.totals.n_rounds == 12
+
+
+def test_behind_a_scaler_and_on_disk(tmp_path):
+    pipeline = StreamScaler() | LossTracker(PerceptronRanker(), {"u": np.array([1.0, 0.0, -1.0])})
+    plain = StreamScaler() | PerceptronRanker()
+    X, y, qid = as_block([query for query in stream(seed=11) if len(query[1])])
+    pipeline.learn_many(X, y, qid)
+    plain.learn_many(X, y, qid)
+    assert pipeline.predict_many(X, qid).tolist() == plain.predict_many(X, qid).tolist()
+    tracker = pipeline["LossTracker"]
+    assert_certified(tracker)
+    # A rejected block leaves both steps as they were.
+    before = state(tracker), tracker.certificate().to_dict()
+    with pytest.raises(ValueError, match="grade of document"):
+        pipeline.learn_many(X, np.where(np.arange(len(y)) == len(y) - 1, -1, y), qid)
+    assert (state(tracker), tracker.certificate().to_dict()) == before
+    save(pipeline, tmp_path / "model.npz")
+    restored = load(tmp_path / "model.npz")
+    assert restored["LossTracker"].certificate().to_dict() == tracker.certificate().to_dict()
+    restored.learn_one(X[:4], [0, 1, 2, 0])
+    assert_certified(restored["LossTracker"])
 
 
 def test_certificate_before_the_first_query():

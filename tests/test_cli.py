@@ -290,3 +290,26 @@ def test_train_on_a_terminal_shows_its_progress(files):
     screen, code = on_terminal("train", files / "a.txt", files / "b.txt")
     assert code == 0
     assert "learning" in screen
+
+
+@pytest.mark.parametrize("source", ["file", "synthetic:separable"])
+def test_certificates(files, run, source):
+    arguments = [files / "a.txt"] if source == "file" else [source, "--scale", "none"]
+    code, out, _ = run("train", *arguments, "--certify", "--json")
+    certificate = json.loads(out)["certificate"]
+    assert code == 0
+    assert certificate["comparator"] == ("best in hindsight" if source == "file" else "teacher")
+    assert certificate["holds"]
+    assert certificate["loss"] == pytest.approx(json.loads(out)["passes"][0]["loss"])
+    code, out, _ = run("train", *arguments, "--certify")
+    assert code == 0
+    assert "Certificate against" in out
+
+
+def test_certificates_need_queries_that_can_be_read_twice(files, run):
+    code, _, err = run("train", "-", "--certify")
+    assert code == 2
+    assert "--certify reads the queries twice" in err
+    code, _, err = run("train", "synthetic:noisy", files / "a.txt")
+    assert code == 2
+    assert "learned from alone" in err

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from online_rank import load, save
 from online_rank._kernels import network
 from online_rank._kernels.codes import ACTIVATIONS
 from online_rank._kernels.optimizers import descend
+from online_rank._segments import natural_breaks
 from online_rank.direct import DirectRanker
 from online_rank.surrogates import Surrogate
 from tests.reference import direct as reference
@@ -275,19 +277,33 @@ def test_features_that_emerge_change_no_score():
         model.learn_one({1: {"d": 1.0}, 2: {}}, {1: 0, 2: 1})
 
 
+def test_saved_and_loaded_it_goes_on_alike(tmp_path):
+    model = DirectRanker(**{**small, "average": 5.0, "dropout": 0.2, "accumulate": 3})
+    rng = np.random.default_rng(0)
+    queries = [[{name: rng.normal() for name in names} for _ in range(4)] for names in ("ab", "bc", "abcd", "ad", "cd")]
+    for x in queries:
+        model.learn_one(x, [0, 1, 0, 2])
+    save(model, tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz")
+    for x in queries:
+        assert again.predict_one(x) == model.predict_one(x)
+        again.learn_one(x, [1, 1, 0, 2])
+        model.learn_one(x, [1, 1, 0, 2])
+    assert state(again) == state(model)
+
+
 def test_segments_and_gaps():
     model = trained(stream(200, d=1), hidden=(8,))
     rng = np.random.default_rng(0)
-    centres = np.repeat([-1.5, 0.0, 1.5], 20)
-    X = (centres + 0.02 * rng.normal(size=60))[:, None]
+    X = (np.repeat([-1.5, 0.0, 1.5], 20) + 0.02 * rng.normal(size=60))[:, None]
     scores = np.array(model.predict_one(X))
     grades = np.repeat([0, 1, 2], 20)
-    assert len(set(np.sign(np.diff([scores[grades == g].mean() for g in range(3)])))) == 1
     expected = grades if scores[-1] > scores[0] else 2 - grades
+    # The model has learned from queries with up to three grades.
     assert model.segment_one(X) == expected.tolist()
     assert model.segment_one(X, 3) == expected.tolist()
     assert model.segment_one(X, 1) == [0] * 60
-    assert set(model.segment_one(X, 60)) == set(range(60))
+    assert set(model.segment_one(X, 100)) == set(range(60))
     gaps = model.neighbour_gaps_one(X)
     ranked = [scores[i] for i in model.rank_one(X)]
     assert gaps == [a - b for a, b in itertools.pairwise(ranked)]
@@ -302,9 +318,25 @@ def test_segments_and_gaps():
     with pytest.raises(ValueError, match="n_grades"):
         model.segment_one(X, 0)
     named = DirectRanker(**small)
+    assert named.segment_one([{"f": 1.0}, {"f": 2.0}]) == [0, 0]
     named.learn_one({"a": {"f": 1.0}, "b": {"f": 0.0}}, {"a": 1, "b": 0})
-    assert named.segment_one({"a": {"f": 1.0}, "b": {"f": 0.0}}, 2) == {"a": 1, "b": 0}
+    assert named.segment_one({"a": {"f": 1.0}, "b": {"f": 0.0}}) == {"a": 1, "b": 0}
     assert named.compare_one({"f": 1.0}, {"f": 0.0}) > 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=8), st.integers(1, 5))
+def test_natural_breaks_are_the_best_of_all_cuts(values, n_groups):
+    def spread(cuts):
+        parts = [part for part in np.split(np.sort(values), cuts) if len(part)]
+        return sum(((part - part.mean()) ** 2).sum() for part in parts)
+
+    best = min(spread(cuts) for cuts in itertools.combinations_with_replacement(range(len(values) + 1), n_groups - 1))
+    groups = natural_breaks(np.array(values, dtype=float), n_groups)
+    found = sum(((part - part.mean()) ** 2).sum() for part in (np.array(values)[groups == g] for g in set(groups)))
+    assert found == pytest.approx(best, abs=1e-9)
+    assert len(set(groups)) == min(n_groups, len(set(values)))
+    assert all((groups[i] < groups[j]) <= (values[i] < values[j]) for i, j in itertools.permutations(range(len(values)), 2))
 
 
 def test_degenerate_queries():

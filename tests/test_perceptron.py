@@ -81,8 +81,8 @@ def test_first_update_by_hand():
     d2, d3 = 1 / np.log2(3), 1 / np.log2(4)
     z = 3.0 + 1.0 * d2
     v = np.array([(3.0 - 0.0) * (1.0 - d3), (1.0 - 0.0) * (d2 - d3)]) / z
-    # The violator of both is document 2: of equal scores, the lowest grade.
-    assert model.weights == pytest.approx(v[0] * (X[0] - X[2]) + v[1] * (X[1] - X[2]))
+    # The violator of document 0 is document 1: of equal scores, the most relevant one.
+    assert model.weights == pytest.approx(v[0] * (X[0] - X[1]) + v[1] * (X[1] - X[2]))
     assert model.last_round.loss == pytest.approx(1.0 - (0.0 + 1.0 * d2 + 3.0 * d3) / z)
     assert model.last_round.mass == pytest.approx(v.sum())
     assert model.last_round.v_max == pytest.approx(v[0] / v[1])

@@ -215,7 +215,7 @@ def test_models_of_every_room_go_on_as_if_they_had_not_been_saved(make):
     again = from_bytes(to_bytes(model))
     assert to_bytes(again) == to_bytes(model)
     assert to_bytes(grown(again)) == to_bytes(grown(model))
-    assert again.last_round._replace(served_loss=0) == model.last_round._replace(served_loss=0)
+    np.testing.assert_equal(again.last_round, model.last_round)
 
 
 def test_a_tracker_keeps_its_certificate():

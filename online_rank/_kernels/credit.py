@@ -12,6 +12,9 @@ from online_rank._kernels.codes import AP, GAIN, LINEAR_NDCG
 from online_rank._kernels.measures import gain
 from online_rank._kernels.order import sort_descending
 
+# Up to this size of the head its documents are counted one by one.
+_SHORT = 64
+
 
 @kernel
 def violated(t_i, t_j, offset, strict):
@@ -23,7 +26,7 @@ def violated(t_i, t_j, offset, strict):
 def argmax_credit(t, level, levels, v, offset, strict, best, c):
     """v_i on the best-scored less relevant document ([CT, eq. 14]); `best` (levels,) is workspace. O(m + L).
 
-    Equal scores: the first document of the lowest grade.
+    Of equal scores the most relevant one counts, and of those the first.
     """
     for lev in range(levels):
         best[lev] = -1
@@ -33,7 +36,7 @@ def argmax_credit(t, level, levels, v, offset, strict, best, c):
             best[lev] = i
     # best[lev] becomes the best document of all levels up to lev.
     for lev in range(1, levels):
-        if t[best[lev]] <= t[best[lev - 1]]:
+        if t[best[lev]] < t[best[lev - 1]]:
             best[lev] = best[lev - 1]
     mass = 0.0
     for i in range(t.shape[0]):
@@ -93,16 +96,21 @@ def line_up(t, level, levels, v, all_pairs, offset, strict, head, keys, spare, s
     sort_descending(keys[:n], head[:n], spare_keys, spare)
     start[: n + 1] = 0
     for j in range(m):
-        # The first of the head that is violated; a search without branches, as its outcome cannot be foretold.
-        base = 0
-        size = n
-        while size > 1:
-            half = size // 2
-            base += 0 if violated(keys[base + half - 1], t[j], offset, strict) else half
-            size -= half
-        place[j] = base + (0 if level[j] < levels - 1 and violated(keys[base], t[j], offset, strict) else 1)
-        if level[j] == levels - 1:
-            place[j] = n
+        # The number of the head that is not violated: counted where the head is short, which takes no branch whose outcome
+        # cannot be foretold; else found by halving.
+        first = 0
+        if n <= _SHORT:
+            for r in range(n):
+                first += not violated(keys[r], t[j], offset, strict)
+        else:
+            last = n
+            while first < last:
+                middle = (first + last) // 2
+                if violated(keys[middle], t[j], offset, strict):
+                    last = middle
+                else:
+                    first = middle + 1
+        place[j] = first if level[j] < levels - 1 else n
         start[place[j]] += 1
     total = 0
     for r in range(n + 1):

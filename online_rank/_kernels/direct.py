@@ -8,7 +8,7 @@ from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.network import backward, forward, n_units, next_key, output, units
 from online_rank._kernels.optimizers import descend
 from online_rank._kernels.perceptron import all_finite
-from online_rank._kernels.surrogates import evaluate, longest_query, loss_of_scores, workspace, write_round
+from online_rank._kernels.surrogates import evaluate, longest_query, workspace, write_round
 
 
 @fast_kernel
@@ -35,7 +35,7 @@ def _square(gradient):
 @kernel
 def learn(
     X, y, offsets, weights, discounts, surrogate, widths, config, constants,
-    parameters, state, served, pending, counters, key, track, rounds,
+    parameters, state, served, pending, counters, key, rounds,
 ):  # fmt: skip
     """Learn from a block of queries.
 
@@ -51,9 +51,9 @@ def learn(
     parameters, state : flat vector and what the optimizer keeps (rows, n), changed in place
     served : averaged parameters, changed in place; (0,) when the parameters that learn serve
     pending : sum of the gradients since the last step, changed in place; (0,) when every query is a step
-    counters : float64 array, changed in place: steps, effective number of averaged vectors, queries pending
+    counters : float64 array, changed in place: steps, effective number of averaged vectors, queries pending, most grades of
+        a query
     key : uint64 array (1,), changed in place: what dropout draws from
-    track : whether the loss of the served parameters is computed too
     rounds : (q, 10) out, a `Round` a row
 
     Returns
@@ -91,13 +91,6 @@ def learn(
         _, loss, v_max, levels = evaluate(integers, reals, s, y[first : first + m], discounts, work, dg)
         if levels < 0:
             return q
-        served_loss = np.nan
-        if track:
-            served_loss = loss
-            if served.shape[0] > 0 and levels > 1:
-                forward(documents, served, widths, activation, 0.0, key[0], errors, after_dropout)
-                output(units(errors, widths, last, m), served[: widths[last]], s)
-                served_loss = loss_of_scores(integers, s, m, levels, discounts, work)
         square = 0.0
         if levels > 1 and weight > 0.0:
             for i in range(m):
@@ -108,6 +101,7 @@ def learn(
             if not square <= limit * limit:
                 return q
             key[0] = next_key(key[0])
+            counters[3] = max(counters[3], np.float64(levels))
             if accumulate > 1:
                 counters[2] += 1.0
                 pending += gradient
@@ -125,5 +119,5 @@ def learn(
                     part = served.dtype.type(1.0 / counters[1])
                     for j in range(served.shape[0]):
                         served[j] += (parameters[j] - served[j]) * part
-        write_round(rounds[q], loss, served_loss, square, weight, m, math.sqrt(largest), v_max, levels)
+        write_round(rounds[q], loss, square, weight, m, math.sqrt(largest), v_max, levels)
     return weights.shape[0]

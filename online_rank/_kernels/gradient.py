@@ -4,15 +4,32 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.codes import SCALE_FREE
 from online_rank._kernels.optimizers import descend, meet_features
-from online_rank._kernels.perceptron import all_finite, combine_rows, score_and_norms
-from online_rank._kernels.surrogates import evaluate, longest_query, loss_of_scores, workspace, write_round
+from online_rank._kernels.perceptron import all_finite, score_and_norms
+from online_rank._kernels.surrogates import evaluate, longest_query, workspace, write_round
+
+
+@fast_kernel
+def combine_differences(X, first, c, z):
+    """z = sum of c_i x_i for c that sum to 0, as sum of c_i (x_i - x_0): exactly 0 for features that are constant in the query.
+
+    A scale-free optimizer would bet on what rounding leaves of such a feature. Returns ||z||^2.
+    """
+    z[:] = 0.0
+    for i in range(1, c.shape[0]):
+        if c[i] != 0.0:
+            for j in range(X.shape[1]):
+                z[j] += c[i] * (np.float64(X[first + i, j]) - np.float64(X[first, j]))
+    norm = 0.0
+    for j in range(X.shape[1]):
+        norm += z[j] * z[j]
+    return norm
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, state, served, counters, track, rounds):
+def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, state, served, counters, rounds):
     """Learn from a block of queries.
 
     Parameters
@@ -26,7 +43,6 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     w, state : (d,) weights that learn and what the optimizer keeps (rows, d), changed in place
     served : (d,) averaged weights, changed in place; (0,) when the learning weights serve
     counters : float64 array, changed in place: steps, effective number of averaged weight vectors
-    track : whether the loss of the served weights is computed too
     rounds : (q, 10) out, a `Round` a row
 
     Returns
@@ -41,7 +57,6 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     longest = longest_query(offsets)
     work = workspace(longest)
     scores = np.empty((2, longest))
-    rows = np.empty(longest, dtype=np.int64)
     z = np.empty(d)
     spare = np.empty((2, d))
     new_w = np.empty(d)
@@ -62,17 +77,11 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
         _, loss, v_max, levels = evaluate(integers, reals, s, y[first : first + m], discounts, work, gradient)
         if levels < 0:
             return q
-        served_loss = np.nan
-        if track:
-            served_loss = loss
-            if served.shape[0] > 0 and levels > 1:
-                score_and_norms(X, first, m, served, s)
-                served_loss = loss_of_scores(integers, s, m, levels, discounts, work)
         square = 0.0
         if levels > 1 and weight > 0.0:
             for i in range(m):
                 gradient[i] *= weight
-            square = combine_rows(X, first, gradient, rows, z)
+            square = combine_differences(X, first, gradient, z)
             if l2 > 0.0:
                 for j in range(d):
                     z[j] += l2 * new_w[j]
@@ -86,5 +95,5 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
                 counters[1] = keep * counters[1] + 1.0
                 for j in range(d):
                     served[j] += (w[j] - served[j]) / counters[1]
-        write_round(rounds[q], loss, served_loss, square, weight, m, math.sqrt(largest), v_max, levels)
+        write_round(rounds[q], loss, square, weight, m, math.sqrt(largest), v_max, levels)
     return weights.shape[0]

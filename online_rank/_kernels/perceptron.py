@@ -142,28 +142,26 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     longest = 0
     for q in range(weights.shape[0]):
         longest = max(longest, offsets[q + 1] - offsets[q])
-    reals = np.empty((6, longest))
-    integers = np.empty((6, longest), dtype=np.int64)
-    start = np.empty(longest + 1, dtype=np.int64)
-    most_levels = min(longest, MAX_GRADE + 1) + 1
-    grade = np.empty(most_levels, dtype=np.int64)
-    count = np.empty(most_levels, dtype=np.int64)
-    per_level = np.empty(most_levels, dtype=np.int64)
+    # One workspace of each kind, because for a short query the number of allocations is what counts. There are at most as many
+    # levels as documents; `start`, `tree` and `prefix` have an element more.
+    reals = np.empty((10, longest + 2))
+    integers = np.empty((10, longest + 1), dtype=np.int64)
+    tree = reals[6:8]
+    prefix = reals[8:10]
+    start, grade, count, per_level = integers[6], integers[7], integers[8], integers[9]
     table = np.empty(MAX_GRADE + 1, dtype=np.int64)
-    tree = np.empty((2, most_levels + 1))
-    prefix = np.empty((2, longest + 1 if credit == DELTA else 0))
+    vectors = np.empty((2, d))
+    z, new = vectors[0], vectors[1]
     compared = comparators.shape[0] > 0
-    compare_reals = np.empty((7, longest + 1 if compared else 0))
-    compare_integers = np.empty((4, longest if compared else 0), dtype=np.int64)
-    z = np.empty(d)
-    new = np.empty(d)
+    compare_reals = np.empty((7, longest + 1)) if compared else reals
+    compare_integers = np.empty((4, longest), dtype=np.int64) if compared else integers
     whole = credit == DELTA or within == TIGHT
 
     for q in range(weights.shape[0]):
         first = offsets[q]
         m = offsets[q + 1] - first
-        s, v, c, keys, other_keys, share = reals[:, :m]
-        level, order, index, head, place, listed = integers[:, :m]
+        s, v, c, keys, other_keys, share = reals[:6, :m]
+        level, order, index, head, place, listed = integers[:6, :m]
         weight = weights[q]
         if track and served.shape[0] > 0:
             largest, norms = score_twice_and_norms(X, first, m, w, served, s, share)
@@ -251,9 +249,10 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         counters[1] = n_seen
         counters[2] = mean_square
         if served.shape[0] > 0:
-            counters[0] = keep * counters[0] + 1.0
+            averaged = keep * counters[0] + 1.0
+            counters[0] = averaged
             for j in range(d):
-                served[j] += (w[j] - served[j]) / counters[0]
+                served[j] += (w[j] - served[j]) / averaged
         rounds[q, 0] = loss
         rounds[q, 1] = served_loss
         rounds[q, 2] = mass

@@ -168,29 +168,15 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
 
 
 @kernel
-def loss_of_scores(config, s, m, levels, discounts, work):
-    """Pessimistic loss of another ranking of the query that `evaluate` saw last."""
-    kind, cutoff = config[0], config[1]
-    keys, other_keys = work.reals[:2, :m]
-    level, order, index = work.integers[:3, :m]
-    grade, count = work.per_level[:2]
-    depth = min(cutoff, m) if cutoff > 0 else m
-    ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
-    order_pessimistic(s, level, levels, count, depth, False, order, index, keys, other_keys)
-    return ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, discounts)
-
-
-@kernel
-def write_round(row, loss, served_loss, square, weight, m, largest, v_max, levels):
-    """A `Round` of a surrogate's update. Its mass and margin are those of no theorem, hence NaN; a skipped round has 0."""
-    skipped = levels < 2
+def write_round(row, loss, square, weight, m, largest, v_max, levels):
+    """A `Round` of a surrogate's update. No theorem speaks of it, so it has no mass and no margin."""
     row[0] = loss
-    row[1] = served_loss
-    row[2] = 0.0 if skipped else np.nan
+    row[1] = np.nan
+    row[2] = 0.0
     row[3] = square
-    row[4] = 0.0 if skipped else np.nan
+    row[4] = 0.0
     row[5] = weight
     row[6] = m
     row[7] = largest
     row[8] = v_max
-    row[9] = skipped
+    row[9] = levels < 2

@@ -1,16 +1,15 @@
 """What a ranker loses while it learns, and what other weights would have lost."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank._kernels.comparators import accumulate
-from online_rank.base import Ranker, all_or_nothing
+from online_rank.base import Ranker
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.perceptron import PerceptronRanker
-from online_rank.query import Query
 
 __all__ = ["LossTracker", "Totals"]
 
@@ -82,7 +81,8 @@ class LossTracker(Ranker):
     Raises
     ------
     TypeError, ValueError
-        `model` is of another kind or has learned already, or a comparator is not a vector of finite numbers.
+        `model` is of another kind, or a comparator is not a vector of finite numbers; or, from the first query, `model` had
+        learned before.
 
     Examples
     --------
@@ -105,18 +105,24 @@ class LossTracker(Ranker):
 
     def __init__(self, model: PerceptronRanker, comparators: Mapping[str, Any] | None = None, served: bool = False) -> None:
         super().__init__()
-        if not isinstance(model, PerceptronRanker):
-            raise TypeError(f"model is of type {type(model).__name__}; a LossTracker holds a PerceptronRanker")
-        if model.last_round is not None:
-            raise ValueError("model has learned already; the bounds start from w = 0, so give one that has not")
+        # Not isinstance: river lets a pipeline pass for its last step.
+        if not issubclass(type(model), PerceptronRanker):
+            transformers = "; transformers go before it: scaler | LossTracker(ranker)" if hasattr(model, "steps") else ""
+            raise TypeError(f"model is of type {type(model).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
         self.model = model
         self.comparators = comparators
         self.served = served
+        if comparators is not None and not isinstance(comparators, Mapping):
+            raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
         for name, u in (comparators or {}).items():
             _require_vector(name, u)
         self._totals = np.zeros(len(Totals._fields))
         self._sums = np.zeros((len(comparators or {}), 2))
         self._aligned = np.empty((len(self._sums), 0))
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"model": PerceptronRanker()}
 
     @property
     def totals(self) -> Totals:
@@ -140,6 +146,8 @@ class LossTracker(Ranker):
             No name was given, and there is none or more than one.
         """
         names = list(self.comparators or {})
+        if not names:
+            raise ValueError("there is no comparator: give LossTracker(model, comparators={name: weights}) one to begin with")
         if comparator is None:
             if len(names) != 1:
                 raise ValueError(f"there are {len(names)} comparators {names}; certificate(name) is against one of them")
@@ -151,26 +159,34 @@ class LossTracker(Ranker):
         return certify(self.model, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss)
 
     def _grow(self, n_new: int) -> None:
-        """The columns belong to the model, which grows when it learns."""
+        """The columns of the state are the model's, which grows when it learns."""
+
+    def _extend(self, names: tuple[Hashable, ...] | None, n_new: int) -> None:
+        super()._extend(names, n_new)
+        self._aligned = self._align_comparators()
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.model._score(X)
 
-    def _learn_block(
-        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, query: Query
-    ) -> None:
-        with all_or_nothing(self.model):
-            super()._learn_block(X, y, offsets, w, rounds, query)
+    def _begin(self) -> Callable[[], None]:
+        undo = super()._begin(), self.model._begin()
+
+        def undo_both() -> None:
+            for undo_part in undo:
+                undo_part()
+
+        return undo_both
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         model = self.model
+        # Not in __init__, which also makes a tracker anew around a model that it has taught, from a file.
+        if not self._totals[0] and model.last_round is not None:
+            raise ValueError("model has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
         if (self._names, self._n_features) != (model._names, model._n_features):
             model._extend(self._names, self._n_features - model._n_features)
-        if self._aligned.shape[1] != self._n_features:
-            self._aligned = self._align_comparators()
         track = self.served or model.average is False
         values = np.empty((len(w), *self._sums.shape))
-        learned = model._learn_and_compare(X, y, offsets, w, rounds, track, self._aligned, values)
+        learned = model._learn(X, y, offsets, w, rounds, track, self._aligned, values)
         if learned == len(w):
             accumulate(rounds, values, self._totals, self._sums)
             model._last_round = rounds[-1]
@@ -179,6 +195,8 @@ class LossTracker(Ranker):
     def _align_comparators(self) -> np.ndarray:
         """The comparators (n, d) in the order of the model's columns. A feature that no document has had does not count."""
         rows = np.zeros((len(self._sums), self._n_features))
+        if not self._n_features:
+            return rows
         for row, (name, u) in zip(rows, (self.comparators or {}).items(), strict=True):
             if isinstance(u, Mapping):
                 if self._names is None:

@@ -73,6 +73,16 @@ def train(
     ] = None,
     features: Features = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="DIR", help="Write the run as a page, DIR/index.html (extra [plot]).")
+    ] = None,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Certify the loss: against the weights that are best in hindsight, or the teacher of a synthetic stream.",
+        ),
+    ] = False,
     checkpoint: Annotated[
         str | None, typer.Option("--checkpoint", metavar="DIR", help="Write the state of the run there, now and then.")
     ] = None,
@@ -81,11 +91,14 @@ def train(
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Learn from files, one query after the other, each one a test before it is learned from."""
+    """Learn from files, one query after the other, each one a test before it is learned from.
+
+    In place of files: synthetic:separable or synthetic:noisy (with --scale none, --certify is then against the teacher).
+    """
     from online_rank.cli.train import Checkpoints, Settings, run
 
-    settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features)
-    run(settings, Checkpoints(checkpoint, every, resume), save, json, quiet)
+    settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features, certify)
+    run(settings, Checkpoints(checkpoint, every, resume), save, report, json, quiet)
 
 
 @app.command()

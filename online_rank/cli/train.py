@@ -2,9 +2,12 @@
 
 import contextlib
 import copy
+import importlib.util
 import json
 import os
 import random
+import shlex
+import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,9 +24,19 @@ __all__ = ["Checkpoints", "Settings", "new_model", "run"]
 
 SHUFFLE_BUFFER = 2048
 
+#: Synthetic streams that can be learned from in place of files: 1,000 queries each.
+SYNTHETIC = {"synthetic:separable": "Separable", "synthetic:noisy": "NoisyTeacher"}
+
+
+def synthetic(name: str) -> Any:
+    """The synthetic stream of that name in `SYNTHETIC`."""
+    from online_rank.stream import synth
+
+    return getattr(synth, SYNTHETIC[name])()
+
 
 class Settings(NamedTuple):
-    """What is learned from what, and how."""
+    """What is learned from what, and how. Files may also be one synthetic stream, by its name in `SYNTHETIC`."""
 
     files: list[str]
     test: list[str]
@@ -33,17 +46,34 @@ class Settings(NamedTuple):
     log: bool
     seed: int | None
     features: int | None
+    certify: bool = False
 
-    def queries(self, number: int, position: Any = None) -> Iterable[tuple[Any, Any]]:
+    def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
         """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
         from online_rank.stream.letor import iter_letor
 
-        queries = iter_letor(self.files, n_features=self.features, start=position)
+        queries: Iterable[tuple]
+        if self.files[0] in SYNTHETIC:
+            queries = self._synthetic(with_ids)
+        else:
+            queries = iter_letor(self.files, n_features=self.features, start=position, with_qid=with_ids, with_docid=with_ids)
         return queries if self.seed is None else shuffled(queries, random.Random(f"{self.seed} {number}"))
+
+    def _synthetic(self, with_ids: bool) -> Iterator[tuple]:
+        for number, (X, y) in enumerate(synthetic(self.files[0])):
+            yield (X, y, str(number), [f"{number}-{i}" for i in range(len(y))]) if with_ids else (X, y)
+
+    @property
+    def teacher(self) -> Any:
+        """The weights that made a synthetic stream, where the ranker sees its features as they are; else None."""
+        if self.files[0] not in SYNTHETIC or self.scale != "none" or self.log:
+            return None
+        stream = synthetic(self.files[0])
+        return stream.teacher / getattr(stream, "margin", 1.0)
 
     def of_run(self) -> dict[str, Any]:
         """What must be the same when a run goes on from a checkpoint."""
-        sizes = [None if file == "-" else os.path.getsize(file) for file in self.files]
+        sizes = [os.path.getsize(file) if os.path.exists(file) else None for file in self.files]
         return {**self._asdict(), "files": [os.path.abspath(file) for file in self.files], "sizes": sizes, "test": None}
 
     def check(self) -> None:
@@ -52,9 +82,18 @@ class Settings(NamedTuple):
             raise ValueError("standard input (-) can be read once: give a file, or --passes 1")
         if [*self.files, *self.test].count("-") > 1:
             raise ValueError("standard input (-) can be read once, but it is given more than once")
+        if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
+            raise ValueError("a synthetic stream is learned from alone, without other files")
         for file in [*self.files, *self.test]:
-            if file != "-":
+            if file != "-" and file not in SYNTHETIC:
                 os.stat(file)
+        if self.certify and (self.passes > 1 or "-" in self.files):
+            raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
+
+
+def ranker_of(model: Any) -> Any:
+    """The last step of a pipeline, or the ranker that stands alone."""
+    return list(model.steps.values())[-1] if hasattr(model, "steps") else model
 
 
 def new_model(measure: str, scale: str, log: bool) -> Any:
@@ -75,26 +114,38 @@ class Checkpoints(NamedTuple):
     resume: bool
 
 
-def run(settings: Settings, checkpoints: Checkpoints, save_as: str | None, as_json: bool, quiet: bool) -> None:
-    """Train a model, test it, save it and print the figures."""
+def run(
+    settings: Settings, checkpoints: Checkpoints, save_as: str | None, report_to: str | None, as_json: bool, quiet: bool
+) -> None:
+    """Train a model, test it, save it, and print and report the figures."""
     from online_rank.persistence import save
 
     settings.check()
     if save_as is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(save_as))):
         raise ValueError(f"--save {save_as}: there is no directory {folder}")
+    log = _log_for(report_to, settings, checkpoints)
     model = new_model(settings.measure, settings.scale, settings.log)
+    if settings.certify:
+        from online_rank.cli.certify import tracked
+
+        model = tracked(model, settings.queries(0), settings.teacher)
     show = None if not (quiet or as_json) else False
     speed = _Speed()
     traces = []
     with _opened(settings, checkpoints):
         for number in range(settings.passes):
             place = None if checkpoints.directory is None else os.path.join(checkpoints.directory, f"pass-{number + 1}")
+            # Only in the first pass are queries new to the model, so that their ranking is a test of it.
+            metrics: dict[str, Any] = {settings.measure: settings.measure} if number == 0 else {}
+            queries: Any = partial(settings.queries, number)
+            if log is not None and number == 0:
+                metrics[f"last {log.window}"] = log
+                queries = log.reading(settings.queries(number, with_ids=True))
             traces.append(
                 progressive(
-                    partial(settings.queries, number),
+                    queries,
                     model,
-                    # Only in the first pass are queries new to the model, so that their ranking is a test of it.
-                    [settings.measure] if number == 0 else [],
+                    metrics,
                     every=None if place is None else checkpoints.every,
                     progress=show,
                     watch=speed,
@@ -112,13 +163,38 @@ def run(settings: Settings, checkpoints: Checkpoints, save_as: str | None, as_js
         models = [model, _by_last_weights(model)]
         (served, last), n_queries = measure_files(models, settings.test, [settings.measure])
         report["test"] = {"files": settings.test, "queries": n_queries, "served": served, "last": last}
+    certificate = ranker_of(model).certificate() if settings.certify else None
+    if certificate is not None:
+        report["certificate"] = certificate.to_dict()
     if save_as is not None:
         save(model, save_as)
         report["saved"] = save_as
+    if log is not None and report_to is not None:
+        from online_rank.report import write_report
+
+        command = shlex.join(["online-rank", *sys.argv[1:]])
+        about = {"figures": report, "settings": settings._asdict(), "trace": traces[0], "log": log, "model": model}
+        about["certificate"] = certificate
+        report["report"] = str(write_report(report_to, command=command, **about))
     if as_json:
         print(json.dumps(report))
     elif not quiet:
         _print(report, traces)
+        if certificate is not None:
+            print(certificate)
+
+
+def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints) -> Any:
+    """What watches the queries for the report, if there is to be one."""
+    if report_to is None:
+        return None
+    if checkpoints.directory is not None:
+        raise ValueError("--report shows a whole run: give it without --checkpoint, which may go on with part of one")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError('--report needs matplotlib: pip install "online_rank[plot]"')
+    from online_rank.report import QueryLog
+
+    return QueryLog(settings.measure)
 
 
 def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.AbstractContextManager[Any]:
@@ -184,8 +260,8 @@ class _Speed:
 def _by_last_weights(model: Any) -> Any:
     """A copy of the model that serves its last weights, not their average."""
     model = copy.deepcopy(model)
-    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
-    ranker.average = False
+    ranker = ranker_of(model)
+    getattr(ranker, "model", ranker).average = False
     return model
 
 
@@ -212,5 +288,7 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
             f"{of_pass}updated on [bold]{trace.mistakes:,}[/] of {trace.n_queries:,} queries "
             f"({trace.skipped:,} had nothing to learn); cumulative loss [bold]{trace.loss:,.2f}[/]"
         )
+    if "report" in report:
+        console.print(f"report in [bold]{report['report']}[/]")
     if "saved" in report:
         console.print(f"saved to [bold]{report['saved']}[/] ({os.path.getsize(report['saved']):,} bytes)")

@@ -9,7 +9,7 @@ import numpy as np
 from river import base
 
 from online_rank.base import QueryStep, QueryTransformer
-from online_rank.query import Documents, Query, as_documents, as_query, require_finite
+from online_rank.query import Documents, Query, as_documents, as_query, require_finite, require_grades
 
 __all__ = ["ForEachDocument"]
 
@@ -19,7 +19,8 @@ class ForEachDocument(QueryTransformer):
 
     Documents reach the transformer as feature dicts; features of an array are named by their position. At the start of a
     pipeline they reach it as the user gave them, so that texts and categories are welcome there; what leaves the transformer
-    must be finite numbers. A feature that it gives for some documents only is 0 for the others.
+    must be finite numbers. A feature that it gives for some documents only is 0 for the others, and so is one that it gives as
+    NaN, as river's `MinMaxScaler` does before it has learned anything.
 
     All documents of a query are learned before the first is transformed. A supervised transformer learns the documents' grades
     after the query was transformed, as in river's own pipelines.
@@ -128,6 +129,8 @@ class ForEachDocument(QueryTransformer):
         supervised = self.transformer._supervised
         if supervised and y is None:
             raise TypeError(f"{self} is supervised: it learns from grades, y")
+        if supervised:
+            require_grades(y, block.ids)  # type: ignore[arg-type]
         answers = []
         for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             query = documents[start:stop]
@@ -142,6 +145,8 @@ class ForEachDocument(QueryTransformer):
 
     def _answer(self, block: Query | Documents, answers: list[dict[Hashable, Any]]) -> Query:
         query = as_query(answers if block.ids is None else dict(zip(block.ids, answers, strict=True)))
+        # What went in was finite: NaN is the transformer's word for a value that it cannot tell yet.
+        query = query._replace(X=np.where(np.isnan(query.X), 0.0, query.X))
         require_finite(query)
         return query
 

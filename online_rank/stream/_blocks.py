@@ -22,7 +22,7 @@ _DOCID = re.compile(rb"docid\s*=\s*(\S+)")
 _TOKEN = re.compile(rb"[^\s#]{0,40}")
 
 _WRONG = {
-    kernels.BAD_GRADE: "the grade {token} is not a number",
+    kernels.BAD_GRADE: "the grade {token} is not a number; a line is: grade qid:ID feature:value ...",
     kernels.GRADE_RANGE: "the grade {token} is not an integer >= 0",
     kernels.NO_QID: "no qid:..., which the first line has",
     kernels.UNEXPECTED_QID: "{token}, although the first line has no qid",
@@ -297,7 +297,7 @@ class RowReader:
             sizes = self._find_group(self._sources[state.index])
             if sizes is None:
                 line = int(meta[0, kernels.LINE])
-                raise LetorError("no qid:... and no file with the sizes of the groups (group=)", state.name, line)
+                raise LetorError("no qid:... and no file with the sizes of the groups: give it as group=", state.name, line)
             state.group_ends = np.cumsum(sizes)
         if state.group_ends is None:
             groups = np.cumsum(meta[:, kernels.FRESH])

@@ -94,8 +94,8 @@ def pair_weights(measure, credit, v, t, y, s, offset, strict):
     for i, j in violated:
         violators = [h for h in range(m) if (i, h) in a]
         if credit == "argmax":
-            # The best-scored one; of equal scores the lowest grade's first document.
-            a[i, j] = v[i] * (j == min((h for h in range(m) if y[h] < y[i]), key=lambda h: (-t[h], y[h], h)))
+            # The best-scored one; of equal scores the highest grade's first document.
+            a[i, j] = v[i] * (j == min((h for h in range(m) if y[h] < y[i]), key=lambda h: (-t[h], -y[h], h)))
         elif credit == "spread":
             a[i, j] = v[i] / len(violators)
         elif credit == "pairs":

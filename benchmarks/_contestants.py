@@ -1,0 +1,324 @@
+"""Who takes part in `benchmarks.throughput`: the limits, the rankers of this package, and what people would use instead.
+
+A contestant prepares what is not timed and answers with a *pass*: a function that learns once from every query, in order, and
+answers with a function that scores documents (None for a limit, which learns nothing).
+"""
+
+import importlib.util
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank import GradientRanker, PerceptronRanker, StreamScaler
+from online_rank.base import Ranker
+
+PAIRS = 120
+TREES = 100
+
+Score = Callable[[np.ndarray], Any]
+Pass = Callable[[], Score | None]
+
+
+class Data(NamedTuple):
+    """A block of queries to learn from, in order, and a folder for files made of it."""
+
+    X: np.ndarray
+    y: np.ndarray
+    offsets: np.ndarray
+    folder: Path
+
+    @property
+    def n_queries(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def qid(self) -> np.ndarray:
+        return np.repeat(np.arange(self.n_queries), np.diff(self.offsets))
+
+    def first(self, n_queries: int) -> "Data":
+        """The first queries, as views."""
+        offsets = self.offsets[: n_queries + 1]
+        return self._replace(X=self.X[: offsets[-1]], y=self.y[: offsets[-1]], offsets=offsets)
+
+    def queries(self, dtype: type = np.float64) -> list[tuple[np.ndarray, np.ndarray]]:
+        """(X, y) of each query."""
+        X = self.X.astype(dtype, copy=False)
+        return [(X[a:b], self.y[a:b]) for a, b in itertools.pairwise(self.offsets)]
+
+
+class Contestant(NamedTuple):
+    """Who, how, and on how many queries."""
+
+    name: str
+    prepare: Callable[[Data], Pass]
+    remark: str = ""
+    module: str = "online_rank"
+    """What must be importable."""
+    is_peer: bool = False
+    """Whether it is an online learner that is not ours."""
+    timed: int = 1_000_000
+    """At most so many queries are timed: it is slow."""
+    learned: int = 1_000_000
+    """NDCG@10 is that after at most so many queries: it is very slow."""
+
+    @property
+    def missing(self) -> bool:
+        """Whether what it needs is not installed."""
+        return importlib.util.find_spec(self.module) is None
+
+
+# The limits: what it costs to look at the features, whatever is learned from them.
+
+
+def one_product(dtype: type) -> Callable[[Data], Pass]:
+    """X @ w of the whole block at once."""
+
+    def prepare(data: Data) -> Pass:
+        X = data.X.astype(dtype, copy=False)
+        w = np.linspace(-1, 1, X.shape[1]).astype(dtype)
+
+        def run() -> None:
+            X @ w
+
+        return run
+
+    return prepare
+
+
+def product_each(data: Data) -> Pass:
+    """X @ w of one query after the other."""
+    queries = data.queries()
+    w = np.linspace(-1, 1, data.X.shape[1])
+
+    def run() -> None:
+        for X, _ in queries:
+            X @ w
+
+    return run
+
+
+def two_products(data: Data) -> Pass:
+    """Scores, then a gradient, as numpy code for a linear ranker cannot do without."""
+    queries = data.queries()
+    w = np.linspace(-1, 1, data.X.shape[1])
+
+    def run() -> None:
+        for X, _ in queries:
+            (X @ w) @ X
+
+    return run
+
+
+# This package.
+
+
+def learn_many(make: Callable[[], Ranker], dtype: type = np.float64) -> Callable[[Data], Pass]:
+    def prepare(data: Data) -> Pass:
+        X, qid = data.X.astype(dtype, copy=False), data.qid
+
+        def run() -> Score:
+            model = make()
+            model.learn_many(X, data.y, qid)
+            return model.predict_many
+
+        return run
+
+    return prepare
+
+
+def learn_one(data: Data) -> Pass:
+    queries = data.queries()
+
+    def run() -> Score:
+        model = PerceptronRanker()
+        for X, y in queries:
+            model.learn_one(X, y)
+        return model.predict_many
+
+    return run
+
+
+def predict_one(data: Data) -> Pass:
+    queries = data.queries()
+    model = PerceptronRanker()
+    model.learn_one(*queries[0])
+
+    def run() -> None:
+        for X, _ in queries:
+            model.predict_one(X)
+
+    return run
+
+
+def scaled_perceptron() -> Ranker:
+    return StreamScaler() | PerceptronRanker()
+
+
+def direct_ranker() -> Ranker:
+    from online_rank.direct import DirectRanker
+
+    return DirectRanker(seed=0)
+
+
+# Learners of single examples, on differences of two documents of different grades.
+
+
+def pairs(data: Data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """For each query with two grades, 120 random pairs: the rows i, the rows j, and whether i is the better one."""
+    rng = np.random.default_rng(0)
+    drawn = []
+    for a, b in itertools.pairwise(data.offsets):
+        y = data.y[a:b]
+        if len(np.unique(y)) > 1:
+            i, j = rng.integers(b - a, size=(2, 40 * PAIRS))
+            kept = np.flatnonzero(y[i] != y[j])[:PAIRS]
+            i, j = i[kept], j[kept]
+            drawn.append((a + i, a + j, y[i] > y[j]))
+    return drawn
+
+
+def differences(data: Data) -> Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]:
+    """Pairs are drawn beforehand; their differences are taken in the timed pass, as on a stream."""
+    drawn = pairs(data)
+    return lambda: ((data.X[i] - data.X[j], better) for i, j, better in drawn)
+
+
+def river_dicts(data: Data) -> Pass:
+    from river.linear_model import LogisticRegression
+
+    examples, names = differences(data), [str(j) for j in range(data.X.shape[1])]
+
+    def run() -> Score:
+        model = LogisticRegression()
+        for D, better in examples():
+            for row, target in zip(D.tolist(), better.tolist(), strict=True):
+                model.learn_one(dict(zip(names, row, strict=True)), target)
+        w = np.array([model.weights.get(name, 0.0) for name in names])
+        return lambda X: X @ w
+
+    return run
+
+
+def river_frames(data: Data) -> Pass:
+    import pandas as pd
+    from river.linear_model import LogisticRegression
+
+    examples, names = differences(data), [str(j) for j in range(data.X.shape[1])]
+
+    def run() -> Score:
+        model = LogisticRegression()
+        for D, better in examples():
+            model.learn_many(pd.DataFrame(D, columns=names), pd.Series(better))
+        w = np.array([model.weights.get(name, 0.0) for name in names])
+        return lambda X: X @ w
+
+    return run
+
+
+def scikit_learn(data: Data) -> Pass:
+    from sklearn.linear_model import SGDClassifier
+
+    examples = differences(data)
+
+    def run() -> Score:
+        model = SGDClassifier(loss="log_loss", random_state=0)
+        for D, better in examples():
+            model.partial_fit(D, better, classes=[False, True])
+        w = model.coef_[0]
+        return lambda X: X @ w
+
+    return run
+
+
+def vowpal_wabbit(reduction: str) -> Callable[[Data], Pass]:
+    """Cost-sensitive one-against-all with label-dependent features, read from VW's binary cache; the cost is 4 - grade."""
+
+    def prepare(data: Data) -> Pass:
+        from vowpalwabbit import Workspace
+
+        text = data.folder / f"{data.n_queries}.txt"
+        cache = text.with_suffix(".cache")
+        if not cache.exists():
+            row = " ".join(f"{j}:%.6g" for j in range(data.X.shape[1]))
+            with text.open("w") as file:
+                for X, y in data.queries():
+                    file.writelines(f"1:{4 - g} | {row % tuple(x)}\n" for x, g in zip(X.tolist(), y.tolist(), strict=True))
+                    file.write("\n")
+            Workspace(f"{reduction} -d {text} --cache_file {cache} --quiet").finish()
+            text.unlink()
+
+        def run() -> Score:
+            model = Workspace(f"{reduction} --passes 1 --cache_file {cache} --quiet")
+            w = np.array([model.get_weight_from_name(str(j)) for j in range(data.X.shape[1])])
+            model.finish()
+            return lambda X: X @ -w
+
+        return run
+
+    return prepare
+
+
+# Batch learners: a pass is a whole training.
+
+
+def lightgbm(data: Data) -> Pass:
+    from lightgbm import LGBMRanker
+
+    def run() -> Score:
+        model = LGBMRanker(n_estimators=TREES, n_jobs=1, verbose=-1)
+        model.fit(data.X, data.y, group=np.diff(data.offsets))
+        return lambda X: np.asarray(model.predict(X))
+
+    return run
+
+
+def xgboost(data: Data) -> Pass:
+    from xgboost import XGBRanker
+
+    def run() -> Score:
+        model = XGBRanker(objective="rank:ndcg", n_estimators=TREES, n_jobs=1)
+        model.fit(data.X, data.y, qid=data.qid)
+        return model.predict
+
+    return run
+
+
+def argmax() -> Ranker:
+    return PerceptronRanker(credit="argmax")
+
+
+LIMIT, LIMIT_32 = "X @ w, the whole block at once", "X @ w, float32"
+PRODUCT, TWO_PRODUCTS = "numpy X @ w, a query at a time", "numpy X @ w and s @ X, a query at a time"
+DEFAULT, DEFAULT_32 = "PerceptronRanker(), learn_many", "PerceptronRanker(), learn_many, float32"
+ARGMAX, ARGMAX_32 = "PerceptronRanker(credit='argmax'), learn_many", "PerceptronRanker(credit='argmax'), learn_many, float32"
+LEARN_ONE, PREDICT_ONE = "PerceptronRanker(), learn_one", "PerceptronRanker(), predict_one"
+RIVER = "river LogisticRegression, learn_one, 120 pairs"
+
+VW_REMARK = "from its cache; cost 4 - grade"
+BATCH = f"batch, {TREES} trees"
+
+CONTESTANTS = [
+    Contestant(LIMIT, one_product(np.float64), "the limit"),
+    Contestant(LIMIT_32, one_product(np.float32), "the limit"),
+    Contestant(PRODUCT, product_each, "a Python loop"),
+    Contestant(TWO_PRODUCTS, two_products, "a Python loop"),
+    Contestant(ARGMAX, learn_many(argmax)),
+    Contestant(ARGMAX_32, learn_many(argmax, np.float32)),
+    Contestant(DEFAULT, learn_many(PerceptronRanker), "spread"),
+    Contestant(DEFAULT_32, learn_many(PerceptronRanker, np.float32), "spread"),
+    Contestant(LEARN_ONE, learn_one, "a Python loop"),
+    Contestant(PREDICT_ONE, predict_one, "a Python loop"),
+    Contestant("StreamScaler() \\| PerceptronRanker(), learn_many", learn_many(scaled_perceptron)),
+    Contestant("GradientRanker(), learn_many", learn_many(GradientRanker)),
+    Contestant("DirectRanker(), learn_many", learn_many(direct_ranker), "a network", "online_rank.direct"),
+    Contestant(RIVER, river_dicts, "dicts", "river", True, timed=100),
+    Contestant("river LogisticRegression, learn_many, 120 pairs", river_frames, "frames", "pandas", True, 400),
+    Contestant("scikit-learn SGDClassifier, partial_fit, 120 pairs", scikit_learn, "log loss", "sklearn", True, 400),
+    Contestant("Vowpal Wabbit --csoaa_ldf m", vowpal_wabbit("--csoaa_ldf m"), VW_REMARK, "vowpalwabbit", True),
+    Contestant("Vowpal Wabbit --wap_ldf m", vowpal_wabbit("--wap_ldf m"), VW_REMARK, "vowpalwabbit", True, 20, 300),
+    Contestant("LightGBM lambdarank", lightgbm, BATCH, "lightgbm"),
+    Contestant("XGBoost rank:ndcg", xgboost, BATCH, "xgboost"),
+]  # fmt: skip

@@ -1,0 +1,283 @@
+"""The DirectRanker on the questions of its paper [DR]: sensitivity, neighbour gaps, MQ2008; and what a query costs.
+
+    python -m benchmarks.direct_ranker [--paper] [--repetitions 5] [--only sensitivity gaps mq2008 time]
+
+Synthetic data ([DR], section 4.5): per grade and feature a Gaussian, mean uniform in [0, 100], deviation in [50, 100]; 5
+grades and 70 features unless they are what varies; label noise is a rounded Gaussian in the training grades only. The test is
+NDCG@20 on 50 draws of 50 to 150 documents. [DR] trains on 10^5 documents (`--paper`), here on 3 * 10^4, in
+queries of 100 documents. Everything is `StreamScaler() | DirectRanker()` with default settings.
+
+MQ2008: fold i trains on parts i, i+1, i+2 and tests on part i+4; nothing is tuned. *Graded*: as the data are. *Binarised*:
+grades >= 1 are relevant, as in [DR]. Queries without a relevant document are left out, ties get their expected value.
+"""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks._common import RESULTS, data_folder, environment, parser, save, table
+from benchmarks.quality import folds, shuffled
+from online_rank import StreamGaussianizer, StreamScaler
+from online_rank.base import Ranker
+from online_rank.direct import DirectRanker
+from online_rank.gradient import GradientRanker
+from online_rank.metrics import MAP, NDCG
+from online_rank.query import query_offsets
+from online_rank.stream.letor import LetorBlock
+from online_rank.stream.synth import GradedGaussians
+
+LENGTH = 100
+
+
+def synthetic(repetition: int, n_documents: int, **settings: float) -> tuple[GradedGaussians, GradedGaussians]:
+    """Training and test data of one world."""
+    noise = settings.pop("label_noise", 0.0)
+    train = GradedGaussians(
+        max(n_documents // LENGTH, 1),
+        n_documents=LENGTH,
+        label_noise=noise,
+        seed=2 * repetition + 1,
+        world_seed=repetition,
+        **settings,
+    )
+    return train, GradedGaussians(50, seed=2 * repetition + 2, world_seed=repetition, **settings)
+
+
+#: After how many passes the curves are measured.
+PASSES = (1, 3)
+
+
+def ndcg_at_20(repetition: int, n_documents: int, **settings: float) -> list[float]:
+    """NDCG@20 after each of `PASSES`."""
+    train, test = synthetic(repetition, n_documents, **settings)
+    model = StreamScaler() | DirectRanker(seed=repetition)
+    scores = []
+    for p in range(1, max(PASSES) + 1):
+        model.learn_many(*train.block())
+        if p in PASSES:
+            metric = NDCG(k=20)
+            for X, y in test:
+                metric.update(y, model.predict_one(X))
+            scores.append(metric.get())
+    return scores
+
+
+def sensitivity(n_documents: int, repetitions: int) -> str:
+    """The four curves."""
+    curves: dict[str, tuple[str, Sequence[float], Callable[[float], dict]]] = {
+        "grades": ("n_grades", (2, 3, 5, 7, 10), lambda v: {"n_grades": int(v), "n_documents": n_documents}),
+        "features": ("n_features", (5, 10, 20, 40, 70, 120), lambda v: {"n_features": int(v), "n_documents": n_documents}),
+        "label noise": (
+            "label_noise",
+            (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0),
+            lambda v: {"label_noise": v, "n_documents": n_documents},
+        ),
+        "training documents": (
+            "n_documents",
+            (100, 300, 1000, 3000, 10_000, 30_000, *((100_000,) if n_documents > 30_000 else ())),
+            lambda v: {"n_documents": int(v)},
+        ),
+    }
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
+    rows = []
+    for ax, (name, (_, values, settings)) in zip(axes.ravel(), curves.items(), strict=True):
+        results = np.array([[ndcg_at_20(repetition, **settings(v)) for repetition in range(repetitions)] for v in values])
+        means = results.mean(axis=1)
+        errors = results.std(axis=1, ddof=1) / repetitions**0.5
+        for p, colour in enumerate(("#2458a6", "#c2571a")):
+            label = f"{PASSES[p]} pass{'es' if PASSES[p] > 1 else ''}"
+            ax.errorbar(values, means[:, p], errors[:, p], marker="o", ms=4, lw=1.6, capsize=3, color=colour, label=label)
+        ax.set(xlabel=name, ylabel="NDCG@20", ylim=(min(0.6, means.min() - 0.05), 1.01))
+        ax.set_xscale("log" if name == "training documents" else "linear")
+        ax.grid(alpha=0.3)
+        rows += [
+            (f"{name} = {value:g}", *(f"{mean:.3f} ± {error:.3f}" for mean, error in zip(*cells, strict=True)))
+            for value, *cells in zip(values, means, errors, strict=True)
+        ]
+    axes[0, 0].legend()
+    figure.suptitle(f"{n_documents:,} training documents, mean and standard error of {repetitions} worlds")
+    figure.savefig(RESULTS / "direct_ranker_sensitivity.png", dpi=130)
+    return f"""## Sensitivity ([DR], section 4.5)
+
+{n_documents:,} training documents unless they are what varies; mean and standard error over {repetitions} worlds.
+
+{table(("what varies", *(f"NDCG@20, {p} pass{'es' if p > 1 else ''}" for p in PASSES)), rows)}
+
+![sensitivity](direct_ranker_sensitivity.png)
+"""
+
+
+def gaps(n_documents: int, passes: int = 10) -> str:
+    """Figure 3a: r between neighbours of a ranked list; and grades by segmentation."""
+    train, test = synthetic(0, n_documents)
+    pipeline = StreamScaler() | DirectRanker(output="tanh", seed=0)
+    rows = []
+    for p in range(1, passes + 1):
+        pipeline.learn_many(*train.block())
+        scaler, ranker = pipeline.steps.values()
+        if p in (1, passes):
+            queries = [(scaler.transform_one(X), y) for X, y in test]
+            off = np.concatenate([np.abs(np.array(ranker.segment_one(X)) - y) for X, y in queries])
+            rows.append((p, f"{np.mean(off == 0):.0%}", f"{np.mean(off <= 1):.0%}"))
+    X, y = queries[0]
+    r = np.array(ranker.neighbour_gaps_one(X))
+    ranked = y[ranker.rank_one(X)]
+    figure, ax = plt.subplots(figsize=(10, 4), layout="constrained")
+    ax.plot(np.arange(1, len(r) + 1), r, color="#2458a6", lw=1.4)
+    ax.set(xlabel="position in the ranked list", ylabel="r between neighbours", xlim=(0, len(y)))
+    below = ax.inset_axes([0.0, -0.34, 1.0, 0.09])
+    below.imshow(ranked[None, :], aspect="auto", cmap="viridis", extent=(0, len(y), 0, 1))
+    below.set(xticks=[], yticks=[])
+    below.set_xlabel("true grade of the document at that position")
+    figure.savefig(RESULTS / "direct_ranker_gaps.png", dpi=130, bbox_inches="tight")
+    return f"""## Gaps between neighbours ([DR], section 5.3 and figure 3a)
+
+`output="tanh"`, {n_documents:,} training documents, five grades. The picture: a test query after {passes} passes. The table:
+how many documents of the test queries get their true grade from `segment_one`, or one that is at most one off.
+
+{table(("passes", "true grade", "at most one off"), rows)}
+
+![gaps](direct_ranker_gaps.png)
+"""
+
+
+def evaluate(model: Ranker, test: LetorBlock, y: np.ndarray) -> tuple[float, float]:
+    """NDCG@10 and MAP."""
+    ndcg, ap = NDCG(k=10), MAP()
+    scores = model.predict_many(test.X, test.qid)
+    for start, stop in itertools.pairwise(query_offsets(test.qid, len(y))):
+        ndcg.update(y[start:stop], scores[start:stop])
+        ap.update(y[start:stop], scores[start:stop])
+    return ndcg.get(), ap.get()
+
+
+MODELS: dict[str, tuple[Callable[[int], Ranker], int]] = {
+    "DirectRanker, one pass": (lambda seed: StreamScaler() | DirectRanker(seed=seed), 1),
+    "DirectRanker, three passes": (lambda seed: StreamScaler() | DirectRanker(seed=seed), 3),
+    "DirectRanker behind StreamGaussianizer, one pass": (lambda seed: StreamGaussianizer() | DirectRanker(seed=seed), 1),
+    "DirectRanker(output='tanh'), one pass": (lambda seed: StreamScaler() | DirectRanker(output="tanh", seed=seed), 1),
+    "RankNet (cost='logistic', output='half_tanh'), one pass": (
+        lambda seed: StreamScaler() | DirectRanker(cost="logistic", output="half_tanh", seed=seed),
+        1,
+    ),
+    "ListNet (cost='listnet'), one pass": (lambda seed: StreamScaler() | DirectRanker(cost="listnet", seed=seed), 1),
+    "LambdaRank (cost='lambdarank'), one pass": (lambda seed: StreamScaler() | DirectRanker(cost="lambdarank", seed=seed), 1),
+    "GradientRanker, raw features, one pass": (lambda seed: GradientRanker(), 1),
+    "GradientRanker, features times 10^-6 to 10^6, one pass": (lambda seed: GradientRanker(), 1),
+}
+PUBLISHED = {"DirectRanker, three passes": ("0.720", "0.636")}
+
+
+def mq2008(shuffles: int) -> str:
+    """NDCG@10 and MAP, mean of five folds, graded and binarised."""
+    data = list(folds(data_folder() / "mq2008"))
+    rows = []
+    for name, (make, passes) in MODELS.items():
+        cells = [name]
+        for binarised in (False, True):
+            results = []
+            for fold, seed in itertools.product(data, range(shuffles)):
+                factor = 10.0 ** (np.arange(fold.train.X.shape[1]) % 13 - 6) if "10^" in name else 1.0
+                model = make(seed)
+                for p in range(passes):
+                    X, y, qid = shuffled(fold.train, seed + 1000 * p)
+                    model.learn_many(X * factor, np.minimum(y, 1) if binarised else y, qid)
+                test = fold.test._replace(X=fold.test.X * factor)
+                results.append(evaluate(model, test, np.minimum(test.y, 1) if binarised else test.y))
+            cells += [f"{statistics.mean(values):.3f}" for values in zip(*results, strict=True)]
+        rows.append((*cells, *PUBLISHED.get(name, ("", ""))))
+    header = (
+        "MQ2008, mean of 5 folds", "NDCG@10, graded", "MAP, graded", "NDCG@10, binarised", "MAP, binarised",
+        "NDCG@10, published [DR]", "MAP, published [DR]",
+    )  # fmt: skip
+    return f"""## MQ2008
+
+{shuffles} orders of the training queries. The *published* values are those of [DR]: binarised grades, features mapped to a
+normal by a batch quantile transform, many epochs, and settings found by grid search; they were not measured here.
+
+{table(header, rows)}
+"""
+
+
+def seconds(function: Callable[[], object], repetitions: int) -> float:
+    """Wall-clock time of one call."""
+    start = time.perf_counter()
+    for _ in range(repetitions):
+        function()
+    return (time.perf_counter() - start) / repetitions
+
+
+def cost_of_a_query(repetitions: int = 60) -> str:
+    """One learn_one beside the matrix products it consists of, interleaved; the best of many batches."""
+    rows = []
+    for dtype, threads in itertools.product(("float32", "float64"), (1, None)):
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(120, 136)).astype(dtype), rng.choice(5, 120, p=[0.5, 0.3, 0.1, 0.07, 0.03])
+        model = DirectRanker(dtype=dtype, seed=0)
+        model.learn_one(X, y)
+        W1, W2, w = (rng.normal(size=size).astype(dtype) for size in ((136, 70), (70, 5), 5))
+        H1, H2, D1, D2 = (rng.normal(size=size).astype(dtype) for size in ((120, 70), (120, 5), (120, 70), (120, 5)))
+        G1, G2 = np.empty_like(W1), np.empty_like(W2)
+
+        def products() -> None:
+            np.matmul(X, W1, out=H1)  # noqa: B023
+            np.matmul(H1, W2, out=H2)  # noqa: B023
+            np.matmul(H2, w)  # noqa: B023
+            np.matmul(H1.T, D2, out=G2)  # noqa: B023
+            np.matmul(D2, W2.T, out=D1)  # noqa: B023
+            np.matmul(X.T, D1, out=G1)  # noqa: B023
+
+        with threadpool_limits(threads):
+            pairs = [(seconds(products, 30), seconds(lambda: model.learn_one(X, y), 30)) for _ in range(repetitions)]  # noqa: B023
+            scoring = min(seconds(lambda: model.predict_one(X), 30) for _ in range(repetitions))  # noqa: B023
+        product, learn = (min(times) for times in zip(*pairs, strict=True))
+        middle = statistics.median(b / a for a, b in pairs)
+        rows.append(
+            (
+                f"{dtype}, {'one BLAS thread' if threads else 'BLAS threads as they come'}",
+                *(f"{1e6 * t:.0f}" for t in (product, learn, scoring)),
+                f"{learn / product:.2f}",
+                f"{middle:.2f}",
+            )
+        )
+    header = ("120 x 136, hidden (70, 5)", "products, µs", "learn_one, µs", "predict_one, µs", "ratio of best", "median ratio")
+    return f"""## What a query costs
+
+`learn_one` beside the six BLAS products of its forward and backward pass (numpy, preallocated), in turns. *Ratio of best*:
+fastest `learn_one` over fastest products. `predict_one` does not go through BLAS, so that a score depends on its document
+alone.
+
+{table(header, rows)}
+"""
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--paper", action="store_true", help="10^5 training documents, as in [DR]")
+    arguments.add_argument("--repetitions", type=int, default=5)
+    arguments.add_argument("--shuffles", type=int, default=5)
+    parts = ("time", "sensitivity", "gaps", "mq2008")
+    arguments.add_argument("--only", nargs="+", choices=parts, default=parts)
+    chosen = arguments.parse_args()
+    RESULTS.mkdir(exist_ok=True)
+    n_documents = 100_000 if chosen.paper else 30_000
+    run: dict[str, Callable[[], str]] = {
+        "time": cost_of_a_query,
+        "sensitivity": lambda: sensitivity(n_documents, chosen.repetitions),
+        "gaps": lambda: gaps(n_documents),
+        "mq2008": lambda: mq2008(chosen.shuffles),
+    }
+    sections = [run[part]() for part in chosen.only]
+    save("direct_ranker", "\n".join((f"# DirectRanker\n\n{environment('scipy')}\n", *sections)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""How does the cost grow with documents, features, grades and queries? Log-log slopes and a picture.
+
+    python -m benchmarks.scaling [--repetitions 5]
+
+Random features and random grades, so that every query is ranked wrongly and learned from, all the way: the costly case. One
+axis varies, the others stay at a default. Methods take turns, on one thread; figures are minima, for slopes to be of the cost
+and not of what else the machine did.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks._common import RESULTS, environment, parser, save, seconds_of, table
+from online_rank import PerceptronRanker
+from online_rank.metrics import MAP, NDCG
+
+#: Numbers in the features of a block: so many queries are made of them.
+BLOCK = 2_000_000
+
+Run = Callable[[], Any]
+
+
+class Shape(NamedTuple):
+    """A block of queries."""
+
+    documents: int = 120
+    features: int = 16
+    grades: int = 5
+    queries: int = 0
+    """0: as many as make a block of `BLOCK` numbers, at least 2."""
+
+    @property
+    def n_queries(self) -> int:
+        return self.queries or max(2, BLOCK // (self.documents * self.features))
+
+
+class Block(NamedTuple):
+    """The arrays of a block."""
+
+    X: np.ndarray
+    y: np.ndarray
+    qid: np.ndarray
+
+    @classmethod
+    def of(cls, shape: Shape) -> "Block":
+        rng = np.random.default_rng(0)
+        n = shape.n_queries * shape.documents
+        X = rng.standard_normal((n, shape.features))
+        return cls(X, rng.integers(shape.grades, size=n), np.repeat(np.arange(shape.n_queries), shape.documents))
+
+
+def learn(credit: str) -> Callable[[Block], Run]:
+    return lambda block: lambda: PerceptronRanker(credit=credit).learn_many(*block)
+
+
+def predict(block: Block) -> Run:
+    model = PerceptronRanker()
+    model.learn_many(block.X[:2], [0, 1], [0, 0])
+    return lambda: model.predict_many(block.X)
+
+
+def value(metric: Any) -> Callable[[Block], Run]:
+    def prepare(block: Block) -> Run:
+        scores = np.random.default_rng(1).standard_normal(len(block.y))
+        return lambda: metric.value_many(block.y, scores, block.qid)
+
+    return prepare
+
+
+#: Name -> how it is run, and the longest query that it is run on. `delta` looks at all pairs by its nature.
+METHODS: dict[str, tuple[Callable[[Block], Run], float]] = {
+    "argmax": (learn("argmax"), math.inf),
+    "spread": (learn("spread"), math.inf),
+    "pairs": (learn("pairs"), math.inf),
+    "delta": (learn("delta"), 3000),
+    "predict": (predict, math.inf),
+    "NDCG@10": (value(NDCG(k=10)), math.inf),
+    "MAP": (value(MAP()), math.inf),
+}
+
+#: They do not look at features.
+METRICS = ("NDCG@10", "MAP")
+
+#: What a user of the defaults waits for.
+DEFAULT_PATH = ("spread", "predict", "NDCG@10")
+
+#: Field of `Shape` -> the sizes, and what a time is of.
+AXES: dict[str, tuple[list[int], str]] = {
+    "documents": ([10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000], "a query"),
+    "features": ([10, 30, 100, 300, 1000, 3000, 10_000], "a query"),
+    "grades": ([2, 4, 10, 30, 100, 300, 1000], "a query"),
+    "queries": ([10, 30, 100, 300, 1000, 3000, 10_000], "the block"),
+}
+
+#: Okabe and Ito's colours, which the colour-blind tell apart.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9"]
+
+Curve = dict[int, float]
+
+
+def measure(axis: str, repetitions: int) -> dict[str, Curve]:
+    """Seconds (a query; along "queries", the block) of each method at each size along an axis."""
+    seconds: dict[tuple[str, int], list[float]] = {}
+    for size in AXES[axis][0]:
+        shape = Shape(**{axis: size})
+        block = Block.of(shape)
+        runs = {
+            name: prepare(block)
+            for name, (prepare, longest) in METHODS.items()
+            if shape.documents <= longest and not (axis == "features" and name in METRICS)
+        }
+        for run in runs.values():
+            run()
+        share = 1 if axis == "queries" else shape.n_queries
+        for _, (name, run) in itertools.product(range(repetitions), runs.items()):
+            seconds.setdefault((name, size), []).append(seconds_of(run, shortest=0.005) / share)
+    return {name: {s: min(t) for (n, s), t in seconds.items() if n == name} for name in METHODS}
+
+
+def slope(curve: Curve) -> float:
+    """Least-squares slope of log time over log size, over the upper half of the sizes (on a log scale), where it shows."""
+    sizes = [size for size in curve if size**2 >= min(curve) * max(curve)]
+    return float(np.polyfit(np.log(sizes), np.log([curve[size] for size in sizes]), 1)[0])
+
+
+def draw(curves: dict[str, dict[str, Curve]]) -> None:
+    """One panel an axis, lines labelled where they end."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(2, 2, figsize=(11, 8), constrained_layout=True)
+    for panel, (axis, by_method) in zip(panels.flat, curves.items(), strict=True):
+        ends: list[tuple[float, int, str, str]] = []
+        for colour, (name, curve) in zip(COLOURS, by_method.items(), strict=True):
+            if not curve:
+                continue
+            sizes, times = list(curve), [1e6 * t for t in curve.values()]
+            panel.loglog(sizes, times, color=colour, marker="o", markersize=3, linewidth=1.5)
+            ends.append([math.log10(times[-1]), sizes[-1], f"{name}  {slope(curve):.2f}", colour])
+        low, high = (math.log10(limit) for limit in panel.get_ylim())
+        places: dict[int, float] = {}
+        # Labels of lines that end at the same size keep a distance from one another, from the lowest up.
+        for y, x, text, colour in sorted(ends):
+            places[x] = max(y, places.get(x, -math.inf) + 0.055 * (high - low))
+            panel.annotate(
+                text, (x, 10 ** places[x]), (6, 0), textcoords="offset points", va="center", color=colour, fontsize=9
+            )
+        panel.set_ylim(top=10 ** max(high, max(places.values()) + 0.03 * (high - low)))
+        left, right = panel.get_xlim()
+        panel.set_xlim(left, right * (right / left) ** 0.28)
+        panel.set_xlabel(
+            axis if axis in ("grades", "queries") else f"{axis} a {'query' if axis == 'documents' else 'document'}"
+        )
+        panel.set_ylabel(f"µs {AXES[axis][1]}")
+        panel.grid(color="0.9", linewidth=0.6)
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.suptitle("Cost of learning (argmax, spread, pairs, delta), predicting and measuring; numbers are slopes")
+    RESULTS.mkdir(exist_ok=True)
+    figure.savefig(RESULTS / "scaling.png", dpi=110)
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--repetitions", type=int, default=5)
+    repetitions = arguments.parse_args().repetitions
+    with threadpool_limits(1):
+        curves = {axis: measure(axis, repetitions) for axis in AXES}
+    draw(curves)
+    slopes = [[name, *(f"{slope(curves[axis][name]):.2f}" if curves[axis][name] else "" for axis in AXES)] for name in METHODS]
+    parts = []
+    for axis, by_method in curves.items():
+        rows = [
+            [f"{size:,}", *(f"{1e6 * curve[size]:,.4g}" if size in curve else "" for curve in by_method.values())]
+            for size in AXES[axis][0]
+        ]
+        parts.append(f"## µs {AXES[axis][1]}, by {axis}\n\n{table([axis, *METHODS], rows)}")
+    steepest = max(DEFAULT_PATH, key=lambda name: slope(curves["documents"][name]))
+    reached = slope(curves["documents"][steepest])
+    text = "\n\n".join(parts)
+    shape = Shape()
+    save(
+        "scaling",
+        f"""# How the cost grows
+
+Random features and grades: every query is learned from. Minima of {repetitions} runs, one thread, float64. What does not vary:
+{shape.documents} documents a query, {shape.features} features, {shape.grades} grades. {environment()}
+
+Slopes of log time over log size, over the upper half of the sizes (on a log scale):
+
+{table(["", *AXES], slopes)}
+
+On the default path ({", ".join(DEFAULT_PATH)}) no slope is above 1.1 up to 100,000 documents in a query:
+{"met" if reached <= 1.1 else "missed"} (steepest: {steepest}, {reached:.2f}). `delta` looks at pairs by its nature.
+
+![Cost by size](scaling.png)
+
+{text}
+""",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What rankers that hold rankers share."""
+
+import abc
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from river import base
+
+from online_rank.base import QueryStep, Ranker
+
+__all__ = ["NestedRanker", "begin", "require_ranker", "teach"]
+
+
+class NestedRanker(Ranker):
+    """A ranker that holds others: they are taught on its features, and a rejected query leaves all of them as they were."""
+
+    @property
+    @abc.abstractmethod
+    def _rankers(self) -> list[Ranker]:
+        """The rankers inside."""
+
+    def _grow(self, n_new: int) -> None:
+        """The state is that of the rankers inside, which grow when they learn."""
+
+    def _begin(self) -> Callable[[], None]:
+        undo = [_begin(self, super()._begin), *(begin(ranker) for ranker in self._rankers)]
+
+        def undo_all() -> None:
+            for undo_part in undo:
+                undo_part()
+
+        return undo_all
+
+    def _meet_features(self, *rankers: Ranker) -> None:
+        """Let rankers know the features that this one has met."""
+        for ranker in rankers:
+            if (ranker._names, ranker._n_features) != (self._names, self._n_features):
+                ranker._extend(self._names, self._n_features - ranker._n_features)
+
+
+def begin(ranker: Ranker) -> Callable[[], None]:
+    """Make a ranker ready for a change that may have to be undone, whatever it holds; calling the answer undoes it."""
+    return _begin(ranker, ranker._begin)
+
+
+def _begin(ranker: Ranker, own: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+    undo = own()
+    # Objects of river change in place. What has been kept are the ones from before; what goes on are copies.
+    held = {name: value for name, value in vars(ranker).items() if isinstance(value, base.Base)}
+    vars(ranker).update({name: copy.deepcopy(value) for name, value in held.items() if not isinstance(value, QueryStep)})
+    return undo
+
+
+def teach(ranker: Ranker, X: np.ndarray, y: np.ndarray, w: np.ndarray, row: np.ndarray) -> bool:
+    """Let a ranker learn one query, all or nothing; `row` (1, fields of Round) receives its round. Returns whether it did."""
+    if ranker._learn(X, y, np.array([0, len(y)]), w, row) == 0:
+        return False
+    ranker._last_round = row[0]
+    return True
+
+
+def require_ranker(name: str, ranker: Any) -> None:
+    """Raise TypeError unless `ranker` is one, and not a pipeline."""
+    if not isinstance(ranker, Ranker) or hasattr(ranker, "steps"):
+        raise TypeError(f"{name} is {ranker!r}; it is a ranker. Transformers go in front of the whole, as in scaler | ranker")

@@ -1,0 +1,278 @@
+"""Checks of what a model does with what it is given."""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+
+from online_rank.base import QueryEstimator
+from online_rank.checks._subject import (
+    NAMES,
+    answer_many,
+    answer_of,
+    as_block,
+    as_dicts,
+    close,
+    first_step,
+    is_ranker,
+    make_queries,
+    numbers,
+    same,
+    state_of,
+    taught_by,
+)
+
+
+def forms_agree(model: Any) -> None:
+    """Learning from arrays and from named features comes to the same (but for rounding)."""
+    arrays, dicts = taught_by(model.clone(), make_queries()), taught_by(model.clone(), make_queries(), dicts=True)
+    for X, y in make_queries(seed=1):
+        by_array, by_name = numbers(answer_of(arrays, X)), numbers(answer_of(dicts, as_dicts(X, y)[0]))
+        assert (
+            close(np.sort(by_array, axis=-1), np.sort(by_name, axis=-1), 1e-6)
+            if by_array.ndim == 2
+            else close(by_array, by_name, 1e-6)
+        ), "arrays and dicts of the same features were answered differently"
+
+
+def frames(model: Any) -> None:
+    """A pandas frame is a query, or a block, of named features (checked where pandas is installed)."""
+    try:
+        import pandas as pd
+    except ImportError:
+        return
+    by_frame, by_dict = model.clone(), model.clone()
+    for X, y in make_queries():
+        by_frame.learn_one(pd.DataFrame(X, columns=list(NAMES)), pd.Series(y))
+        by_dict.learn_one(list(as_dicts(X, y)[0].values()), y.tolist())
+    for X, y in make_queries(seed=1):
+        frame = pd.DataFrame(X, columns=list(NAMES))
+        answer = answer_of(by_frame, frame)
+        assert is_ranker(model) or isinstance(answer, pd.DataFrame), f"a frame was answered with {type(answer).__name__}"
+        expected = numbers(answer_of(by_dict, list(as_dicts(X, y)[0].values())))
+        assert same(numbers(answer), expected), "a frame and a list of dicts got different answers"
+
+
+def degenerate_queries(model: Any) -> None:
+    """No document, one document and one grade only are no errors; there may be nothing to learn from them."""
+    for taught in (False, True):
+        model = taught_by(model.clone(), make_queries() if taught else [])
+        for x, y in (
+            (np.empty((0, len(NAMES))), []),
+            ([], []),
+            (np.ones((1, len(NAMES))), [2]),
+            (np.ones((3, len(NAMES))), [0, 0, 0]),
+            (np.eye(len(NAMES)), [1] * len(NAMES)),
+        ):
+            model.learn_one(x, y)
+            assert len(answer_of(model, x)) == len(y), f"{len(y)} documents did not get {len(y)} answers"
+        assert len(model.clone().learn_many(np.empty((0, len(NAMES))), qid=[], y=[]) or []) == 0
+        assert len(answer_many(model, np.empty((0, len(NAMES))), [])) == 0, "an empty block was answered"
+    model = taught_by(model.clone(), make_queries(), dicts=True)
+    model.learn_one({}, {})
+    assert answer_of(model, {}) == {}, "a query without documents was answered"
+
+
+def no_aliasing(model: Any) -> None:
+    """The model keeps nothing of what it was given, and gives nothing of what it keeps, that could be changed from outside."""
+    for dicts in (False, True):
+        model, twin = (taught_by(model.clone(), make_queries(), dicts) for _ in range(2))
+        X, y = (part.copy() for part in make_queries()[7])
+        x, grades = as_dicts(X, y) if dicts else (X, y)
+        kept = copy.deepcopy((x, grades))
+        twin.learn_one(*copy.deepcopy(kept))
+        model.learn_one(x, grades)
+        assert same((x, grades), kept), "learn_one changed its input"
+        answer = answer_of(model, x)
+        for part in (x, grades, answer):
+            _spoil(part)
+        x, grades = kept
+        assert same(model, twin), "a change to the input, or to an answer, after learn_one changed the model"
+        assert same(answer_of(model, x), answer_of(twin, x)), "a change to the input after learn_one changed the answers"
+    model, twin = model.clone(), model.clone()
+    block, unchanged = as_block(make_queries()), as_block(make_queries())
+    twin.learn_many(unchanged[0].copy(), y=unchanged[1].copy(), qid=unchanged[2].copy())
+    model.learn_many(block[0], y=block[1], qid=block[2])
+    assert same(block, unchanged), "learn_many changed its input"
+    _spoil(answer_many(model, block[0], block[2]))
+    for part in block:
+        part[:] = 3
+    assert same(model, twin), "a change to the input after learn_many changed the model"
+
+
+def _spoil(value: Any) -> None:
+    """Change all that is in a query, grades or an answer."""
+    if isinstance(value, np.ndarray):
+        value[:] = 7
+    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []:
+        if isinstance(value[key], dict):
+            _spoil(value[key])
+        else:
+            value[key] = 7
+
+
+def float32(model: Any) -> None:
+    """float32 features are learned from and answered, much as float64 ones are."""
+    single = taught_by(model.clone(), [(X.astype(np.float32), y) for X, y in make_queries()])
+    double = taught_by(model.clone(), make_queries())
+    for X, _ in make_queries(seed=1):
+        assert np.isfinite(numbers(answer_of(single, X.astype(np.float32)))).all(), "an answer to float32 is not finite"
+        answer, expected = numbers(answer_of(double, X.astype(np.float32))), numbers(answer_of(double, X))
+        assert close(answer, expected, 1e-4), "float32 and float64 features of the same values got different answers"
+
+
+def arrays_of_all_kinds(model: Any) -> None:
+    """Read-only, strided, column-major and integer arrays are queries like any other; nothing is written to them."""
+
+    def read_only(X: np.ndarray) -> np.ndarray:
+        X = X.copy()
+        X.flags.writeable = False
+        return X
+
+    def strided(X: np.ndarray) -> np.ndarray:
+        return np.repeat(np.repeat(X, 2, axis=0), 3, axis=X.ndim - 1)[::2, ::3] if X.ndim == 2 else np.repeat(X, 2)[::2]
+
+    for kind, make in (("read-only", read_only), ("strided", strided), ("column-major", np.asfortranarray)):
+        plain, other = model.clone(), model.clone()
+        for X, y in make_queries():
+            plain.learn_one(X, y)
+            other.learn_one(make(X), make(y))
+            assert same(numbers(answer_of(other, make(X))), numbers(answer_of(plain, X))), f"{kind} arrays got other answers"
+        X, y, qid = as_block(make_queries(seed=1))
+        plain.learn_many(X, y=y, qid=qid)
+        other.learn_many(make(X), y=make(y), qid=make(qid))
+        assert same(plain, other), f"{kind} arrays were learned differently"
+    whole = [(np.round(X * 10).astype(np.int64), y.astype(np.uint8)) for X, y in make_queries()]
+    floats = [(X.astype(np.float64), y) for X, y in whole]
+    assert same(taught_by(model.clone(), whole), taught_by(model.clone(), floats)), (
+        "integers were learned differently from floats"
+    )
+
+
+def shuffled_features(model: Any) -> None:
+    """Once features are known, the order in which a document has them does not matter."""
+    model, twin = (taught_by(model.clone(), make_queries()[5:6], dicts=True) for _ in range(2))
+    rng = np.random.default_rng(0)
+    for X, y in make_queries():
+        x, grades = as_dicts(X, y)
+        names = rng.permutation(NAMES).tolist()
+        shuffled = {i: {name: document[name] for name in names} for i, document in x.items()}
+        model.learn_one(x, grades)
+        twin.learn_one(shuffled, grades)
+        answers = (numbers(answer_of(model, x)), numbers(answer_of(twin, shuffled)))
+        # A transformer may give its features in another order.
+        a, b = (np.sort(answer, axis=-1) if answer.ndim == 2 else answer for answer in answers)
+        assert close(a, b, 1e-9), "the order of the features changed the answer"
+
+
+def unknown_features(model: Any) -> None:
+    """Features never learned from, all of them or some, are no error in a query to answer, and have no effect on the next."""
+    model = taught_by(model.clone(), make_queries(), dicts=True)
+    known = as_dicts(*make_queries(seed=1)[8])[0]
+    before = state_of(answer_of(model, known))
+    queries: tuple[dict[str, dict[str, float]], ...] = (
+        {"i": {"never": 1.0}, "j": {"seen": 2.0}},
+        {"i": {"never": 1.0, "age": 2.0}, "j": {}},
+        {"i": {}, "j": {}},
+    )
+    for x in queries:
+        assert list(answer_of(model, x)) == ["i", "j"], "documents were lost"
+    assert state_of(answer_of(model, known)) == before, "features never learned from changed later answers"
+
+
+def rejected_input_changes_nothing(model: Any) -> None:
+    """Bad input raises ValueError or TypeError, and leaves the model bit for bit as it was."""
+    queries = make_queries()
+    X, y = queries[7]
+    nan, infinite, negative, fraction = X.copy(), X.astype(np.float32), y.copy(), y + 0.5
+    nan[2, 1], infinite[-1, -1], negative[1] = np.nan, np.inf, -1
+    bad: list[tuple[str, Any, Any]] = [
+        ("NaN", nan, y),
+        ("infinity", infinite, y),
+        ("a document without a query", X[0], y[:1]),
+        ("text", "query", y),
+        ("nothing", None, y),
+        ("a grade too few", X, y[1:]),
+        ("text for grades", X, "grades"),
+        ("a fractional grade", X, fraction),
+    ]
+    if model._supervised:
+        bad.append(("a negative grade", X, negative))
+    if isinstance(first_step(model), QueryEstimator):
+        bad.append(("a feature too few", X[:, 1:], y))
+    _reject(model, bad, False, queries[8:])
+    learn = taught_by(model.clone(), queries[:6])
+    for what, x, grades in [case for case in bad if case[0] in ("NaN", "infinity", "a negative grade")]:
+        before, block = state_of(learn), as_block([queries[6], queries[5]])
+        rows = [np.concatenate([part, new, part]) for part, new in zip(block, (x, grades, [9] * len(y)), strict=True)]
+        rows[2][-len(block[2]) :] = 10
+        with Rejects(f"{what} within a block"):
+            learn.learn_many(rows[0], y=rows[1], qid=rows[2])
+        assert state_of(learn) == before, f"{what} within a block was rejected, but changed the model"
+    x, grades = as_dicts(X, y)
+    missing = {name: grade for name, grade in grades.items() if name != "doc1"}
+    broken = {**x, "doc2": {**x["doc2"], "bm25": math.nan}}
+    _reject(
+        model,
+        [
+            ("NaN", broken, grades),
+            ("a missing grade", x, missing),
+            ("a grade too many", x, {**grades, "stranger": 1}),
+            ("no dict of features", {**x, "doc2": 3.0}, grades),
+        ],
+        True,
+        queries[8:],
+    )
+    with Rejects("NaN") as caught:
+        taught_by(model.clone(), queries, dicts=True).learn_one(broken, grades)
+    for name in ("doc2", "bm25"):
+        assert name in str(caught.error), f"the error for NaN does not name {name!r}: {caught.error}"
+
+
+def _reject(model: Any, bad: list[tuple[str, Any, Any]], dicts: bool, after: list) -> None:
+    """Every bad query is rejected by a new model and by a taught one, which go on as if nothing had happened."""
+    for taught in (False, True):
+        model, twin = (taught_by(model.clone(), make_queries()[:6] if taught else [], dicts) for _ in range(2))
+        for what, x, grades in bad:
+            if not taught and what == "a feature too few":
+                continue
+            before = state_of(model)
+            with Rejects(what):
+                model.learn_one(x, grades)
+            assert state_of(model) == before, f"{what} was rejected, but changed the model"
+            if what in ("NaN", "infinity", "text", "nothing"):
+                with Rejects(f"{what} in a query to answer"):
+                    answer_of(model, x)
+                assert state_of(model) == before, f"{what} in a query to answer was rejected, but changed the model"
+        assert same(taught_by(model, after, dicts), taught_by(twin, after, dicts)), "rejected queries changed what came after"
+
+
+class Rejects:
+    """A context whose body must raise ValueError or TypeError."""
+
+    def __init__(self, what: str):
+        self.what = what
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> "Rejects":
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if error is None:
+            raise AssertionError(f"{self.what} was accepted; ValueError or TypeError is due")
+        self.error = error
+        return isinstance(error, ValueError | TypeError)
+
+
+CHECKS = (
+    forms_agree,
+    frames,
+    degenerate_queries,
+    no_aliasing,
+    float32,
+    arrays_of_all_kinds,
+    shuffled_features,
+    unknown_features,
+    rejected_input_changes_nothing,
+)

@@ -1,0 +1,197 @@
+"""Checks of what a model answers, and of its copies."""
+
+import copy
+import itertools
+import math
+import pickle
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from online_rank.checks._input import Rejects
+from online_rank.checks._subject import (
+    answer_many,
+    answer_of,
+    as_block,
+    as_dicts,
+    close,
+    is_ranker,
+    make_queries,
+    numbers,
+    same,
+    state_of,
+    taught_by,
+)
+
+
+def answers_in_kind(model: Any) -> None:
+    """A query in any form is answered in that form, before and after learning."""
+    for taught in (False, True):
+        (X, y), model = make_queries()[5], taught_by(model.clone(), make_queries() if taught else [], dicts=True)
+        x, _ = as_dicts(X, y)
+        named, listed = answer_of(model, x), answer_of(model, list(x.values()))
+        assert type(named) is dict, f"a dict of documents was answered with {type(named).__name__}"
+        assert list(named) == list(x), "a dict of documents was answered with other documents"
+        assert type(listed) is list, f"a list of documents was answered with {type(listed).__name__}"
+        assert list(named.values()) == listed, "a dict and a list of the same documents got different answers"
+        if is_ranker(model):
+            kinds = {type(score) for score in listed}
+            assert kinds == {float}, f"scores are of type {kinds.pop().__name__}, not float"
+    model = taught_by(model.clone(), make_queries())
+    arrays, rows = answer_of(model, X), answer_of(model, X.tolist())
+    assert len(arrays) == len(X), f"{len(X)} documents got {len(arrays)} answers"
+    assert same(numbers(arrays), numbers(rows)), "an array and the list of its rows got different answers"
+    assert np.isfinite(numbers(arrays)).all(), "an answer is not finite"
+
+
+def prediction_is_pure(model: Any) -> None:
+    """A prediction changes neither the model nor the query."""
+    asked = ["predict_one", "rank_one", "predict_many"] if is_ranker(model) else ["transform_one"]
+    for dicts in (False, True):
+        model = taught_by(model.clone(), make_queries(), dicts)
+        x = as_dicts(*make_queries()[7])[0] if dicts else make_queries()[7][0]
+        for method in [name for name in asked if not dicts or name != "predict_many"]:
+            before, query = state_of(model), copy.deepcopy(x)
+            getattr(model, method)(x)
+            assert state_of(model) == before, f"{method} changed the model"
+            assert same(x, query), f"{method} changed the query"
+
+
+def learn_many_is_the_loop(model: Any) -> None:
+    """`learn_many` and `predict_many` give bit for bit what a loop of `learn_one` and of `predict_one` gives."""
+    queries = make_queries()
+    X, y, qid = as_block(queries)
+    cut = int(np.searchsorted(qid, 10))
+    loop, block, halves = taught_by(model.clone(), queries), model.clone(), model.clone()
+    block.learn_many(X, y=y, qid=qid)
+    halves.learn_many(X[:cut], y=y[:cut], qid=qid[:cut])
+    halves.learn_many(X[cut:], y=y[cut:], qid=qid[cut:])
+    assert same(block, loop), "a block left another state than the loop"
+    assert same(halves, loop), "two blocks left another state than the loop"
+    one_by_one = np.concatenate([numbers(answer_of(loop, x)) for x, _ in queries])
+    assert same(numbers(answer_many(loop, X, qid)), one_by_one), "a block was answered differently from the loop"
+
+
+def permutation_equivariance(model: Any) -> None:
+    """What a document gets does not depend on where it stands: answer(X[p]) = answer(X)[p] [CT, Theorem 10]."""
+    for dicts in (False, True):
+        model, rng = taught_by(model.clone(), make_queries(), dicts), np.random.default_rng(0)
+        for X, y in make_queries(seed=1):
+            p = rng.permutation(len(y))
+            answer = numbers(answer_of(model, as_dicts(X, y)[0] if dicts else X))
+            turned = numbers(answer_of(model, as_dicts(X[p], y[p])[0] if dicts else X[p]))
+            assert close(turned, answer[p], 1e-9), "the order of the documents changed what they got"
+
+
+def copies(model: Any) -> None:
+    """Copies by `copy.deepcopy` and by `pickle` answer alike, learn alike, and share nothing with the original."""
+    _require_twins(model, lambda taught: copy.deepcopy(taught), "a deep copy")
+    _require_twins(model, lambda taught: pickle.loads(pickle.dumps(taught)), "a pickled copy")
+
+
+def files(model: Any) -> None:
+    """A model read from a file answers and learns like the one that was saved; what cannot be saved says so, by TypeError."""
+    from online_rank.persistence import load, save
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "model.npz"
+        try:
+            save(taught_by(model.clone(), make_queries()[:2]), path)
+        except TypeError:
+            assert not path.exists(), "save refused the model, but left a file"
+            return
+
+        def through_file(taught: Any) -> Any:
+            save(taught, path)
+            return load(path)
+
+        _require_twins(model, through_file, "a saved and loaded copy")
+
+
+def _require_twins(model: Any, duplicate: Callable[[Any], Any], what: str) -> None:
+    for taught, dicts in itertools.product((False, True), repeat=2):
+        original = taught_by(model.clone(), make_queries() if taught else [], dicts)
+        twin = duplicate(original)
+        assert repr(twin) == repr(original), f"{what} has other parameters"
+        before = state_of(original)
+        taught_by(twin, make_queries(seed=1), dicts)
+        assert state_of(original) == before, f"{what} shares state with the original"
+        taught_by(original, make_queries(seed=1), dicts)
+        for X, y in make_queries(seed=2):
+            x = as_dicts(X, y)[0] if dicts else X
+            assert same(answer_of(twin, x), answer_of(original, x)), f"{what} answers differently"
+
+
+def clones(model: Any) -> None:
+    """A clone has the parameters and has learned nothing; two clones that learn the same are the same (seeds hold)."""
+    fresh = model.clone()
+    clone = taught_by(model.clone(), make_queries()).clone()
+    assert repr(clone) == repr(fresh), "a clone has other parameters"
+    x = make_queries()[8][0]
+    assert same(answer_of(clone, x), answer_of(fresh, x)), "a clone has learned something"
+    assert same(taught_by(clone, make_queries()), taught_by(fresh, make_queries())), (
+        "two clones learned differently from the same queries"
+    )
+
+
+def ranking(model: Any) -> None:
+    """`rank_one` sorts the documents by score, best first, equal ones in the order in which they were given."""
+    for dicts in (False, True):
+        model = taught_by(model.clone(), make_queries(), dicts)
+        for X, y in make_queries(seed=1):
+            scores = numbers(model.predict_one(as_dicts(X, y)[0] if dicts else X))
+            ranked = model.rank_one(as_dicts(X, y)[0] if dicts else X)
+            order = np.argsort(-scores, kind="stable").tolist()
+            assert ranked == ([f"doc{i}" for i in order] if dicts else order), "rank_one does not follow the scores"
+
+
+def last_round(model: Any) -> None:
+    """`last_round` is None at first, then what happened in the last query learned; weights of queries are told."""
+    assert model.last_round is None, "last_round is not None before the first query"
+    for t, (X, y) in enumerate(make_queries()):
+        w = (0.5, 1.0, 2.0)[t % 3]
+        try:
+            model.learn_one(X, y, w=w)
+        except ValueError:
+            if w == 1.0:
+                raise
+            continue  # Not every ranker learns with weights; such a one says so.
+        told: Any = model.last_round
+        assert 0.0 <= told.loss <= 1.0, f"the loss of a query is {told.loss}"
+        assert told.n_documents == len(y), f"{len(y)} documents were told as {told.n_documents}"
+        assert told.weight == w, f"the weight {w} was told as {told.weight}"
+        fields = (told.mass, told.squared_gradient_norm, told.margin, told.largest_norm, told.v_max)
+        assert not any(field < 0.0 for field in fields), f"a field of {told} is negative"
+    before = state_of(model)
+    for w in (-1.0, math.nan, math.inf):
+        with Rejects(f"the weight {w}"):
+            model.learn_one(X, y, w=w)
+        assert state_of(model) == before, f"the weight {w} was rejected, but changed the model"
+
+
+def bounded_memory(model: Any) -> None:
+    """A model does not grow with the stream: of queries with the features it knows, later ones add less than earlier ones."""
+    # River's own check lets the second half of a stream add three times what the first one did.
+    queries, sizes = make_queries(600), [len(pickle.dumps(model))]
+    for start in (0, 300):
+        taught_by(model, queries[start : start + 300])
+        sizes.append(len(pickle.dumps(model)))
+    first, second = sizes[1] - sizes[0], sizes[2] - sizes[1]
+    assert second <= max(first / 2, 1024), f"300 queries added {first} bytes to the model, the next 300 another {second}"
+
+
+CHECKS = (
+    answers_in_kind,
+    prediction_is_pure,
+    learn_many_is_the_loop,
+    permutation_equivariance,
+    copies,
+    files,
+    clones,
+    bounded_memory,
+)
+
+RANKER_CHECKS = (ranking, last_round)

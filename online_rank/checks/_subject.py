@@ -1,0 +1,104 @@
+"""What checks share: queries to learn from, and one way to ask rankers and transformers alike."""
+
+import inspect
+import pickle
+from typing import Any
+
+import numpy as np
+from river import base, compose
+
+from online_rank.base import Ranker
+
+NAMES = ("clicks", "age", "bm25", "length", "const")
+
+#: Those of river's checks on streams that are about features: they are given queries turned over, {feature: {document: value}}.
+
+
+def first_step(model: Any) -> Any:
+    return next(iter(model.steps.values())) if isinstance(model, compose.Pipeline) else model
+
+
+def is_ranker(model: Any) -> bool:
+    while isinstance(model, compose.Pipeline) and model.steps:
+        model = list(model.steps.values())[-1]
+    return isinstance(model, Ranker)
+
+
+def make_queries(n: int = 24, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Queries of 1 to 9 documents; among them ties, a constant feature, and some with one grade only.
+
+    Values have few binary digits, so that float32 holds them too.
+    """
+    rng = np.random.default_rng(seed)
+    queries = []
+    for t in range(n):
+        m = 1 + t % 9
+        X = np.round(rng.normal(size=(m, len(NAMES))) * 64) / 64
+        X[:, 4] = 1.0
+        X[:, 3] = np.round(X[:, 3])
+        if m > 3:
+            X[1] = X[2]
+        y = np.clip(np.round(X[:, 0] - X[:, 1] + rng.normal(size=m) * 0.5), 0, 3).astype(np.int64)
+        queries.append((X, y))
+    return queries
+
+
+def as_dicts(X: np.ndarray, y: np.ndarray) -> tuple[dict, dict]:
+    """A query as {document: {feature: value}}, and its grades as {document: grade}."""
+    ids = [f"doc{i}" for i in range(len(y))]
+    return (
+        {i: dict(zip(NAMES, row, strict=True)) for i, row in zip(ids, X.tolist(), strict=True)},
+        dict(zip(ids, y.tolist(), strict=True)),
+    )
+
+
+def as_block(queries: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
+    return X, y, np.repeat(np.arange(len(queries)), [len(y) for _, y in queries])
+
+
+def taught_by(model: Any, queries: list, dicts: bool = False) -> Any:
+    for X, y in queries:
+        model.learn_one(*(as_dicts(X, y) if dicts else (X, y)))
+    return model
+
+
+def answer_of(model: Any, x: Any) -> Any:
+    """What a ranker predicts, or what a transformer makes of a query."""
+    return model.predict_one(x) if is_ranker(model) else model.transform_one(x)
+
+
+def answer_many(model: Any, X: Any, qid: Any) -> Any:
+    return model.predict_many(X, qid) if is_ranker(model) else model.transform_many(X, qid)
+
+
+def numbers(answer: Any) -> np.ndarray:
+    """An answer in any form as an array, one row or number a document."""
+    if isinstance(answer, dict):
+        answer = list(answer.values())
+    if len(answer) and isinstance(answer, list) and isinstance(answer[0], dict):
+        answer = [list(document.values()) for document in answer]
+    return np.asarray(answer, dtype=np.float64)
+
+
+def state_of(value: Any) -> Any:
+    """All state of a model, comparable bit for bit."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return type(value), [(repr(key), state_of(part)) for key, part in value.items()]
+    if isinstance(value, list | tuple):
+        return type(value), [state_of(part) for part in value]
+    if isinstance(value, base.Base):
+        return type(value), sorted(
+            (key, state_of(part)) for key, part in vars(value).items() if not key.startswith("_inference")
+        )
+    return repr(value) if inspect.isroutine(value) else pickle.dumps(value)
+
+
+def same(a: Any, b: Any) -> bool:
+    return state_of(a) == state_of(b)
+
+
+def close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, np.abs(b).max(initial=0.0))))

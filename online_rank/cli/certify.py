@@ -1,0 +1,45 @@
+"""`online-rank train --certify`: a tracker around the ranker, and something to compare it with."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from online_rank.bounds import LossTracker, best_in_hindsight
+from online_rank.query import Query
+
+__all__ = ["tracked"]
+
+#: Strength of the regularisation of the weights that are best in hindsight.
+_LAMBDA = 1e-2
+
+
+def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None) -> Any:
+    """The model, which has learned nothing yet, with a `LossTracker` around its ranker.
+
+    The comparator is the teacher of a synthetic stream where there is one; else the weights that are best in hindsight on what
+    the ranker will see of `queries`: their features as the transformers before it will have transformed them.
+    """
+    *transformers, ranker = list(model.steps.values()) if hasattr(model, "steps") else [model]
+    if teacher is not None:
+        name, weights = "teacher", teacher
+    else:
+        seen = list(_transformed([step.clone() for step in transformers], queries))
+        X = np.concatenate([query.X for query, _ in seen])
+        y = np.concatenate([grades for _, grades in seen])
+        qid = np.repeat(np.arange(len(seen)), [len(grades) for _, grades in seen])
+        name = "best in hindsight"
+        weights = best_in_hindsight((X, y, qid), ranker.measure, _LAMBDA, credit="spread").weights
+    certified: Any = LossTracker(ranker, {name: weights}, served=True)
+    for step in reversed(transformers):
+        certified = step | certified
+    return certified
+
+
+def _transformed(transformers: list[Any], queries: Iterable[tuple]) -> Iterable[tuple[Query, Any]]:
+    for X, y, *_ in queries:
+        query = Query(X)
+        for step in transformers:
+            step.learn_one(query)
+            query = step.transform_one(query)
+        yield query, y

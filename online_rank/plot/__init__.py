@@ -1,0 +1,23 @@
+"""Pictures of what a ranker learned and what it lost (extra `plot`).
+
+Every function takes the data, and optionally the Axes to draw on, and returns the Axes; none shows or saves anything:
+`ax.figure.savefig("loss.svg")`. Colours are those of Okabe & Ito, which people with any kind of colour vision tell apart; lines
+carry their names, so that no legend is needed.
+"""
+
+from online_rank.plot._style import new_axes
+from online_rank.plot.bars import certificate, neighbour_gaps, throughput, weights
+from online_rank.plot.curves import LossCurve, loss, mark_drifts, progressive, sensitivity
+
+__all__ = [
+    "LossCurve",
+    "certificate",
+    "loss",
+    "mark_drifts",
+    "neighbour_gaps",
+    "new_axes",
+    "progressive",
+    "sensitivity",
+    "throughput",
+    "weights",
+]

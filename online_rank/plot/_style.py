@@ -1,0 +1,97 @@
+"""The look that all pictures share."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Okabe & Ito's colours that can be read on white, in the order in which they are used.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+GREY, DARK, LIGHT = "#767676", "#222222", "#E3E3E3"
+PALE_BLUE, PALE_GREY = "#9FC5DC", "#BDBDBD"
+
+SIZE, FONT = (6.0, 3.4), 9.0
+
+
+def new_axes(height: float = SIZE[1]) -> "Axes":
+    """New Axes, 600 pixels wide and `height` inches high, in the style of this module.
+
+    Raises
+    ------
+    ImportError
+        matplotlib is missing; the message says how to install it.
+    """
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise ImportError('pictures need matplotlib: pip install "online_rank[plot]"') from None
+    _, ax = pyplot.subplots(figsize=(SIZE[0], height), dpi=100, layout="constrained", facecolor="white")
+    return ax
+
+
+def styled(ax: "Axes | None", x_label: str, y_label: str) -> "Axes":
+    """Axes without the frame, with light lines at the ticks of y."""
+    ax = new_axes() if ax is None else ax
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines["bottom"].set_color(GREY)
+    ax.tick_params(colors=GREY, labelsize=FONT, length=3)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", color=LIGHT, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel(x_label, color=DARK, fontsize=FONT)
+    ax.set_title(y_label, color=DARK, fontsize=FONT, loc="left")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    return ax
+
+
+def lines(ax: "Axes", curves: Mapping[str, Any], dashed: Sequence[str] = (), marker: str = "") -> None:
+    for (name, (x, y)), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
+        ax.plot(x, y, color=colour, linewidth=1.8, linestyle=(0, (4, 1.5)) if name in dashed else "-", marker=marker,
+                markersize=4, label=name)  # fmt: skip
+
+
+def name_lines(ax: "Axes", curves: Mapping[str, Any]) -> None:
+    """Write each line's name and last value at its end, far enough from one another; the limits must be set before."""
+    ends = [(name, x[-1], y[-1]) for name, (x, y) in curves.items()]
+    named = [(*end, colour) for end, colour in zip(ends, itertools.cycle(COLOURS), strict=False)]
+    named.sort(key=lambda line: line[2])
+    # Heights in points. The layout may still lower the axes a little, hence the wide spacing.
+    to_points = 72.0 / ax.figure.dpi
+    heights = [float(ax.transData.transform((x, y))[1]) * to_points for _, x, y, _ in named]
+    places = list(heights[:1])
+    for height in heights[1:]:
+        places.append(max(height, places[-1] + 1.6 * FONT))
+    # Some were pushed up: all go down by as much as they went up on average.
+    shift = (sum(heights) - sum(places)) / len(places)
+    for (name, x, y, colour), height, place in zip(named, heights, places, strict=True):
+        ax.annotate(f"{name} {number(y)}", (x, y), xytext=(5, place - height + shift),
+                    textcoords="offset points", color=colour, fontsize=FONT, va="center", annotation_clip=False)  # fmt: skip
+
+
+def listed(names: Sequence[str], ax: "Axes | None") -> "Axes":
+    """Axes without a frame and with one row a name, the first on top."""
+    ax = new_axes(0.75 + 0.24 * len(names)) if ax is None else ax
+    ax.spines[["top", "right", "left", "bottom"]].set_visible(False)
+    ax.set_yticks(range(len(names)), names, fontsize=FONT, color=DARK)
+    ax.tick_params(axis="both", length=0)
+    ax.set_xticks([])
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    return ax
+
+
+def bars(values: Mapping[str, float], colours: Sequence[str], label: str, ax: "Axes | None", numbers: str = "") -> "Axes":
+    """Horizontal bars, the first on top, each with its name and its value."""
+    ax = listed(list(values), ax)
+    bars = ax.barh(range(len(values)), list(values.values()), color=list(colours), height=0.7)
+    texts = [f"{value:{numbers}}" if numbers else number(value) for value in values.values()]
+    ax.bar_label(bars, texts, padding=3, fontsize=FONT, color=DARK)
+    ax.margins(x=0.12)
+    ax.set_title(label, color=DARK, fontsize=FONT, loc="left")
+    return ax
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

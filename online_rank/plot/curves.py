@@ -1,0 +1,237 @@
+"""Curves: what was measured over the queries, or over the values of a parameter."""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from online_rank.bounds import LossTracker
+from online_rank.evaluate import Trace
+from online_rank.plot._style import COLOURS, FONT, GREY, lines, name_lines, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["LossCurve", "loss", "mark_drifts", "progressive", "sensitivity"]
+
+#: A `LossCurve` records when this factor more queries have been learned: about 1000 records for a million queries.
+_SPACING = 1.01
+
+
+def progressive(
+    trace: Trace | Mapping[str, Trace],
+    metrics: Sequence[str] | None = None,
+    drifts: Iterable[float] = (),
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """The metrics of a progressive evaluation over the queries met.
+
+    For a rolling window beside the mean over all queries, measure both: `{"so far": NDCG(k=10),
+    "last 500": Rolling(NDCG, 500, k=10)}`, with river's `utils.Rolling`.
+
+    Parameters
+    ----------
+    trace
+        What `evaluate.progressive` returned; or several of these by the names of their models.
+    metrics
+        Names of the metrics to draw; None for all.
+    drifts
+        Numbers of queries to mark: where the truth changed, or where a detector says so.
+    ax
+        Axes to draw on.
+
+    Raises
+    ------
+    KeyError
+        A trace has no such metric.
+    ValueError
+        There is nothing to draw: no query has been met, or nothing was measured.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, evaluate, plot
+    >>> query = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
+    >>> ax = plot.progressive(evaluate.progressive([query] * 20, PerceptronRanker(), "ndcg"))
+    >>> ax.get_xlabel()
+    'queries'
+    """
+    traces = trace if isinstance(trace, Mapping) else {"": trace}
+    curves = {}
+    for model, one in traces.items():
+        for name in metrics if metrics is not None else one.values:
+            if name not in one.values:
+                raise KeyError(f"the trace has no metric {name!r}; it has {list(one.values)}")
+            label = ", ".join(part for part in (model, name if not model or len(one.values) > 1 else "") if part)
+            curves[label] = one.columns["query"], one.columns[name]
+    if not any(len(x) for x, _ in curves.values()):
+        raise ValueError("there is nothing to draw: the trace has no query, or no metric")
+    ax = styled(ax, "queries", "mean of the metric")
+    lines(ax, curves)
+    # The first few queries jump between 0 and 1; the axis shows what comes after them.
+    settled = np.concatenate([y[len(y) // 20 :] for _, y in curves.values()])
+    low, high = float(settled.min()), float(settled.max())
+    rim = 0.08 * (high - low) or 0.05
+    ax.set_ylim(low - rim, high + rim)
+    name_lines(ax, curves)
+    mark_drifts(ax, drifts)
+    return ax
+
+
+def mark_drifts(ax: "Axes", at: Iterable[float], label: str = "drift") -> "Axes":
+    """Mark the numbers of queries at which the stream changes by vertical lines; the first carries the label."""
+    for number, position in enumerate(at):
+        ax.axvline(position, color=GREY, linewidth=1.0, linestyle=(0, (3, 2)), zorder=1)
+        if number == 0:
+            ax.annotate(
+                label,
+                (position, 1.0),
+                xytext=(3, -3),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                color=GREY,
+                fontsize=FONT,
+                va="top",
+            )
+    return ax
+
+
+class LossCurve:
+    """Records the loss of a `LossTracker`, its comparator's and the bounds while they grow, for `loss`.
+
+    Call it after queries that were learned; it is also what `evaluate.progressive(watch=...)` takes. It records more and more
+    seldom: its size is logarithmic in the length of the stream.
+
+    Parameters
+    ----------
+    tracker
+        The tracker, which learns.
+    comparator
+        Name of the comparator, as in `LossTracker.certificate`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank import LossTracker, PerceptronRanker, plot
+    >>> tracker = LossTracker(PerceptronRanker(), comparators={"teacher": np.array([2.0, 0.0])})
+    >>> curve = plot.LossCurve(tracker)
+    >>> for _ in range(10):
+    ...     tracker.learn_one([[1.0, 0.0], [0.0, 1.0]], [1, 0])
+    ...     curve()
+    >>> curve.columns["queries"].tolist()
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    """
+
+    def __init__(self, tracker: LossTracker, comparator: str | None = None) -> None:
+        # Not isinstance: river lets a pipeline pass for its last step.
+        if not issubclass(type(tracker), LossTracker):
+            raise TypeError(f"tracker is of type {type(tracker).__name__}; a LossCurve watches a LossTracker")
+        self.tracker = tracker
+        self.comparator = comparator
+        self._records: list[dict[str, float]] = []
+
+    def __call__(self, trace: Any = None) -> None:
+        """Record the present state, if enough has been learned since the last record. `trace` is not looked at."""
+        n, last = self.tracker.totals.n_rounds, self._records[-1]["queries"] if self._records else 0
+        if n > last and n >= _SPACING * last:
+            self._records.append(self._record())
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The records as columns: "queries", "loss", "F(u)", and one for every bound that covers the model."""
+        records = list(self._records)
+        if self.tracker.totals.n_rounds > (records[-1]["queries"] if records else 0):
+            records.append(self._record())
+        return {name: np.array([record[name] for record in records]) for name in (records[-1] if records else ())}
+
+    def _record(self) -> dict[str, float]:
+        present = self.tracker.certificate(self.comparator)
+        bounds = {check.name: check.value for check in present.bounds}
+        return {"queries": present.totals["n_rounds"], "loss": present.loss, "F(u)": present.pair_loss, **bounds}
+
+
+def loss(curve: LossCurve | Trace, bounds: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
+    """Cumulative loss beside the comparator's and beside what bounds allow, over the queries learned.
+
+    Parameters
+    ----------
+    curve
+        What was recorded. A `Trace` knows the loss alone.
+    bounds
+        Names of the bounds, as the certificate has them; None for the two that are smallest at the end.
+    ax
+        Axes to draw on.
+
+    Raises
+    ------
+    KeyError
+        A bound is not among those that cover the model.
+    ValueError
+        Nothing has been recorded.
+    """
+    columns = curve.columns
+    if isinstance(curve, Trace):
+        columns = {"queries": columns["query"], "loss": columns["loss"]}
+    if not columns or not len(columns["loss"]):
+        raise ValueError("there is nothing to draw: no query was learned")
+    known = list(columns)[3:]
+    if bounds is None:
+        bounds = sorted((name for name in known if math.isfinite(columns[name][-1])), key=lambda name: columns[name][-1])[:2]
+    for name in bounds:
+        if name not in known:
+            raise KeyError(f"there is no bound {name!r}; the bounds that cover the model are {known}")
+    drawn = {"loss": "loss"} | ({"F(u)": "F(u), of the comparator"} if "F(u)" in columns else {})
+    drawn |= {name: name.replace("_", " ") for name in bounds}
+    ax = styled(ax, "queries", "cumulative loss")
+    curves = {label: (columns["queries"], columns[name]) for name, label in drawn.items()}
+    lines(ax, curves, dashed=tuple(drawn[name] for name in bounds))
+    top = max(float(y[-1]) for _, y in curves.values()) or 1.0
+    ax.set_ylim(-0.04 * top, 1.06 * top)
+    name_lines(ax, curves)
+    return ax
+
+
+def sensitivity(
+    parameter: str,
+    values: Sequence[float],
+    results: Mapping[str, Sequence[Any]],
+    measured: str = "NDCG@10",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """What comes out when one parameter is varied.
+
+    Parameters
+    ----------
+    parameter
+        Its name.
+    values
+        The values that were tried, ascending. The axis is logarithmic when all are positive and range over more than a factor
+        of 10.
+    results
+        By model, one result for each value: a number, or several (repetitions), of which the mean is drawn as a line and the
+        range as a band.
+    measured
+        What the results are.
+    ax
+        Axes to draw on.
+
+    Raises
+    ------
+    ValueError
+        The number of results is not that of the values.
+    """
+    ax = styled(ax, parameter, measured)
+    if min(values) > 0.0 and max(values) > 10.0 * min(values):
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    curves = {}
+    for (name, column), colour in zip(results.items(), itertools.cycle(COLOURS), strict=False):
+        if len(column) != len(values):
+            raise ValueError(f"results[{name!r}] has {len(column)} entries, but there are {len(values)} values")
+        repeated = [np.atleast_1d(np.asarray(entry, dtype=np.float64)) for entry in column]
+        ax.fill_between(values, [r.min() for r in repeated], [r.max() for r in repeated], color=colour, alpha=0.15, linewidth=0)
+        curves[name] = np.asarray(values, dtype=np.float64), np.array([r.mean() for r in repeated])
+    lines(ax, curves, marker="o")
+    name_lines(ax, curves)
+    return ax

@@ -1,0 +1,349 @@
+"""A run as one HTML page that holds everything it shows: figures, pictures, the worst and the slowest queries."""
+
+import base64
+import hashlib
+import heapq
+import html
+import importlib.metadata
+import io
+import math
+import os
+import platform
+import re
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import online_rank
+from online_rank.bounds import Certificate
+from online_rank.evaluate import Trace
+from online_rank.metrics import metric
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["QueryLog", "SeenQuery", "write_report"]
+
+#: Queries at the beginning that are neither among the worst (nothing has been learned) nor the slowest (kernels are compiled).
+_WARM_UP = 10
+
+_SHOWN_DOCUMENTS = 5
+
+
+class SeenQuery(NamedTuple):
+    """A query of a run, as the report shows it.
+
+    Attributes
+    ----------
+    number
+        Which query of the run it was, from 1.
+    qid
+        Its id.
+    value
+        The value of the measure, before the query was learned; NaN where no document is relevant.
+    seconds
+        Spent on ranking, measuring and learning it.
+    n_documents
+        Number of its documents.
+    top
+        The documents ranked first: (id, score, grade).
+    missed
+        The most relevant of the others: (id, rank, score, grade).
+    """
+
+    number: int
+    qid: str
+    value: float
+    seconds: float
+    n_documents: int
+    top: tuple[tuple[str, float, int], ...]
+    missed: tuple[tuple[str, int, float, int], ...]
+
+
+class QueryLog:
+    """Watches the queries of an evaluation: the mean of the measure over the latest, the worst ranked and the slowest.
+
+    It stands on both sides of the model: the stream goes through `reading`, and it is one of the metrics.
+
+    Parameters
+    ----------
+    measure
+        Name of the measure.
+    window
+        Number of queries in the rolling mean.
+    kept
+        How many of the worst, and of the slowest, are kept.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, evaluate
+    >>> log = QueryLog("ndcg")
+    >>> stream = [([[1.0, 0.0], [0.0, 1.0]], [0, 1], f"q{n}", ["a", "b"]) for n in range(20)]
+    >>> trace = evaluate.progressive(log.reading(stream), PerceptronRanker(), {"lately": log})
+    >>> [name for name, score, grade in log.worst[0].top]
+    ['b', 'a']
+    """
+
+    def __init__(self, measure: str, window: int = 100, kept: int = 5) -> None:
+        self.measure = measure
+        self.window = window
+        self.kept = kept
+        self._metric: Any = metric(measure)
+        self._latest: deque[float] = deque(maxlen=window)
+        self._seen: SeenQuery | None = None
+        self._n_queries = 0
+        self._ids: tuple[str, Sequence[str]] = ("", ())
+        # Heaps whose first entry is the next to go; numbers of queries are unequal, so that queries are never compared.
+        self._worst: list[tuple[float, int, SeenQuery]] = []
+        self._slowest: list[tuple[float, int, SeenQuery]] = []
+
+    @property
+    def worst(self) -> list[SeenQuery]:
+        """The queries with the lowest values, the lowest first."""
+        return [entry[2] for entry in sorted(self._worst, reverse=True)]
+
+    @property
+    def slowest(self) -> list[SeenQuery]:
+        """The queries that took longest, the longest first."""
+        return [entry[2] for entry in sorted(self._slowest, reverse=True)]
+
+    def reading(self, queries: Iterable[tuple[Any, Any, Any, Sequence[str]]]) -> Iterator[tuple[Any, Any]]:
+        """The (x, y) of a stream of (x, y, query id, document ids), as `iter_letor(with_qid=True, with_docid=True)` gives."""
+        for x, y, qid, docids in queries:
+            self._ids, self._seen = (str(qid), docids), None
+            start = time.perf_counter()
+            yield x, y
+            seconds = time.perf_counter() - start
+            self._n_queries += 1
+            if self._seen is not None and self._n_queries > _WARM_UP:
+                seen = self._seen._replace(seconds=seconds)
+                self._keep(self._slowest, seconds, seen)
+                if not math.isnan(seen.value):
+                    self._keep(self._worst, -seen.value, seen)
+
+    def update(self, y_true: Any, y_pred: Any) -> None:
+        """Take in the scores of the query that was read last."""
+        value = self._metric.value_one(y_true, y_pred)
+        if not math.isnan(value):
+            self._latest.append(value)
+        self._seen = self._described(np.asarray(y_true), np.asarray(y_pred), value)
+
+    def get(self) -> float:
+        """The mean over the latest queries; 0 before the first."""
+        return math.fsum(self._latest) / len(self._latest) if self._latest else 0.0
+
+    def _described(self, y: np.ndarray, scores: np.ndarray, value: float) -> SeenQuery:
+        order = np.argsort(-scores, kind="stable")
+        qid, docids = self._ids
+        names = [docids[i] if i < len(docids) and docids[i] else f"document {i + 1}" for i in range(len(y))]
+        top = tuple((names[i], float(scores[i]), int(y[i])) for i in order[:_SHOWN_DOCUMENTS])
+        best_grade = int(y.max(initial=0))
+        others = [(rank, i) for rank, i in enumerate(order, start=1) if rank > _SHOWN_DOCUMENTS and y[i] == best_grade > 0]
+        missed = tuple((names[i], rank, float(scores[i]), int(y[i])) for rank, i in others[:3])
+        return SeenQuery(self._n_queries + 1, qid, value, 0.0, len(y), top, missed)
+
+    def _keep(self, heap: list[tuple[float, int, SeenQuery]], size: float, seen: SeenQuery) -> None:
+        heapq.heappush(heap, (size, seen.number, seen))
+        if len(heap) > self.kept:
+            heapq.heappop(heap)
+
+
+def write_report(
+    folder: str | os.PathLike[str],
+    *,
+    figures: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    trace: Trace,
+    log: QueryLog,
+    model: Any,
+    command: str,
+    certificate: Certificate | None = None,
+) -> Path:
+    """Write a run as `index.html` into a folder, which is made where it is missing.
+
+    The page is one file, needs no network and runs no script.
+
+    Parameters
+    ----------
+    folder
+        Where to write.
+    figures
+        The figures of `online-rank train --json`.
+    settings
+        What was learned from what, and how: shown as it is.
+    trace
+        The trace of the run; each of its metrics is drawn.
+    log
+        What watched the queries.
+    model
+        The model at the end of the run.
+    command
+        What starts the run again.
+    certificate
+        A certificate of the run, if there is one.
+
+    Returns
+    -------
+    The path of the page.
+
+    Raises
+    ------
+    ImportError
+        matplotlib is missing.
+    """
+    n_features = figures["features"]
+    pictures = []
+    if trace.n_queries:
+        pictures.append(_picture(_plot().progressive(trace), "The measure before each query was learned from"))
+    if trace.loss > 0.0:
+        pictures.append(_picture(_plot().loss(trace), "Cumulative loss of the weights that learn"))
+    if n_features:
+        names = [f"feature {j + 1}" for j in range(n_features)]
+        pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))
+    sections = [
+        ("Figures", _figures(figures, trace)),
+        ("Course", "".join(pictures) or "<p>No query was met.</p>"),
+        ("Worst ranked", _worst(log)),
+        ("Slowest", _slowest(log)),
+        ("Settings", _table([], [(name, _shown(value)) for name, value in settings.items()])),
+        ("Run it again", _reproduction(command, [str(file) for file in settings.get("files", ())])),
+    ]
+    if certificate is not None:
+        drawn = certificate.loss > 0.0 and any(0.0 < check.value < math.inf for check in certificate.bounds)
+        picture = _picture(_plot().certificate(certificate), "What each bound allows") if drawn else ""
+        sections.insert(2, ("Certificate", f"{picture}<pre>{html.escape(str(certificate))}</pre>"))
+    title = f"{figures['measure']} on {', '.join(os.path.basename(str(file)) for file in figures['files'])}"
+    body = "".join(f"<section><h2>{heading}</h2>{content}</section>" for heading, content in sections)
+    path = Path(folder) / "index.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page = _PAGE.format(title=html.escape(title), style=_STYLE, body=body, version=online_rank.__version__)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _plot() -> Any:
+    from online_rank import plot
+
+    return plot
+
+
+def _picture(ax: "Axes", caption: str) -> str:
+    """Axes as a figure of the page; the Axes are closed."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    buffer = io.BytesIO()
+    # The same run gives the same page.
+    with matplotlib.rc_context({"svg.hashsalt": "online_rank"}):
+        figure: Any = ax.figure
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    label = html.escape(caption)
+    return f'<figure><figcaption>{label}</figcaption><img alt="{label}" src="data:image/svg+xml;base64,{data}"></figure>'
+
+
+def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
+    measure = figures["measure"]
+    rows = [("progressive: each query ranked, then learned", f"{trace.values[measure]:.4f}", f"{trace.n_queries:,}")]
+    if test := figures.get("test"):
+        rows.append(("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", f"{test['queries']:,}"))
+        rows.append(("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", f"{test['queries']:,}"))
+    passes = [
+        (f"pass {n}", f"{one['queries']:,}", f"{one['documents']:,}", f"{one['mistakes']:,}", f"{one['skipped']:,}",
+         f"{one['loss']:,.2f}", f"{one['elapsed']:.1f}")
+        for n, one in enumerate(figures["passes"], start=1)
+    ]  # fmt: skip
+    head = ["", "queries", "documents", "updates", "nothing to learn", "cumulative loss", "seconds"]
+    speed = f"<p>{figures['features']:,} features, {figures['queries_per_second']:,.0f} queries/s.</p>"
+    return _table(["", measure, "queries"], rows) + _table(head, passes) + speed
+
+
+def _worst(log: QueryLog) -> str:
+    if not log.worst:
+        return "<p>No query to show.</p>"
+    parts = [
+        f"<p>The lowest {html.escape(log.measure)} after the first {_WARM_UP} queries, each before it was learned from.</p>"
+    ]
+    for seen in log.worst:
+        rows = [(str(rank), name, f"{score:.4g}", str(grade)) for rank, (name, score, grade) in enumerate(seen.top, start=1)]
+        rows += [(str(rank), name, f"{score:.4g}", str(grade)) for name, rank, score, grade in seen.missed]
+        heading = f"query {html.escape(seen.qid)}: {seen.value:.4f}"
+        note = f"number {seen.number:,} of the run, {seen.n_documents:,} documents"
+        parts.append(f"<h3>{heading} <small>{note}</small></h3>" + _table(["rank", "document", "score", "grade"], rows))
+    return "".join(parts)
+
+
+def _slowest(log: QueryLog) -> str:
+    rows = []
+    for seen in log.slowest:
+        first = seen.top[0][0] if seen.top else "–"
+        counts = f"{seen.number:,}", f"{seen.n_documents:,}", f"{1e3 * seen.seconds:.2f}"
+        rows.append((seen.qid, *counts, _value(seen), first))
+    head = ["query", "number", "documents", "ms", log.measure, "ranked first"]
+    return _table(head, rows) if rows else "<p>No query to show.</p>"
+
+
+def _reproduction(command: str, files: Sequence[str]) -> str:
+    """What to type, with what, on which files."""
+    versions = [("online_rank", online_rank.__version__), ("Python", platform.python_version())]
+    versions += [(name, importlib.metadata.version(name)) for name in ("numpy", "numba", "river")]
+    rows = []
+    for file in files:
+        if os.path.isfile(file):
+            with open(file, "rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            rows.append((file, f"{os.path.getsize(file):,}", digest))
+    installed = ", ".join(f"{name} {version}" for name, version in versions)
+    table = _table(["file", "bytes", "SHA-256"], rows) if rows else ""
+    where = f"{installed}, {platform.machine()}, {os.cpu_count()} cores"
+    return f'<pre class="wrap">{html.escape(command)}</pre><p>{html.escape(where)}</p>{table}'
+
+
+def _value(seen: SeenQuery) -> str:
+    return "–" if math.isnan(seen.value) else f"{seen.value:.4f}"
+
+
+def _shown(value: Any) -> str:
+    return "–" if value is None or value == [] else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; what it is given is text, not HTML."""
+    top = "<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr></thead>" if head else ""
+    lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
+    return f"<table>{top}<tbody>{lines}</tbody></table>"
+
+
+def _cell(text: str) -> str:
+    kind = ' class="number"' if re.fullmatch(r"[-+\d.,e]+|–", text) else ""
+    return f"<td{kind}>{html.escape(text)}</td>"
+
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff }
+body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.5rem; margin-bottom: 0 }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem }
+h3 { font-size: 1rem; margin: 1.2rem 0 0 }
+small, figcaption, footer { color: #666; font-weight: normal; font-size: .87rem }
+table { border-collapse: collapse; margin: .4rem 0 .8rem; font-variant-numeric: tabular-nums; font-size: .9rem }
+th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: anywhere }
+thead + tbody td.number { text-align: right; white-space: nowrap }
+th { font-weight: 600; border-bottom: 1px solid #999 } td { border-bottom: 1px solid #eee }
+figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }
+pre { background: #f6f6f6; padding: .7rem; overflow-x: auto; font-size: .82rem }
+pre.wrap { white-space: pre-wrap; overflow-wrap: anywhere }
+"""
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>{style}</style></head>
+<body><h1>{title}</h1>{body}<footer>online_rank {version}</footer></body>
+</html>
+"""

@@ -1,0 +1,30 @@
+"""`python -m online_rank.walkthrough NAME`."""
+
+import argparse
+import importlib
+import sys
+
+import online_rank.walkthrough
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a walk-through."""
+    parser = argparse.ArgumentParser(
+        prog="python -m online_rank.walkthrough",
+        description=online_rank.walkthrough.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", choices=["news", "letor", "neural"])
+    parser.add_argument("file", nargs="?", help="for letor: a file of your own")
+    given = parser.parse_args(arguments)
+    if given.file is not None and given.name != "letor":
+        parser.error(f"{given.name} takes no file")
+    try:
+        run = importlib.import_module(f"online_rank.walkthrough.{given.name}").run
+        run(given.file) if given.name == "letor" else run()
+    except (OSError, ValueError, ImportError) as error:
+        sys.exit(f"walkthrough {given.name}: {error}")
+
+
+if __name__ == "__main__":
+    main()

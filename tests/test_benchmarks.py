@@ -1,0 +1,67 @@
+import pytest
+
+from benchmarks import report
+from benchmarks._common import RESULTS, ROOT
+
+RESULT = """# Speed
+
+| who | rate |
+|---|---:|
+| we | 2 |
+
+| who | size |
+|---|---:|
+| we | 3 |
+
+Measured on 2026-01-02: 2 cores, numpy 2.4.6.
+"""
+
+
+@pytest.fixture
+def results(tmp_path):
+    (tmp_path / "speed.md").write_text(RESULT)
+    return tmp_path
+
+
+def test_the_readme_shows_what_was_measured():
+    text = report.README.read_text()
+    assert report.shown(text)
+    assert report.rewritten(text) == text
+
+
+def test_tables_are_put_between_the_markers(results):
+    text = "Before\n<!-- begin speed -->\nold\n<!-- end speed -->\n<!-- begin speed 2 -->\n<!-- end speed -->\nAfter\n"
+    source = (
+        "`python -m benchmarks.speed`, [in full](benchmarks/results/speed.md). Measured on 2026-01-02: 2 cores, numpy 2.4.6."
+    )
+    once = report.rewritten(text, results)
+    assert once == (
+        f"Before\n<!-- begin speed -->\n| who | rate |\n|---|---:|\n| we | 2 |\n\n{source}\n<!-- end speed -->\n"
+        f"<!-- begin speed 2 -->\n| who | size |\n|---|---:|\n| we | 3 |\n\n{source}\n<!-- end speed -->\nAfter\n"
+    )
+    assert report.rewritten(once, results) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<!-- begin slow -->\n<!-- end slow -->", r"run python -m benchmarks\.slow"),
+        ("<!-- begin speed 3 -->\n<!-- end speed -->", "has 2 tables, not 3"),
+        ("<!-- begin speed -->\n<!-- end sped -->", "has no <!-- end"),
+    ],
+)
+def test_what_cannot_be_put_there(results, text, message):
+    with pytest.raises(SystemExit, match=message):
+        report.rewritten(text, results)
+
+
+def test_every_result_says_when_it_was_measured():
+    for path in RESULTS.glob("*.md"):
+        assert report._MEASURED.search(path.read_text()), path
+
+
+def test_every_benchmark_has_its_question():
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    names = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("_")}
+    for name in names - {"report"}:
+        assert f"`{name}.py`" in text, name
