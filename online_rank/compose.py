@@ -25,6 +25,10 @@ from online_rank.query import Documents, Query, as_documents, as_grades, as_quer
 __all__ = ["QueryFunction", "RankingPipeline"]
 
 
+#: How much of a block goes through the steps of a pipeline at once.
+_BYTES_AT_ONCE = 4 << 20
+
+
 class QueryFunction(QueryTransformer):
     """A function of a query as a step of a pipeline. It learns nothing.
 
@@ -187,9 +191,35 @@ class RankingPipeline(compose.Pipeline):
         block = self._read(X)
         offsets = query_offsets(qid, len(block.X))
         grades = None if y is None and not self._supervised else as_grades(y, block)
+        weights = None if w is None else np.asarray(w)
+        if len(offsets) < 2 or not isinstance(block, Query) or (weights is not None and weights.shape != (len(offsets) - 1,)):
+            self._learn_queries(block, grades, offsets, w, X)
+            return
+        # A few megabytes at a time, so that what the transformers give stays near the processor and needs no memory of its own.
+        per_query = max(1, block.X.nbytes // (len(offsets) - 1))
+        step = max(1, _BYTES_AT_ONCE // per_query)
+        try:
+            with all_or_nothing(*self.steps.values()):
+                for first in range(0, len(offsets) - 1, step):
+                    part = offsets[first : first + step + 1]
+                    rows = slice(part[0], part[-1])
+                    self._learn_queries(
+                        Query(block.X[rows], None, block.names),
+                        None if grades is None else grades[rows],
+                        part - part[0],
+                        None if weights is None else weights[first : first + step],
+                        X,
+                    )
+        except (TypeError, ValueError):
+            # Nothing was learned. All at once fails alike, with an error that counts documents and queries from the beginning.
+            self._learn_queries(block, grades, offsets, w, X)
+
+    def _learn_queries(self, block: Any, grades: np.ndarray | None, offsets: np.ndarray, w: Any, like: Any) -> None:
+        """Learn from queries: each transformer from all of them, then the ranker."""
         with all_or_nothing(*self._transformers):
-            transformed = self._through(block, offsets, grades, X, learning=True)
+            transformed = self._through(block, offsets, grades, like, learning=True)
             if grades is not None and isinstance(self._last_step, Ranker):
+                qid = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
                 self._last_step.learn_many(transformed, grades, qid, w)
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:

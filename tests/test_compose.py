@@ -385,3 +385,23 @@ def test_progressive_validation():
     stream = NoisyTeacher(300, n_features=5, n_documents=(2, 10), grade_shares=(0.5, 0.3, 0.2))
     metric = evaluate.progressive_val_score(stream, StreamScaler() | PerceptronRanker(), MeanFirst())
     assert metric.get() > 1.2
+
+
+def test_a_block_in_pieces_is_the_loop_and_counts_its_faults_from_the_beginning(monkeypatch):
+    rng = np.random.default_rng(4)
+    X, y, qid = rng.normal(size=(60, 3)), rng.integers(0, 3, 60), np.repeat(np.arange(12), 5)
+    whole, pieces = StreamScaler() | PerceptronRanker(), StreamScaler() | PerceptronRanker()
+    whole.learn_many(X, y, qid, np.linspace(0.5, 2.0, 12))
+    monkeypatch.setattr("online_rank.compose._BYTES_AT_ONCE", 3 * 5 * 3 * 8)
+    pieces.learn_many(X, y, qid, np.linspace(0.5, 2.0, 12))
+    weights = pieces["PerceptronRanker"].weights
+    assert (weights == whole["PerceptronRanker"].weights).all()
+    assert (pieces["StreamScaler"].means == whole["StreamScaler"].means).all()
+    for bad, value, message in ((X, np.nan, "document 52"), (y, -1, "document 52"), (X, 1e200, "too large|non-finite")):
+        kept = bad[52].copy()
+        bad[52] = value
+        with pytest.raises(ValueError, match=message):
+            pieces.learn_many(X, y, qid)
+        bad[52] = kept
+        assert (pieces["PerceptronRanker"].weights == weights).all()
+        assert pieces["StreamScaler"].n_documents == 60
