@@ -9,9 +9,6 @@ from online_rank.measures import discounts, measure
 
 __all__ = ["PerceptronRanker"]
 
-_NO_COMPARATORS = np.empty((0, 0))
-_NO_VALUES = np.empty((0, 0, 2))
-
 
 class PerceptronRanker(Ranker):
     r"""Linear ranker that learns from its mistakes, with a proven bound on its cumulative loss.
@@ -148,8 +145,8 @@ class PerceptronRanker(Ranker):
         w: np.ndarray,
         rounds: np.ndarray,
         track: bool = False,
-        comparators: np.ndarray = _NO_COMPARATORS,
-        values: np.ndarray = _NO_VALUES,
+        comparators: np.ndarray | None = None,
+        values: np.ndarray | None = None,
     ) -> int:
         """As the contract says; with the loss of the served weights when `track`, and the losses of other weights on the pairs.
 

@@ -127,7 +127,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     served : (d,) averaged weights, changed in place; (0,) when the learning weights serve
     counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2
     track : whether the loss of the served weights is computed too
-    comparators : (n, d) weights whose losses on the pairs of the updates are computed too
+    comparators : (n, d) weights whose losses on the pairs of the updates are computed too; None for none
     rounds : (q, 10) out, a `Round` a row
     values : (q, n, 2) out, losses of the comparators (`compare`); not touched without comparators
 
@@ -152,9 +152,10 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     table = np.empty(MAX_GRADE + 1, dtype=np.int64)
     vectors = np.empty((2, d))
     z, new = vectors[0], vectors[1]
-    compared = comparators.shape[0] > 0
-    compare_reals = np.empty((7, longest + 1)) if compared else reals
-    compare_integers = np.empty((4, longest), dtype=np.int64) if compared else integers
+    # A test for None is settled when the kernel is compiled: without comparators nothing of them is.
+    if comparators is not None:
+        compare_reals = np.empty((7, longest + 1))
+        compare_integers = np.empty((4, longest), dtype=np.int64)
     whole = credit == DELTA or within == TIGHT
 
     for q in range(weights.shape[0]):
@@ -170,7 +171,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         levels = grade_levels(y[first : first + m], kind, threshold, level, grade, count, table)
         if not (levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
-        if compared:
+        if comparators is not None:
             values[q] = 0.0
         rounds[q] = 0.0
         rounds[q, 1] = np.nan
@@ -232,7 +233,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
                 else:
                     mass = pair_credit(credit, kind, level, levels, grade, head[:n_head], start, listed, tree[0], tree[1], c)
             scale = weight if slam_mass else weight * loss / mass
-            if compared:
+            if comparators is not None:
                 compare(
                     X, first, comparators, kind, depth, credit, margin, by_gap, s, t_offset, by_gradient, level, levels, grade,
                     count, v, share, per_level, head[:n_head], start, listed, index, prefix, ideal_value, discounts, scale,
