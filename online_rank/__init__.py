@@ -8,11 +8,13 @@ from typing import Any
 
 _HOME = {
     "BestRanker": "selection",
+    "CheckpointError": "checkpoint",
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
     "ForEachDocument": "preprocessing",
     "GradientRanker": "gradient",
     "LossTracker": "bounds",
+    "ModelFileError": "persistence",
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
