@@ -65,7 +65,8 @@ class ERR(RankingMetric):
     k
         Cutoff, or None for the whole list.
     max_grade
-        The largest grade of the collection; a larger one is an error. Values of different `max_grade` do not compare.
+        The largest grade that the collection may have; 4 is that of the five-point scale of most collections (LETOR 4 has 2).
+        A larger grade is an error, never cut off; values of different `max_grade` do not compare.
     ties
         `"pessimistic"` or `"optimistic"`; there is no closed form for the expected value.
     no_relevant
