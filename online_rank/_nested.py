@@ -1,17 +1,16 @@
 """What rankers that hold rankers share."""
 
 import abc
-import copy
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from river import base
 
-from online_rank._steps import QueryStep
+from online_rank._undo import begin, joined
 from online_rank.base import Ranker
 
-__all__ = ["NestedRanker", "begin", "require_ranker", "teach"]
+__all__ = ["NestedRanker", "require_ranker", "teach"]
 
 
 class NestedRanker(Ranker):
@@ -19,39 +18,20 @@ class NestedRanker(Ranker):
 
     @property
     @abc.abstractmethod
-    def _rankers(self) -> list[Ranker]:
-        """The rankers inside."""
+    def _parts(self) -> list[base.Base]:
+        """The rankers inside, and whatever else changes in place."""
 
     def _grow(self, n_new: int) -> None:
         """The state is that of the rankers inside, which grow when they learn."""
 
     def _begin(self) -> Callable[[], None]:
-        undo = [_begin(self, super()._begin), *(begin(ranker) for ranker in self._rankers)]
-
-        def undo_all() -> None:
-            for undo_part in undo:
-                undo_part()
-
-        return undo_all
+        return joined(super()._begin(), *map(begin, self._parts))
 
     def _meet_features(self, *rankers: Ranker) -> None:
         """Let rankers know the features that this one has met."""
         for ranker in rankers:
             if (ranker._names, ranker._n_features) != (self._names, self._n_features):
                 ranker._extend(self._names, self._n_features - ranker._n_features)
-
-
-def begin(ranker: Ranker) -> Callable[[], None]:
-    """Make a ranker ready for a change that may have to be undone, whatever it holds; calling the answer undoes it."""
-    return _begin(ranker, ranker._begin)
-
-
-def _begin(ranker: Ranker, own: Callable[[], Callable[[], None]]) -> Callable[[], None]:
-    undo = own()
-    # Objects of river change in place. What has been kept are the ones from before; what goes on are copies.
-    held = {name: value for name, value in vars(ranker).items() if isinstance(value, base.Base)}
-    vars(ranker).update({name: copy.deepcopy(value) for name, value in held.items() if not isinstance(value, QueryStep)})
-    return undo
 
 
 def teach(ranker: Ranker, X: np.ndarray, y: np.ndarray, w: np.ndarray, row: np.ndarray) -> bool:

@@ -146,8 +146,9 @@ def pack(value: Any) -> tuple[Any, list[np.ndarray]]:
         if name is None:
             raise TypeError(
                 f"cannot save {where}: it is of type {kind.__module__}.{kind.__qualname__}. Saved are numbers, strings, "
-                "containers, numeric arrays, the public classes of online_rank and the transformers of river that "
-                "online_rank.persistence lists"
+                "containers, numeric arrays, the public classes of online_rank (but adapters around any river model or "
+                "function) and the transformers of river that online_rank.persistence lists. Python's pickle keeps the rest, "
+                "for the same versions of all libraries; load only pickles that you trust"
             )
         if issubclass(kind, tuple):
             return {"class": name, "items": [encode(item, f"{where}.{field}", depth + 1) for field, item in _fields(value)]}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from river import base, compose
 
-from online_rank._undo import begin
+from online_rank._undo import begin_own
 
 if TYPE_CHECKING:
     from online_rank.compose import RankingPipeline
@@ -30,8 +30,8 @@ class QueryStep(base.Estimator):
         return RankingPipeline(other, self)
 
     def _begin(self) -> Callable[[], None]:
-        """Make ready for a change that may fail; calling the answer undoes it (see `all_or_nothing`)."""
-        return begin(self)
+        """Make ready for one change that may fail; calling the answer undoes it (see `begin_own`)."""
+        return begin_own(self)
 
 
 def require_query_step(step: Any) -> None:

@@ -88,6 +88,10 @@ class PointwiseRanker(_RiverRanker):
     In `last_round` the fields about updates and margins (mass, squared_gradient_norm, margin, v_max) are 0: the bounds that
     need them hold for other rankers.
 
+    `online_rank.save` refuses it, because `model` may hold anything. Python's `pickle` keeps it: load it with the same versions
+    of all libraries, and only from sources that you trust. All input is checked before `model` learns from it; what `model` has
+    learned from a query when it raises an error of its own stays learned.
+
     Parameters
     ----------
     model
@@ -153,6 +157,10 @@ class PairwiseRanker(_RiverRanker):
 
     In `last_round` the fields about updates and margins (mass, squared_gradient_norm, margin, v_max) are 0: the bounds that
     need them hold for other rankers.
+
+    `online_rank.save` refuses it, because `model` may hold anything. Python's `pickle` keeps it: load it with the same versions
+    of all libraries, and only from sources that you trust. All input is checked before `model` learns from it; what `model` has
+    learned from a query when it raises an error of its own stays learned.
 
     Parameters
     ----------

@@ -5,14 +5,14 @@
 import contextlib
 import itertools
 import types
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 from river import compose
 
 from online_rank._steps import check_calling_pipeline, require_query_step
-from online_rank._undo import all_or_nothing
+from online_rank._undo import all_or_nothing, begin, undoing
 from online_rank.base import Ranker, Round, rank_one
 from online_rank.query import Documents, Query, as_documents, as_grades, as_query, in_form_of, query_offsets, require_finite
 from online_rank.transformer import QueryTransformer
@@ -63,11 +63,14 @@ class QueryFunction(QueryTransformer):
     def _transform_query(self, block: Query | Documents, offsets: np.ndarray, like: Any) -> Query:
         parts = []
         for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            part = block._replace(X=block.X[start:stop])  # type: ignore[arg-type]
+            ids = None if block.ids is None else block.ids[start:stop]
+            # Ids that the user has not given are for errors alone.
+            shown = ids if isinstance(like, Mapping | Query) else None
+            part = block._replace(X=block.X[start:stop], ids=shown)  # type: ignore[arg-type]
             result = as_query(self.func(in_form_of(like, part)))
-            if len(result.X) != stop - start or (result.ids is not None and result.ids != block.ids):
+            if len(result.X) != stop - start or (result.ids is not None and result.ids != shown):
                 raise ValueError(f"function {self} must return the documents that it was given, in their order")
-            require_finite(result, start)
+            require_finite(result._replace(ids=ids), start)
             parts.append(result)
         return _stack(parts)._replace(ids=block.ids) if parts else as_query(like)
 
@@ -183,39 +186,38 @@ class RankingPipeline(compose.Pipeline):
         TypeError, ValueError
             Bad input anywhere in the block. The pipeline is then as it was before the block.
         """
-        block = self._read(X)
+        block: Any = self._read(X)
         offsets = query_offsets(qid, len(block.X))
         grades = None if y is None and not self._supervised else as_grades(y, block)
+        n_queries = len(offsets) - 1
         weights = None if w is None else np.asarray(w)
-        if len(offsets) < 2 or not isinstance(block, Query) or (weights is not None and weights.shape != (len(offsets) - 1,)):
-            self._learn_queries(block, grades, offsets, w, X)
+        at_once = max(1, n_queries)
+        if isinstance(block, Query) and (weights is None or weights.shape == (n_queries,)):
+            # A few megabytes, so that what the transformers give stays near the processor and needs no memory of its own.
+            at_once = max(1, _BYTES_AT_ONCE * n_queries // max(1, block.X.nbytes))
+        if n_queries <= at_once:
+            with all_or_nothing(*self._transformers):
+                self._learn_queries(block, grades, offsets, w, X)
             return
-        # A few megabytes at a time, so that what the transformers give stays near the processor and needs no memory of its own.
-        per_query = max(1, block.X.nbytes // (len(offsets) - 1))
-        step = max(1, _BYTES_AT_ONCE // per_query)
-        try:
-            with all_or_nothing(*self.steps.values()):
-                for first in range(0, len(offsets) - 1, step):
-                    part = offsets[first : first + step + 1]
-                    rows = slice(part[0], part[-1])
-                    self._learn_queries(
-                        Query(block.X[rows], None, block.names),
-                        None if grades is None else grades[rows],
-                        part - part[0],
-                        None if weights is None else weights[first : first + step],
-                        X,
-                    )
-        except (TypeError, ValueError):
-            # Nothing was learned. All at once fails alike, with an error that counts documents and queries from the beginning.
-            self._learn_queries(block, grades, offsets, w, X)
+        with undoing(*map(begin, self.steps.values())):
+            for first in range(0, n_queries, at_once):
+                part = offsets[first : first + at_once + 1]
+                start, stop = int(part[0]), int(part[-1])
+                self._learn_queries(
+                    # Errors call a document by its id, which here is its number in the whole block.
+                    block._replace(X=block.X[start:stop], ids=(block.ids or range(len(block.X)))[start:stop]),
+                    None if grades is None else grades[start:stop],
+                    part - start,
+                    None if weights is None else weights[first : first + at_once],
+                    X,
+                )
 
     def _learn_queries(self, block: Any, grades: np.ndarray | None, offsets: np.ndarray, w: Any, like: Any) -> None:
         """Learn from queries: each transformer from all of them, then the ranker."""
-        with all_or_nothing(*self._transformers):
-            transformed = self._through(block, offsets, grades, like, learning=True)
-            if grades is not None and isinstance(self._last_step, Ranker):
-                qid = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-                self._last_step.learn_many(transformed, grades, qid, w)
+        transformed = self._through(block, offsets, grades, like, learning=True)
+        if grades is not None and isinstance(self._last_step, Ranker):
+            qid = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+            self._last_step.learn_many(transformed, grades, qid, w)
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query, as `Ranker.predict_one` gives them."""

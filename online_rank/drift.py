@@ -140,6 +140,10 @@ class DriftAwareRanker(NestedRanker):
         return len(w)
 
     @property
+    def _parts(self) -> list[base.Base]:
+        return [*self._rankers, self._alarms, self._warnings]
+
+    @property
     def _rankers(self) -> list[Ranker]:
         return [self.ranker] if self._background is None else [self.ranker, self._background]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._state import adopt, settings_of
-from online_rank._undo import all_or_nothing
+from online_rank._undo import begin, undoing
 from online_rank.checkpoint import CheckpointDirectory, CheckpointError
 
 __all__ = ["Trace", "progressive"]
@@ -200,7 +200,7 @@ def progressive(
         for item in queries:
             x, y, arguments = _lesson(item)
             scores = model.predict_one(x)
-            with all_or_nothing(*measured.values()):
+            with undoing(*map(begin, measured.values())):
                 for metric in measured.values():
                     metric.update(y, scores)
                 model.learn_one(x, y, **arguments)

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from river import base
 
-from online_rank._nested import NestedRanker, begin, require_ranker, teach
+from online_rank._nested import NestedRanker, require_ranker, teach
+from online_rank._undo import begin, joined
 from online_rank.base import Ranker, Round
 from online_rank.measures import measure as parse_measure
 
@@ -112,8 +114,8 @@ class BestRanker(NestedRanker):
         return int(np.argmin(np.where(self._losses[:, 0] > 0.0, self._losses[:, 1], np.inf)))
 
     @property
-    def _rankers(self) -> list[Ranker]:
-        return self._learners
+    def _parts(self) -> list[base.Base]:
+        return [*self._learners]
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.best_ranker._score(X)
@@ -130,11 +132,10 @@ class BestRanker(NestedRanker):
         learners, best = self._turn(), self._best
         scores = [self._learners[i]._score(X) for i in learners]
         rows = np.empty((len(learners), 1, len(row)))
-        undo = [begin(self._learners[i]) for i in learners[:-1]]
+        undo = joined(*(begin(self._learners[i]) for i in learners[:-1]))
         for i, own in zip(learners, rows, strict=True):
             if not teach(self._learners[i], X, y, w, own):
-                for undo_learner in undo:
-                    undo_learner()
+                undo()
                 return False
         self._n_queries += 1
         row[:] = rows[learners.index(best) if best in learners else 0, 0]

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from river import checks, linear_model, naive_bayes, preprocessing, tree
 
-from online_rank import PairwiseRanker, PointwiseRanker, StreamScaler, measure
+from online_rank import (
+    BestRanker,
+    DriftAwareRanker,
+    PairwiseRanker,
+    PerceptronRanker,
+    PointwiseRanker,
+    StreamScaler,
+    measure,
+    save,
+)
+from online_rank._undo import begin
 from online_rank.adapters import _draw_pairs
 from online_rank.stream.synth import NoisyTeacher
 from tests.test_compose import as_block, as_dicts, queries
@@ -148,6 +158,44 @@ def test_bad_input_changes_nothing(make):
         model.learn_many(X, y, qid, [1.0, 1.0, -2.0])
     assert model.predict_many(X).tolist() == before[0].tolist()
     assert model.last_round is before[1] or repr(model.last_round) == repr(before[1])
+
+
+@every_ranker
+def test_a_rejected_block_is_undone_also_by_who_holds_the_ranker(make):
+    stream = [query for query in queries() if len(query[1]) > 3]
+    X, y, qid = as_block(stream[3:6])
+    X[-1, 1] = np.nan
+    for model in (make(), BestRanker([make(), PerceptronRanker()]), DriftAwareRanker(make())):
+        for query in stream[:3]:
+            model.learn_one(*query)
+        answers = model.predict_many(X[:-1])
+        undo = begin(model)
+        model.learn_one(*stream[3])
+        assert model.predict_many(X[:-1]).tolist() != answers.tolist()
+        undo()
+        assert model.predict_many(X[:-1]).tolist() == answers.tolist()
+        with pytest.raises(ValueError, match=f"document {len(y) - 1} is nan"):
+            model.learn_many(X, y, qid)
+        assert model.predict_many(X[:-1]).tolist() == answers.tolist()
+
+
+def test_undoing_leaves_the_users_model_in_place():
+    inner = linear_model.LinearRegression()
+    ranker = PointwiseRanker(inner)
+    ranker.learn_one([[1.0], [2.0]], [0, 1])
+    undo, weights = begin(ranker), dict(inner.weights)
+    ranker.learn_one([[1.0], [2.0]], [0, 1])
+    assert dict(inner.weights) != weights
+    undo()
+    assert ranker.model is inner
+    assert dict(inner.weights) == weights
+
+
+def test_not_saved_but_told_what_to_do(tmp_path):
+    for make in RANKERS.values():
+        with pytest.raises(TypeError, match=r"Ranker\. .* adapters around any river model.*pickle"):
+            save(make(), tmp_path / "model.npz")
+    assert not any(tmp_path.iterdir())
 
 
 def test_weights():

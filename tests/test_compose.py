@@ -2,13 +2,29 @@
 
 import copy
 import pickle
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from river import base, compose, evaluate, linear_model, metrics, preprocessing
 
-from online_rank import PerceptronRanker, QueryNormalizer, Ranker, RankingPipeline, SignedLog, StreamScaler
+from online_rank import (
+    BestRanker,
+    ForEachDocument,
+    LossTracker,
+    PairwiseRanker,
+    PerceptronRanker,
+    PointwiseRanker,
+    QueryNormalizer,
+    Ranker,
+    RankingPipeline,
+    SignedLog,
+    StreamGaussianizer,
+    StreamScaler,
+)
 from online_rank.compose import QueryFunction
 from online_rank.stream.synth import NoisyTeacher
 
@@ -397,7 +413,11 @@ def test_a_block_in_pieces_is_the_loop_and_counts_its_faults_from_the_beginning(
     weights = pieces["PerceptronRanker"].weights
     assert (weights == whole["PerceptronRanker"].weights).all()
     assert (pieces["StreamScaler"].means == whole["StreamScaler"].means).all()
-    for bad, value, message in ((X, np.nan, "document 52"), (y, -1, "document 52"), (X, 1e200, "too large|non-finite")):
+    for bad, value, message in (
+        (X, np.nan, "document 52 is nan"),
+        (y, -1, "the grade of document 52 is -1"),
+        (X, 1e200, "the query of document 50 has features too large"),
+    ):
         kept = bad[52].copy()
         bad[52] = value
         with pytest.raises(ValueError, match=message):
@@ -405,3 +425,37 @@ def test_a_block_in_pieces_is_the_loop_and_counts_its_faults_from_the_beginning(
         bad[52] = kept
         assert (pieces["PerceptronRanker"].weights == weights).all()
         assert pieces["StreamScaler"].n_documents == 60
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *PIPELINES.values(),
+        lambda: StreamGaussianizer() | PerceptronRanker(),
+        lambda: SignedLog() | ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
+        lambda: StreamScaler() | PointwiseRanker(linear_model.LinearRegression()),
+        lambda: StreamScaler() | LossTracker(PerceptronRanker()),
+        lambda: StreamScaler() | BestRanker([PerceptronRanker(), PairwiseRanker(linear_model.LogisticRegression())]),
+    ],
+)
+@settings(deadline=None, max_examples=8)
+@given(at=st.integers(0, 20), kind=st.sampled_from(["nan", "grade", "weight"]), per_piece=st.integers(1, 6))
+def test_a_block_in_pieces_with_a_fault_anywhere_changes_nothing(make, at, kind, per_piece):
+    model, stream = make(), [query for query in queries() if len(query[1]) > 1]
+    for X, y in stream[:3]:
+        model.learn_one(X, y)
+    X, y, qid = as_block(stream[3:])
+    w = np.ones(len(stream) - 3)
+    start = np.flatnonzero(np.diff(qid, prepend=-1))[at]
+    before, answers = state_of(model), model.predict_many(X, qid)
+    if kind == "grade":
+        y[start + 1], message = -1, f"the grade of document {start + 1} is -1"
+    elif kind == "weight":
+        w[at], message = -2.0, "w is -2"
+    else:
+        X[start + 1, 1], message = np.nan, f"document {start + 1} is nan"
+    size = mock.patch("online_rank.compose._BYTES_AT_ONCE", per_piece * X.nbytes // len(w))
+    with size, pytest.raises(ValueError, match=message):
+        model.learn_many(X, y, qid, w)
+    assert state_of(model) == before
+    assert model.predict_many(as_block(stream[3:])[0], qid).tobytes() == answers.tobytes()

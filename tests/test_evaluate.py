@@ -101,6 +101,61 @@ def test_a_bad_query_leaves_model_and_metrics_as_the_queries_before_it_made_them
     assert to_bytes([model, ndcg]) == to_bytes([untouched, expected])
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: utils.Rolling(NDCG, window_size=2),
+        lambda: utils.Rolling(NDCG, window_size=100),
+        lambda: NDCG(k=5) + NDCG(k=1),
+        lambda: utils.Rolling(Collected, window_size=2),
+    ],
+    ids=["full window", "open window", "sum", "of others"],
+)
+@pytest.mark.parametrize("grades", [[0, 1, 2, 0, 1], [0, 1, 2, 0, -1]], ids=["of the model", "of the metric"])
+def test_a_bad_query_leaves_a_window_of_queries_as_it_was(make, grades):
+    metric, expected = make(), make()
+    parts = list(metric) if isinstance(metric, river_metrics.base.Metrics) else [metric.obj]
+    with pytest.raises(ValueError, match=r"nan|-1"):
+        progressive([*queries(4), (np.full((5, 3), np.nan), grades)], Careless(), {"m": metric})
+    progressive(queries(4), Careless(), {"m": expected})
+    assert metric.get() == expected.get()
+    assert parts[0] is (metric[0] if len(parts) == 2 else metric.obj)
+    # What comes after is what it would have been: what left the window is there again.
+    progressive(queries(5, seed=1), Careless(), {"m": metric})
+    progressive(queries(5, seed=1), Careless(), {"m": expected})
+    assert metric.get() == expected.get()
+
+
+class Collected(river_metrics.base.Metric):
+    """A metric of somebody else: a list that changes in place."""
+
+    def __init__(self):
+        self.losses = []
+
+    def update(self, y_true, y_pred, w=1.0):
+        self.losses.append(y_pred[0])
+        if min(y_true) < 0:
+            raise ValueError("-1")
+
+    def revert(self, y_true, y_pred, w=1.0):
+        self.losses.remove(y_pred[0])
+
+    def get(self):
+        return sum(self.losses)
+
+    bigger_is_better = requires_labels = True
+
+    def works_with(self, model):
+        return True
+
+
+class Careless(PerceptronRanker):
+    """A ranker that answers whatever it is asked."""
+
+    def predict_one(self, x):
+        return super().predict_one(np.nan_to_num(x))
+
+
 def test_records_stay_few_on_a_long_stream_and_end_with_the_present():
     trace = Trace()
     for t in range(100_001):

@@ -172,7 +172,7 @@ def test_features_too_large_change_nothing():
     with pytest.raises(ValueError, match="too large for StreamScaler"):
         scaler.learn_many(np.array([[1.0], [1e200], [3.0]]), [1, 2, 2])
     assert state_of(scaler) == before
-    with pytest.raises(ValueError, match="query 1 of the block has features too large for QueryNormalizer"):
+    with pytest.raises(ValueError, match="the query of document 1 has features too large for QueryNormalizer"):
         QueryNormalizer("minmax").transform_many(np.array([[0.0], [1.7e308], [-1.7e308]]), [1, 2, 2])
 
 

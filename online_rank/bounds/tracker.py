@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels.comparators import accumulate
+from online_rank._undo import joined
 from online_rank.base import Ranker
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.perceptron import PerceptronRanker
@@ -169,13 +170,7 @@ class LossTracker(Ranker):
         return self.model._score(X)
 
     def _begin(self) -> Callable[[], None]:
-        undo = super()._begin(), self.model._begin()
-
-        def undo_both() -> None:
-            for undo_part in undo:
-                undo_part()
-
-        return undo_both
+        return joined(super()._begin(), self.model._begin())
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         model = self.model

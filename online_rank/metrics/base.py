@@ -1,12 +1,13 @@
 """What all ranking metrics share: an exact weighted mean over queries, in river's form."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from river.metrics.base import Metric, Metrics
 
+from online_rank._undo import begin_own
 from online_rank.measures import TIES, as_scores, gains, query_values
 from online_rank.query import Query, as_grades, query_offsets
 
@@ -184,6 +185,10 @@ class RankingMetric(Metric):
         if not isinstance(other, RankingMetric):
             raise ValueError(f"{type(self).__name__} and {type(other).__name__} metrics are not compatible")
         return Metrics([self, other])
+
+    def _begin(self) -> Callable[[], None]:
+        """Make ready for an update that may have to be undone; calling the answer undoes it."""
+        return begin_own(self)
 
     def _gains(self) -> np.ndarray:
         """The gain of every accepted grade."""

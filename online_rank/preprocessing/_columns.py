@@ -31,7 +31,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         learned = self._learn_transform(X, offsets, out)
         if learned < len(offsets) - 1:
             require_finite(block)
-            raise too_large(self, learned)
+            raise too_large(self, block, offsets[learned])
         return self._answer(block, out)
 
     def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
@@ -59,13 +59,16 @@ class StatelessTransformer(QueryTransformer):
         out = np.empty_like(block.X)
         done = self._transform(block.X, offsets, out)
         if done < len(offsets) - 1:
-            raise too_large(self, done)
+            raise too_large(self, block, offsets[done])
         return block._replace(X=out)
 
     def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
         return self._transform_query(block, offsets, like)
 
 
-def too_large(transformer: QueryTransformer, t: int) -> ValueError:
-    """The error for finite features whose squares, or differences, are not."""
-    return ValueError(f"x: query {t} of the block has features too large for {type(transformer).__name__}; scale them down")
+def too_large(transformer: QueryTransformer, block: Query, start: int) -> ValueError:
+    """The error for finite features whose squares, or differences, are not, in the query that begins at document `start`."""
+    name = start if block.ids is None else repr(block.ids[start])
+    return ValueError(
+        f"x: the query of document {name} has features too large for {type(transformer).__name__}; scale them down"
+    )

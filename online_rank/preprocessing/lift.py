@@ -1,6 +1,5 @@
 """Any river transformer, on queries."""
 
-import copy
 import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 from river import base
 
 from online_rank._steps import QueryStep
+from online_rank._undo import begin, joined
 from online_rank.query import Documents, Query, as_documents, as_query, require_finite, require_grades
 from online_rank.transformer import QueryTransformer
 
@@ -111,16 +111,7 @@ class ForEachDocument(QueryTransformer):
         return as_documents(x)
 
     def _begin(self) -> Callable[[], None]:
-        # A river transformer changes in place what it has learned; nothing but a copy of it can be gone back to.
-        undo_own = super()._begin()
-        before = copy.deepcopy(self.transformer)
-
-        def undo() -> None:
-            undo_own()
-            self.transformer.__dict__.clear()
-            self.transformer.__dict__.update(before.__dict__)
-
-        return undo
+        return joined(super()._begin(), begin(self.transformer))
 
     def _transform_query(self, block: Query | Documents, offsets: np.ndarray, like: Any) -> Query:
         return self._answer(block, [self.transformer.transform_one(x) for x in _feature_dicts(block)])
