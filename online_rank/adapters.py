@@ -155,12 +155,7 @@ class PairwiseRanker(_RiverRanker):
     one whose features are all 0: so scores are transitive and cost one prediction a document. For a linear classifier their
     order is that of w . x, as in RankSVM or RankNet; put a scaler in front, so that probabilities do not round to 1.
 
-    In `last_round` the fields about updates and margins (mass, squared_gradient_norm, margin, v_max) are 0: the bounds that
-    need them hold for other rankers.
-
-    `online_rank.save` refuses it, because `model` may hold anything. Python's `pickle` keeps it: load it with the same versions
-    of all libraries, and only from sources that you trust. All input is checked before `model` learns from it; what `model` has
-    learned from a query when it raises an error of its own stays learned.
+    What `PointwiseRanker` says of `last_round`, of files and of errors holds here too.
 
     Parameters
     ----------

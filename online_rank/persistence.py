@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from online_rank import __version__
-from online_rank._state import StateError, pack, unpack
+from online_rank._objects import StateError
+from online_rank._state import pack, unpack
 
 __all__ = ["FORMAT_VERSION", "ModelFileError", "load", "save"]
 

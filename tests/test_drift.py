@@ -232,7 +232,8 @@ def test_files_hold_the_detectors(detector, tmp_path):
 
 
 def test_damaged_windows_are_refused():
-    from online_rank._state import StateError, pack, unpack
+    from online_rank._objects import StateError
+    from online_rank._state import pack, unpack
 
     tree, arrays = pack(teach(drift_model := DriftAwareRanker(PerceptronRanker()), queries()))
     for content in ("zz", "00", "ff" * 40, tree["state"]["_alarms"]["state"]["_helper"]["adwin"][:-8]):

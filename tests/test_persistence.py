@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from river import base, compose, preprocessing, stats, utils
 
 import online_rank
-from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler, load, save
-from online_rank import _state as state_of_objects
+from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler, _objects, load, save
 from online_rank.base import Ranker
 from online_rank.bounds import LossTracker
 from online_rank.gradient import GradientRanker
@@ -525,11 +524,11 @@ def test_every_public_class_with_a_state_can_be_saved_or_says_why_not():
             cls = getattr(module, name)
             if not (inspect.isclass(cls) and issubclass(cls, base.Base)) or inspect.isabstract(cls):
                 continue
-            if name not in NOT_SAVED and state_of_objects._name_of(cls) is None:
+            if name not in NOT_SAVED and _objects.name_of(cls) is None:
                 missing.append(f"{info.name}.{name}")
     assert missing == []
 
 
 def test_every_listed_class_exists():
-    for name in state_of_objects._CLASSES:
-        assert inspect.isclass(state_of_objects._class_of(name, "here"))
+    for name in _objects.CLASSES:
+        assert inspect.isclass(_objects.class_of(name, "here"))

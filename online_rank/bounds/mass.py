@@ -41,18 +41,12 @@ def any_step_bound(
 
     Parameters
     ----------
-    comparator_loss
-        F(u); or sum f_t(u), which is no smaller, with credit `argmax` or `spread`.
-    norm
-        The l2 norm of u.
-    R_X
-        Largest l2 norm of a document.
+    comparator_loss, norm, R_X, largest_mass
+        As in `mass_bound`.
     learning_rate
         eta.
     margin
         Delta.
-    largest_mass
-        B, the largest mass of a round; 1 will do without sample weights.
 
     Examples
     --------

@@ -11,14 +11,14 @@ from online_rank.base import Ranker
 
 NAMES = ("clicks", "age", "bm25", "length", "const")
 
-#: Those of river's checks on streams that are about features: they are given queries turned over, {feature: {document: value}}.
-
 
 def first_step(model: Any) -> Any:
+    """The step that a query comes to first: the first of a pipeline, or the model itself."""
     return next(iter(model.steps.values())) if isinstance(model, compose.Pipeline) else model
 
 
 def is_ranker(model: Any) -> bool:
+    """Whether a model is a ranker, or a pipeline that ends in one."""
     while isinstance(model, compose.Pipeline) and model.steps:
         model = list(model.steps.values())[-1]
     return isinstance(model, Ranker)
@@ -53,11 +53,13 @@ def as_dicts(X: np.ndarray, y: np.ndarray) -> tuple[dict, dict]:
 
 
 def as_block(queries: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Queries one below the other: features (n, d), grades (n,) and the number of each document's query (n,)."""
     X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
     return X, y, np.repeat(np.arange(len(queries)), [len(y) for _, y in queries])
 
 
 def taught_by(model: Any, queries: list, dicts: bool = False) -> Any:
+    """The model itself, after it has learned the queries one by one, as arrays or as dicts."""
     for X, y in queries:
         model.learn_one(*(as_dicts(X, y) if dicts else (X, y)))
     return model
@@ -69,6 +71,7 @@ def answer_of(model: Any, x: Any) -> Any:
 
 
 def answer_many(model: Any, X: Any, qid: Any) -> Any:
+    """As `answer_of`, for a block of queries."""
     return model.predict_many(X, qid) if is_ranker(model) else model.transform_many(X, qid)
 
 
@@ -97,8 +100,10 @@ def state_of(value: Any) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
+    """Whether two models, or values, have the same state bit for bit."""
     return state_of(a) == state_of(b)
 
 
 def close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
+    """Whether two answers are the same but for rounding, measured by the largest number in `b`."""
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, np.abs(b).max(initial=0.0))))

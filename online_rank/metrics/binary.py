@@ -6,7 +6,16 @@ from online_rank.metrics.base import RankingMetric, require_count
 __all__ = ["MAP", "MRR", "PrecisionAtK"]
 
 
-class MAP(RankingMetric):
+class _BinaryMetric(RankingMetric):
+    """A metric with a cutoff, and the grade from which a document is relevant."""
+
+    def __init__(self, k: int | None = None, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
+        self.k = k
+        self.threshold = threshold
+        super().__init__(ties, no_relevant)
+
+
+class MAP(_BinaryMetric):
     """Mean average precision.
 
     AP = the mean, over all relevant documents, of the precision at their position. With a cutoff, those beyond it count 0
@@ -32,13 +41,8 @@ class MAP(RankingMetric):
     _kind = codes.AP
     _label = "MAP"
 
-    def __init__(self, k: int | None = None, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
-        self.k = k
-        self.threshold = threshold
-        super().__init__(ties, no_relevant)
 
-
-class MRR(RankingMetric):
+class MRR(_BinaryMetric):
     """Mean reciprocal rank: 1 / position of the first relevant document, 0 when it stands beyond the cutoff.
 
     Parameters
@@ -61,13 +65,8 @@ class MRR(RankingMetric):
     _kind = codes.RECIPROCAL_RANK
     _label = "MRR"
 
-    def __init__(self, k: int | None = None, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
-        self.k = k
-        self.threshold = threshold
-        super().__init__(ties, no_relevant)
 
-
-class PrecisionAtK(RankingMetric):
+class PrecisionAtK(_BinaryMetric):
     """Precision at k: relevant documents among the first k, divided by k (also where a query has fewer, as in trec_eval).
 
     Parameters
@@ -92,6 +91,4 @@ class PrecisionAtK(RankingMetric):
 
     def __init__(self, k: int = 10, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
         require_count("k", k)
-        self.k = k
-        self.threshold = threshold
-        super().__init__(ties, no_relevant)
+        super().__init__(k, threshold, ties, no_relevant)
