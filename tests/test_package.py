@@ -1,5 +1,8 @@
+import os
 import subprocess
 import sys
+
+import pytest
 
 import online_rank
 
@@ -29,3 +32,22 @@ def test_public_names():
     for name in online_rank.__all__:
         assert getattr(online_rank, name) is getattr(online_rank, name)
         assert name in dir(online_rank)
+
+
+def test_kernels_can_be_stepped_through(capsys):
+    # With NUMBA_DISABLE_JIT=1 kernels are plain Python, for debuggers and coverage.
+    code = (
+        "import numpy as np\n"
+        "from online_rank import DirectRanker, GradientRanker, PerceptronRanker, StreamScaler\n"
+        "X, y = np.random.default_rng(0).normal(size=(6, 3)), [0, 1, 2, 0, 1, 2]\n"
+        "for model in (StreamScaler() | PerceptronRanker(), GradientRanker('logistic'), DirectRanker((4,), seed=1)):\n"
+        "    model.learn_one(X, y)\n"
+        "    model.learn_one(-X, y)\n"
+        "    print(*model.predict_one(X))\n"
+    )
+    exec(code, {})
+    compiled = [float(score) for score in capsys.readouterr().out.split()]
+    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=plain)
+    assert len(compiled) == 3 * 6
+    assert [float(score) for score in done.stdout.split()] == pytest.approx(compiled, rel=1e-6)

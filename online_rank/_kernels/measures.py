@@ -55,7 +55,7 @@ def grade_levels(y, kind, threshold, level, grade, count, table):
 def gain(kind, grade):
     """G(r) = 2^r - 1; r itself for linear NDCG and (binary) average precision."""
     if kind == NDCG:
-        return math.ldexp(1.0, grade) - 1.0
+        return math.ldexp(1.0, int(grade)) - 1.0
     return np.float64(grade)
 
 

@@ -81,7 +81,9 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
             elif kind == AP:
                 value = _precision_sum(s, g, n, cutoff, ties, threshold) / relevant
             elif kind == LINEAR_NDCG:
-                value = _linear_dcg(s, g, n, ties) / ideal_linear_dcg(counts, largest, m)
+                ideal = ideal_linear_dcg(counts, largest, m)
+                if ideal > 0.0:  # Not of a single document.
+                    value = _linear_dcg(s, g, n, ties) / ideal
             elif kind == RECIPROCAL_RANK:
                 value = _reciprocal_rank(s, g, n, cutoff, ties, threshold)
             elif kind == PRECISION:

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import config, types
 from numba.extending import intrinsic
 
 from online_rank._kernels._jit import kernel
 
 
 @intrinsic
-def _power_of_two(typingctx: Any, shifted: Any) -> Any:
-    """2^n, read off the bits of n + 1.5 * 2^52 (of n + 1.5 * 2^23 in float32), n a whole number of a normal 2^n."""
+def _bits_by_llvm(typingctx: Any, shifted: Any) -> Any:
     width, mantissa, bias = (64, 52, 1023) if shifted == types.float64 else (32, 23, 127)
 
     def codegen(context, builder, signature, arguments):
@@ -25,6 +24,17 @@ def _power_of_two(typingctx: Any, shifted: Any) -> Any:
         return builder.bitcast(exponent, arguments[0].type)
 
     return shifted(shifted), codegen
+
+
+def _bits_by_numpy(shifted: Any) -> Any:
+    number: Any = np.asarray(shifted)
+    integer, mantissa, bias = (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
+    return ((number.view(integer) + integer(bias)) << integer(mantissa)).view(number.dtype)[()]
+
+
+#: 2^n, read off the bits of n + 1.5 * 2^52 (of n + 1.5 * 2^23 in float32), n a whole number of a normal 2^n. Under
+#: NUMBA_DISABLE_JIT=1 there is no LLVM to do it.
+_power_of_two: Any = _bits_by_numpy if vars(config)["DISABLE_JIT"] else _bits_by_llvm
 
 
 # ln 2 = head + tail; the head has so few bits that its product with n is exact.
@@ -44,7 +54,7 @@ def _exp_parts(x):
     r = (x - n * _HEAD) - n * _TAIL
     p = _E8 + r * (_E9 + r * (_E10 + r * (_E11 + r * (_E12 + r * _E13))))
     p = _E2 + r * (_E3 + r * (_E4 + r * (_E5 + r * (_E6 + r * (_E7 + r * p)))))
-    return r + r * r * p, _power_of_two(shifted)  # type: ignore[call-arg]
+    return r + r * r * p, _power_of_two(shifted)
 
 
 @kernel
@@ -95,6 +105,6 @@ def tanh32(x):
     n = shifted - _SHIFT32
     r = (y - n * _HEAD32) - n * _TAIL32
     p = r + r * r * (_F2 + r * (_F3 + r * (_F4 + r * (_F5 + r * (_F6 + r * _F7)))))
-    scale = _power_of_two(shifted)  # type: ignore[call-arg, var-annotated]
+    scale = _power_of_two(shifted)
     e = scale * p + (scale - _ONE32)
     return np.copysign(e / (_TWO32 + e), x)
