@@ -313,7 +313,8 @@ class Ranker(QueryEstimator):
             ids = None if query.ids is None else query.ids[part]
             require_grades(y[part], ids, part.start)
             require_finite(Query(query.X[part], ids, query.names), part.start)
-            raise ValueError(f"query {learned} would make {type(self).__name__} non-finite; scale the features")
+            name = part.start if ids is None else repr(ids[0])
+            raise ValueError(f"the query of document {name} would make {type(self).__name__} non-finite; scale the features")
         # A copy, where it would keep the rounds of a whole block.
         self._last_round = rounds[-1] if len(rounds) == 1 else rounds[-1].copy()
 

@@ -425,6 +425,9 @@ def test_a_block_in_pieces_is_the_loop_and_counts_its_faults_from_the_beginning(
         bad[52] = kept
         assert (pieces["PerceptronRanker"].weights == weights).all()
         assert pieces["StreamScaler"].n_documents == 60
+    X[52] = 1e200
+    with pytest.raises(ValueError, match="the query of document 50 would make PerceptronRanker non-finite"):
+        (SignedLog() | (lambda x: np.expm1(np.abs(x))) | PerceptronRanker()).learn_many(X, y, qid)
 
 
 @pytest.mark.parametrize(
