@@ -78,7 +78,7 @@ def learn(
         first = offsets[q]
         m = offsets[q + 1] - first
         documents = X[first : first + m]
-        s, dg = scores[:, :m]
+        s, dg = scores[0, :m], scores[1, :m]
         weight = weights[q]
         largest = _largest_square(documents)
         if not (math.isfinite(largest) and weight >= 0.0 and math.isfinite(weight)):

@@ -65,7 +65,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     for q in range(weights.shape[0]):
         first = offsets[q]
         m = offsets[q + 1] - first
-        s, gradient = scores[:, :m]
+        s, gradient = scores[0, :m], scores[1, :m]
         weight = weights[q]
         new_w[:] = w
         new_state[:] = state

@@ -10,7 +10,16 @@ import numpy as np
 from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.codes import AP, ARGMAX, DELTA, MAX_GRADE, MEAN, SPREAD, TIGHT
 from online_rank._kernels.comparators import compare
-from online_rank._kernels.credit import argmax_credit, delta_credit, line_up, pair_credit, spread_credit
+from online_rank._kernels.credit import (
+    SHORT,
+    argmax_credit,
+    delta_credit,
+    line_up,
+    list_head,
+    pair_credit,
+    spread_credit,
+    spread_over_few,
+)
 from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss, weights_in_order
 
 
@@ -161,8 +170,11 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     for q in range(weights.shape[0]):
         first = offsets[q]
         m = offsets[q + 1] - first
-        s, v, c, keys, other_keys, share = reals[:6, :m]
-        level, order, index, head, place, listed = integers[:6, :m]
+        # Row by row: only then does the compiler know that a row is contiguous.
+        s, v, c = reals[0, :m], reals[1, :m], reals[2, :m]
+        keys, other_keys, share = reals[3, :m], reals[4, :m], reals[5, :m]
+        level, order, index = integers[0, :m], integers[1, :m], integers[2, :m]
+        head, place, listed = integers[3, :m], integers[4, :m], integers[5, :m]
         weight = weights[q]
         if track and served.shape[0] > 0:
             largest, norms = score_twice_and_norms(X, first, m, w, served, s, share)
@@ -187,7 +199,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         mean_square = counters[2] + (norms - m * counters[2]) / n_seen
         depth = min(cutoff, m) if cutoff > 0 else m
         ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
-        order_pessimistic(s, level, levels, count, depth, whole, order, index, keys, other_keys)
+        order_pessimistic(s, level, m if whole else depth, order, index, keys, other_keys)
         loss = ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, discounts)
         if within == MEAN:
             v_max = level_weights(kind, cutoff, levels, grade, count, ideal_value, m, discounts, tree[0])
@@ -201,7 +213,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
             v_max = weights_in_order(kind, cutoff, index, level, levels, grade, count, ideal_value, discounts, per_level, v)
         served_loss = loss if track else np.nan
         if track and served.shape[0] > 0:
-            order_pessimistic(share, level, levels, count, depth, False, place, index, keys, other_keys)
+            order_pessimistic(share, level, depth, place, index, keys, other_keys)
             served_loss = ranking_loss(kind, depth, place, level, levels, grade, count, ideal_value, discounts)
 
         mass = 0.0
@@ -215,28 +227,27 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
                     share[i] = s[i] - margin * grade[level[i]]
                 s[:] = share
             t_offset = 0.0 if by_gap else offset
-            n_head = 0
+            n = list_head(level, v, credit != ARGMAX and credit != SPREAD, head)
             if credit == ARGMAX:
-                mass = argmax_credit(s, level, levels, v, t_offset, by_gradient, per_level, c)
+                mass = argmax_credit(s, level, levels, v, t_offset, by_gradient, head[:n], tree[0], per_level, c)
             elif credit == DELTA:
                 mass = delta_credit(
                     kind, depth, s, level, levels, grade, count, t_offset, by_gradient,
                     order, index, prefix[0], prefix[1], ideal_value, discounts, c,
                 )  # fmt: skip
+            elif credit == SPREAD and n <= SHORT:
+                mass = spread_over_few(s, level, v, t_offset, by_gradient, head[:n], share, c)
             else:
-                n_head = line_up(
-                    s, level, levels, v, credit != SPREAD, t_offset, by_gradient,
-                    head, keys, index, other_keys, place, start, listed,
-                )  # fmt: skip
+                line_up(s, level, levels, t_offset, by_gradient, head[:n], keys, index, other_keys, place, start, listed)
                 if credit == SPREAD:
-                    mass = spread_credit(level, levels, v, head[:n_head], start, listed, tree[0], share, c)
+                    mass = spread_credit(level, levels, v, head[:n], start, listed, tree[0], share, c)
                 else:
-                    mass = pair_credit(credit, kind, level, levels, grade, head[:n_head], start, listed, tree[0], tree[1], c)
+                    mass = pair_credit(credit, kind, level, levels, grade, head[:n], start, listed, tree[0], tree[1], c)
             scale = weight if slam_mass else weight * loss / mass
             if comparators is not None:
                 compare(
                     X, first, comparators, kind, depth, credit, margin, by_gap, s, t_offset, by_gradient, level, levels, grade,
-                    count, v, share, per_level, head[:n_head], start, listed, index, prefix, ideal_value, discounts, scale,
+                    count, v, share, per_level, head[:n], start, listed, index, prefix, ideal_value, discounts, scale,
                     weight, compare_reals, compare_integers, values[q],
                 )  # fmt: skip
             for i in range(m):
