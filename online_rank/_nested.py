@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from river import base
 
-from online_rank.base import QueryStep, Ranker
+from online_rank._steps import QueryStep
+from online_rank.base import Ranker
 
 __all__ = ["NestedRanker", "begin", "require_ranker", "teach"]
 

@@ -1,33 +1,27 @@
 """The contract that every ranker keeps, and what a round leaves behind."""
 
 import abc
-import contextlib
 import functools
-import sys
-from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Hashable
+from typing import Any, NamedTuple
 
 import numpy as np
-from river import base, compose
 
 from online_rank._kernels.perceptron import all_finite
+from online_rank._steps import QueryStep, check_calling_pipeline
+from online_rank._undo import all_or_nothing
 from online_rank.query import (
     MAX_FEATURES,
-    Documents,
     Query,
     answer_in_kind,
     as_grades,
     as_query,
-    in_form_of,
     query_offsets,
     require_finite,
     require_grades,
 )
 
-if TYPE_CHECKING:
-    from online_rank.compose import RankingPipeline
-
-__all__ = ["QueryEstimator", "QueryStep", "QueryTransformer", "Ranker", "Round", "all_or_nothing", "rank_one"]
+__all__ = ["QueryEstimator", "Ranker", "Round", "rank_one"]
 
 
 #: The weights of a block of one query that has weight 1.
@@ -78,26 +72,6 @@ class Round(NamedTuple):
         """A round from its row of numbers, as kernels write it."""
         values = cls._make(row.tolist())
         return values._replace(n_documents=int(values.n_documents), skipped=bool(values.skipped))
-
-
-class QueryStep(base.Estimator):
-    """What can stand in a `RankingPipeline`: a ranker, or a transformer of queries."""
-
-    def __or__(self, other: Any) -> "RankingPipeline":
-        """`self | other`: a pipeline in which `other` works on what this step gives."""
-        from online_rank.compose import RankingPipeline
-
-        return RankingPipeline(self, other)
-
-    def __ror__(self, other: Any) -> "RankingPipeline":
-        """`other | self`: a pipeline in which this step works on what `other` gives."""
-        from online_rank.compose import RankingPipeline
-
-        return RankingPipeline(other, self)
-
-    def _begin(self) -> Callable[[], None]:
-        """Make ready for a change that may fail; calling the answer undoes it (see `all_or_nothing`)."""
-        return _begin(self)
 
 
 class QueryEstimator(QueryStep, abc.ABC):
@@ -342,158 +316,6 @@ class Ranker(QueryEstimator):
             raise ValueError(f"query {learned} would make {type(self).__name__} non-finite; scale the features")
         # A copy, where it would keep the rounds of a whole block.
         self._last_round = rounds[-1] if len(rounds) == 1 else rounds[-1].copy()
-
-
-class QueryTransformer(QueryStep, base.Transformer):
-    """A river transformer that works on whole queries, in every form, and answers in the form it was asked in.
-
-    A subclass implements `_transform_query` and `_learn_query`.
-    """
-
-    @abc.abstractmethod
-    def _transform_query(self, block: Any, offsets: np.ndarray, like: Any) -> Query:
-        """A block of queries, as `_read` gives it, transformed. Raises ValueError on NaN and infinity.
-
-        `like` is what the user gave, for a transformer that has to show him the queries in his form (see `in_form_of`).
-        """
-
-    @abc.abstractmethod
-    def _learn_query(self, block: Any, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
-        """For each query of a block, in turn: learn from it, then transform it (if supervised: the other way round).
-
-        Returns the transformed block. May leave a part of the block learned when it raises: callers stand inside
-        `all_or_nothing`. `y` holds the grades, where there are any.
-        """
-
-    def _read(self, x: Any) -> Query | Documents:
-        """A query as it comes to this transformer when that is the first step of a pipeline."""
-        return as_query(x)
-
-    def learn_one(self, x: Any, y: Any = None) -> None:
-        """Learn from one query, in any form.
-
-        Parameters
-        ----------
-        x
-            The query.
-        y
-            Its grades, which only a supervised transformer looks at.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Bad input, for example NaN or infinity. The transformer is then as it was.
-        """
-        query = self._read(x)
-        grades = None if y is None else as_grades(y, query)
-        with all_or_nothing(self):
-            self._learn_query(query, _single(len(query.X)), grades, x)
-
-    def transform_one(self, x: Any) -> Any:
-        """The query, transformed, in the form in which it was given.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Bad input, for example NaN or infinity.
-        """
-        query = self._read(x)
-        return in_form_of(x, self._transform_query(query, _single(len(query.X)), x))
-
-    def learn_many(self, X: Any, qid: Any, y: Any = None) -> None:
-        """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
-
-        Parameters
-        ----------
-        X
-            Features of n documents: an (n, d) array or a data frame.
-        qid
-            The n query ids; documents of a query stand together.
-        y
-            The n grades, which only a supervised transformer looks at.
-
-        Raises
-        ------
-        TypeError, ValueError
-            Bad input anywhere in the block. The transformer is then as it was before the block.
-        """
-        block = self._read(X)
-        offsets = query_offsets(qid, len(block.X))
-        grades = None if y is None else as_grades(y, block)
-        with all_or_nothing(self):
-            self._learn_query(block, offsets, grades, X)
-
-    def transform_many(self, X: Any, qid: Any) -> Any:
-        """A block of queries, transformed, in the form in which it was given."""
-        block = self._read(X)
-        return in_form_of(X, self._transform_query(block, query_offsets(qid, len(block.X)), X))
-
-    def __add__(self, other: Any) -> Any:
-        """Raise TypeError: river's union joins feature dicts, and would join queries document by document, wrongly."""
-        raise TypeError(
-            f"{type(self).__name__} works on queries and cannot be part of a river union or product; "
-            "join transformers of single documents, and lift the whole: ForEachDocument(a + b)"
-        )
-
-    __radd__ = __mul__ = __rmul__ = __add__
-
-
-def require_query_step(step: Any) -> None:
-    """Raise TypeError, with advice, unless `step` works on whole queries."""
-    if isinstance(step, QueryStep | compose.FuncTransformer):
-        return
-    name = type(step).__name__
-    if hasattr(step, "transform_one"):
-        raise TypeError(
-            f"{name} transforms one document, but the steps before a ranker get whole queries: "
-            f"wrap it, ForEachDocument({name}(...)), from online_rank"
-        )
-    raise TypeError(
-        f"{name} is neither a ranker nor a transformer of queries; PointwiseRanker({name}(...)) makes a ranker of a "
-        "classifier or regressor, PairwiseRanker of a classifier"
-        if isinstance(step, base.Estimator)
-        else f"{step!r} is neither a ranker nor a transformer of queries"
-    )
-
-
-def check_calling_pipeline() -> None:
-    """Raise TypeError, with advice, when the caller of the caller is a river pipeline with a step for single documents.
-
-    `StandardScaler() | ranker` calls no method of the ranker: river's `|` builds a plain pipeline, which hands whole queries
-    to a transformer of single documents. But river asks its steps for `_supervised` when such a pipeline is first used, and
-    only then can the mistake be told apart from an error deep inside the transformer.
-    """
-    pipeline = sys._getframe(2).f_locals.get("self")
-    if isinstance(pipeline, compose.Pipeline):
-        for step in pipeline.steps.values():
-            require_query_step(step)
-
-
-def _begin(part: base.Base) -> Callable[[], None]:
-    before = dict(part.__dict__)
-    part.__dict__.update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
-
-    def undo() -> None:
-        part.__dict__.clear()
-        part.__dict__.update(before)
-
-    return undo
-
-
-@contextlib.contextmanager
-def all_or_nothing(*parts: base.Base) -> Iterator[None]:
-    """Undo every change to the state of `parts` (rankers, transformers, metrics) when the body raises.
-
-    The body works on copies of their arrays, and all other state is replaced, never changed in place; so undoing is putting the
-    old values back. A step with other state says how in its own `_begin`.
-    """
-    undo = [part._begin() if isinstance(part, QueryStep) else _begin(part) for part in parts]
-    try:
-        yield
-    except BaseException:
-        for undo_part in undo:
-            undo_part()
-        raise
 
 
 @functools.lru_cache(maxsize=1024)

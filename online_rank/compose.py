@@ -11,16 +11,11 @@ from typing import Any
 import numpy as np
 from river import compose
 
-from online_rank.base import (
-    QueryTransformer,
-    Ranker,
-    Round,
-    all_or_nothing,
-    check_calling_pipeline,
-    rank_one,
-    require_query_step,
-)
+from online_rank._steps import check_calling_pipeline, require_query_step
+from online_rank._undo import all_or_nothing
+from online_rank.base import Ranker, Round, rank_one
 from online_rank.query import Documents, Query, as_documents, as_grades, as_query, in_form_of, query_offsets, require_finite
+from online_rank.transformer import QueryTransformer
 
 __all__ = ["QueryFunction", "RankingPipeline"]
 

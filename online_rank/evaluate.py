@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._state import adopt, settings_of
-from online_rank.base import all_or_nothing
+from online_rank._undo import all_or_nothing
 from online_rank.checkpoint import CheckpointDirectory, CheckpointError
 
 __all__ = ["Trace", "progressive"]

@@ -30,9 +30,9 @@ from online_rank import (
     StreamScaler,
     save,
 )
-from online_rank.base import QueryTransformer
 from online_rank.checks import CheckFailed, check_ranker, check_transformer, yield_checks
 from online_rank.compose import QueryFunction
+from online_rank.transformer import QueryTransformer
 
 
 def doubled(query):

@@ -511,7 +511,6 @@ NOT_SAVED = {
     "QueryFunction": "it holds any Python function",
     "PairwiseRanker": "it holds any river classifier",
     "PointwiseRanker": "it holds any river classifier or regressor",
-    "QueryStep": "a base class",
     "RankingMetric": "a base class",
 }
 

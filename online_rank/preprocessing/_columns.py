@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base import QueryEstimator, QueryTransformer
+from online_rank.base import QueryEstimator
 from online_rank.query import Query, require_finite
+from online_rank.transformer import QueryTransformer
 
 
 class ColumnTransformer(QueryEstimator, QueryTransformer):

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from river import base
 
-from online_rank.base import QueryStep, QueryTransformer
+from online_rank._steps import QueryStep
 from online_rank.query import Documents, Query, as_documents, as_query, require_finite, require_grades
+from online_rank.transformer import QueryTransformer
 
 __all__ = ["ForEachDocument"]
 

@@ -20,7 +20,7 @@ Ids are strings or integers, and stand for one query each.
 import json
 from typing import Any, NamedTuple
 
-from online_rank.base import all_or_nothing
+from online_rank._undo import all_or_nothing
 from online_rank.metrics import metric
 from online_rank.stream.delay import PendingQueries
 
