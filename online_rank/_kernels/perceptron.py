@@ -122,7 +122,17 @@ def all_finite(values):
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, track, comparators, rounds, values):
+def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds):
+    """`learn_and_compare` that only learns: every argument of a call from Python costs time."""
+    return learn_and_compare(
+        X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds, False, None, None
+    )
+
+
+@kernel
+def learn_and_compare(
+    X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds, track, comparators, values
+):
     """Learn from a block of queries.
 
     Parameters
@@ -135,9 +145,9 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     w : (d,) learning weights, changed in place
     served : (d,) averaged weights, changed in place; (0,) when the learning weights serve
     counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2
+    rounds : (q, 10) out, a `Round` a row
     track : whether the loss of the served weights is computed too
     comparators : (n, d) weights whose losses on the pairs of the updates are computed too; None for none
-    rounds : (q, 10) out, a `Round` a row
     values : (q, n, 2) out, losses of the comparators (`compare`); not touched without comparators
 
     Returns
@@ -153,14 +163,16 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         longest = max(longest, offsets[q + 1] - offsets[q])
     # One workspace of each kind, because for a short query the number of allocations is what counts. There are at most as many
     # levels as documents; `start`, `tree` and `prefix` have an element more.
-    reals = np.empty((10, longest + 2))
-    integers = np.empty((10, longest + 1), dtype=np.int64)
+    width = longest + 2
+    floats = np.empty(10 * width + 2 * d)
+    reals = floats[: 10 * width].reshape(10, width)
     tree = reals[6:8]
     prefix = reals[8:10]
+    z, new = floats[10 * width : 10 * width + d], floats[10 * width + d :]
+    numbers = np.empty(10 * width + MAX_GRADE + 1, dtype=np.int64)
+    integers = numbers[: 10 * width].reshape(10, width)
     start, grade, count, per_level = integers[6], integers[7], integers[8], integers[9]
-    table = np.empty(MAX_GRADE + 1, dtype=np.int64)
-    vectors = np.empty((2, d))
-    z, new = vectors[0], vectors[1]
+    table = numbers[10 * width :]
     # A test for None is settled when the kernel is compiled: without comparators nothing of them is.
     if comparators is not None:
         compare_reals = np.empty((7, longest + 1))
