@@ -16,8 +16,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from online_rank._progress import progress
 from online_rank.checkpoint import CheckpointDirectory, CheckpointError
-from online_rank.cli.serve import measure_files, n_features_of
+from online_rank.cli.serve import check_files, measure_files, n_features_of
 from online_rank.evaluate import Trace, progressive
 
 __all__ = ["Checkpoints", "Settings", "new_model", "run"]
@@ -33,6 +34,29 @@ def synthetic(name: str) -> Any:
     from online_rank.stream import synth
 
     return getattr(synth, SYNTHETIC[name])()
+
+
+def _with_ids(stream: Any) -> Iterator[tuple]:
+    """The queries of a synthetic stream, with ids as those of a file have them."""
+    for number, (X, y) in enumerate(stream):
+        yield X, y, str(number), [f"{number}-{i}" for i in range(len(y))]
+
+
+class Made(Iterator[tuple]):
+    """Queries made of those of a source; the progress bar asks it how far the source is."""
+
+    def __init__(self, queries: Iterable[tuple], source: Any) -> None:
+        self._queries = iter(queries)
+        self._source = source
+        self.n_queries: int | None = getattr(source, "n_queries", None)
+
+    def __next__(self) -> tuple:
+        return next(self._queries)
+
+    @property
+    def fraction(self) -> float | None:
+        """Which part of the source has been read, where it knows."""
+        return getattr(self._source, "fraction", None)
 
 
 class Settings(NamedTuple):
@@ -52,16 +76,17 @@ class Settings(NamedTuple):
         """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
         from online_rank.stream.letor import iter_letor
 
-        queries: Iterable[tuple]
+        source: Any
         if self.files[0] in SYNTHETIC:
-            queries = self._synthetic(with_ids)
+            source = synthetic(self.files[0])
+            queries = _with_ids(source) if with_ids else source
         else:
-            queries = iter_letor(self.files, n_features=self.features, start=position, with_qid=with_ids, with_docid=with_ids)
-        return queries if self.seed is None else shuffled(queries, random.Random(f"{self.seed} {number}"))
-
-    def _synthetic(self, with_ids: bool) -> Iterator[tuple]:
-        for number, (X, y) in enumerate(synthetic(self.files[0])):
-            yield (X, y, str(number), [f"{number}-{i}" for i in range(len(y))]) if with_ids else (X, y)
+            source = queries = iter_letor(
+                self.files, n_features=self.features, start=position, with_qid=with_ids, with_docid=with_ids
+            )
+        if self.seed is not None:
+            queries = shuffled(queries, random.Random(f"{self.seed} {number}"))
+        return queries if queries is source else Made(queries, source)
 
     @property
     def teacher(self) -> Any:
@@ -84,9 +109,7 @@ class Settings(NamedTuple):
             raise ValueError("standard input (-) can be read once, but it is given more than once")
         if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
             raise ValueError("a synthetic stream is learned from alone, without other files")
-        for file in [*self.files, *self.test]:
-            if file != "-" and file not in SYNTHETIC:
-                os.stat(file)
+        check_files([file for file in self.files if file not in SYNTHETIC] + self.test)
         if self.certify and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
 
@@ -124,12 +147,12 @@ def run(
     if save_as is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(save_as))):
         raise ValueError(f"--save {save_as}: there is no directory {folder}")
     log = _log_for(report_to, settings, checkpoints)
+    shown = False if quiet or as_json else None
     model = new_model(settings.measure, settings.scale, settings.log)
     if settings.certify:
         from online_rank.cli.certify import tracked
 
-        model = tracked(model, settings.queries(0), settings.teacher)
-    show = None if not (quiet or as_json) else False
+        model = tracked(model, settings.queries(0), settings.teacher, shown)
     speed = _Speed()
     traces = []
     with _opened(settings, checkpoints):
@@ -140,14 +163,15 @@ def run(
             queries: Any = partial(settings.queries, number)
             if log is not None and number == 0:
                 metrics[f"last {log.window}"] = log
-                queries = log.reading(settings.queries(number, with_ids=True))
+                source = settings.queries(number, with_ids=True)
+                queries = Made(log.reading(source), source)
             traces.append(
                 progressive(
                     queries,
                     model,
                     metrics,
                     every=None if place is None else checkpoints.every,
-                    progress=show,
+                    progress=shown,
                     watch=speed,
                     checkpoint=place,
                 )
@@ -161,7 +185,7 @@ def run(
     }
     if settings.test:
         models = [model, _by_last_weights(model)]
-        (served, last), n_queries = measure_files(models, settings.test, [settings.measure])
+        (served, last), n_queries = measure_files(models, settings.test, [settings.measure], shown)
         report["test"] = {"files": settings.test, "queries": n_queries, "served": served, "last": last}
     certificate = ranker_of(model).certificate() if settings.certify else None
     if certificate is not None:
@@ -175,7 +199,8 @@ def run(
         command = shlex.join(["online-rank", *sys.argv[1:]])
         about = {"figures": report, "settings": settings._asdict(), "trace": traces[0], "log": log, "model": model}
         about["certificate"] = certificate
-        report["report"] = str(write_report(report_to, command=command, **about))
+        with progress("writing the report", unit="", shown=shown):
+            report["report"] = str(write_report(report_to, command=command, **about))
     if as_json:
         print(json.dumps(report))
     elif not quiet:
