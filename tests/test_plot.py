@@ -56,7 +56,7 @@ def test_progressive_draws_the_records_and_names_each_line():
     for line, name in zip(ax.lines, ("ndcg", "mrr"), strict=False):
         assert line.get_xdata().tolist() == trace.columns["query"].tolist()
         assert line.get_ydata().tolist() == trace.columns[name].tolist()
-    assert texts(ax) == [f"mrr {trace.values['mrr']:.3g}", f"ndcg {trace.values['ndcg']:.3g}", "drift"]
+    assert texts(ax) == [f"mrr: {trace.values['mrr']:.3g}", f"ndcg: {trace.values['ndcg']:.3g}", "drift"]
     assert [line.get_xdata() for line in ax.lines[2:]] == [[5, 5], [10, 10]]
 
 
@@ -65,7 +65,7 @@ def test_progressive_compares_models_on_given_axes():
     _, ax = pyplot.subplots()
     assert plot.progressive(traces, ax=ax) is ax
     assert len(ax.lines) == 2
-    assert {text.split()[0] for text in texts(ax)} == {"one", "two"}
+    assert {text.split(":")[0] for text in texts(ax)} == {"one", "two"}
 
 
 def test_names_at_the_same_height_are_moved_apart():
