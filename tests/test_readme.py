@@ -38,7 +38,7 @@ def test_every_link_has_its_target():
     headings = {
         re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)", text, re.MULTILINE)
     }
-    for target in re.findall(r"\]\(([^)]+)\)", text):
+    for target in re.findall(r"\]\(([^)]+)\)", text) + re.findall(r'src="([^"]+)"', text):
         if target.startswith("#"):
             assert target[1:] in headings, target
         elif not target.startswith("http"):
