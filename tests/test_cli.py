@@ -18,7 +18,7 @@ import pytest
 import online_rank
 from online_rank import PerceptronRanker, StreamScaler, load, rank_one
 from online_rank.cli import main
-from online_rank.cli.train import SHUFFLE_BUFFER, shuffled
+from online_rank.cli.settings import SHUFFLE_BUFFER, shuffled
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
 from online_rank.stream.letor import iter_letor

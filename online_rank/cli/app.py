@@ -106,7 +106,8 @@ def train(
 
     In place of files: synthetic:separable or synthetic:noisy (with --scale none, --certify is then against the teacher).
     """
-    from online_rank.cli.train import Checkpoints, Settings, run
+    from online_rank.cli.settings import Settings
+    from online_rank.cli.train import Checkpoints, run
 
     settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features, certify)
     run(settings, Checkpoints(checkpoint, every, resume), save, report, json, quiet)

@@ -47,7 +47,7 @@ def styled(ax: "Axes | None", x_label: str, y_label: str) -> "Axes":
     return ax
 
 
-def _tick(value: float, _: int) -> str:
+def _tick(value: float, _: float) -> str:
     """A number at a tick, in full."""
     return f"{value:,.10g}"
 
@@ -122,4 +122,4 @@ def bars(values: Mapping[str, float], colours: Sequence[str], label: str, ax: "A
 
 def number(value: float) -> str:
     """A value beside a line or bar: three digits, or the whole number from 1,000 on."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}" if 0 < abs(value) < 1 else f"{value:.3g}"

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["LossCurve", "loss", "losses", "mark_drifts", "progressive", "sensitivity"]
+
+#: Where something was measured, and what was measured there.
+Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
 
 #: A `LossCurve` records when this factor more queries have been learned: about 1000 records for a million queries.
 _SPACING = 1.01
@@ -189,8 +192,8 @@ def loss(curve: LossCurve | Trace, bounds: Sequence[str] | None = None, ax: "Axe
 
 
 def losses(
-    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    bounds: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
+    curves: Mapping[str, Curve],
+    bounds: Mapping[str, Curve] | None = None,
     x_label: str = "queries",
     logarithmic: bool = False,
     ax: "Axes | None" = None,
@@ -220,7 +223,7 @@ def losses(
     >>> from online_rank import plot
     >>> ax = plot.losses({"loss": ([1, 2, 3], [0.5, 0.8, 0.9])}, {"bound": ([1, 2, 3], [1.0, 1.4, 1.7])})
     >>> [text.get_text() for text in ax.texts]
-    ['loss: 0.9', 'bound: 1.7']
+    ['loss: 0.900', 'bound: 1.7']
     """
     drawn = {**curves, **(bounds or {})}
     if not drawn or not all(len(x) for x, _ in drawn.values()):
