@@ -4,7 +4,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 __all__ = ["Progress", "progress"]
 
@@ -19,12 +19,18 @@ _SCREEN = threading.Lock()
 class Progress:
     """Called now and then with how much is done; this one shows nothing."""
 
-    def __call__(self, done: int, part: float | None = None, figures: Mapping[str, float] | None = None) -> None:
-        """Take note of how many units are done; where there is no total, of which part of the whole; of figures to show."""
+    def __call__(self, done: int, figures: Mapping[str, float] | None = None) -> None:
+        """Take note of how many units are done, and of figures to show."""
 
 
 @contextlib.contextmanager
-def progress(label: str, total: int | None = None, unit: str = "queries", shown: bool | None = None) -> Iterator[Progress]:
+def progress(
+    label: str,
+    total: int | None = None,
+    unit: str = "queries",
+    shown: bool | None = None,
+    part: Callable[[], float | None] = lambda: None,
+) -> Iterator[Progress]:
     """A context that gives a `Progress`, with a bar while it lasts.
 
     Parameters
@@ -37,6 +43,8 @@ def progress(label: str, total: int | None = None, unit: str = "queries", shown:
         What is counted; nothing where it is empty.
     shown
         Whether to show a bar; None shows one on a terminal only, when the call takes longer than a moment, and where rich is.
+    part
+        Where there is no total: gives which part of the whole is done, between 0 and 1, or None. Asked only when it is shown.
 
     Raises
     ------
@@ -48,7 +56,7 @@ def progress(label: str, total: int | None = None, unit: str = "queries", shown:
         return
     try:
         try:
-            bar = _Bar(label, total, unit)
+            bar = _Bar(label, total, unit, part)
         except ImportError:
             if shown:
                 raise ImportError('the progress bar needs rich: pip install "online_rank[cli]"') from None
@@ -76,7 +84,7 @@ def progress(label: str, total: int | None = None, unit: str = "queries", shown:
 class _Bar(Progress):
     """Shows what it is called with, a few times a second."""
 
-    def __init__(self, label: str, total: int | None, unit: str) -> None:
+    def __init__(self, label: str, total: int | None, unit: str, part: Callable[[], float | None]) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
@@ -95,13 +103,13 @@ class _Bar(Progress):
         text = f"0 {unit}; the first run compiles" if unit else ""
         self.rich.add_task(label, total=total, text=text)
         (self._task,) = self.rich.tasks
-        self._unit = unit
+        self._unit, self._part = unit, part
         self._next = 0.0
         self._marks: list[tuple[float, int]] = []
-        self._state: tuple[int, float | None, Mapping[str, float] | None] | None = None
+        self._state: tuple[int, Mapping[str, float] | None] | None = None
 
-    def __call__(self, done: int, part: float | None = None, figures: Mapping[str, float] | None = None) -> None:
-        self._state = done, part, figures
+    def __call__(self, done: int, figures: Mapping[str, float] | None = None) -> None:
+        self._state = done, figures
         if (now := time.monotonic()) >= self._next:
             self._next = now + _REFRESH
             self.draw(now)
@@ -110,7 +118,8 @@ class _Bar(Progress):
         """Show the latest state, if there is one."""
         if self._state is None:
             return
-        done, part, figures = self._state
+        done, figures = self._state
+        part = self._part()
         total = self._task.total if part is None else done / part if part > 0.0 else None
         # The rate of the latest 10 seconds, so that what was spent on compiling is soon forgotten.
         self._marks = [*self._marks[-100:], (now, done)]

@@ -5,6 +5,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sized
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,8 @@ def progressive(
         if position is None and trace.n_queries:
             queries = itertools.islice(source, trace.n_queries, None)
         total = len(source) if isinstance(source, Sized) else getattr(source, "n_queries", None)
-        show = stack.enter_context(shown_progress("learning", total, shown=progress))
+        fraction = partial(getattr, source, "fraction", None)
+        show = stack.enter_context(shown_progress("learning", total, shown=progress, part=fraction))
         clock = time.perf_counter()
         for item in queries:
             x, y, arguments = _lesson(item)
@@ -211,7 +213,7 @@ def progressive(
             clock = now
             if directory is not None and trace.n_queries % (every or _CHECKPOINT_EVERY) == 0:
                 directory.write(_state(model, measured, trace, source))
-            show(trace.n_queries, getattr(source, "fraction", None), trace.values)
+            show(trace.n_queries, trace.values)
             if watch is not None:
                 watch(trace)
         if directory is not None:

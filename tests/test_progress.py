@@ -41,7 +41,7 @@ def test_amount_rate_and_time_left(monkeypatch):
     with progress("reading", total=100) as show:
         show(0)
         clock[0] = 12.0
-        show(40, figures={"ndcg": 0.5})
+        show(40, {"ndcg": 0.5})
     # 40 in 2 s are 20/s; the other 60 take 3 s.
     assert "40 queries  20/s  0:03 left  ndcg 0.5000" in terminal.text
 
@@ -50,10 +50,12 @@ def test_the_total_follows_from_the_part(monkeypatch):
     terminal = opened(monkeypatch)
     clock = [10.0]
     monkeypatch.setattr(_progress.time, "monotonic", lambda: clock[0])
-    with progress("reading", unit="documents") as show:
-        show(0, 0.0)
+    parts = [0.0]
+    with progress("reading", unit="documents", part=lambda: parts[-1]) as show:
+        show(0)
         clock[0] = 20.0
-        show(5, 0.001)
+        parts.append(0.001)
+        show(5)
     # A thousandth in 10 s: the other 999 take 9,990 s, which are 2 h 46 min 30 s.
     assert "5 documents  0.5/s  2:46:30 left" in terminal.text
 

@@ -1,6 +1,7 @@
 """`online-rank train --certify`: a tracker around the ranker, and something to compare it with."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,12 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, sh
 
 def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Query, Any]]:
     """The queries as the transformers, which learn from them, pass them on."""
-    with progress("reading for the comparator", getattr(queries, "n_queries", None), shown=shown) as show:
+    total, fraction = getattr(queries, "n_queries", None), partial(getattr, queries, "fraction", None)
+    with progress("reading for the comparator", total, shown=shown, part=fraction) as show:
         for n_queries, (X, y, *_) in enumerate(queries, start=1):
             query = Query(X)
             for step in transformers:
                 step.learn_one(query)
                 query = step.transform_one(query)
-            show(n_queries, getattr(queries, "fraction", None))
+            show(n_queries)
             yield query, y

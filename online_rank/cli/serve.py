@@ -57,14 +57,17 @@ def measure_files(
 
     metrics = [{name: metric(name) for name in names} for _ in models]
     n_queries = 0
-    with iter_letor(list(files), n_features=n_features_of(models[0])) as queries, progress("measuring", shown=shown) as show:
+    with (
+        iter_letor(list(files), n_features=n_features_of(models[0])) as queries,
+        progress("measuring", shown=shown, part=lambda: queries.fraction) as show,
+    ):
         for X, y in queries:
             for model, of_model in zip(models, metrics, strict=True):
                 scores = model.predict_one(X)
                 for each in of_model.values():
                     each.update(y, scores)
             n_queries += 1
-            show(n_queries, queries.fraction)
+            show(n_queries)
     return [{name: each.get() for name, each in of_model.items()} for of_model in metrics], n_queries
 
 
@@ -95,7 +98,7 @@ def rank(path: str, file: str, tag: str, quiet: bool) -> None:
     shown = False if quiet or sys.stdout.isatty() else None
     with (
         iter_letor(file, with_qid=True, with_docid=True, n_features=n_features_of(model)) as queries,
-        progress("ranking", shown=shown) as show,
+        progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
     ):
         for n_queries, (X, _, qid, docids) in enumerate(queries, start=1):
             scores = model.predict_one(X)
@@ -104,7 +107,7 @@ def rank(path: str, file: str, tag: str, quiet: bool) -> None:
                 for position, i in enumerate(sorted(range(len(scores)), key=scores.__getitem__, reverse=True), start=1)
             ]
             sys.stdout.write("".join(lines))
-            show(n_queries, queries.fraction)
+            show(n_queries)
 
 
 def _word(text: str, default: str) -> str:

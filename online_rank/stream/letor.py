@@ -265,7 +265,8 @@ def read_letor(
     qids: list[str] = []
     docids: list[str] = []
     n = 0
-    with shown_progress("reading", unit="documents", shown=progress) as show:
+    position = LetorPosition()
+    with shown_progress("reading", unit="documents", shown=progress, part=lambda: rows.fraction(position)) as show:
         for block in rows:
             m, d = block.X.shape
             if d > X.shape[1]:
@@ -281,7 +282,8 @@ def read_letor(
             docids += block.docids or []
             n += m
             if block.starts:
-                show(n, rows.fraction(block.starts[-1][2]))
+                position = block.starts[-1][2]
+            show(n)
     X.resize((n, X.shape[1]), refcheck=False)
     y.resize(n, refcheck=False)
     ids = _integers(qids)
