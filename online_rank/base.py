@@ -16,6 +16,7 @@ from online_rank.query import (
     answer_in_kind,
     as_grades,
     as_query,
+    is_plain,
     query_offsets,
     require_finite,
     require_grades,
@@ -72,6 +73,10 @@ class Round(NamedTuple):
         """A round from its row of numbers, as kernels write it."""
         values = cls._make(row.tolist())
         return values._replace(n_documents=int(values.n_documents), skipped=bool(values.skipped))
+
+
+#: Shape of the rounds of a block of one query.
+_ONE_ROUND = (1, len(Round._fields))
 
 
 class QueryEstimator(QueryStep, abc.ABC):
@@ -204,9 +209,14 @@ class Ranker(QueryEstimator):
         TypeError, ValueError
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
+        rounds = np.empty(_ONE_ROUND)
+        # The common case, by the shortest way; what it cannot learn, the long way has a message for.
+        plain = self._names is None and self._n_features and is_plain(x, y, self._n_features)
+        if plain and self._learn(x, y, _single(len(y)), _as_weight(w), rounds):
+            self._last_round = rounds[0]
+            return
         query = as_query(x)
         grades = as_grades(y, query)
-        rounds = np.empty((1, len(Round._fields)))
         if query.names is None and self._n_features:
             X = self._align(query)
             self._learn_block(X, grades, _single(len(query.X)), _as_weight(w), rounds, query)

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from online_rank._averaged import AveragedRanker, averaging
 from online_rank._kernels import direct as kernels
 from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.network import LANES, score
 from online_rank._segments import natural_breaks
-from online_rank.base import Ranker
-from online_rank.gradient import averaging
 from online_rank.measures import discounts
 from online_rank.query import as_query
 from online_rank.surrogates import OUTPUTS, Surrogate, require_choice
@@ -25,7 +24,7 @@ LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
 FIRST_WEIGHTS = 0.1
 
 
-class DirectRanker(Ranker):
+class DirectRanker(AveragedRanker):
     r"""Neural ranker whose comparisons are a consistent order by construction [DR].
 
     .. math:: r(x, y) = \tau(g(x) - g(y)), \qquad g(x) = w \cdot f(x),
@@ -110,7 +109,7 @@ class DirectRanker(Ranker):
         dtype: str = "float32",
         seed: int | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(average is not False, n_counters=4)
         self.hidden = hidden
         self.activation = activation
         self.output = output
@@ -132,11 +131,10 @@ class DirectRanker(Ranker):
         self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation), accumulate])
         self._constants = np.array([learning_rate, l2, dropout, averaging(average), LARGEST_GRADIENT[dtype]])
         self._widths = np.array([0, *(-(-width // LANES) * LANES for width in hidden)])
-        self._parameters = np.empty(0, dtype)
+        self._weights = np.empty(0, dtype)
         self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0), dtype)
         self._average = np.empty(0, dtype)
         self._pending = np.empty(0, dtype)
-        self._counters = np.zeros(4)
         self._key = np.zeros(1, np.uint64)
 
     def _unit_test_skips(self) -> set[str]:
@@ -212,27 +210,17 @@ class DirectRanker(Ranker):
         # tanh of a magnitude, signed afterwards: odd whatever the library's tanh is.
         return np.copysign(np.tanh(0.5 * slope * np.abs(difference)), difference)
 
-    def restart_average(self) -> None:
-        """Begin the average of the parameters that serve rankings anew, from those that learn. For a stream that changed."""
-        if self.average is not False:
-            self._average = self._parameters.copy()
-            self._counters[1] = 0.0
-
-    @property
-    def _served(self) -> np.ndarray:
-        return self._parameters if self.average is False else self._average
-
     def _grow(self, n_new: int) -> None:
         first = self._n_features == 0
         width = int(self._widths[1])
         new = self._first_parameters(n_new) if first else np.zeros(n_new * width, self.dtype)
         self._widths = np.append(self._n_features + n_new, self._widths[1:])
-        self._parameters = np.append(new[:0] if first else self._parameters, new)
-        grown = np.zeros((len(self._state), len(self._parameters)), self.dtype)
+        self._weights = np.append(new[:0] if first else self._weights, new)
+        grown = np.zeros((len(self._state), len(self._weights)), self.dtype)
         kept = 0 if first else self._state.shape[1]
         grown[:, :kept] = self._state[:, :kept]
         self._state = grown
-        if self.average is not False:
+        if self._averages:
             self._average = np.append(new[:0] if first else self._average, new)
         if self.accumulate > 1:
             self._pending = np.append(new[:0] if first else self._pending, np.zeros_like(new))
@@ -277,7 +265,7 @@ class DirectRanker(Ranker):
             self._widths,
             self._config,
             self._constants,
-            self._parameters,
+            self._weights,
             self._state,
             self._average,
             self._pending,
@@ -293,8 +281,9 @@ class DirectRanker(Ranker):
             optimizer=(self.optimizer, ("adam", "adagrad", "sgd")),
             dtype=(self.dtype, tuple(LARGEST_GRADIENT)),
         )
-        if not self.hidden or any(width < 1 for width in self.hidden):
-            raise ValueError(f"hidden is {self.hidden}; it must be one or more widths >= 1 (GradientRanker is the linear one)")
+        widths = self.hidden if isinstance(self.hidden, tuple | list) else ()
+        if not widths or any(not isinstance(width, int | np.integer) or width < 1 for width in widths):
+            raise ValueError(f"hidden is {self.hidden!r}; it is a tuple of widths >= 1 (GradientRanker is the linear one)")
         for name, value, low, high in (
             ("learning_rate", self.learning_rate, 0.0, np.inf),
             ("l2", self.l2, -0.0, np.inf),

@@ -2,10 +2,9 @@
 
 import numpy as np
 
+from online_rank._averaged import LinearRanker, averaging
 from online_rank._kernels import gradient as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
-from online_rank._kernels.perceptron import score
-from online_rank.base import Ranker
 from online_rank.measures import discounts
 from online_rank.surrogates import Surrogate, require_choice
 
@@ -15,16 +14,7 @@ __all__ = ["GradientRanker"]
 LEARNING_RATES = {"sgd": 0.1, "adagrad": 0.1, "adam": 0.01, "scale_free": 0.1}
 
 
-def averaging(average: bool | float) -> float:
-    """The factor by which an average of weights forgets in one query. Raises ValueError unless `average` is a bool or > 0."""
-    if isinstance(average, bool):
-        return 1.0
-    if not 0.0 < average < np.inf:
-        raise ValueError(f"average is {average}; it must be True, False or a half-life in queries > 0")
-    return 0.5 ** (1.0 / average)
-
-
-class GradientRanker(Ranker):
+class GradientRanker(LinearRanker):
     r"""Linear ranker that follows the gradient of a surrogate, one query at a time.
 
     .. math:: s = X w, \qquad z = X^\top \nabla_s \phi(s, R), \qquad w \leftarrow \text{optimizer}(w, z).
@@ -83,7 +73,8 @@ class GradientRanker(Ranker):
         l2: float = 0.0,
         average: bool | float | None = None,
     ) -> None:
-        super().__init__()
+        averages = optimizer != "scale_free" if average is None else average is not False
+        super().__init__(averages, n_counters=2)
         self.surrogate = surrogate
         self.optimizer = optimizer
         self.learning_rate = learning_rate
@@ -102,48 +93,17 @@ class GradientRanker(Ranker):
         if l2 and optimizer == "scale_free":
             raise ValueError("l2 does not go with optimizer='scale_free': the norm of w depends on the scale of the features")
         cost = Surrogate(surrogate, measure, margin=margin, pairs=pairs, pair_weight=pair_weight)
-        self._averages = optimizer != "scale_free" if average is None else average is not False
         self._surrogate = cost.kernel_arguments
         self._config = np.array([OPTIMIZERS.index(optimizer)])
-        self._constants = np.array([rate, l2, averaging(self._averages if average is None else average)])
-        self._weights = np.empty(0)
+        self._constants = np.array([rate, l2, averaging(averages if average is None else average)])
         self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0))
-        self._average = np.empty(0)
-        self._counters = np.zeros(2)
-
-    @property
-    def weights(self) -> np.ndarray:
-        """The weights that learn, float64 (d,), a copy; in the order of `feature_names` when features are named."""
-        return self._weights.copy()
-
-    @property
-    def served_weights(self) -> np.ndarray:
-        """The weights that serve rankings, float64 (d,), a copy."""
-        return self._served.copy()
-
-    def restart_average(self) -> None:
-        """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
-        if self._averages:
-            self._average = self._weights.copy()
-            self._counters[1] = 0.0
-
-    @property
-    def _served(self) -> np.ndarray:
-        return self._average if self._averages else self._weights
 
     def _grow(self, n_new: int) -> None:
-        self._weights = np.append(self._weights, np.zeros(n_new))
+        super()._grow(n_new)
         new = np.zeros((len(self._state), n_new))
         if self.optimizer == "scale_free":
             new[3] = self._constants[0]
         self._state = np.concatenate((self._state, new), axis=1)
-        if self._averages:
-            self._average = np.append(self._average, np.zeros(n_new))
-
-    def _score(self, X: np.ndarray) -> np.ndarray:
-        scores = np.empty(len(X))
-        score(X, self._served, scores)
-        return scores
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         return kernels.learn(

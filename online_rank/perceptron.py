@@ -2,15 +2,15 @@
 
 import numpy as np
 
+from online_rank._averaged import LinearRanker, averaging
 from online_rank._kernels import perceptron as kernels
 from online_rank._kernels.codes import CREDITS, WITHIN_GRADE
-from online_rank.base import Ranker
 from online_rank.measures import discounts, measure
 
 __all__ = ["PerceptronRanker"]
 
 
-class PerceptronRanker(Ranker):
+class PerceptronRanker(LinearRanker):
     r"""Linear ranker that learns from its mistakes, with a proven bound on its cumulative loss.
 
     In a round whose ranking loss RML (1 - measure, ties broken pessimistically) is positive, weights
@@ -91,7 +91,7 @@ class PerceptronRanker(Ranker):
         margin_scale: str = "constant",
         average: bool | float = True,
     ) -> None:
-        super().__init__()
+        super().__init__(averages=average is not False, n_counters=3)
         self.measure = measure
         self.credit = credit
         self.mass = mass
@@ -103,56 +103,8 @@ class PerceptronRanker(Ranker):
         self.margin_scale = margin_scale
         self.average = average
         self._config, self._constants = self._checked()
-        self._weights = np.empty(0)
-        self._average = np.empty(0)
-        self._counters = np.zeros(3)
 
-    @property
-    def weights(self) -> np.ndarray:
-        """The weights that learn, float64 (d,), a copy; in the order of `feature_names` when features are named."""
-        return self._weights.copy()
-
-    @property
-    def served_weights(self) -> np.ndarray:
-        """The weights that serve rankings, float64 (d,), a copy: averaged unless `average=False`."""
-        return self._served.copy()
-
-    def restart_average(self) -> None:
-        """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
-        if self.average is not False:
-            self._average = self._weights.copy()
-            self._counters[0] = 0.0
-
-    @property
-    def _served(self) -> np.ndarray:
-        return self._weights if self.average is False else self._average
-
-    def _grow(self, n_new: int) -> None:
-        self._weights = np.concatenate((self._weights, np.zeros(n_new)))
-        if self.average is not False:
-            self._average = np.concatenate((self._average, np.zeros(n_new)))
-
-    def _score(self, X: np.ndarray) -> np.ndarray:
-        scores = np.empty(len(X))
-        kernels.score(X, self._served, scores)
-        return scores
-
-    def _learn(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        offsets: np.ndarray,
-        w: np.ndarray,
-        rounds: np.ndarray,
-        track: bool = False,
-        comparators: np.ndarray | None = None,
-        values: np.ndarray | None = None,
-    ) -> int:
-        """As the contract says; with the loss of the served weights when `track`, and the losses of other weights on the pairs.
-
-        `comparators` (n, d) are in the order of the state's columns; `values` (queries, n, 2) receives the F_t(u) and f_t(u) of
-        each (`online_rank.bounds`).
-        """
+    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         return kernels.learn(
             X,
             y,
@@ -164,9 +116,39 @@ class PerceptronRanker(Ranker):
             self._weights,
             self._average,
             self._counters,
+            rounds,
+        )
+
+    def _learn_and_compare(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        offsets: np.ndarray,
+        w: np.ndarray,
+        rounds: np.ndarray,
+        track: bool,
+        comparators: np.ndarray,
+        values: np.ndarray,
+    ) -> int:
+        """`_learn`, with the loss of the served weights when `track`, and the losses of other weights on the pairs.
+
+        `comparators` (n, d) are in the order of the state's columns; `values` (queries, n, 2) receives the F_t(u) and f_t(u) of
+        each (`online_rank.bounds`).
+        """
+        return kernels.learn_and_compare(
+            X,
+            y,
+            offsets,
+            w,
+            discounts(len(X)),
+            self._config,
+            self._constants,
+            self._weights,
+            self._average,
+            self._counters,
+            rounds,
             track,
             comparators,
-            rounds,
             values,
         )
 
@@ -182,7 +164,7 @@ class PerceptronRanker(Ranker):
         ):
             if value not in allowed:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
-        for name in ("relative_margin", "margin", "average", *(() if self.learning_rate is None else ("learning_rate",))):
+        for name in ("relative_margin", "margin", *(() if self.learning_rate is None else ("learning_rate",))):
             if not isinstance(value := getattr(self, name), int | float | np.number):
                 raise TypeError(f"{name} is {value!r}; it must be a number")
         gradient = self.update == "gradient"
@@ -200,8 +182,6 @@ class PerceptronRanker(Ranker):
             raise ValueError(f"margin is {self.margin}; it must be a finite number > 0")
         if not gradient and (self.margin != 1.0 or self.margin_scale != "constant"):
             raise ValueError("margin and margin_scale belong to update='gradient'; update='mistake' has relative_margin")
-        if not isinstance(self.average, bool) and not 0.0 < self.average < np.inf:
-            raise ValueError(f"average is {self.average}; it must be True, False or a half-life in queries > 0")
         config = [
             *target,
             CREDITS.index(self.credit),
@@ -210,6 +190,6 @@ class PerceptronRanker(Ranker):
             gradient,
             self.margin_scale == "grade",
         ]
-        keep = 1.0 if isinstance(self.average, bool) else 0.5 ** (1.0 / self.average)
         step = 1.0 if self.learning_rate is None else self.learning_rate
-        return np.array(config, dtype=np.int64), np.array([self.relative_margin, step, self.margin, keep])
+        constants = [self.relative_margin, step, self.margin, averaging(self.average)]
+        return np.array(config, dtype=np.int64), np.array(constants)

@@ -123,6 +123,21 @@ def as_query(x: Any) -> Query:
     return _from_frame(x)
 
 
+def is_plain(x: Any, y: Any, n_features: int) -> bool:
+    """Whether `as_query` and `as_grades` would answer with these very arrays: a query of m > 0 documents, and its m grades."""
+    return (
+        type(x) is np.ndarray
+        and type(y) is np.ndarray
+        and (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
+        and y.dtype is _INT64
+        and x.ndim == 2
+        and x.shape == (y.size, n_features)
+        and y.ndim == 1
+        and x.flags.c_contiguous
+        and y.flags.c_contiguous
+    )
+
+
 def as_documents(x: Any) -> Query | Documents:
     """Feature dicts, and frames that hold more than numbers, as `Documents`; every other form as `as_query` reads it.
 

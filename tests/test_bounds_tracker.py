@@ -126,21 +126,9 @@ def test_sweeps_add_up_what_pairs_do(seed, credit, kind, m, offset, strict):
     t, k, v, share = rng.integers(-4, 5, m) / 2.0, rng.integers(-4, 5, m) / 3.0, rng.random(m), rng.random(m)
     integers, reals, tree = np.zeros((8, m + 1), dtype=np.int64), np.zeros((2, m)), np.zeros((4, m + 1))
     head, spare, place, start, listed, *others = integers
-    n = credit_kernels.line_up(
-        t,
-        level,
-        levels,
-        v,
-        credit != "spread",
-        offset,
-        strict,
-        head[:m],
-        reals[0],
-        spare[:m],
-        reals[1],
-        place[:m],
-        start,
-        listed[:m],
+    n = credit_kernels.list_head(level, v, credit != "spread", head[:m])
+    credit_kernels.line_up(
+        t, level, levels, offset, strict, head[:n], reals[0], spare[:m], reals[1], place[:m], start, listed[:m]
     )
     lined_up = CREDIT_CODES.index(credit), kind, k, 1.0, level, levels, grade, share, head[:n], start, listed[:m]
     one_by_one = kernels._hinge_one_by_one(*lined_up, reals[0], spare[:m], reals[1])
@@ -161,9 +149,9 @@ class Recorder(PerceptronRanker):
 
     factor = 1.0
 
-    def _learn(self, X, y, offsets, w, rounds, track, comparators, values):
+    def _learn_and_compare(self, X, y, offsets, w, rounds, track, comparators, values):
         before = self._weights.copy()
-        learned = super()._learn(X, y, offsets, w, rounds, track, comparators, values)
+        learned = super()._learn_and_compare(X, y, offsets, w, rounds, track, comparators, values)
         self._weights += (self.factor - 1.0) * (self._weights - before)
         return learned
 

@@ -38,10 +38,10 @@ def test_scores_are_those_of_the_network(hidden, activation, dtype):
     for d in (1, 4, 7):
         model = trained(stream(20, d), hidden=hidden, activation=activation, dtype=dtype)
         X = np.random.default_rng(d).normal(size=(9, d))
-        expected = [reference.score(x, model._parameters, model._widths.tolist(), activation) for x in X]
+        expected = [reference.score(x, model._weights, model._widths.tolist(), activation) for x in X]
         assert model.predict_one(X) == pytest.approx(expected, rel=1e-12 if dtype == "float64" else 1e-4, abs=1e-6)
         if activation == "tanh":
-            assert model.n_parameters == np.count_nonzero(model._parameters)
+            assert model.n_parameters == np.count_nonzero(model._weights)
 
 
 def first_step(cost, query, **arguments):
@@ -49,9 +49,9 @@ def first_step(cost, query, **arguments):
     model = trained(cost=cost, dtype="float64", **arguments)
     model = copy.deepcopy(model)
     model._config[0], model._constants[0] = 0, 1.0
-    before = model._parameters.copy()
+    before = model._weights.copy()
     model.learn_one(*query)
-    return model, before, model._parameters
+    return model, before, model._weights
 
 
 @pytest.mark.parametrize("cost", COSTS)
@@ -78,7 +78,7 @@ def test_dropout_differentiates_what_it_computes():
     model = trained(dropout=0.4, dtype="float64", hidden=(9, 5))
     key = model._key[0]
     model._config[0], model._constants[0] = 0, 1.0
-    before = model._parameters.copy()
+    before = model._weights.copy()
     model.learn_one(X, y)
     hidden, dropped = np.empty((2, 11 * int(network.n_units(model._widths))))
 
@@ -89,7 +89,7 @@ def test_dropout_differentiates_what_it_computes():
 
     gradient = np.array(reference.gradient(value, before))
     gradient[before == 0.0] = 0.0
-    assert before - model._parameters == pytest.approx(gradient, abs=1e-6 * (1.0 + np.abs(gradient).max()))
+    assert before - model._weights == pytest.approx(gradient, abs=1e-6 * (1.0 + np.abs(gradient).max()))
     value(before)
     left_out = network.units(dropped, model._widths, 1, 11)[:, :9] == 0.0
     assert 0.2 < left_out.mean() < 0.6
@@ -133,8 +133,8 @@ def test_comparisons_are_an_order(cost, output, seed, activation, scale):
 
 def test_ranknet_is_half_tanh_with_the_logistic_cost():
     log_odds, probability, steeper = (trained(cost="logistic", output=output) for output in [*OUTPUTS[::2], "tanh"])
-    assert np.array_equal(log_odds._parameters, probability._parameters)
-    assert not np.array_equal(log_odds._parameters, steeper._parameters)
+    assert np.array_equal(log_odds._weights, probability._weights)
+    assert not np.array_equal(log_odds._weights, steeper._weights)
     a, b = np.random.default_rng(0).normal(size=(2, 4))
     x = log_odds.compare_one(a, b)
     # Half of 1 + r is the probability that a is better.
@@ -175,13 +175,13 @@ def test_a_block_is_the_loop_bit_for_bit_and_a_seed_decides_all(arguments):
     many.learn_many(*block(queries), weights)
     other.learn_many(*block(queries), weights)
     assert state(one) == state(many)
-    assert one._parameters.tobytes() != other._parameters.tobytes()
+    assert one._weights.tobytes() != other._weights.tobytes()
     together = one.predict_many(*block(queries)[::2])
     assert together.tolist() == [score for X, _ in queries for score in one.predict_one(X)]
     for twin in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
         twin.learn_one(*queries[0])
         many.learn_one(*queries[0])
-        assert twin._parameters.tobytes() == many._parameters.tobytes()
+        assert twin._weights.tobytes() == many._weights.tobytes()
         many = copy.deepcopy(one)
 
 
@@ -192,15 +192,15 @@ def test_accumulated_queries_are_one_step_of_their_mean_gradient():
     for query in queries:
         model = copy.deepcopy(start)
         model.learn_one(*query)
-        gradients.append(start._parameters - model._parameters)
+        gradients.append(start._weights - model._weights)
     together = DirectRanker(**small, optimizer="sgd", dtype="float64", accumulate=3)
     together.learn_one(*stream(1)[0])
-    together._counters[:], together._pending[:], together._parameters[:] = 0.0, 0.0, start._parameters
+    together._counters[:], together._pending[:], together._weights[:] = 0.0, 0.0, start._weights
     for query in queries[:2]:
         together.learn_one(*query)
-        assert np.array_equal(together._parameters, start._parameters)
+        assert np.array_equal(together._weights, start._weights)
     together.learn_one(*queries[2])
-    assert start._parameters - together._parameters == pytest.approx(np.mean(gradients, axis=0), rel=1e-9, abs=1e-15)
+    assert start._weights - together._weights == pytest.approx(np.mean(gradients, axis=0), rel=1e-9, abs=1e-15)
 
 
 def test_served_parameters_are_the_average():
@@ -209,7 +209,7 @@ def test_served_parameters_are_the_average():
     for query in stream(12):
         model.learn_one(*query)
         if not model.last_round.skipped:
-            visited.append(model._parameters.copy())
+            visited.append(model._weights.copy())
     assert model._average == pytest.approx(np.mean(visited, axis=0), rel=1e-9)
 
 
@@ -342,15 +342,15 @@ def test_natural_breaks_are_the_best_of_all_cuts(values, n_groups):
 def test_degenerate_queries():
     model = DirectRanker(**small)
     for X, y in [(np.empty((0, 3)), []), (np.ones((1, 3)), [2]), (np.ones((4, 3)), [1, 1, 1, 1])]:
-        before = model._parameters.tobytes() if model.n_features else None
+        before = model._weights.tobytes() if model.n_features else None
         model.learn_one(X, y)
         assert model.last_round.skipped
-        assert before is None or model._parameters.tobytes() == before
+        assert before is None or model._weights.tobytes() == before
     model.learn_one(np.ones((4, 3)), [1, 1, 0, 0])
     assert model.last_round.loss > 0
-    before = model._parameters.tobytes()
+    before = model._weights.tobytes()
     model.learn_one(np.eye(3), [0, 1, 2], w=0.0)
-    assert model._parameters.tobytes() == before
+    assert model._weights.tobytes() == before
     assert model.clone().n_features == 0
 
 

@@ -8,6 +8,7 @@ from river import linear_model, preprocessing
 
 import online_rank
 from online_rank import (
+    DirectRanker,
     ForEachDocument,
     GradientRanker,
     LossTracker,
@@ -96,7 +97,8 @@ CALLS = {
     "a learning rate for the perceptron": (lambda: PerceptronRanker(learning_rate=0.1), "learning_rate", "update='gradient'"),
     "no learning rate for the gradient": (lambda: PerceptronRanker(update="gradient"), "learning_rate", "> 0"),
     "no half-life": (lambda: PerceptronRanker(average=0), "average is 0", "half-life in queries > 0"),
-    "a word as half-life": (lambda: PerceptronRanker(average="yes"), "average is 'yes'", "number"),
+    "a word as half-life": (lambda: PerceptronRanker(average="yes"), "average is 'yes'", "half-life"),
+    "a cost as the widths": (lambda: DirectRanker("logistic"), "hidden is 'logistic'", "tuple of widths"),
     "an unknown surrogate": (lambda: GradientRanker("rank_svm"), "'rank_svm'", "'hinge'"),
     # Pipelines
     "a river scaler before a ranker": (

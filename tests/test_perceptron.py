@@ -49,7 +49,8 @@ def test_learns_what_the_reference_learns(options, measure, within_grade):
     model = PerceptronRanker(measure, within_grade=within_grade, **options)
     reference_options = options | {"measure": measure, "within_grade": within_grade}
     average, n_averaged, squares = np.zeros(3), 0, []
-    for X, y in stream(seed=len(measure)):
+    # Long queries too: their heads are beyond what is counted one by one.
+    for X, y in [*stream(seed=len(measure)), *stream(seed=1, n_queries=2, largest=150)]:
         # Every round starts from the model's weights, so that rounding cannot change which pairs tie.
         before = model.weights.tolist() if model.n_features else [0.0] * 3
         active = len(set(reference.effective(measure, y))) > 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.codes import ARGMAX, DELTA, GAIN, SPREAD
-from online_rank._kernels.credit import swap_delta, violated
+from online_rank._kernels.credit import least_violating, line_up, swap_delta
 from online_rank._kernels.measures import gain
 from online_rank._kernels.order import sort_descending
 
@@ -57,7 +57,7 @@ def _hinge_on_best(k, level, v, margin, t, offset, strict, best):
     for i in range(k.shape[0]):
         if level[i] > 0 and v[i] > 0.0:
             j = best[level[i] - 1]
-            if violated(t[i], t[j], offset, strict):
+            if t[j] >= least_violating(t[i], offset, strict):
                 total += v[i] * max(0.0, margin + k[j] - k[i])
     return total
 
@@ -72,8 +72,9 @@ def _hinge_by_delta(
     total = 0.0
     for i in range(m):
         gain_i = gain(kind, grade[level[i]])
+        bar = least_violating(t[i], offset, strict)
         for j in range(m):
-            if level[j] < level[i] and violated(t[i], t[j], offset, strict):
+            if level[j] < level[i] and t[j] >= bar:
                 hinge = margin + k[j] - k[i]
                 if hinge > 0.0:
                     gain_j = gain(kind, grade[level[j]])
@@ -191,7 +192,8 @@ def compare(
     margin, by_gap : the comparators' margin Delta, or Delta (R_i - R_j) when `by_gap`
     t, offset, strict : keys of the ranker and which pairs they violate
     share, best : what `spread_credit` and `argmax_credit` left behind
-    head, start, listed : what `line_up` left behind (`spread`, `pairs` and `gain`; an empty head for others)
+    head : the documents that can be outscored (`list_head`)
+    start, listed : workspace for them (`line_up`)
     delta_rank, prefix : what `delta_credit` left behind
     scale : factor between a credit's pair weights and the a_ij of the update
     weight : sample weight
@@ -201,11 +203,13 @@ def compare(
     Infinity stands for what overflows.
     """
     m = t.shape[0]
-    k, keys, other_keys = reals[:3, :m]
-    place, reach, order, other_order = integers[:, :m]
+    k, keys, other_keys = reals[0, :m], reals[1, :m], reals[2, :m]
+    place, reach, order, other_order = integers[0, :m], integers[1, :m], integers[2, :m], integers[3, :m]
     steps = 0
-    for r in range(head.shape[0]):
-        steps += start[r + 1]
+    if credit != ARGMAX and credit != DELTA:
+        line_up(t, level, levels, offset, strict, head, keys, order, other_keys, place, start, listed)
+        for r in range(head.shape[0]):
+            steps += start[r + 1]
     for n in range(U.shape[0]):
         _scores_from_first(X, first, U[n], k)
         pair_margin = margin

@@ -12,40 +12,53 @@ from online_rank._kernels.codes import AP, GAIN, LINEAR_NDCG
 from online_rank._kernels.measures import gain
 from online_rank._kernels.order import sort_descending
 
-# Up to this size of the head its documents are counted one by one.
-_SHORT = 64
+# Up to this size of the head its violators are counted one by one.
+SHORT = 64
 
 
 @kernel
-def violated(t_i, t_j, offset, strict):
-    """Whether a pair with R_i > R_j counts as mis-ordered."""
-    return t_j > t_i - offset if strict else t_j >= t_i - offset
+def least_violating(t_i, offset, strict):
+    """The least key t_j with which a less relevant document violates a document of key t_i."""
+    return np.nextafter(t_i - offset, np.inf) if strict else t_i - offset
 
 
 @kernel
-def argmax_credit(t, level, levels, v, offset, strict, best, c):
-    """v_i on the best-scored less relevant document ([CT, eq. 14]); `best` (levels,) is workspace. O(m + L).
+def list_head(level, v, all_pairs, head):
+    """List the *head* to `head` (m,): documents that can be outscored, not of the lowest grade, v_i > 0 unless `all_pairs`.
 
-    Of equal scores the most relevant one counts, and of those the first.
+    Returns its size.
     """
-    for lev in range(levels):
-        best[lev] = -1
+    n = 0
+    for i in range(level.shape[0]):
+        head[n] = i
+        n += (level[i] > 0) & (all_pairs | (v[i] > 0.0))
+    return n
+
+
+@kernel
+def argmax_credit(t, level, levels, v, offset, strict, head, top, best, c):
+    """v_i on the best-scored less relevant document ([CT, eq. 14]), for a head (`list_head`). O(m + L).
+
+    Of equal scores the most relevant one counts, and of those the first. `top` and `best` (levels,) are workspace; `best[lev]`
+    is left as the best document of all levels up to lev.
+    """
+    top[:levels] = -np.inf
     for i in range(t.shape[0]):
         lev = level[i]
-        if best[lev] < 0 or t[i] > t[best[lev]]:
-            best[lev] = i
-    # best[lev] becomes the best document of all levels up to lev.
+        top[lev] = t[i] if t[i] > top[lev] else top[lev]
+    for i in range(t.shape[0] - 1, -1, -1):
+        if t[i] == top[level[i]]:
+            best[level[i]] = i
     for lev in range(1, levels):
         if t[best[lev]] < t[best[lev - 1]]:
             best[lev] = best[lev - 1]
     mass = 0.0
-    for i in range(t.shape[0]):
-        if level[i] > 0 and v[i] > 0.0:
-            j = best[level[i] - 1]
-            if violated(t[i], t[j], offset, strict):
-                c[i] += v[i]
-                c[j] -= v[i]
-                mass += v[i]
+    for i in head:
+        j = best[level[i] - 1]
+        if t[j] >= least_violating(t[i], offset, strict):
+            c[i] += v[i]
+            c[j] -= v[i]
+            mass += v[i]
     return mass
 
 
@@ -69,64 +82,75 @@ def _below(tree, lev):
 
 
 @kernel
-def line_up(t, level, levels, v, all_pairs, offset, strict, head, keys, spare, spare_keys, place, start, listed):
+def line_up(t, level, levels, offset, strict, head, keys, spare, spare_keys, place, start, listed):
     """Find who violates whom without sorting all documents.
 
-    The *head* is the documents that can be outscored: not of the lowest grade, and with v_i > 0 unless `all_pairs`. Sorted by
-    descending key, the violators of its r-th document are the less relevant documents whose *place* is at most r.
+    The head (`list_head`) is sorted by descending key; then the violators of its r-th document are the less relevant documents
+    whose *place* is at most r.
 
     Parameters
     ----------
-    head : (m,) out: the head
-    place : (m,) out: place of each document, the size of the head for one that violates none of it
+    head : (n,) the head, brought into order
+    place : (m,) out: place of each document, n for one that violates none of the head
     start, listed : (m + 1,), (m,) out: the documents of place r are `listed[start[r]:start[r + 1]]`
     keys, spare, spare_keys : (m,) workspace
-
-    Returns
-    -------
-    Size of the head.
     """
-    m = t.shape[0]
-    n = 0
-    for i in range(m):
-        if level[i] > 0 and (all_pairs or v[i] > 0.0):
-            head[n] = i
-            keys[n] = t[i]
-            n += 1
-    sort_descending(keys[:n], head[:n], spare_keys, spare)
+    n = head.shape[0]
+    for r in range(n):
+        keys[r] = t[head[r]]
+    sort_descending(keys[:n], head, spare_keys, spare)
+    for r in range(n):
+        keys[r] = least_violating(keys[r], offset, strict)
     start[: n + 1] = 0
-    for j in range(m):
-        # The number of the head that is not violated: counted where the head is short, which takes no branch whose outcome
-        # cannot be foretold; else found by halving.
+    for j in range(t.shape[0]):
         first = 0
-        if n <= _SHORT:
-            for r in range(n):
-                first += not violated(keys[r], t[j], offset, strict)
-        else:
-            last = n
-            while first < last:
-                middle = (first + last) // 2
-                if violated(keys[middle], t[j], offset, strict):
-                    last = middle
-                else:
-                    first = middle + 1
+        last = n if level[j] < levels - 1 else 0
+        while first < last:
+            middle = (first + last) // 2
+            if t[j] >= keys[middle]:
+                last = middle
+            else:
+                first = middle + 1
         place[j] = first if level[j] < levels - 1 else n
         start[place[j]] += 1
     total = 0
     for r in range(n + 1):
         start[r], total = total, total + start[r]
-    for j in range(m):
+    for j in range(t.shape[0]):
         listed[start[place[j]]] = j
         start[place[j]] += 1
     for r in range(n, 0, -1):
         start[r] = start[r - 1]
     start[0] = 0
-    return n
+
+
+@kernel
+def spread_over_few(t, level, v, offset, strict, head, share, c):
+    """v_i / n_i on each of the n_i violators of i, for a short head (`list_head`). O(m head), without a branch.
+
+    `share` (m,) receives v_i / n_i (0 without violators).
+    """
+    share[:] = 0.0
+    mass = 0.0
+    for i in head:
+        own = level[i]
+        bar = least_violating(t[i], offset, strict)
+        n = 0
+        for j in range(t.shape[0]):
+            n += (level[j] < own) & (t[j] >= bar)
+        if n > 0:
+            a = v[i] / n
+            for j in range(t.shape[0]):
+                c[j] -= a if (level[j] < own) & (t[j] >= bar) else 0.0
+            share[i] = a
+            c[i] += v[i]
+            mass += v[i]
+    return mass
 
 
 @kernel
 def spread_credit(level, levels, v, head, start, listed, tree, share, c):
-    """v_i / n_i on each of the n_i violators of i, for a query that is lined up (`line_up`). O(m log L).
+    """What `spread_over_few` does, for a query that is lined up (`line_up`). O(m log L).
 
     `tree` (levels + 1,) is workspace; `share` (m,) receives v_i / n_i (0 without violators).
     """
@@ -238,8 +262,9 @@ def delta_credit(
         if level[i] == 0:
             continue
         gain_i = gain(kind, grade[level[i]])
+        bar = least_violating(t[i], offset, strict)
         for j in range(m):
-            if level[j] < level[i] and violated(t[i], t[j], offset, strict):
+            if level[j] < level[i] and t[j] >= bar:
                 gain_j = gain(kind, grade[level[j]])
                 a = swap_delta(
                     kind, depth, rank[i], rank[j], gain_i, gain_j, harmonic, before, relevant, ideal_value, m, discounts

@@ -51,7 +51,7 @@ def learn(
     parameters, state : flat vector and what the optimizer keeps (rows, n), changed in place
     served : averaged parameters, changed in place; (0,) when the parameters that learn serve
     pending : sum of the gradients since the last step, changed in place; (0,) when every query is a step
-    counters : float64 array, changed in place: steps, effective number of averaged vectors, queries pending, most grades of
+    counters : float64 array, changed in place: effective number of averaged vectors, steps, queries pending, most grades of
         a query
     key : uint64 array (1,), changed in place: what dropout draws from
     rounds : (q, 10) out, a `Round` a row
@@ -78,7 +78,7 @@ def learn(
         first = offsets[q]
         m = offsets[q + 1] - first
         documents = X[first : first + m]
-        s, dg = scores[:, :m]
+        s, dg = scores[0, :m], scores[1, :m]
         weight = weights[q]
         largest = _largest_square(documents)
         if not (math.isfinite(largest) and weight >= 0.0 and math.isfinite(weight)):
@@ -112,11 +112,11 @@ def learn(
             if counters[2] == 0.0:
                 if l2 > 0.0:
                     gradient += gradient.dtype.type(l2) * parameters
-                counters[0] += 1.0
-                descend(optimizer, rate, counters[0], gradient, parameters, state)
+                counters[1] += 1.0
+                descend(optimizer, rate, counters[1], gradient, parameters, state)
                 if served.shape[0] > 0:
-                    counters[1] = keep * counters[1] + 1.0
-                    part = served.dtype.type(1.0 / counters[1])
+                    counters[0] = keep * counters[0] + 1.0
+                    part = served.dtype.type(1.0 / counters[0])
                     for j in range(served.shape[0]):
                         served[j] += (parameters[j] - served[j]) * part
         write_round(rounds[q], loss, square, weight, m, math.sqrt(largest), v_max, levels)

@@ -42,7 +42,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     constants : float64 array: learning rate, l2, factor by which the average forgets
     w, state : (d,) weights that learn and what the optimizer keeps (rows, d), changed in place
     served : (d,) averaged weights, changed in place; (0,) when the learning weights serve
-    counters : float64 array, changed in place: steps, effective number of averaged weight vectors
+    counters : float64 array, changed in place: effective number of averaged weight vectors, steps
     rounds : (q, 10) out, a `Round` a row
 
     Returns
@@ -65,7 +65,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     for q in range(weights.shape[0]):
         first = offsets[q]
         m = offsets[q + 1] - first
-        s, gradient = scores[:, :m]
+        s, gradient = scores[0, :m], scores[1, :m]
         weight = weights[q]
         new_w[:] = w
         new_state[:] = state
@@ -85,15 +85,15 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
             if l2 > 0.0:
                 for j in range(d):
                     z[j] += l2 * new_w[j]
-            descend(optimizer, rate, counters[0] + 1.0, z, new_w, new_state)
+            descend(optimizer, rate, counters[1] + 1.0, z, new_w, new_state)
             if not (math.isfinite(square) and all_finite(new_w) and all_finite(new_state.ravel())):
                 return q
-            counters[0] += 1.0
+            counters[1] += 1.0
             w[:] = new_w
             state[:] = new_state
             if served.shape[0] > 0:
-                counters[1] = keep * counters[1] + 1.0
+                counters[0] = keep * counters[0] + 1.0
                 for j in range(d):
-                    served[j] += (w[j] - served[j]) / counters[1]
+                    served[j] += (w[j] - served[j]) / counters[0]
         write_round(rounds[q], loss, square, weight, m, math.sqrt(largest), v_max, levels)
     return weights.shape[0]

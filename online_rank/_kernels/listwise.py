@@ -9,15 +9,19 @@ import numpy as np
 
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.codes import AP
-from online_rank._kernels.credit import argmax_credit, swap_delta
+from online_rank._kernels.credit import argmax_credit, list_head, swap_delta
 from online_rank._kernels.measures import gain
 from online_rank._kernels.vector_math import exp_negative, log1p_unit
 
 
 @kernel
-def slam(margin, s, level, levels, v, best, gradient):
-    """Sum of v_i max(0, margin + max over less relevant j of s_j - s_i) [CT, eq. 3]. O(m + L); `best` (L,) is workspace."""
-    mass = argmax_credit(s, level, levels, v, margin, True, best, gradient)
+def slam(margin, s, level, levels, v, head, top, best, gradient):
+    """Sum of v_i max(0, margin + max over less relevant j of s_j - s_i) [CT, eq. 3]. O(m + L).
+
+    `head` (m,), `top` and `best` (L,) are workspace.
+    """
+    n = list_head(level, v, False, head)
+    mass = argmax_credit(s, level, levels, v, margin, True, head[:n], top, best, gradient)
     value = margin * mass
     highest = s.max()
     for i in range(s.shape[0]):

@@ -6,10 +6,7 @@ import numpy as np
 
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, NDCG
-from online_rank._kernels.order import select_top, sort_descending
-
-# Up to this cutoff the best k documents are selected; beyond it all documents are sorted.
-_SELECT = 32
+from online_rank._kernels.order import reached_by, sort_descending
 
 
 @kernel
@@ -30,12 +27,17 @@ def grade_levels(y, kind, threshold, level, grade, count, table):
     Number of levels; -1 when a grade is out of range.
     """
     m = y.shape[0]
+    lowest = 0
     highest = 0
     for i in range(m):
-        if y[i] < 0 or y[i] > MAX_GRADE:
-            return -1
-        level[i] = y[i] if kind != AP else (1 if y[i] >= threshold else 0)
-        highest = max(highest, level[i])
+        lowest = min(lowest, y[i])
+        highest = max(highest, y[i])
+    if lowest < 0 or highest > MAX_GRADE:
+        return -1
+    for i in range(m):
+        level[i] = y[i] if kind != AP else np.int64(y[i] >= threshold)
+    if kind == AP:
+        highest = 1
     table[: highest + 1] = 0
     for i in range(m):
         table[level[i]] += 1
@@ -55,7 +57,8 @@ def grade_levels(y, kind, threshold, level, grade, count, table):
 def gain(kind, grade):
     """G(r) = 2^r - 1; r itself for linear NDCG and (binary) average precision."""
     if kind == NDCG:
-        return math.ldexp(1.0, grade) - 1.0
+        # A shift where it is exact: `ldexp` is a call, and the power of most grades is taken many times a query.
+        return np.float64((1 << grade) - 1) if grade < 53 else math.ldexp(1.0, grade) - 1.0
     return np.float64(grade)
 
 
@@ -83,28 +86,31 @@ def ideal(kind, depth, m, levels, grade, count, discounts):
 
 
 @kernel
-def order_pessimistic(s, level, levels, count, depth, whole, order, index, keys, other_keys):
+def order_pessimistic(s, level, depth, order, index, keys, spare_keys):
     """Rank documents by score, equal scores by ascending grade, then by document order.
 
-    Writes the first `depth` documents to `order` (m,); all of them when `whole`. `index`, `keys` and `other_keys` (m,) are
-    workspace.
+    Writes the first `depth` documents to `order` (m,), and after them others, or nothing. `index`, `keys` and `spare_keys` (m,)
+    are workspace.
     """
     m = s.shape[0]
-    if not whole and depth <= _SELECT:
-        select_top(s, level, depth, keys, order)
-        return
-    # Documents listed by ascending grade (a counting sort): a stable sort by score then breaks ties pessimistically.
-    position = 0
-    for lev in range(levels):
-        count[lev], position = position, position + count[lev]
+    bound = reached_by(depth, s, keys) if depth < m else -np.inf
+    n = 0
     for i in range(m):
-        order[count[level[i]]] = i
-        count[level[i]] += 1
-    for lev in range(levels - 1, 0, -1):
-        count[lev] -= count[lev - 1]
-    for p in range(m):
-        keys[p] = s[order[p]]
-    sort_descending(keys, order, other_keys, index)
+        order[n] = i
+        keys[n] = s[i]
+        n += s[i] >= bound
+    sort_descending(keys[:n], order[:n], spare_keys, index)
+    first = 0
+    while first < depth:
+        end = first + 1
+        while end < n and keys[end] == keys[first]:
+            end += 1
+        if end - first > 1:
+            # Among equals the level takes the place of the score.
+            for p in range(first, end):
+                keys[p] = -level[order[p]]
+            sort_descending(keys[first:end], order[first:end], spare_keys, index)
+        first = end
 
 
 @kernel

@@ -20,12 +20,7 @@ from online_rank._kernels.codes import (
     PRECISION,
     RECIPROCAL_RANK,
 )
-
-# Up to this cutoff the top documents are kept in a short sorted list, which costs O(m) for scores in random order and at most
-# SHORT moves a document; beyond it everything is sorted.
-SHORT = 32
-# Runs of this length are sorted by counting before merging.
-RUN = 32
+from online_rank._kernels.order import reached_by, sort_descending
 
 
 @kernel
@@ -154,25 +149,19 @@ def ideal_linear_dcg(counts, largest, m):
 
 
 @kernel
-def _before(score, grade, other_score, other_grade, ties):
-    """Whether a document is ranked before another."""
-    return (score > other_score) | ((score == other_score) & (ties * grade > ties * other_grade))
-
-
-@kernel
 def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
     """Put the documents at positions 1..cutoff into `s`, `g`, best first, and under expected ties all that tie with the last.
 
-    Documents that were not retrieved are left out unless `everyone`. Returns the number of documents put there.
+    Documents that were not retrieved are left out unless `everyone`. Returns the number of documents put there, which may be
+    more than the cutoff asks for.
     """
-    if cutoff <= SHORT and cutoff < len(scores):
-        return _select(scores, grades, ties, cutoff, s, g)
+    m = len(scores)
+    bound = reached_by(cutoff, scores, s) if cutoff < m else -np.inf
     n = 0
-    for i in range(len(scores)):
-        if everyone or scores[i] > -np.inf:
-            s[n], g[n] = scores[i], grades[i]
-            n += 1
-    _sort(s, g, 0, n, s_spare, g_spare)
+    for i in range(m):
+        s[n], g[n] = scores[i], grades[i]
+        n += (scores[i] >= bound) & (everyone | (scores[i] > -np.inf))
+    sort_descending(s[:n], g[:n], s_spare, g_spare)
     if ties != EXPECTED:
         start = 0
         while start < n:
@@ -182,86 +171,11 @@ def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
                 score = s[start]
                 for i in range(start, end):
                     s[i] = ties * g[i]
-                _sort(s, g, start, end, s_spare, g_spare)
+                sort_descending(s[start:end], g[start:end], s_spare, g_spare)
                 for i in range(start, end):
                     s[i] = score
             start = end
     return n
-
-
-@kernel
-def _select(scores, grades, ties, k, s, g):
-    """The first `k` documents in order, by insertion into a sorted list that never grows beyond `k`."""
-    n = 0
-    for i in range(len(scores)):
-        score, grade = scores[i], grades[i]
-        if n == k:
-            if not _before(score, grade, s[k - 1], g[k - 1], ties):
-                continue
-            n -= 1
-        elif score == -np.inf:
-            continue
-        p = n
-        while p > 0 and _before(score, grade, s[p - 1], g[p - 1], ties):
-            s[p], g[p] = s[p - 1], g[p - 1]
-            p -= 1
-        s[p], g[p] = score, grade
-        n += 1
-    if ties != EXPECTED or n < k:
-        return n
-    # The tie at the cutoff counts as a whole: the list is filled again, from its first member on, with all that tie.
-    last = s[k - 1]
-    while n > 0 and s[n - 1] == last:
-        n -= 1
-    for i in range(len(scores)):
-        if scores[i] == last:
-            s[n], g[n] = last, grades[i]
-            n += 1
-    return n
-
-
-@kernel
-def _sort(s, g, start, stop, s_spare, g_spare):
-    """Sort `start:stop` by score, largest first, stably: runs by counting, then merges. No branch depends on a score.
-
-    In random order such branches are mispredicted, which costs more than all else; so a document of a run is placed by counting
-    those that come before it, which vectorises.
-    """
-    for first in range(start, stop, RUN):
-        end = min(first + RUN, stop)
-        for i in range(first, end):
-            score = s[i]
-            place = first
-            for j in range(first, end):
-                place += (s[j] > score) | ((s[j] == score) & (j < i))
-            s_spare[place], g_spare[place] = score, g[i]
-        for i in range(first, end):
-            s[i], g[i] = s_spare[i], g_spare[i]
-    width = RUN
-    while width < stop - start:
-        for first in range(start, stop, 2 * width):
-            _merge(s, g, first, min(first + width, stop), min(first + 2 * width, stop), s_spare, g_spare)
-        for i in range(start, stop):
-            s[i], g[i] = s_spare[i], g_spare[i]
-        width *= 2
-
-
-@kernel
-def _merge(s, g, start, middle, stop, s_out, g_out):
-    """Merge the sorted neighbours `start:middle` and `middle:stop`."""
-    i, j, out = start, middle, start
-    while i < middle and j < stop:
-        right = np.int64(s[j] > s[i])
-        source = i + (j - i) * right
-        s_out[out], g_out[out] = s[source], g[source]
-        j += right
-        i += 1 - right
-        out += 1
-    source = i if i < middle else j
-    while out < stop:
-        s_out[out], g_out[out] = s[source], g[source]
-        source += 1
-        out += 1
 
 
 @kernel

@@ -1,76 +1,73 @@
-"""Sorting into a workspace: stable, by descending score."""
+"""Sorting into a workspace, stable and by descending score; and a bound that leaves little to sort for the best k.
+
+No branch here depends on a score. In random order such branches are mispredicted, which costs more than all else.
+"""
+
+import numpy as np
 
 from online_rank._kernels._jit import kernel
 
-# Runs of this length are sorted by insertion before they are merged.
-_RUN = 12
+# Runs of this length are sorted by counting before they are merged.
+_RUN = 32
 
 
 @kernel
-def sort_descending(keys, index, other_keys, other_index):
-    """Sort `keys` (n,) in descending order, stably, and `index` (n,) along with it; the other two are workspace.
+def sort_descending(keys, items, spare_keys, spare_items):
+    """Sort `keys` (n,) in descending order, stably, and `items` (n,) along with it; the other two are workspace.
 
     Equal keys keep their order, so the order in which a caller lists documents decides ties.
     """
     n = keys.shape[0]
-    for start in range(0, n, _RUN):
-        for i in range(start + 1, min(start + _RUN, n)):
+    for first in range(0, n, _RUN):
+        end = min(first + _RUN, n)
+        for i in range(first, end):
+            # What comes before it gives an item its place: counting vectorises.
             key = keys[i]
-            item = index[i]
-            j = i
-            while j > start and keys[j - 1] < key:
-                keys[j] = keys[j - 1]
-                index[j] = index[j - 1]
-                j -= 1
-            keys[j] = key
-            index[j] = item
+            place = first
+            for j in range(first, end):
+                place += (keys[j] > key) | ((keys[j] == key) & (j < i))
+            spare_keys[place], spare_items[place] = key, items[i]
+        for i in range(first, end):
+            keys[i], items[i] = spare_keys[i], spare_items[i]
     width = _RUN
     while width < n:
-        for start in range(0, n, 2 * width):
-            middle = min(start + width, n)
-            stop = min(start + 2 * width, n)
-            if middle == stop or keys[middle - 1] >= keys[middle]:
-                continue
-            # The left run moves out of the way; merging then never overtakes the right run.
-            size = middle - start
-            for i in range(size):
-                other_keys[i] = keys[start + i]
-                other_index[i] = index[start + i]
-            left = 0
-            right = middle
-            out = start
-            while left < size:
-                if right < stop and keys[right] > other_keys[left]:
-                    keys[out] = keys[right]
-                    index[out] = index[right]
-                    right += 1
-                else:
-                    keys[out] = other_keys[left]
-                    index[out] = other_index[left]
-                    left += 1
-                out += 1
+        for first in range(0, n, 2 * width):
+            _merge(keys, items, first, min(first + width, n), min(first + 2 * width, n), spare_keys, spare_items)
+        for i in range(n):
+            keys[i], items[i] = spare_keys[i], spare_items[i]
         width *= 2
 
 
 @kernel
-def select_top(scores, level, k, top_keys, top):
-    """Write the `k` best-scored documents to `top`, best first; of equal scores the lower level comes first.
+def _merge(keys, items, first, middle, stop, keys_out, items_out):
+    """Merge the sorted neighbours `first:middle` and `middle:stop`."""
+    i, j, out = first, middle, first
+    while i < middle and j < stop:
+        right = np.int64(keys[j] > keys[i])
+        source = i + (j - i) * right
+        keys_out[out], items_out[out] = keys[source], items[source]
+        j += right
+        i += 1 - right
+        out += 1
+    source = i if i < middle else j
+    while out < stop:
+        keys_out[out], items_out[out] = keys[source], items[source]
+        source += 1
+        out += 1
 
-    `top_keys` (k,) is workspace. Meant for small k: O(n + (number of changes of the best k) k).
+
+@kernel
+def reached_by(k, scores, best):
+    """A score that at least `k` of the documents reach, and of many documents in random order about k log k. O(m).
+
+    It is the least of the best scores of k groups of documents. `best` (at least k,) is workspace.
     """
-    filled = 0
-    for i in range(scores.shape[0]):
-        key = scores[i]
-        if filled == k:
-            if key < top_keys[k - 1] or (key == top_keys[k - 1] and level[i] >= level[top[k - 1]]):
-                continue
-            j = k - 1
-        else:
-            j = filled
-            filled += 1
-        while j > 0 and (top_keys[j - 1] < key or (top_keys[j - 1] == key and level[top[j - 1]] > level[i])):
-            top_keys[j] = top_keys[j - 1]
-            top[j] = top[j - 1]
-            j -= 1
-        top_keys[j] = key
-        top[j] = i
+    best[:k] = scores[:k]
+    for first in range(k, scores.shape[0] - k + 1, k):
+        for g in range(k):
+            score = scores[first + g]
+            best[g] = score if score > best[g] else best[g]
+    least = best[0]
+    for g in range(1, k):
+        least = best[g] if best[g] < least else least
+    return least

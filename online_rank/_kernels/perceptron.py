@@ -10,7 +10,16 @@ import numpy as np
 from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.codes import AP, ARGMAX, DELTA, MAX_GRADE, MEAN, SPREAD, TIGHT
 from online_rank._kernels.comparators import compare
-from online_rank._kernels.credit import argmax_credit, delta_credit, line_up, pair_credit, spread_credit
+from online_rank._kernels.credit import (
+    SHORT,
+    argmax_credit,
+    delta_credit,
+    line_up,
+    list_head,
+    pair_credit,
+    spread_credit,
+    spread_over_few,
+)
 from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss, weights_in_order
 
 
@@ -113,7 +122,17 @@ def all_finite(values):
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, track, comparators, rounds, values):
+def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds):
+    """`learn_and_compare` that only learns: every argument of a call from Python costs time."""
+    return learn_and_compare(
+        X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds, False, None, None
+    )
+
+
+@kernel
+def learn_and_compare(
+    X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds, track, comparators, values
+):
     """Learn from a block of queries.
 
     Parameters
@@ -126,9 +145,9 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     w : (d,) learning weights, changed in place
     served : (d,) averaged weights, changed in place; (0,) when the learning weights serve
     counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2
+    rounds : (q, 10) out, a `Round` a row
     track : whether the loss of the served weights is computed too
     comparators : (n, d) weights whose losses on the pairs of the updates are computed too; None for none
-    rounds : (q, 10) out, a `Round` a row
     values : (q, n, 2) out, losses of the comparators (`compare`); not touched without comparators
 
     Returns
@@ -144,14 +163,16 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         longest = max(longest, offsets[q + 1] - offsets[q])
     # One workspace of each kind, because for a short query the number of allocations is what counts. There are at most as many
     # levels as documents; `start`, `tree` and `prefix` have an element more.
-    reals = np.empty((10, longest + 2))
-    integers = np.empty((10, longest + 1), dtype=np.int64)
+    width = longest + 2
+    floats = np.empty(10 * width + 2 * d)
+    reals = floats[: 10 * width].reshape(10, width)
     tree = reals[6:8]
     prefix = reals[8:10]
+    z, new = floats[10 * width : 10 * width + d], floats[10 * width + d :]
+    numbers = np.empty(10 * width + MAX_GRADE + 1, dtype=np.int64)
+    integers = numbers[: 10 * width].reshape(10, width)
     start, grade, count, per_level = integers[6], integers[7], integers[8], integers[9]
-    table = np.empty(MAX_GRADE + 1, dtype=np.int64)
-    vectors = np.empty((2, d))
-    z, new = vectors[0], vectors[1]
+    table = numbers[10 * width :]
     # A test for None is settled when the kernel is compiled: without comparators nothing of them is.
     if comparators is not None:
         compare_reals = np.empty((7, longest + 1))
@@ -161,8 +182,11 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
     for q in range(weights.shape[0]):
         first = offsets[q]
         m = offsets[q + 1] - first
-        s, v, c, keys, other_keys, share = reals[:6, :m]
-        level, order, index, head, place, listed = integers[:6, :m]
+        # Row by row: only then does the compiler know that a row is contiguous.
+        s, v, c = reals[0, :m], reals[1, :m], reals[2, :m]
+        keys, other_keys, share = reals[3, :m], reals[4, :m], reals[5, :m]
+        level, order, index = integers[0, :m], integers[1, :m], integers[2, :m]
+        head, place, listed = integers[3, :m], integers[4, :m], integers[5, :m]
         weight = weights[q]
         if track and served.shape[0] > 0:
             largest, norms = score_twice_and_norms(X, first, m, w, served, s, share)
@@ -187,7 +211,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
         mean_square = counters[2] + (norms - m * counters[2]) / n_seen
         depth = min(cutoff, m) if cutoff > 0 else m
         ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
-        order_pessimistic(s, level, levels, count, depth, whole, order, index, keys, other_keys)
+        order_pessimistic(s, level, m if whole else depth, order, index, keys, other_keys)
         loss = ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, discounts)
         if within == MEAN:
             v_max = level_weights(kind, cutoff, levels, grade, count, ideal_value, m, discounts, tree[0])
@@ -201,7 +225,7 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
             v_max = weights_in_order(kind, cutoff, index, level, levels, grade, count, ideal_value, discounts, per_level, v)
         served_loss = loss if track else np.nan
         if track and served.shape[0] > 0:
-            order_pessimistic(share, level, levels, count, depth, False, place, index, keys, other_keys)
+            order_pessimistic(share, level, depth, place, index, keys, other_keys)
             served_loss = ranking_loss(kind, depth, place, level, levels, grade, count, ideal_value, discounts)
 
         mass = 0.0
@@ -215,28 +239,27 @@ def learn(X, y, offsets, weights, discounts, config, constants, w, served, count
                     share[i] = s[i] - margin * grade[level[i]]
                 s[:] = share
             t_offset = 0.0 if by_gap else offset
-            n_head = 0
+            n = list_head(level, v, credit != ARGMAX and credit != SPREAD, head)
             if credit == ARGMAX:
-                mass = argmax_credit(s, level, levels, v, t_offset, by_gradient, per_level, c)
+                mass = argmax_credit(s, level, levels, v, t_offset, by_gradient, head[:n], tree[0], per_level, c)
             elif credit == DELTA:
                 mass = delta_credit(
                     kind, depth, s, level, levels, grade, count, t_offset, by_gradient,
                     order, index, prefix[0], prefix[1], ideal_value, discounts, c,
                 )  # fmt: skip
+            elif credit == SPREAD and n <= SHORT:
+                mass = spread_over_few(s, level, v, t_offset, by_gradient, head[:n], share, c)
             else:
-                n_head = line_up(
-                    s, level, levels, v, credit != SPREAD, t_offset, by_gradient,
-                    head, keys, index, other_keys, place, start, listed,
-                )  # fmt: skip
+                line_up(s, level, levels, t_offset, by_gradient, head[:n], keys, index, other_keys, place, start, listed)
                 if credit == SPREAD:
-                    mass = spread_credit(level, levels, v, head[:n_head], start, listed, tree[0], share, c)
+                    mass = spread_credit(level, levels, v, head[:n], start, listed, tree[0], share, c)
                 else:
-                    mass = pair_credit(credit, kind, level, levels, grade, head[:n_head], start, listed, tree[0], tree[1], c)
+                    mass = pair_credit(credit, kind, level, levels, grade, head[:n], start, listed, tree[0], tree[1], c)
             scale = weight if slam_mass else weight * loss / mass
             if comparators is not None:
                 compare(
                     X, first, comparators, kind, depth, credit, margin, by_gap, s, t_offset, by_gradient, level, levels, grade,
-                    count, v, share, per_level, head[:n_head], start, listed, index, prefix, ideal_value, discounts, scale,
+                    count, v, share, per_level, head[:n], start, listed, index, prefix, ideal_value, discounts, scale,
                     weight, compare_reals, compare_integers, values[q],
                 )  # fmt: skip
             for i in range(m):

@@ -96,8 +96,10 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
     slope = constants[1]
     form = constants[2:5]
     m = s.shape[0]
-    t, keys, other_keys, v, spare = work.reals[:, :m]
-    level, order, index, listed = work.integers[:, :m]
+    reals, integers = work.reals, work.integers
+    # Row by row: only then does the compiler know that a row is contiguous.
+    t, keys, other_keys, v, spare = reals[0, :m], reals[1, :m], reals[2, :m], reals[3, :m], reals[4, :m]
+    level, order, index, listed = integers[0, :m], integers[1, :m], integers[2, :m], integers[3, :m]
     grade, count, start = work.per_level
     tree, other_tree = work.trees
     gradient[:] = 0.0
@@ -107,7 +109,7 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
     depth = min(cutoff, m) if cutoff > 0 else m
     ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
     whole = surrogate in (HINGE, STRUCTURED) or (surrogate == SLAM and within == TIGHT)
-    order_pessimistic(s, level, levels, count, depth, whole, order, index, keys, other_keys)
+    order_pessimistic(s, level, m if whole else depth, order, index, keys, other_keys)
     loss = ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, discounts)
     scale = 1.0
     v_max = 0.0
@@ -135,7 +137,7 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
             margin = 0.0
     if surrogate == HINGE:
         if by_gap:
-            order_pessimistic(t, level, levels, count, m, True, order, index, keys, other_keys)
+            order_pessimistic(t, level, m, order, index, keys, other_keys)
         value = hinge(
             form, neighbours, margin, t, order, level, levels, grade, tree[: levels + 1], other_tree[: levels + 1], gradient
         )
@@ -152,7 +154,7 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
                 index[i] = i
             listing = order if within == TIGHT else index
             v_max = weights_in_order(kind, cutoff, listing, level, levels, grade, count, ideal_value, discounts, start, v)
-        value = slam(margin, t, level, levels, v, start, gradient)
+        value = slam(margin, t, level, levels, v, listed, tree, start, gradient)
     elif surrogate == LISTNET:
         value = listnet(s, level, levels, grade, gradient)
     elif surrogate == LAMBDARANK:

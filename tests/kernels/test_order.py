@@ -1,0 +1,64 @@
+"""The sorts of the kernels against Python's, and the bound that spares them most of the work."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank._kernels import measures, order
+
+scores = st.lists(st.sampled_from([-1e300, -2.5, -1.0, 0.0, 1e-300, 0.5, 1.0, 7.0, 1e300]) | st.floats(-9, 9), max_size=150)
+
+
+@given(scores, st.sampled_from([np.float32, np.float64]))
+@settings(deadline=None)
+def test_sort_is_pythons_stable_sort(values, dtype):
+    with np.errstate(over="ignore"):
+        keys = np.array(values, dtype)
+    expected = sorted(range(len(keys)), key=lambda i: -keys[i])
+    items = np.arange(len(keys))
+    by_key = keys[expected]
+    order.sort_descending(keys, items, np.empty_like(keys), np.empty_like(items))
+    assert items.tolist() == expected
+    assert keys.tolist() == by_key.tolist()
+
+
+@pytest.mark.parametrize("n", [31, 32, 33, 64, 65, 1000])
+def test_sort_across_runs_and_merges(n):
+    keys = np.random.default_rng(n).integers(0, n // 3, n).astype(float)
+    expected = np.argsort(-keys, kind="stable")
+    items = np.arange(n)
+    order.sort_descending(keys, items, np.empty(n), np.empty(n, np.int64))
+    assert items.tolist() == expected.tolist()
+
+
+@given(scores.filter(len), st.data())
+@settings(deadline=None)
+def test_bound_is_reached_by_k_documents(values, data):
+    s = np.array(values)
+    k = data.draw(st.integers(1, len(s)))
+    bound = order.reached_by(k, s, np.empty(len(s)))
+    assert bound in s
+    assert np.sum(s >= bound) >= k
+
+
+def test_bound_leaves_little_to_sort():
+    s = np.random.default_rng(0).normal(size=100_000)
+    # The least of the maxima of k groups is exceeded by about k (log k + 0.58) of many documents: 29 for k = 10.
+    left = [np.sum(row >= order.reached_by(10, row, np.empty(10))) for row in s.reshape(100, 1000)]
+    assert 10 <= np.mean(left) < 40
+
+
+graded = st.tuples(st.sampled_from([-1.0, 0.0, 0.25, 3.0]) | st.floats(-9, 9), st.integers(0, 4))
+
+
+@given(st.lists(graded, min_size=1, max_size=120))
+@settings(deadline=None)
+def test_pessimistic_order_is_by_score_then_grade_then_place(documents):
+    s, level = np.array([x for x, _ in documents]), np.array([lev for _, lev in documents])
+    m = len(s)
+    expected = sorted(range(m), key=lambda i: (-s[i], level[i], i))
+    for depth in {1, min(10, m), m}:
+        top = np.empty(m, np.int64)
+        measures.order_pessimistic(s, level, depth, top, np.empty(m, np.int64), np.empty(m), np.empty(m))
+        assert top[:depth].tolist() == expected[:depth]
