@@ -181,7 +181,8 @@ def _by_last_weights(model: Any) -> Any:
     """A copy of the model that serves its last weights, not their average."""
     model = copy.deepcopy(model)
     ranker = ranker_of(model)
-    getattr(ranker, "model", ranker).average = False
+    ranker = getattr(ranker, "model", ranker)  # out of its tracker
+    ranker.average = ranker._averages = False
     return model
 
 
