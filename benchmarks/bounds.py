@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks._common import RESULTS, data_folder, environment, parser, save, table
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, best_in_hindsight, bounds
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, best_in_hindsight, bounds, plot
 from online_rank.bounds import Certificate
 from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import NoisyTeacher, Separable
@@ -36,27 +36,11 @@ DRIVEN = {
 Curve = tuple[list[float], list[float]]
 
 
-def figure(name: str, title: str, xlabel: str, ylabel: str, curves: dict[str, Curve], dashed: dict[str, Curve]) -> str:
-    """Losses (solid) and bounds (dashed), log scales, labels at the ends of the lines. Returns the image as Markdown."""
-    fig, ax = plt.subplots(figsize=(9, 5.2), layout="constrained")
-    ends = []
-    colours = itertools.cycle(plt.rcParams["axes.prop_cycle"].by_key()["color"])
-    for style, group in (("-", curves), ("--", dashed)):
-        for (label, (x, y)), colour in zip(group.items(), colours, strict=False):
-            ax.plot(x, y, style, color=colour, lw=1.8)
-            ends.append((y[-1], x[-1], label, colour))
-    ax.set(xscale="log", yscale="log", title=title, xlabel=xlabel, ylabel=ylabel)
-    ax.spines[["top", "right"]].set_visible(False)
-    # Labels stand beside the ends of their lines, moved apart where they would overlap (in units of the height of the axes).
-    fig.canvas.draw()
-    placed = -1.0
-    for y, x, label, colour in sorted(ends):
-        _, height = ax.transAxes.inverted().transform(ax.transData.transform((x, y)))
-        placed = max(height, placed + 0.045)
-        ax.annotate(label, (x, y), (1.02, placed), textcoords=ax.transAxes, color=colour, va="center", fontsize=9,
-                    arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "relpos": (0.0, 0.5)})  # fmt: skip
-    fig.savefig(RESULTS / f"bounds_{name}.png", dpi=130)
-    plt.close(fig)
+def figure(name: str, title: str, xlabel: str, curves: dict[str, Curve], dashed: dict[str, Curve], log: bool = True) -> str:
+    """Losses (solid) and bounds (dashed) as a picture. Returns the image as Markdown."""
+    drawn = plot.losses(curves, dashed, xlabel, logarithmic=log).figure
+    drawn.savefig(RESULTS / f"bounds_{name}.png", dpi=200)
+    plt.close(drawn)
     return f"![{title}](bounds_{name}.png)"
 
 
@@ -88,7 +72,7 @@ def counterexample() -> str:
         bound = bounds.theorem_5(comparator_loss=0.0, norm=math.sqrt(26.0) / a, m=3, R_X=a, v_max=v_max)
         for name, model in (
             ("Algorithm 1, step 1", PerceptronRanker("ndcg", learning_rate=1.0, **PRINTED)),
-            ("Algorithm 1, step 1 / (4 m R_X² v_max)", PerceptronRanker("ndcg", learning_rate=step, **PRINTED)),
+            ("Algorithm 1, theory step", PerceptronRanker("ndcg", learning_rate=step, **PRINTED)),
             ("mistake-driven, any step", PerceptronRanker("ndcg", credit="argmax", mass="slam", within_grade="document")),
         ):
             certificate, curve = run(model)
@@ -106,17 +90,20 @@ def counterexample() -> str:
             )
             curves[name] = curve
     image = figure(
-        "counterexample", "One query, repeated (a = 0.01): Algorithm 1 exceeds Theorem 5", "round", "cumulative loss",
+        "counterexample", "One query, repeated (a = 0.01): Algorithm 1 exceeds Theorem 5", "round",
         curves, {"Theorem 5": ([1, 5e5], [bound] * 2), "mass theorem": ([1, 5e5], [104.0] * 2)},
     )  # fmt: skip
     header = ("update", "a", "mistakes until correct", "cumulative loss", "Theorem 5", "true bound")
-    note = "The true bound is the any-step bound for the gradient update and the mass theorem for the mistake-driven one."
+    note = (
+        "The theory step is 1 / (4 m R_X² v_max). The true bound is the any-step bound for the gradient update and the mass "
+        "theorem for the mistake-driven one."
+    )
     return f"{table(header, rows)}\n\n{note}\n\n{image}"
 
 
 def attained() -> str:
     """A stream on which the mass theorem is an equality."""
-    rows, curves, dashed = [], {}, {}
+    rows = []
     for horizon in (10, 50, 200, 1000):
         tracker = LossTracker(PerceptronRanker("ndcg"), {"u": np.full(horizon, 0.5)})
         rounds, losses, limits = [], [], []
@@ -130,10 +117,8 @@ def attained() -> str:
             limits.append(certificate.bound("mass_data_bound"))
         closed = certificate.bound("mass_bound")
         rows.append((horizon, *(f"{x:.4f}" for x in (losses[-1], limits[-1], closed)), f"{limits[-1] / losses[-1]:.12f}"))
-        if horizon >= 200:
-            curves[f"loss, T = {horizon}"] = rounds, losses
-            dashed[f"bound, T = {horizon}"] = rounds, limits
-    image = figure("attained", "A stream on which the mass theorem is attained", "round", "cumulative loss", curves, dashed)
+    curves, dashed = {"loss": (rounds, losses)}, {"data-dependent bound": (rounds, limits)}
+    image = figure("attained", "A stream on which the mass theorem is attained (T = 1,000)", "round", curves, dashed)
     header = ("T", "cumulative loss", "data-dependent bound", "closed form", "bound / loss")
     return f"{table(header, rows)}\n\n{image}"
 
@@ -195,7 +180,6 @@ def separable() -> str:
         "separable",
         "Separable streams, margin 0.1: only one of the bounds grows with m",
         "documents a query, m",
-        "cumulative loss",
         curves,
         dashed,
     )
@@ -219,15 +203,18 @@ def trace(tracker: LossTracker, block: tuple[np.ndarray, np.ndarray, np.ndarray]
 def certified_run(name: str, title: str, tracker: LossTracker, block: tuple, shown: str) -> str:
     """Certificates against every comparator after a pass, and a figure of the bounds of one of them along the way."""
     rounds: list[float] = []
-    lines: dict[str, list[float]] = {"loss": [], "loss of served weights": []}
-    bound_lines: dict[str, list[float]] = {}
+    losses: dict[str, list[float]] = {"loss": [], "loss as served": [], "F(u)": []}
+    limits: dict[str, list[float]] = {}
     for n in trace(tracker, block):
         rounds.append(n)
         certificate = tracker.certificate(shown)
-        lines["loss"].append(certificate.loss)
-        lines["loss of served weights"].append(tracker.totals.served_loss)
-        for check in certificate.bounds[:3]:
-            bound_lines.setdefault(check.statement, []).append(check.value)
+        for curve, value in zip(
+            losses.values(), (certificate.loss, tracker.totals.served_loss, certificate.pair_loss), strict=True
+        ):
+            curve.append(value)
+        # The third, closed form of the bound would leave no room for the rest.
+        for check in certificate.bounds[:2]:
+            limits.setdefault(check.name.replace("_", " "), []).append(check.value)
     rows = []
     for comparator in tracker.comparators or {}:
         c = tracker.certificate(comparator)
@@ -238,10 +225,11 @@ def certified_run(name: str, title: str, tracker: LossTracker, block: tuple, sho
         )
     totals = tracker.totals
     image = figure(
-        name, title, "query", "cumulative loss",
-        {label: (rounds, y) for label, y in lines.items()}, {label: (rounds, y) for label, y in bound_lines.items()},
+        name, title, "queries",
+        {label: (rounds, y) for label, y in losses.items()}, {label: (rounds, y) for label, y in limits.items()}, log=False,
     )  # fmt: skip
-    header = ("comparator", "norm", "F(u)", "sum f(u)", *(statement.replace("||", "‖") for statement in bound_lines))
+    statements = [check.statement.replace("||", "‖") for check in certificate.bounds[:3]]
+    header = ("comparator", "norm", "F(u)", "sum f(u)", *statements)
     text = (
         f"{totals.n_rounds - totals.n_skipped:,} queries with two grades, {totals.n_mistakes:,} with a loss: cumulative loss "
         f"{totals.loss:,.2f}, of the served (averaged) weights {totals.served_loss:,.2f}."

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks._common import RESULTS, data_folder, environment, parser, save, table
 from benchmarks.quality import folds, shuffled
-from online_rank import StreamGaussianizer, StreamScaler
+from online_rank import StreamGaussianizer, StreamScaler, plot
 from online_rank.base import Ranker
 from online_rank.direct import DirectRanker
 from online_rank.gradient import GradientRanker
@@ -86,25 +86,20 @@ def sensitivity(n_documents: int, repetitions: int) -> str:
             lambda v: {"n_documents": int(v)},
         ),
     }
-    figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(8.0, 5.6), layout="constrained")
     rows = []
     for ax, (name, (_, values, settings)) in zip(axes.ravel(), curves.items(), strict=True):
         results = np.array([[ndcg_at_20(repetition, **settings(v)) for repetition in range(repetitions)] for v in values])
         means = results.mean(axis=1)
         errors = results.std(axis=1, ddof=1) / repetitions**0.5
-        for p, colour in enumerate(("#2458a6", "#c2571a")):
-            label = f"{PASSES[p]} pass{'es' if PASSES[p] > 1 else ''}"
-            ax.errorbar(values, means[:, p], errors[:, p], marker="o", ms=4, lw=1.6, capsize=3, color=colour, label=label)
-        ax.set(xlabel=name, ylabel="NDCG@20", ylim=(min(0.6, means.min() - 0.05), 1.01))
-        ax.set_xscale("log" if name == "training documents" else "linear")
-        ax.grid(alpha=0.3)
+        by_passes = {f"{p} pass{'es' if p > 1 else ''}": results[:, :, i] for i, p in enumerate(PASSES)}
+        plot.sensitivity(name, values, by_passes, "NDCG@20", ax)
         rows += [
             (f"{name} = {value:g}", *(f"{mean:.3f} ± {error:.3f}" for mean, error in zip(*cells, strict=True)))
             for value, *cells in zip(values, means, errors, strict=True)
         ]
-    axes[0, 0].legend()
-    figure.suptitle(f"{n_documents:,} training documents, mean and standard error of {repetitions} worlds")
-    figure.savefig(RESULTS / "direct_ranker_sensitivity.png", dpi=130)
+    figure.savefig(RESULTS / "direct_ranker_sensitivity.png", dpi=200)
+    plt.close(figure)
     return f"""## Sensitivity ([DR], section 4.5)
 
 {n_documents:,} training documents unless they are what varies; mean and standard error over {repetitions} worlds.
@@ -112,6 +107,8 @@ def sensitivity(n_documents: int, repetitions: int) -> str:
 {table(("what varies", *(f"NDCG@20, {p} pass{'es' if p > 1 else ''}" for p in PASSES)), rows)}
 
 ![sensitivity](direct_ranker_sensitivity.png)
+
+Lines are means, bands the range over the worlds.
 """
 
 
@@ -128,16 +125,9 @@ def gaps(n_documents: int, passes: int = 10) -> str:
             off = np.concatenate([np.abs(np.array(ranker.segment_one(X)) - y) for X, y in queries])
             rows.append((p, f"{np.mean(off == 0):.0%}", f"{np.mean(off <= 1):.0%}"))
     X, y = queries[0]
-    r = np.array(ranker.neighbour_gaps_one(X))
-    ranked = y[ranker.rank_one(X)]
-    figure, ax = plt.subplots(figsize=(10, 4), layout="constrained")
-    ax.plot(np.arange(1, len(r) + 1), r, color="#2458a6", lw=1.4)
-    ax.set(xlabel="position in the ranked list", ylabel="r between neighbours", xlim=(0, len(y)))
-    below = ax.inset_axes([0.0, -0.34, 1.0, 0.09])
-    below.imshow(ranked[None, :], aspect="auto", cmap="viridis", extent=(0, len(y), 0, 1))
-    below.set(xticks=[], yticks=[])
-    below.set_xlabel("true grade of the document at that position")
-    figure.savefig(RESULTS / "direct_ranker_gaps.png", dpi=130, bbox_inches="tight")
+    figure = plot.neighbour_gaps(ranker, X, y).figure
+    figure.savefig(RESULTS / "direct_ranker_gaps.png", dpi=200)
+    plt.close(figure)
     return f"""## Gaps between neighbours ([DR], section 5.3 and figure 3a)
 
 `output="tanh"`, {n_documents:,} training documents, five grades. The picture: a test query after {passes} passes. The table:

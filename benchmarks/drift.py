@@ -11,6 +11,7 @@ from river import drift
 
 from benchmarks._common import environment, parser, save, table
 from online_rank import DriftAwareRanker, PerceptronRanker, Ranker
+from online_rank._progress import progress
 from online_rank.metrics import NDCG
 from online_rank.stream.synth import Drifting
 
@@ -44,11 +45,13 @@ def measure_all(n_queries: int, seeds: int) -> dict[str, list[tuple[float, float
     """For each contestant and seed: the two values, and where drifts were noticed."""
     results: dict[str, list] = {name: [] for name in CONTESTANTS}
     half = n_queries // 2
-    for seed in range(seeds):
-        stream = list(Drifting(n_queries, (half,), n_features=40, n_documents=(10, 40), seed=seed))
-        for name, make in CONTESTANTS.items():
-            model = make()
-            results[name].append((*run(model, stream, half), getattr(model, "drift_positions", ())))
+    with progress("drift", seeds * len(CONTESTANTS), "runs") as show:
+        for seed in range(seeds):
+            stream = list(Drifting(n_queries, (half,), n_features=40, n_documents=(10, 40), seed=seed))
+            for name, make in CONTESTANTS.items():
+                model = make()
+                results[name].append((*run(model, stream, half), getattr(model, "drift_positions", ())))
+                show(sum(map(len, results.values())))
     return results
 
 

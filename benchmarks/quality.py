@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks._common import data_folder, environment, parser, save, table
 from online_rank import PerceptronRanker, StreamScaler
+from online_rank._progress import progress
 from online_rank.base import Ranker
 from online_rank.metrics import NDCG
 from online_rank.query import query_offsets
@@ -151,12 +152,14 @@ speak. `StreamScaler()` in front of every ranker; nothing tuned. {environment("l
 def evaluate(parts: list[Fold], shuffles: int) -> dict[str, tuple[str, str]]:
     """For each method: NDCG@10 of served and last weights, as text."""
     cells = {}
-    for name, (run, seeded) in METHODS.items():
-        seeds = range(shuffles if seeded else 1)
-        results = [[run(fold, seed) for fold in parts] for seed in seeds]
-        served = [statistics.fmean(r.served for r in row) for row in results]
-        last = [statistics.fmean(r.last for r in row if r.last is not None) for row in results if row[0].last is not None]
-        cells[name] = (_spread(served), _spread(last))
+    with progress("quality", len(METHODS), "methods") as show:
+        for name, (run, seeded) in METHODS.items():
+            seeds = range(shuffles if seeded else 1)
+            results = [[run(fold, seed) for fold in parts] for seed in seeds]
+            served = [statistics.fmean(r.served for r in row) for row in results]
+            last = [statistics.fmean(r.last for r in row if r.last is not None) for row in results if row[0].last is not None]
+            cells[name] = (_spread(served), _spread(last))
+            show(len(cells))
     return cells
 
 

@@ -3,16 +3,20 @@
     python -m benchmarks.report [--run [NAME ...]]
 
 Between `<!-- begin NAME -->` and `<!-- end NAME -->` comes the first table of benchmarks/results/NAME.md (of
-`<!-- begin NAME 2 -->` the second), and a line with date, machine and versions. `--run` measures the named benchmarks anew
-before, or without a name all that the README shows; that can take long.
+`<!-- begin NAME 2 -->` the second), and a line with date, machine and versions. Of the tables in `SHOWN` the README has a part.
+The headline's figures and the bars of throughput come from its table. `--run` measures the named benchmarks anew before, or
+without a name all that the README shows; that can take long.
 """
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks._common import RESULTS, ROOT, parser
+from benchmarks._common import RESULTS, ROOT, parser, table
 
 README = ROOT / "README.md"
 
@@ -21,23 +25,155 @@ _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 _MEASURED = re.compile(r"^Measured on (\d{4}-\d\d-\d\d): (.*)\.$", re.MULTILINE)
 
 
+class Part(NamedTuple):
+    """What the README shows of a table; None stands for all."""
+
+    rows: tuple[str, ...] | None = None
+    """Their names; one that ends in * stands for all that begin so."""
+    columns: tuple[str, ...] | None = None
+
+
+SHOWN = {
+    "quality": Part(
+        rows=("random ranking", "PerceptronRanker()*", "relative_margin=1", "credit='argmax', mass='slam'*", "LightGBM*"),
+    ),
+    "direct_quality": Part(
+        rows=("DirectRanker", "LambdaRank*", "Rank LR*", "perceptron", "pointwise: Class LR", "LightGBM*"),
+        columns=("method", "NDCG@10", "MAP", "published in [DR], NDCG@10 / MAP"),
+    ),
+    "throughput": Part(
+        rows=(
+            "X @ w, the whole block at once",
+            "PerceptronRanker(credit='argmax'), learn_many",
+            "PerceptronRanker(), learn_many",
+            "PerceptronRanker(), learn_one",
+            "StreamScaler() | PerceptronRanker(), learn_many",
+            "GradientRanker(), learn_many",
+            "DirectRanker(), learn_many",
+            "river LogisticRegression*",
+            "scikit-learn SGDClassifier*",
+            "Vowpal Wabbit*",
+            "LightGBM lambdarank",
+            "XGBoost rank:ndcg",
+        ),
+        columns=("", "queries/s", "time / X @ w", "NDCG@10", "memory, MB", "remark"),
+    ),
+    "letor_parse": Part(
+        rows=("iter_letor", "read_letor", "scikit-learn*", "pandas*", "polars*"),
+        columns=("reader", "file, MB", "MB/s", "MB/s, processor", "x scikit-learn", "gzip, MB/s", "peak, MB"),
+    ),
+}
+
+
+class Table(NamedTuple):
+    """A table of a result."""
+
+    header: list[str]
+    rows: list[list[str]]
+
+    @classmethod
+    def parsed(cls, text: str) -> "Table":
+        """The table in its Markdown; `\\|` is a bar within a cell."""
+        header, _, *rows = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.strip().splitlines())
+        return cls(header, rows)
+
+    def part(self, name: str, part: Part) -> "Table":
+        """The chosen rows and columns. Raises SystemExit when the table has none such."""
+        rows = self.rows
+        if part.rows is not None:
+            for wanted in part.rows:
+                if not any(_is(row, wanted) for row in rows):
+                    raise SystemExit(
+                        f"the table of {name} has no row {wanted!r}: which rows are shown stands in benchmarks/report.py"
+                    )
+            rows = [row for row in rows if any(_is(row, wanted) for wanted in part.rows)]
+        columns = self.header if part.columns is None else part.columns
+        if missing := set(columns) - set(self.header):
+            raise SystemExit(f"the table of {name} has no column {missing}: which are shown stands in benchmarks/report.py")
+        places = [self.header.index(column) for column in columns]
+        return Table(list(columns), [[row[place] for place in places] for row in rows])
+
+
+def _is(row: Sequence[str], name: str) -> bool:
+    """Whether a row has a name; one that ends in * may go on in any way."""
+    title = row[0].replace("\\|", "|")
+    return title.startswith(name[:-1]) if name.endswith("*") else title == name
+
+
+#: The bars of the picture of throughput, and the rows that they stand for.
+BARS = {
+    "limit: X @ w and no learning": "X @ w, the whole block at once",
+    "online_rank perceptron, argmax": "PerceptronRanker(credit='argmax'), learn_many",
+    "online_rank perceptron": "PerceptronRanker(), learn_many",
+    "online_rank perceptron, one by one": "PerceptronRanker(), learn_one",
+    "online_rank neural": "DirectRanker(), learn_many",
+    "Vowpal Wabbit csoaa_ldf": "Vowpal Wabbit --csoaa_ldf m",
+    "river on pairs, frames": "river LogisticRegression, learn_many, 120 pairs",
+    "scikit-learn SGD on pairs": "scikit-learn SGDClassifier, partial_fit, 120 pairs",
+    "river on pairs, dicts": "river LogisticRegression, learn_one, 120 pairs",
+    "LightGBM, batch": "LightGBM lambdarank",
+    "XGBoost, batch": "XGBoost rank:ndcg",
+}
+
+
+def rates(results: Path = RESULTS) -> dict[str, float]:
+    """Queries a second of the bars, from the first table of throughput."""
+    found = Table.parsed(_tables("throughput", results)[0]).part("throughput", Part((*BARS.values(),), ("", "queries/s")))
+    by_row = {row[0]: float(row[1].replace(",", "")) for row in found.rows}
+    return {name: by_row[row] for name, row in BARS.items()}
+
+
+def draw_throughput(path: Path, results: Path = RESULTS) -> None:
+    """The bars of throughput; the file says what it was drawn from."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from online_rank import plot
+
+    shown = rates(results)
+    figure = plot.throughput(shown, "queries learned a second").figure
+    figure.savefig(path, dpi=200, metadata={"Description": json.dumps(shown)})
+
+
 def shown(text: str) -> list[str]:
     """Names of the benchmarks whose tables a text shows."""
-    return list(dict.fromkeys(match["name"] for match in _BLOCK.finditer(text)))
+    return list(dict.fromkeys(match["name"] for match in _BLOCK.finditer(text) if match["name"] != "headline"))
 
 
 def block(name: str, number: int = 1, results: Path = RESULTS) -> str:
-    """A table of a result and where it comes from. Raises SystemExit when the result does not have it."""
+    """A table of a result and where it comes from, or the headline. Raises SystemExit when the result does not have it."""
+    if name == "headline":
+        return headline(results)
     path = results / f"{name}.md"
-    if not path.exists():
-        raise SystemExit(f"there is no result {path}: run python -m benchmarks.{name}")
-    text = path.read_text()
-    tables, measured = _TABLE.findall(text), _MEASURED.search(text)
+    tables = _tables(name, results)
+    measured = _MEASURED.search(path.read_text())
     if number > len(tables) or measured is None:
         what = f"has {len(tables)} tables, not {number}" if number > len(tables) else "has no date"
         raise SystemExit(f"{path} {what}: run python -m benchmarks.{name}")
+    shown = Table.parsed(tables[number - 1]).part(name, SHOWN[name]) if name in SHOWN and number == 1 else None
+    found = tables[number - 1] if shown is None else f"{table(*shown)}\n"
     source = f"`python -m benchmarks.{name}`, [in full](benchmarks/results/{name}.md)"
-    return f"{tables[number - 1]}\n{source}. Measured on {measured[1]}: {measured[2]}."
+    return f"{found}\n{source}. Measured on {measured[1]}: {measured[2]}."
+
+
+def headline(results: Path = RESULTS) -> str:
+    """The first screen's sentence on speed."""
+    found = rates(results)
+    ours = found["online_rank perceptron"]
+    wabbit, river = (f"{ours / found[bar]:.2g} times" for bar in ("Vowpal Wabbit csoaa_ldf", "river on pairs, frames"))
+    return (
+        f"On one thread it learns **{ours:,.0f} queries a second**, of 120 documents with 136 features: {wabbit} as many as\n"
+        f"Vowpal Wabbit, {river} as many as river's logistic regression on pairs. [How it compares](#how-it-compares) has all\n"
+        "figures, also where others are better."
+    )
+
+
+def _tables(name: str, results: Path) -> list[str]:
+    """The tables of a result, as Markdown. Raises SystemExit when there is no such result."""
+    path = results / f"{name}.md"
+    if not path.exists():
+        raise SystemExit(f"there is no result {path}: run python -m benchmarks.{name}")
+    return _TABLE.findall(path.read_text())
 
 
 def rewritten(text: str, results: Path = RESULTS) -> str:
@@ -63,6 +199,7 @@ def main() -> None:
             subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], cwd=ROOT, check=True)
     text = README.read_text()
     README.write_text(rewritten(text))
+    draw_throughput(RESULTS / "throughput.png")
     print(f"{README.name}: {', '.join(shown(text)) or 'shows no benchmark'}")
 
 

@@ -1,44 +1,142 @@
-"""The progress bar of an evaluation, on stderr (extra `cli`)."""
+"""How far a long call is, on stderr: amount, rate and time left. It needs rich, of the extra `cli`."""
 
+import contextlib
+import sys
+import threading
 import time
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-__all__ = ["ProgressBar"]
+__all__ = ["Progress", "progress"]
 
 _REFRESH = 0.1
+#: A bar that nobody asked for appears after so many seconds: short calls do not flicker.
+_PATIENCE = 0.5
+
+#: Held by the bar on the screen: there is one at a time, the outermost.
+_SCREEN = threading.Lock()
 
 
-class ProgressBar:
-    """A context that gives a function to call with the trace after every query."""
+class Progress:
+    """Called now and then with how much is done; this one shows nothing."""
 
-    def __init__(self, total: int | None = None, label: str = "learning", transient: bool = True) -> None:
-        self._bar = Progress(
+    def __call__(self, done: int, figures: Mapping[str, float] | None = None) -> None:
+        """Take note of how many units are done, and of figures to show."""
+
+
+@contextlib.contextmanager
+def progress(
+    label: str,
+    total: int | None = None,
+    unit: str = "queries",
+    shown: bool | None = None,
+    part: Callable[[], float | None] = lambda: None,
+) -> Iterator[Progress]:
+    """A context that gives a `Progress`, with a bar while it lasts.
+
+    Parameters
+    ----------
+    label
+        What is being done.
+    total
+        Number of units in all, where it is known.
+    unit
+        What is counted; nothing where it is empty.
+    shown
+        Whether to show a bar; None shows one on a terminal only, when the call takes longer than a moment, and where rich is.
+    part
+        Where there is no total: gives which part of the whole is done, between 0 and 1, or None. Asked only when it is shown.
+
+    Raises
+    ------
+    ImportError
+        A bar is asked for, and rich is missing.
+    """
+    if shown is False or (shown is None and not sys.stderr.isatty()) or not _SCREEN.acquire(blocking=False):
+        yield Progress()
+        return
+    try:
+        try:
+            bar = _Bar(label, total, unit, part)
+        except ImportError:
+            if shown:
+                raise ImportError('the progress bar needs rich: pip install "online_rank[cli]"') from None
+            yield Progress()
+            return
+        appearance = threading.Timer(_PATIENCE, bar.rich.start)
+        if shown or not _PATIENCE:
+            bar.rich.start()
+        else:
+            appearance.daemon = True
+            appearance.start()
+        try:
+            yield bar
+        finally:
+            appearance.cancel()
+            if appearance.is_alive():
+                appearance.join()
+            if bar.rich.live.is_started:
+                bar.draw(time.monotonic())
+                bar.rich.stop()
+    finally:
+        _SCREEN.release()
+
+
+class _Bar(Progress):
+    """Shows what it is called with, a few times a second."""
+
+    def __init__(self, label: str, total: int | None, unit: str, part: Callable[[], float | None]) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+
+        console = Console(stderr=True)
+        self.rich = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.completed:,} queries"),
-            TextColumn("{task.fields[figures]}", style="bold"),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=transient,
+            TextColumn("{task.fields[text]}"),
+            console=console,
+            transient=console.is_interactive,
+            # What others print stays where it was sent to; on the same terminal it goes above the bar.
+            redirect_stdout=sys.stdout.isatty(),
         )
-        self._task = self._bar.add_task(label, total=total, figures="")
+        # Kernels compile on their first run: nothing is done for a while.
+        text = f"0 {unit}; the first run compiles" if unit else ""
+        self.rich.add_task(label, total=total, text=text)
+        (self._task,) = self.rich.tasks
+        self._unit, self._part = unit, part
         self._next = 0.0
+        self._marks: list[tuple[float, int]] = []
+        self._state: tuple[int, Mapping[str, float] | None] | None = None
 
-    def __enter__(self) -> "ProgressBar":
-        self._bar.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self._bar.stop()
-
-    def __call__(self, trace: Any) -> None:
-        """Show the present figures, a few times a second."""
-        now = time.monotonic()
-        if now >= self._next:
+    def __call__(self, done: int, figures: Mapping[str, float] | None = None) -> None:
+        self._state = done, figures
+        if (now := time.monotonic()) >= self._next:
             self._next = now + _REFRESH
-            figures = "  ".join(f"{name} {value:.4f}" for name, value in trace.values.items())
-            self._bar.update(self._task, completed=trace.n_queries, figures=figures)
+            self.draw(now)
+
+    def draw(self, now: float) -> None:
+        """Show the latest state, if there is one."""
+        if self._state is None:
+            return
+        done, figures = self._state
+        part = self._part()
+        total = self._task.total if part is None else done / part if part > 0.0 else None
+        # The rate of the latest 10 seconds, so that what was spent on compiling is soon forgotten.
+        self._marks = [*self._marks[-100:], (now, done)]
+        then, before = self._marks[0]
+        rate = (done - before) / (now - then) if now > then else 0.0
+        parts = [f"{done:,} {self._unit}"]
+        if rate > 0.0:
+            parts.append(f"{rate:,.{0 if rate >= 10 else 1}f}/s")
+            if total is not None:
+                parts.append(f"{_clock((total - done) / rate)} left")
+        parts += [f"{name} {value:.4f}" for name, value in (figures or {}).items()]
+        self._task.total = total
+        self.rich.update(self._task.id, completed=done, text="  ".join(parts))
+
+
+def _clock(seconds: float) -> str:
+    """Seconds as h:mm:ss or m:ss."""
+    minutes, second = divmod(max(0, round(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

@@ -3,13 +3,14 @@
 import contextlib
 import itertools
 import os
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from online_rank._progress import progress as shown_progress
 from online_rank._state import adopt, settings_of
 from online_rank._undo import begin, undoing
 from online_rank.checkpoint import CheckpointDirectory, CheckpointError
@@ -150,7 +151,8 @@ def progressive(
         Number of queries between two records of the trace, and between two checkpoints; None for up to 1024 records in all, and
         a checkpoint every 1000 queries.
     progress
-        Whether to show a progress bar on stderr; None shows it on a terminal only (it needs the extra `cli`).
+        Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only. The time left is known where
+        the stream has a length, `n_queries`, or `fraction`, the part of it that has been read, as `iter_letor` has.
     watch
         Called with the trace after every query.
     checkpoint
@@ -194,8 +196,9 @@ def progressive(
         queries: Iterable[tuple] = source
         if position is None and trace.n_queries:
             queries = itertools.islice(source, trace.n_queries, None)
-        show = stack.enter_context(_progress_bar(source, progress))
-        watchers = [watcher for watcher in (show, watch) if watcher is not None]
+        total = len(source) if isinstance(source, Sized) else getattr(source, "n_queries", None)
+        fraction = partial(getattr, source, "fraction", None)
+        show = stack.enter_context(shown_progress("learning", total, shown=progress, part=fraction))
         clock = time.perf_counter()
         for item in queries:
             x, y, arguments = _lesson(item)
@@ -210,8 +213,9 @@ def progressive(
             clock = now
             if directory is not None and trace.n_queries % (every or _CHECKPOINT_EVERY) == 0:
                 directory.write(_state(model, measured, trace, source))
-            for watcher in watchers:
-                watcher(trace)
+            show(trace.n_queries, trace.values)
+            if watch is not None:
+                watch(trace)
         if directory is not None:
             directory.write(_state(model, measured, trace, source))
     return trace
@@ -268,16 +272,3 @@ def _named_metrics(metrics: Any) -> dict[str, Any]:
         if name in ("query", "loss", "mistakes"):
             raise ValueError(f"metrics: the name {name!r} is taken by another column of the trace")
     return named
-
-
-def _progress_bar(stream: Any, progress: bool | None) -> contextlib.AbstractContextManager[Callable[[Trace], None] | None]:
-    """A context that shows the progress while it lasts, and gives what to tell about it."""
-    if progress is False or (progress is None and not sys.stderr.isatty()):
-        return contextlib.nullcontext()
-    try:
-        from online_rank._progress import ProgressBar
-    except ImportError:
-        if progress is None:
-            return contextlib.nullcontext()
-        raise ImportError('the progress bar needs rich: pip install "online_rank[cli]"') from None
-    return ProgressBar(len(stream) if hasattr(stream, "__len__") else getattr(stream, "n_queries", None))

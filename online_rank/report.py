@@ -137,6 +137,7 @@ class QueryLog:
         return math.fsum(self._latest) / len(self._latest) if self._latest else 0.0
 
     def _described(self, y: np.ndarray, scores: np.ndarray, value: float) -> SeenQuery:
+        """The query that was read last, with the documents that the report shows of it."""
         order = np.argsort(-scores, kind="stable")
         qid, docids = self._ids
         names = [docids[i] if i < len(docids) and docids[i] else f"document {i + 1}" for i in range(len(y))]
@@ -147,6 +148,7 @@ class QueryLog:
         return SeenQuery(self._n_queries + 1, qid, value, 0.0, len(y), top, missed)
 
     def _keep(self, heap: list[tuple[float, int, SeenQuery]], size: float, seen: SeenQuery) -> None:
+        """Put a query on a heap; the smallest goes when there are too many."""
         heapq.heappush(heap, (size, seen.number, seen))
         if len(heap) > self.kept:
             heapq.heappop(heap)
@@ -226,6 +228,7 @@ def write_report(
 
 
 def _plot() -> Any:
+    """`online_rank.plot`, which needs matplotlib, when it is needed."""
     from online_rank import plot
 
     return plot
@@ -248,6 +251,7 @@ def _picture(ax: "Axes", caption: str) -> str:
 
 
 def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
+    """The tables of the measure and of the passes."""
     measure = figures["measure"]
     rows = [("progressive: each query ranked, then learned", f"{trace.values[measure]:.4f}", f"{trace.n_queries:,}")]
     if test := figures.get("test"):
@@ -264,6 +268,7 @@ def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
 
 
 def _worst(log: QueryLog) -> str:
+    """The worst ranked queries, each with its first documents and those it missed."""
     if not log.worst:
         return "<p>No query to show.</p>"
     parts = [
@@ -279,6 +284,7 @@ def _worst(log: QueryLog) -> str:
 
 
 def _slowest(log: QueryLog) -> str:
+    """The table of the slowest queries."""
     rows = []
     for seen in log.slowest:
         first = seen.top[0][0] if seen.top else "–"
@@ -305,10 +311,12 @@ def _reproduction(command: str, files: Sequence[str]) -> str:
 
 
 def _value(seen: SeenQuery) -> str:
+    """A query's value as text."""
     return "–" if math.isnan(seen.value) else f"{seen.value:.4f}"
 
 
 def _shown(value: Any) -> str:
+    """A setting as text."""
     return "–" if value is None or value == [] else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -320,6 +328,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
+    """A cell of a table; numbers stand to the right."""
     kind = ' class="number"' if re.fullmatch(r"[-+\d.,e]+|–", text) else ""
     return f"<td{kind}>{html.escape(text)}</td>"
 

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from benchmarks import report
@@ -40,6 +42,24 @@ def test_tables_are_put_between_the_markers(results):
         f"<!-- begin speed 2 -->\n| who | size |\n|---|---:|\n| we | 3 |\n\n{source}\n<!-- end speed -->\nAfter\n"
     )
     assert report.rewritten(once, results) == once
+
+
+def test_the_picture_shows_what_was_measured():
+    image = pytest.importorskip("PIL.Image")
+    assert json.loads(image.open(RESULTS / "throughput.png").text["Description"]) == report.rates()
+
+
+def test_some_rows_and_columns(results, monkeypatch):
+    (results / "speed.md").write_text(RESULT.replace("| we | 2 |", "| a \\| b | 2 |\n| c, one | 1 |\n| c, two | 4 |", 1))
+    monkeypatch.setitem(report.SHOWN, "speed", report.Part(("c, two", "a | *"), ("rate", "who")))
+    assert report.block("speed", 1, results).startswith("| rate | who |\n|---|---:|\n| 2 | a \\| b |\n| 4 | c, two |\n\n")
+    assert "| we | 3 |" in report.block("speed", 2, results)
+    monkeypatch.setitem(report.SHOWN, "speed", report.Part(("c",), None))
+    with pytest.raises(SystemExit, match="no row 'c'"):
+        report.block("speed", 1, results)
+    monkeypatch.setitem(report.SHOWN, "speed", report.Part(None, ("price",)))
+    with pytest.raises(SystemExit, match="no column"):
+        report.block("speed", 1, results)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import random
+import re
 import select
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 import online_rank
 from online_rank import PerceptronRanker, StreamScaler, load, rank_one
 from online_rank.cli import main
-from online_rank.cli.train import SHUFFLE_BUFFER, shuffled
+from online_rank.cli.settings import SHUFFLE_BUFFER, shuffled
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
 from online_rank.stream.letor import iter_letor
@@ -255,9 +256,16 @@ def test_demo_in_a_pipe(run):
     assert 15 < out.count("\n") < 40
 
 
-def on_terminal(*arguments, columns=100):
+#: The command on a terminal, with bars that appear at once, however fast it is.
+IMPATIENT = "from online_rank import _progress, cli; _progress._PATIENCE = 0.0; cli.main()"
+
+
+def on_terminal(*arguments, columns=100, impatient=False):
     """What a command writes to a terminal, and its exit code."""
-    arguments, options = command(*arguments)
+    given = arguments
+    arguments, options = command(*given)
+    if impatient:
+        arguments = [sys.executable, "-c", IMPATIENT, *map(str, given)]
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
     with subprocess.Popen(arguments, **options, stdin=child, stdout=child, stderr=child, env=environment) as process:
@@ -286,10 +294,38 @@ def test_demo_on_a_terminal_is_live(run):
     assert "Traceback" not in screen
 
 
-def test_train_on_a_terminal_shows_its_progress(files):
-    screen, code = on_terminal("train", files / "a.txt", files / "b.txt")
+def test_commands_on_a_terminal_show_their_progress(files):
+    train = ["train", files / "a.txt", "--seed", 1, "--test", files / "test.txt", "--certify", "--save", files / "m.npz"]
+    screen, code = on_terminal(*train, columns=150, impatient=True)
     assert code == 0
-    assert "learning" in screen
+    for label in ("reading for the comparator", "best in hindsight", "learning", "measuring"):
+        assert label in screen
+    assert re.search(r"40 queries  [\d,.]+/s  0:00 left  ndcg@10 0\.\d{4}", screen)
+    screen, code = on_terminal("evaluate", files / "m.npz", files / "test.txt", columns=150, impatient=True)
+    assert code == 0
+    assert "measuring" in screen
+
+
+def test_quiet_and_json_show_no_progress(files):
+    screen, code = on_terminal("train", files / "a.txt", "--certify", "--quiet", "--save", files / "m.npz", impatient=True)
+    assert (screen, code) == ("", 0)
+    for arguments in (["train", files / "a.txt", "--json"], ["evaluate", files / "m.npz", files / "test.txt", "--json"]):
+        screen, code = on_terminal(*arguments, impatient=True)
+        assert code == 0
+        assert json.loads(screen)
+    loud, _ = on_terminal("evaluate", files / "m.npz", files / "test.txt", impatient=True)
+    screen, _ = on_terminal("evaluate", files / "m.npz", files / "test.txt", "-q", impatient=True)
+    assert "measuring" in loud
+    assert "measuring" not in screen
+
+
+def test_a_table_is_sent_to_the_readme(files, run):
+    (files / "train.csv").write_text("query,grade,price\n")
+    run("train", files / "a.txt", "-q", "--save", files / "m.npz")
+    for arguments in (["train"], ["evaluate", files / "m.npz"], ["rank", files / "m.npz"]):
+        code, _, err = run(*arguments, files / "train.csv")
+        assert code == 2
+        assert "train.csv: a table" in err
 
 
 @pytest.mark.parametrize("source", ["file", "synthetic:separable"])

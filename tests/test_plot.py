@@ -13,6 +13,7 @@ pytest.importorskip("matplotlib").use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
 from online_rank import plot  # noqa: E402
+from online_rank.plot._style import spread_out  # noqa: E402
 
 QUERY = [[1.0, 0.0], [0.0, 1.0]], [0, 1]
 
@@ -56,7 +57,7 @@ def test_progressive_draws_the_records_and_names_each_line():
     for line, name in zip(ax.lines, ("ndcg", "mrr"), strict=False):
         assert line.get_xdata().tolist() == trace.columns["query"].tolist()
         assert line.get_ydata().tolist() == trace.columns[name].tolist()
-    assert texts(ax) == [f"mrr {trace.values['mrr']:.3g}", f"ndcg {trace.values['ndcg']:.3g}", "drift"]
+    assert texts(ax) == [f"mrr: {trace.values['mrr']:.3g}", f"ndcg: {trace.values['ndcg']:.3g}", "drift"]
     assert [line.get_xdata() for line in ax.lines[2:]] == [[5, 5], [10, 10]]
 
 
@@ -65,7 +66,7 @@ def test_progressive_compares_models_on_given_axes():
     _, ax = pyplot.subplots()
     assert plot.progressive(traces, ax=ax) is ax
     assert len(ax.lines) == 2
-    assert {text.split()[0] for text in texts(ax)} == {"one", "two"}
+    assert {text.split(":")[0] for text in texts(ax)} == {"one", "two"}
 
 
 def test_names_at_the_same_height_are_moved_apart():
@@ -198,3 +199,22 @@ def test_without_matplotlib_it_says_what_to_install():
 def test_nothing_is_imported_before_the_first_picture():
     code = "import sys; from online_rank import plot; print('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_losses_stand_beside_bounds():
+    ax = plot.losses({"loss": ([1, 10], [1.0, 2.0])}, {"bound": ([1, 10], [3.0, 2000.0])}, "rounds", logarithmic=True)
+    assert [line.get_linestyle() for line in ax.lines] == ["-", "--"]
+    assert (ax.get_xscale(), ax.get_yscale(), ax.get_xlabel()) == ("log", "log", "rounds")
+    assert texts(ax) == ["loss: 2", "bound: 2,000"]
+    for nothing in ({}, {"loss": ([], [])}):
+        with pytest.raises(ValueError, match="nothing to draw"):
+            plot.losses(nothing)
+
+
+def test_labels_are_spread_out_as_little_as_possible():
+    # Two that overlap move apart by as much each; the third has room.
+    assert spread_out([10.0, 12.0, 100.0], gap=6.0, bottom=0.0) == pytest.approx([8.0, 14.0, 100.0])
+    # Pushed up, the third pulls along: means of 10, 12 - 6, 13 - 12.
+    assert spread_out([10.0, 12.0, 13.0], gap=6.0, bottom=0.0) == pytest.approx([17 / 3, 17 / 3 + 6, 17 / 3 + 12])
+    assert spread_out([10.0, 12.0], gap=6.0, bottom=9.0) == pytest.approx([9.0, 15.0])
+    assert spread_out([], gap=6.0, bottom=9.0) == []

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels import hindsight as kernels
+from online_rank._progress import progress as shown_progress
 from online_rank.base import QueryEstimator
 from online_rank.bounds.coverage import require_positive
 from online_rank.measures import discounts, measure
@@ -48,6 +49,7 @@ def best_in_hindsight(
     credit: str = "argmax",
     tolerance: float = 1e-3,
     max_evaluations: int = 2000,
+    progress: bool | None = None,
 ) -> Hindsight:
     r"""Minimise the regularised surrogate on all queries at once [CT, eq. 4].
 
@@ -73,6 +75,9 @@ def best_in_hindsight(
         Stop when the gap is at most this part of the objective.
     max_evaluations
         Stop after about this many passes over the queries.
+    progress
+        Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only. The time left on it is that
+        of all `max_evaluations`.
 
     Raises
     ------
@@ -100,20 +105,22 @@ def best_in_hindsight(
     X, y, offsets, names = _block(queries)
     problem = _Problem(X, y, offsets, measure, lam, credit == "spread")
     w = np.zeros(X.shape[1])
-    for smoothing in _SMOOTHINGS:
-        left = max_evaluations - problem.n_evaluations
-        if left <= 0 or problem.gap <= tolerance * problem.best:
-            break
-        # scipy stops at `maxfun` only between iterations.
-        options = {"maxfun": left, "maxiter": left, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-10}
+    with shown_progress("best in hindsight, at most", max_evaluations, "passes", progress) as show:
+        for smoothing in _SMOOTHINGS:
+            left = max_evaluations - problem.n_evaluations
+            if left <= 0 or problem.gap <= tolerance * problem.best:
+                break
+            # scipy stops at `maxfun` only between iterations.
+            options = {"maxfun": left, "maxiter": left, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-10}
 
-        def stop_when_done(_: np.ndarray) -> None:
-            if problem.gap <= tolerance * problem.best:
-                raise StopIteration
+            def stop_when_done(_: np.ndarray) -> None:
+                show(problem.n_evaluations, {"gap": problem.gap, "objective": problem.best})
+                if problem.gap <= tolerance * problem.best:
+                    raise StopIteration
 
-        w = minimize(
-            problem.smoothed, w, args=(smoothing,), jac=True, method="L-BFGS-B", options=options, callback=stop_when_done
-        ).x
+            w = minimize(
+                problem.smoothed, w, args=(smoothing,), jac=True, method="L-BFGS-B", options=options, callback=stop_when_done
+            ).x
     weights: Any = problem.weights
     if names is not None:
         weights = dict(zip(names, weights.tolist(), strict=True))

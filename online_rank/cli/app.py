@@ -22,6 +22,10 @@ app = typer.Typer(
 _FILE = typer.Argument(metavar="FILE", help="LETOR / svmlight text, plain or gzip; [bold]-[/bold] is standard input.")
 Files = Annotated[list[str], _FILE]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that [bold]train --save[/bold] wrote.")]
+Measure = Annotated[
+    str,
+    typer.Option("--measure", metavar="NAME", help="What to learn for, and to report: ndcg@K, ndcg, linear_ndcg, ap."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
 Features = Annotated[
     int | None,
@@ -35,6 +39,14 @@ class Scale(StrEnum):
     stream = "stream"
     query = "query"
     none = "none"
+
+
+Scaling = Annotated[
+    Scale,
+    typer.Option("--scale", help="Standardise features: by all seen so far; within each query; not at all."),
+]
+Log = Annotated[bool, typer.Option("--log", help="Take sign(x) log(1 + |x|) of raw features first: for counts and lengths.")]
+NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -60,13 +72,10 @@ def demo(
 def train(
     files: Files,
     test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
-    measure: Annotated[str, typer.Option("--measure", help="What to learn for, and to report.")] = "ndcg@10",
+    measure: Measure = "ndcg@10",
     passes: Annotated[int, typer.Option("--passes", metavar="N", min=1, help="How often to go through the files.")] = 1,
-    scale: Annotated[
-        Scale,
-        typer.Option("--scale", help="Standardise features: as the stream goes by; within each query; not at all."),
-    ] = Scale.stream,
-    log: Annotated[bool, typer.Option("--log", help="Take sign(x) log(1 + |x|) of raw features first.")] = False,
+    scale: Scaling = Scale.stream,
+    log: Log = False,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", min=0, help="Take queries in random order, from a buffer of 2,048, not as filed."),
@@ -74,7 +83,7 @@ def train(
     features: Features = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
     report: Annotated[
-        str | None, typer.Option("--report", metavar="DIR", help="Write the run as a page, DIR/index.html (extra [plot]).")
+        str | None, typer.Option("--report", metavar="DIR", help="Write the run as a page, DIR/index.html (extra 'plot').")
     ] = None,
     certify: Annotated[
         bool,
@@ -93,9 +102,12 @@ def train(
 ) -> None:
     """Learn from files, one query after the other, each one a test before it is learned from.
 
+    A line of a file is a document: grade qid:ID feature:value ... # docid = NAME
+
     In place of files: synthetic:separable or synthetic:noisy (with --scale none, --certify is then against the teacher).
     """
-    from online_rank.cli.train import Checkpoints, Settings, run
+    from online_rank.cli.settings import Settings
+    from online_rank.cli.train import Checkpoints, run
 
     settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features, certify)
     run(settings, Checkpoints(checkpoint, every, resume), save, report, json, quiet)
@@ -105,25 +117,35 @@ def train(
 def rank(
     model: ModelFile,
     file: Annotated[str, _FILE],
-    tag: Annotated[str, typer.Option("--tag", help="Name of the run, the last column.")] = "online_rank",
+    tag: Annotated[str, typer.Option("--tag", metavar="NAME", help="Name of the run, the last column.")] = "online_rank",
+    quiet: NoBar = False,
 ) -> None:
     """Rank the documents of every query and print TREC run lines: qid Q0 docid rank score tag."""
     from online_rank.cli.serve import rank
 
-    rank(model, file, tag)
+    rank(model, file, tag, quiet)
 
 
 @app.command()
 def evaluate(
     model: ModelFile,
     files: Files,
-    metric: Annotated[list[str] | None, typer.Option("--metric", help="What to measure; may be repeated.")] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME",
+            help="What to measure: ndcg@K, ndcg, map, mrr, p@K, err@K, linear_ndcg, pairwise_accuracy; may be repeated. "
+            "[dim]Without it: ndcg@10, ndcg, map, mrr.[/dim]",
+        ),
+    ] = None,
     json: Json = False,
+    quiet: NoBar = False,
 ) -> None:
     """Measure a model on files, without learning from them."""
     from online_rank.cli.serve import evaluate
 
-    evaluate(model, files, metric or [], json)
+    evaluate(model, files, metric or [], json, quiet)
 
 
 @app.command()
@@ -131,11 +153,9 @@ def stream(
     model: Annotated[
         str | None, typer.Option("--model", metavar="MODEL", help="Start from this model, not from nothing.")
     ] = None,
-    measure: Annotated[str, typer.Option("--measure", help="What to learn for, and to report.")] = "ndcg@10",
-    scale: Annotated[
-        Scale, typer.Option("--scale", help="Standardise features: as the stream goes by; within each query; not at all.")
-    ] = Scale.stream,
-    log: Annotated[bool, typer.Option("--log", help="Take sign(x) log(1 + |x|) of raw features first.")] = False,
+    measure: Measure = "ndcg@10",
+    scale: Scaling = Scale.stream,
+    log: Log = False,
     checkpoint: Annotated[
         str | None,
         typer.Option(

@@ -1,10 +1,12 @@
 """`online-rank train --certify`: a tracker around the ranker, and something to compare it with."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from online_rank._progress import progress
 from online_rank.bounds import LossTracker, best_in_hindsight
 from online_rank.query import Query
 
@@ -14,7 +16,7 @@ __all__ = ["tracked"]
 _LAMBDA = 1e-2
 
 
-def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None) -> Any:
+def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, shown: bool | None = None) -> Any:
     """The model, which has learned nothing yet, with a `LossTracker` around its ranker.
 
     The comparator is the teacher of a synthetic stream where there is one; else the weights that are best in hindsight on what
@@ -24,22 +26,26 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None) ->
     if teacher is not None:
         name, weights = "teacher", teacher
     else:
-        seen = list(_transformed([step.clone() for step in transformers], queries))
+        seen = list(_transformed([step.clone() for step in transformers], queries, shown))
         X = np.concatenate([query.X for query, _ in seen])
         y = np.concatenate([grades for _, grades in seen])
         qid = np.repeat(np.arange(len(seen)), [len(grades) for _, grades in seen])
         name = "best in hindsight"
-        weights = best_in_hindsight((X, y, qid), ranker.measure, _LAMBDA, credit="spread").weights
+        weights = best_in_hindsight((X, y, qid), ranker.measure, _LAMBDA, credit="spread", progress=shown).weights
     certified: Any = LossTracker(ranker, {name: weights}, served=True)
     for step in reversed(transformers):
         certified = step | certified
     return certified
 
 
-def _transformed(transformers: list[Any], queries: Iterable[tuple]) -> Iterable[tuple[Query, Any]]:
-    for X, y, *_ in queries:
-        query = Query(X)
-        for step in transformers:
-            step.learn_one(query)
-            query = step.transform_one(query)
-        yield query, y
+def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Query, Any]]:
+    """The queries as the transformers, which learn from them, pass them on."""
+    total, fraction = getattr(queries, "n_queries", None), partial(getattr, queries, "fraction", None)
+    with progress("reading for the comparator", total, shown=shown, part=fraction) as show:
+        for n_queries, (X, y, *_) in enumerate(queries, start=1):
+            query = Query(X)
+            for step in transformers:
+                step.learn_one(query)
+                query = step.transform_one(query)
+            show(n_queries)
+            yield query, y

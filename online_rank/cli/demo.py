@@ -50,6 +50,7 @@ def run(n_queries: int, seed: int) -> None:
     best = max(learners, key=lambda learner: learner.windows[-1].get())
     console.print(f"The next query, by the {best.name}: the first {_SHOWN} of its {len(last[1])} documents")
     console.print(_ranked_query(best, *last))
+    console.print("Next, your own queries: online-rank train FILE, or a table or dicts in Python; see the README.")
 
 
 class _Learner:

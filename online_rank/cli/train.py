@@ -5,10 +5,8 @@ import copy
 import importlib.util
 import json
 import os
-import random
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,79 +14,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from online_rank._progress import progress
 from online_rank.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.cli.serve import measure_files, n_features_of
+from online_rank.cli.settings import Made, Settings
 from online_rank.evaluate import Trace, progressive
 
-__all__ = ["Checkpoints", "Settings", "new_model", "run"]
-
-SHUFFLE_BUFFER = 2048
-
-#: Synthetic streams that can be learned from in place of files: 1,000 queries each.
-SYNTHETIC = {"synthetic:separable": "Separable", "synthetic:noisy": "NoisyTeacher"}
-
-
-def synthetic(name: str) -> Any:
-    """The synthetic stream of that name in `SYNTHETIC`."""
-    from online_rank.stream import synth
-
-    return getattr(synth, SYNTHETIC[name])()
-
-
-class Settings(NamedTuple):
-    """What is learned from what, and how. Files may also be one synthetic stream, by its name in `SYNTHETIC`."""
-
-    files: list[str]
-    test: list[str]
-    measure: str
-    passes: int
-    scale: str
-    log: bool
-    seed: int | None
-    features: int | None
-    certify: bool = False
-
-    def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
-        """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
-        from online_rank.stream.letor import iter_letor
-
-        queries: Iterable[tuple]
-        if self.files[0] in SYNTHETIC:
-            queries = self._synthetic(with_ids)
-        else:
-            queries = iter_letor(self.files, n_features=self.features, start=position, with_qid=with_ids, with_docid=with_ids)
-        return queries if self.seed is None else shuffled(queries, random.Random(f"{self.seed} {number}"))
-
-    def _synthetic(self, with_ids: bool) -> Iterator[tuple]:
-        for number, (X, y) in enumerate(synthetic(self.files[0])):
-            yield (X, y, str(number), [f"{number}-{i}" for i in range(len(y))]) if with_ids else (X, y)
-
-    @property
-    def teacher(self) -> Any:
-        """The weights that made a synthetic stream, where the ranker sees its features as they are; else None."""
-        if self.files[0] not in SYNTHETIC or self.scale != "none" or self.log:
-            return None
-        stream = synthetic(self.files[0])
-        return stream.teacher / getattr(stream, "margin", 1.0)
-
-    def of_run(self) -> dict[str, Any]:
-        """What must be the same when a run goes on from a checkpoint."""
-        sizes = [os.path.getsize(file) if os.path.exists(file) else None for file in self.files]
-        return {**self._asdict(), "files": [os.path.abspath(file) for file in self.files], "sizes": sizes, "test": None}
-
-    def check(self) -> None:
-        """Raise before anything is read when it could not end well."""
-        if "-" in self.files and self.passes > 1:
-            raise ValueError("standard input (-) can be read once: give a file, or --passes 1")
-        if [*self.files, *self.test].count("-") > 1:
-            raise ValueError("standard input (-) can be read once, but it is given more than once")
-        if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
-            raise ValueError("a synthetic stream is learned from alone, without other files")
-        for file in [*self.files, *self.test]:
-            if file != "-" and file not in SYNTHETIC:
-                os.stat(file)
-        if self.certify and (self.passes > 1 or "-" in self.files):
-            raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
+__all__ = ["Checkpoints", "new_model", "run"]
 
 
 def ranker_of(model: Any) -> Any:
@@ -124,12 +56,12 @@ def run(
     if save_as is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(save_as))):
         raise ValueError(f"--save {save_as}: there is no directory {folder}")
     log = _log_for(report_to, settings, checkpoints)
+    shown = False if quiet or as_json else None
     model = new_model(settings.measure, settings.scale, settings.log)
     if settings.certify:
         from online_rank.cli.certify import tracked
 
-        model = tracked(model, settings.queries(0), settings.teacher)
-    show = None if not (quiet or as_json) else False
+        model = tracked(model, settings.queries(0), settings.teacher, shown)
     speed = _Speed()
     traces = []
     with _opened(settings, checkpoints):
@@ -140,14 +72,15 @@ def run(
             queries: Any = partial(settings.queries, number)
             if log is not None and number == 0:
                 metrics[f"last {log.window}"] = log
-                queries = log.reading(settings.queries(number, with_ids=True))
+                source = settings.queries(number, with_ids=True)
+                queries = Made(log.reading(source), source)
             traces.append(
                 progressive(
                     queries,
                     model,
                     metrics,
                     every=None if place is None else checkpoints.every,
-                    progress=show,
+                    progress=shown,
                     watch=speed,
                     checkpoint=place,
                 )
@@ -161,7 +94,7 @@ def run(
     }
     if settings.test:
         models = [model, _by_last_weights(model)]
-        (served, last), n_queries = measure_files(models, settings.test, [settings.measure])
+        (served, last), n_queries = measure_files(models, settings.test, [settings.measure], shown)
         report["test"] = {"files": settings.test, "queries": n_queries, "served": served, "last": last}
     certificate = ranker_of(model).certificate() if settings.certify else None
     if certificate is not None:
@@ -175,7 +108,8 @@ def run(
         command = shlex.join(["online-rank", *sys.argv[1:]])
         about = {"figures": report, "settings": settings._asdict(), "trace": traces[0], "log": log, "model": model}
         about["certificate"] = certificate
-        report["report"] = str(write_report(report_to, command=command, **about))
+        with progress("writing the report", unit="", shown=shown):
+            report["report"] = str(write_report(report_to, command=command, **about))
     if as_json:
         print(json.dumps(report))
     elif not quiet:
@@ -219,20 +153,6 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
     return directory
 
 
-def shuffled(queries: Iterable[Any], rng: random.Random) -> Iterator[Any]:
-    """The queries in random order, as far as a buffer of `SHUFFLE_BUFFER` queries allows."""
-    buffer: list[Any] = []
-    for query in queries:
-        if len(buffer) < SHUFFLE_BUFFER:
-            buffer.append(query)
-            continue
-        i = rng.randrange(SHUFFLE_BUFFER)
-        yield buffer[i]
-        buffer[i] = query
-    rng.shuffle(buffer)
-    yield from buffer
-
-
 class _Speed:
     """Queries a second, without the first ten of a stream: they may have waited for compilation."""
 
@@ -261,7 +181,8 @@ def _by_last_weights(model: Any) -> Any:
     """A copy of the model that serves its last weights, not their average."""
     model = copy.deepcopy(model)
     ranker = ranker_of(model)
-    getattr(ranker, "model", ranker).average = False
+    ranker = getattr(ranker, "model", ranker)  # out of its tracker
+    ranker.average = ranker._averages = False
     return model
 
 

@@ -7,12 +7,13 @@ carry their names, so that no legend is needed.
 
 from online_rank.plot._style import new_axes
 from online_rank.plot.bars import certificate, neighbour_gaps, throughput, weights
-from online_rank.plot.curves import LossCurve, loss, mark_drifts, progressive, sensitivity
+from online_rank.plot.curves import LossCurve, loss, losses, mark_drifts, progressive, sensitivity
 
 __all__ = [
     "LossCurve",
     "certificate",
     "loss",
+    "losses",
     "mark_drifts",
     "neighbour_gaps",
     "new_axes",

@@ -43,11 +43,28 @@ def styled(ax: "Axes | None", x_label: str, y_label: str) -> "Axes":
     ax.set_xlabel(x_label, color=DARK, fontsize=FONT)
     ax.set_title(y_label, color=DARK, fontsize=FONT, loc="left")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        axis.set_major_formatter(_tick)
     return ax
 
 
+def _tick(value: float, _: float) -> str:
+    """A number at a tick, in full."""
+    return f"{value:,.10g}"
+
+
+def logarithmic_axes(ax: "Axes", y: bool = True) -> None:
+    """Make x, and y too, logarithmic, with ticks at powers of ten alone and numbers in full."""
+    ax.set_xscale("log")
+    if y:
+        ax.set_yscale("log")
+    for axis in (ax.xaxis, ax.yaxis) if y else (ax.xaxis,):
+        axis.set_major_formatter(_tick)
+        axis.set_minor_formatter(lambda value, _: "")
+        axis.set_tick_params(which="minor", length=0)
+
+
 def lines(ax: "Axes", curves: Mapping[str, Any], dashed: Sequence[str] = (), marker: str = "") -> None:
+    """One line a curve, in the colours in their order; some dashed."""
     for (name, (x, y)), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
         ax.plot(x, y, color=colour, linewidth=1.8, linestyle=(0, (4, 1.5)) if name in dashed else "-", marker=marker,
                 markersize=4, label=name)  # fmt: skip
@@ -61,14 +78,24 @@ def name_lines(ax: "Axes", curves: Mapping[str, Any]) -> None:
     # Heights in points. The layout may still lower the axes a little, hence the wide spacing.
     to_points = 72.0 / ax.figure.dpi
     heights = [float(ax.transData.transform((x, y))[1]) * to_points for _, x, y, _ in named]
-    places = list(heights[:1])
-    for height in heights[1:]:
-        places.append(max(height, places[-1] + 1.6 * FONT))
-    # Some were pushed up: all go down by as much as they went up on average.
-    shift = (sum(heights) - sum(places)) / len(places)
+    places = spread_out(heights, 1.6 * FONT, float(ax.bbox.y0) * to_points + 0.8 * FONT)
     for (name, x, y, colour), height, place in zip(named, heights, places, strict=True):
-        ax.annotate(f"{name} {number(y)}", (x, y), xytext=(5, place - height + shift),
+        ax.annotate(f"{name}: {number(y)}", (x, y), xytext=(5, place - height),
                     textcoords="offset points", color=colour, fontsize=FONT, va="center", annotation_clip=False)  # fmt: skip
+
+
+def spread_out(heights: Sequence[float], gap: float, bottom: float) -> list[float]:
+    """The places nearest to ascending heights (least squares) that are `gap` apart and not below `bottom`."""
+    # Without the gaps the places must ascend: neighbours that do not are pooled at their mean.
+    pools: list[tuple[float, int]] = []
+    for i, height in enumerate(heights):
+        mean, size = height - i * gap, 1
+        while pools and pools[-1][0] > mean:
+            below, n = pools.pop()
+            mean, size = (mean * size + below * n) / (size + n), size + n
+        pools.append((mean, size))
+    means = [mean for mean, size in pools for _ in range(size)]
+    return [max(mean, bottom) + i * gap for i, mean in enumerate(means)]
 
 
 def listed(names: Sequence[str], ax: "Axes | None") -> "Axes":
@@ -94,4 +121,5 @@ def bars(values: Mapping[str, float], colours: Sequence[str], label: str, ax: "A
 
 
 def number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    """A value beside a line or bar: three digits, or the whole number from 1,000 on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}" if 0 < abs(value) < 1 else f"{value:.3g}"

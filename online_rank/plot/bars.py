@@ -124,9 +124,12 @@ def neighbour_gaps(model: Any, x: Any, y: Any = None, n_grades: int | None = Non
     positions = np.arange(1, len(gaps) + 1)
     ax.bar(positions, gaps, width=0.7, color=[COLOURS[1] if d else PALE_BLUE for d in differs], zorder=2)
     ax.set_ylim(0.0, 1.18 * max(gaps) or 1.0)
+    # A label is as wide as about this many bars on either side of its own, and stands above all of them.
+    beside = len(gaps) // 30
     for position, (a, b) in zip(positions, itertools.pairwise(order), strict=True):
         if segments[a] != segments[b]:
-            ax.annotate("cut", (position, gaps[position - 1]), xytext=(0, 2), textcoords="offset points", ha="center",
+            top = max(gaps[max(0, position - 1 - beside) : position + beside])
+            ax.annotate("cut", (position, top), xytext=(0, 2), textcoords="offset points", ha="center",
                         color=DARK, fontsize=FONT, fontweight="bold")  # fmt: skip
     if y is not None:
         ax.annotate("true grade changes", (1.0, 1.0), xytext=(0, -2), xycoords="axes fraction", textcoords="offset points",

@@ -3,18 +3,21 @@
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from online_rank.bounds import LossTracker
 from online_rank.evaluate import Trace
-from online_rank.plot._style import COLOURS, FONT, GREY, lines, name_lines, styled
+from online_rank.plot._style import COLOURS, FONT, GREY, lines, logarithmic_axes, name_lines, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LossCurve", "loss", "mark_drifts", "progressive", "sensitivity"]
+__all__ = ["LossCurve", "loss", "losses", "mark_drifts", "progressive", "sensitivity"]
+
+#: Where something was measured, and what was measured there.
+Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
 
 #: A `LossCurve` records when this factor more queries have been learned: about 1000 records for a million queries.
 _SPACING = 1.01
@@ -183,12 +186,56 @@ def loss(curve: LossCurve | Trace, bounds: Sequence[str] | None = None, ax: "Axe
             raise KeyError(f"there is no bound {name!r}; the bounds that cover the model are {known}")
     drawn = {"loss": "loss"} | ({"F(u)": "F(u), of the comparator"} if "F(u)" in columns else {})
     drawn |= {name: name.replace("_", " ") for name in bounds}
-    ax = styled(ax, "queries", "cumulative loss")
     curves = {label: (columns["queries"], columns[name]) for name, label in drawn.items()}
-    lines(ax, curves, dashed=tuple(drawn[name] for name in bounds))
-    top = max(float(y[-1]) for _, y in curves.values()) or 1.0
-    ax.set_ylim(-0.04 * top, 1.06 * top)
-    name_lines(ax, curves)
+    allowed = {drawn[name]: curves.pop(drawn[name]) for name in bounds}
+    return losses(curves, allowed, ax=ax)
+
+
+def losses(
+    curves: Mapping[str, Curve],
+    bounds: Mapping[str, Curve] | None = None,
+    x_label: str = "queries",
+    logarithmic: bool = False,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Cumulative losses as lines, and what bounds allow as dashed lines, each with its name and last value.
+
+    Parameters
+    ----------
+    curves
+        By name, where it was measured, ascending, and the loss there.
+    bounds
+        The same of the bounds.
+    x_label
+        What the losses are drawn over.
+    logarithmic
+        Whether both axes are; for losses and bounds that are orders of magnitude apart.
+    ax
+        Axes to draw on.
+
+    Raises
+    ------
+    ValueError
+        There is nothing to draw.
+
+    Examples
+    --------
+    >>> from online_rank import plot
+    >>> ax = plot.losses({"loss": ([1, 2, 3], [0.5, 0.8, 0.9])}, {"bound": ([1, 2, 3], [1.0, 1.4, 1.7])})
+    >>> [text.get_text() for text in ax.texts]
+    ['loss: 0.900', 'bound: 1.7']
+    """
+    drawn = {**curves, **(bounds or {})}
+    if not drawn or not all(len(x) for x, _ in drawn.values()):
+        raise ValueError("there is nothing to draw: no losses, or a curve without points")
+    ax = styled(ax, x_label, "cumulative loss")
+    lines(ax, drawn, dashed=tuple(bounds or ()))
+    if logarithmic:
+        logarithmic_axes(ax)
+    else:
+        top = max(float(y[-1]) for _, y in drawn.values()) or 1.0
+        ax.set_ylim(-0.04 * top, 1.06 * top)
+    name_lines(ax, drawn)
     return ax
 
 
@@ -223,8 +270,7 @@ def sensitivity(
     """
     ax = styled(ax, parameter, measured)
     if min(values) > 0.0 and max(values) > 10.0 * min(values):
-        ax.set_xscale("log")
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        logarithmic_axes(ax, y=False)
     curves = {}
     for (name, column), colour in zip(results.items(), itertools.cycle(COLOURS), strict=False):
         if len(column) != len(values):

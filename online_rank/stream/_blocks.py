@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels import letor as kernels
-from online_rank.stream._source import LineTooLongError, Source, open_source, source_name, whole_lines
+from online_rank.stream._source import LineTooLongError, Source, open_source, plain_size, source_name, whole_lines
 
 LOOK_AHEAD = 1 << 23  # bytes of the stream that decide the number of features when nobody said
 WIDEST_GUESS = 1 << 16  # features; more must be asked for
@@ -161,6 +161,7 @@ class RowReader:
         self._query: tuple[str, object] | None = None
         self._seen = np.zeros(0, np.int64)
         self._line_size = 100.0  # bytes, roughly
+        self._sizes: list[int | None] | None = None
 
     def __iter__(self) -> Iterator[Block]:
         for index in range(self._start.file, len(self._sources)):
@@ -329,6 +330,15 @@ class RowReader:
     def name_of(self, file: int) -> str:
         """What messages call a source."""
         return source_name(self._sources[file])
+
+    def fraction(self, position: LetorPosition) -> float | None:
+        """Which part of the sources' bytes lies before a position; None where that is not known."""
+        if self._sizes is None:
+            self._sizes = [plain_size(source) for source in self._sources]
+        sizes = [size for size in self._sizes if size is not None]
+        if len(sizes) < len(self._sizes):
+            return None
+        return (sum(sizes[: position.file]) + position.offset) / max(1, sum(sizes))
 
     @property
     def end(self) -> LetorPosition:

@@ -31,6 +31,14 @@ def is_stdin(source: Source) -> bool:
     return isinstance(source, str) and source == "-"
 
 
+def plain_size(source: Source) -> int | None:
+    """Bytes of a file on disk that is not compressed; None for anything else."""
+    if is_stdin(source) or not (isinstance(source, str | os.PathLike) and os.path.isfile(source)):
+        return None
+    with open(source, "rb") as file:
+        return None if file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC else os.path.getsize(source)
+
+
 class _Raw(io.RawIOBase):
     """Any object with `read`, text or binary, as raw bytes, its first two bytes known beforehand as `head`."""
 

@@ -10,6 +10,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from online_rank._progress import progress as shown_progress
+
 _FLUSH = 1 << 20
 
 
@@ -23,6 +25,7 @@ def write_letor(
     digits: int | None = None,
     sparse: bool = False,
     zero_based: bool = False,
+    progress: bool | None = None,
 ) -> None:
     r"""Write documents as LETOR text, one line each.
 
@@ -44,6 +47,8 @@ def write_letor(
         Whether to leave out zeros.
     zero_based : bool
         Whether feature ids start at 0 instead of 1.
+    progress : bool, optional
+        Whether to show a progress bar on stderr (extra `cli`); by default on a terminal only.
 
     Raises
     ------
@@ -90,7 +95,8 @@ def write_letor(
     dense = "".join(label + form for label in labels)
     with ExitStack() as stack:
         out = _Text(file, stack)
-        for head, row, tail in zip(heads, X, tails, strict=True):
+        show = stack.enter_context(shown_progress("writing", len(X), "documents", progress))
+        for done, (head, row, tail) in enumerate(zip(heads, X, tails, strict=True)):
             values = row.tolist()
             if digits is None:
                 # The shortest text that reads back the same; integers without ".0", as the field's files have them.
@@ -101,6 +107,7 @@ def write_letor(
             else:
                 body = dense % tuple(values)
             out.write(f"{head}{body}{tail}\n")
+            show(done)
         out.flush()
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from online_rank._progress import progress as shown_progress
 from online_rank.stream._blocks import Block, LetorError, LetorPosition, RowReader
 from online_rank.stream._source import Source, is_stdin
 from online_rank.stream._write import write_letor
@@ -45,6 +46,8 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
     ----------
     position : LetorPosition
         Where the next query starts; `iter_letor` with ``start=position`` goes on from there.
+    fraction : float or None
+        Which part of the files' bytes lies before `position`; None where a source is compressed or no file on disk.
     errors : list of LetorError
         The first ten bad lines that ``on_error="skip"`` left out. The reader is ahead of the query that it hands out, so these
         may lie behind `position`.
@@ -67,6 +70,11 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
     def skipped(self) -> int:
         """Bad lines left out before `position`, counted from the beginning of the stream also after a restart."""
         return self.position.skipped
+
+    @property
+    def fraction(self) -> float | None:
+        """Which part of the files' bytes lies before `position`; None where a source is compressed or no file on disk."""
+        return self._rows.fraction(self.position)
 
     def __iter__(self) -> "LetorIterator":
         return self
@@ -224,10 +232,12 @@ def read_letor(
     null: Literal["zero", "error"] = "zero",
     on_error: Literal["raise", "skip"] = "raise",
     group: Sizes | Sequence[Sizes | None] | None = None,
+    progress: bool | None = None,
 ) -> LetorBlock:
     r"""Load LETOR / svmlight text at once, as `Ranker.learn_many` takes it.
 
-    Reads what `iter_letor` reads; the parameters are explained there.
+    Reads what `iter_letor` reads; the parameters are explained there. `progress` is whether to show a progress bar on stderr
+    (extra `cli`); None shows one on a terminal only.
 
     Returns
     -------
@@ -255,20 +265,25 @@ def read_letor(
     qids: list[str] = []
     docids: list[str] = []
     n = 0
-    for block in rows:
-        m, d = block.X.shape
-        if d > X.shape[1]:
-            X = np.concatenate([X, np.zeros((len(X), d - X.shape[1]), dtype)], axis=1)
-        if n + m > len(y):
-            # In place, so that the numbers are never held twice; by a quarter, so that they are not moved too often.
-            room = n + m + (n + m) // 4
-            X.resize((room, d), refcheck=False)
-            y.resize(room, refcheck=False)
-        X[n : n + m], y[n : n + m] = block.X, block.y
-        firsts += [n + first for first, _, _ in block.starts]
-        qids += [qid for _, qid, _ in block.starts]
-        docids += block.docids or []
-        n += m
+    position = LetorPosition()
+    with shown_progress("reading", unit="documents", shown=progress, part=lambda: rows.fraction(position)) as show:
+        for block in rows:
+            m, d = block.X.shape
+            if d > X.shape[1]:
+                X = np.concatenate([X, np.zeros((len(X), d - X.shape[1]), dtype)], axis=1)
+            if n + m > len(y):
+                # In place, so that the numbers are never held twice; by a quarter, so that they are not moved too often.
+                room = n + m + (n + m) // 4
+                X.resize((room, d), refcheck=False)
+                y.resize(room, refcheck=False)
+            X[n : n + m], y[n : n + m] = block.X, block.y
+            firsts += [n + first for first, _, _ in block.starts]
+            qids += [qid for _, qid, _ in block.starts]
+            docids += block.docids or []
+            n += m
+            if block.starts:
+                position = block.starts[-1][2]
+            show(n)
     X.resize((n, X.shape[1]), refcheck=False)
     y.resize(n, refcheck=False)
     ids = _integers(qids)

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 
 import online_rank.walkthrough
@@ -22,6 +23,10 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         run = importlib.import_module(f"online_rank.walkthrough.{given.name}").run
         run(given.file) if given.name == "letor" else run()
+    except BrokenPipeError:
+        # The reader has left. What Python still holds must not be written to the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(128 + 13)
     except (OSError, ValueError, ImportError) as error:
         sys.exit(f"walkthrough {given.name}: {error}")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from online_rank import PerceptronRanker, rank_one
+from online_rank._progress import progress
 from online_rank.metrics import metric
 from online_rank.walkthrough._say import course, heading, say, show
 
@@ -47,19 +48,19 @@ def run() -> None:
         to it, and nothing is tuned.""")
     models: dict[str, Any] = {"remembers all": PerceptronRanker(), "half-life 100": PerceptronRanker(average=100)}
     seen = {name: [metric("ndcg@10")] for name in models}
-    page: dict[str, dict[str, float]] = {}
-    reactions: dict[str, int] = {}
-    for t, (page, reactions) in enumerate(pages()):
-        for name, model in models.items():
-            if t and t % _WINDOW == 0:
-                seen[name].append(metric("ndcg@10"))
-            seen[name][-1].update(reactions, model.predict_one(page))
-            model.learn_one(page, reactions)
-        if t == 0:
-            say("The first page, and what readers did:")
-            for article in list(page)[:3]:
-                features = ", ".join(f"{feature} {value:.2g}" for feature, value in page[article].items())
-                show(f"{article:<16} {features:<42} reaction {reactions[article]}")
+    page, reactions = next(pages())
+    say("The first page, and what readers did:")
+    for article in list(page)[:3]:
+        features = ", ".join(f"{feature} {value:.2g}" for feature, value in page[article].items())
+        show(f"{article:<16} {features:<42} reaction {reactions[article]}")
+    with progress("learning", _N_PAGES, "pages") as met:
+        for t, (page, reactions) in enumerate(pages()):
+            for name, model in models.items():
+                if t and t % _WINDOW == 0:
+                    seen[name].append(metric("ndcg@10"))
+                seen[name][-1].update(reactions, model.predict_one(page))
+                model.learn_one(page, reactions)
+            met(t + 1)
     values = {name: [each.get() for each in windows] for name, windows in seen.items()}
     heading(f"At page {_CHANGE:,} readers turn from the election to football")
     low, high = min(map(min, values.values())), max(map(max, values.values()))

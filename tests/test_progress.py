@@ -1,0 +1,143 @@
+import io
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from online_rank import PerceptronRanker, _progress, best_in_hindsight
+from online_rank._progress import Progress, progress
+from online_rank.evaluate import progressive
+from online_rank.stream.letor import iter_letor, read_letor, write_letor
+from online_rank.stream.synth import NoisyTeacher
+
+pytest.importorskip("rich")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+    @property
+    def text(self):
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.getvalue())
+
+
+def opened(monkeypatch):
+    """A terminal on which bars appear at once and show everything; not a fixture, as pytest opens stderr anew after those."""
+    monkeypatch.setattr(_progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(_progress, "_REFRESH", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "150")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    return terminal
+
+
+def test_amount_rate_and_time_left(monkeypatch):
+    terminal = opened(monkeypatch)
+    clock = [10.0]
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: clock[0])
+    with progress("reading", total=100) as show:
+        show(0)
+        clock[0] = 12.0
+        show(40, {"ndcg": 0.5})
+    # 40 in 2 s are 20/s; the other 60 take 3 s.
+    assert "40 queries  20/s  0:03 left  ndcg 0.5000" in terminal.text
+
+
+def test_the_total_follows_from_the_part(monkeypatch):
+    terminal = opened(monkeypatch)
+    clock = [10.0]
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: clock[0])
+    parts = [0.0]
+    with progress("reading", unit="documents", part=lambda: parts[-1]) as show:
+        show(0)
+        clock[0] = 20.0
+        parts.append(0.001)
+        show(5)
+    # A thousandth in 10 s: the other 999 take 9,990 s, which are 2 h 46 min 30 s.
+    assert "5 documents  0.5/s  2:46:30 left" in terminal.text
+
+
+def test_there_is_one_bar_the_outermost(monkeypatch):
+    terminal = opened(monkeypatch)
+    with progress("outer", shown=True) as outer, progress("inner", shown=True) as inner:
+        assert type(outer) is not Progress
+        assert type(inner) is Progress
+    with progress("next", shown=True) as following:
+        assert type(following) is not Progress
+    assert "inner" not in terminal.text
+
+
+def test_an_error_takes_the_bar_away(monkeypatch):
+    opened(monkeypatch)
+    with pytest.raises(KeyError), progress("reading"):
+        raise KeyError
+    assert not _progress._SCREEN.locked()
+
+
+def test_short_calls_show_nothing(monkeypatch):
+    terminal = opened(monkeypatch)
+    monkeypatch.setattr(_progress, "_PATIENCE", 60.0)
+    with progress("reading") as show:
+        show(1)
+    assert terminal.getvalue() == ""
+
+
+def test_a_pipe_gets_nothing(capsys):
+    with progress("reading") as show:
+        show(1)
+    assert type(show) is Progress
+    assert capsys.readouterr() == ("", "")
+
+
+def test_without_rich(monkeypatch):
+    terminal = opened(monkeypatch)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    with progress("reading") as show:
+        show(1)
+    assert terminal.getvalue() == ""
+    with pytest.raises(ImportError, match=r"online_rank\[cli\]"), progress("reading", shown=True):
+        pass
+    assert not _progress._SCREEN.locked()
+
+
+def test_what_takes_long_shows_its_progress_on_a_terminal(tmp_path, monkeypatch):
+    terminal = opened(monkeypatch)
+    block = NoisyTeacher(n_queries=40, n_features=5, n_documents=6).block()
+    calls = {
+        "writing": lambda **quiet: write_letor(tmp_path / "a.txt", *block, **quiet),
+        "reading": lambda **quiet: read_letor(tmp_path / "a.txt", **quiet),
+        "best in hindsight": lambda **quiet: best_in_hindsight(block, "ndcg", lam=0.1, credit="spread", **quiet),
+        "learning": lambda **quiet: progressive(iter_letor(tmp_path / "a.txt"), PerceptronRanker(), **quiet),
+    }
+    for label, call in calls.items():
+        call()
+        shown = terminal.text
+        assert label in shown
+        call(progress=False)
+        assert terminal.text == shown
+
+
+def test_which_part_of_the_files_is_read(tmp_path):
+    line = b"1 qid:%d 1:0.5\n"
+    (tmp_path / "a.txt").write_bytes(line % 1 + line % 2)
+    (tmp_path / "b.txt").write_bytes(line % 3 + line % 4)
+    queries = iter_letor(tmp_path / "a.txt", tmp_path / "b.txt")
+    parts = [queries.fraction]
+    for _ in queries:
+        parts.append(queries.fraction)
+    # A query is known to have ended when the next begins.
+    assert parts == [0.0, 0.25, 0.5, 0.75, 1.0]
+    unknown = iter_letor(io.BytesIO(line % 1 + line % 2))
+    next(unknown)
+    assert unknown.fraction is None
+
+
+def test_numbers_are_those_without_a_bar(monkeypatch):
+    opened(monkeypatch)
+    block = NoisyTeacher(n_queries=40, n_features=5, n_documents=6).block()
+    a, b = (best_in_hindsight(block, "ndcg", lam=0.1, progress=shown) for shown in (True, False))
+    assert np.array_equal(a.weights, b.weights)
+    assert a.n_evaluations == b.n_evaluations
