@@ -63,6 +63,8 @@ class Contestant(NamedTuple):
     """At most so many queries are timed: it is slow."""
     learned: int = 1_000_000
     """NDCG@10 is that after at most so many queries: it is very slow."""
+    streams: int = 5
+    """NDCG@10 is the mean over so many synthetic streams."""
 
     @property
     def missing(self) -> bool:
@@ -290,10 +292,19 @@ def argmax() -> Ranker:
     return PerceptronRanker(credit="argmax")
 
 
+def gain() -> Ranker:
+    return PerceptronRanker(credit="gain")
+
+
+def adagrad() -> Ranker:
+    return GradientRanker(optimizer="adagrad")
+
+
 LIMIT, LIMIT_32 = "X @ w, the whole block at once", "X @ w, float32"
 PRODUCT, TWO_PRODUCTS = "numpy X @ w, a query at a time", "numpy X @ w and s @ X, a query at a time"
 DEFAULT, DEFAULT_32 = "PerceptronRanker(), learn_many", "PerceptronRanker(), learn_many, float32"
 ARGMAX, ARGMAX_32 = "PerceptronRanker(credit='argmax'), learn_many", "PerceptronRanker(credit='argmax'), learn_many, float32"
+GAIN = "PerceptronRanker(credit='gain'), learn_many"
 LEARN_ONE, PREDICT_ONE = "PerceptronRanker(), learn_one", "PerceptronRanker(), predict_one"
 RIVER = "river LogisticRegression, learn_one, 120 pairs"
 
@@ -309,16 +320,18 @@ CONTESTANTS = [
     Contestant(ARGMAX_32, learn_many(argmax, np.float32)),
     Contestant(DEFAULT, learn_many(PerceptronRanker), "spread"),
     Contestant(DEFAULT_32, learn_many(PerceptronRanker, np.float32), "spread"),
+    Contestant(GAIN, learn_many(gain)),
     Contestant(LEARN_ONE, learn_one, "a Python loop"),
     Contestant(PREDICT_ONE, predict_one, "a Python loop"),
     Contestant("StreamScaler() \\| PerceptronRanker(), learn_many", learn_many(scaled_perceptron)),
     Contestant("GradientRanker(), learn_many", learn_many(GradientRanker)),
+    Contestant("GradientRanker(optimizer='adagrad'), learn_many", learn_many(adagrad)),
     Contestant("DirectRanker(), learn_many", learn_many(direct_ranker), "a network", "online_rank.direct"),
     Contestant(RIVER, river_dicts, "dicts", "river", True, timed=100),
     Contestant("river LogisticRegression, learn_many, 120 pairs", river_frames, "frames", "pandas", True, 400),
     Contestant("scikit-learn SGDClassifier, partial_fit, 120 pairs", scikit_learn, "log loss", "sklearn", True, 400),
     Contestant("Vowpal Wabbit --csoaa_ldf m", vowpal_wabbit("--csoaa_ldf m"), VW_REMARK, "vowpalwabbit", True),
     Contestant("Vowpal Wabbit --wap_ldf m", vowpal_wabbit("--wap_ldf m"), VW_REMARK, "vowpalwabbit", True, 20, 300),
-    Contestant("LightGBM lambdarank", lightgbm, BATCH, "lightgbm"),
-    Contestant("XGBoost rank:ndcg", xgboost, BATCH, "xgboost"),
+    Contestant("LightGBM lambdarank", lightgbm, BATCH, "lightgbm", streams=1),
+    Contestant("XGBoost rank:ndcg", xgboost, BATCH, "xgboost", streams=1),
 ]  # fmt: skip
