@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks._common import RESULTS, environment, parser, save, seconds_of, table
 from online_rank import PerceptronRanker
 from online_rank.metrics import MAP, NDCG
+from online_rank.plot._style import SIZE, lines, logarithmic_axes, name_lines, styled
 
 #: Numbers in the features of a block: so many queries are made of them.
 BLOCK = 2_000_000
@@ -97,8 +98,15 @@ AXES: dict[str, tuple[list[int], str]] = {
     "queries": ([10, 30, 100, 300, 1000, 3000, 10_000], "the block"),
 }
 
-#: Okabe and Ito's colours, which the colour-blind tell apart.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9"]
+X_LABELS = {
+    "documents": "documents a query",
+    "features": "features a document",
+    "grades": "grades that occur",
+    "queries": "queries",
+}
+
+#: What the picture shows.
+DRAWN = ("spread", "argmax", "pairs", "delta", "predict", "NDCG@10")
 
 Curve = dict[int, float]
 
@@ -129,41 +137,22 @@ def slope(curve: Curve) -> float:
 
 
 def draw(curves: dict[str, dict[str, Curve]]) -> None:
-    """One panel an axis, lines labelled where they end."""
+    """One panel an axis."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, panels = plt.subplots(2, 2, figsize=(11, 8), constrained_layout=True)
-    for panel, (axis, by_method) in zip(panels.flat, curves.items(), strict=True):
-        ends: list[tuple[float, int, str, str]] = []
-        for colour, (name, curve) in zip(COLOURS, by_method.items(), strict=True):
-            if not curve:
-                continue
-            sizes, times = list(curve), [1e6 * t for t in curve.values()]
-            panel.loglog(sizes, times, color=colour, marker="o", markersize=3, linewidth=1.5)
-            ends.append([math.log10(times[-1]), sizes[-1], f"{name}  {slope(curve):.2f}", colour])
-        low, high = (math.log10(limit) for limit in panel.get_ylim())
-        places: dict[int, float] = {}
-        # Labels of lines that end at the same size keep a distance from one another, from the lowest up.
-        for y, x, text, colour in sorted(ends):
-            places[x] = max(y, places.get(x, -math.inf) + 0.055 * (high - low))
-            panel.annotate(
-                text, (x, 10 ** places[x]), (6, 0), textcoords="offset points", va="center", color=colour, fontsize=9
-            )
-        panel.set_ylim(top=10 ** max(high, max(places.values()) + 0.03 * (high - low)))
-        left, right = panel.get_xlim()
-        panel.set_xlim(left, right * (right / left) ** 0.28)
-        panel.set_xlabel(
-            axis if axis in ("grades", "queries") else f"{axis} a {'query' if axis == 'documents' else 'document'}"
-        )
-        panel.set_ylabel(f"µs {AXES[axis][1]}")
-        panel.grid(color="0.9", linewidth=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
-    figure.suptitle("Cost of learning (argmax, spread, pairs, delta), predicting and measuring; numbers are slopes")
+    figure, panels = plt.subplots(len(curves), figsize=(SIZE[0], 0.95 * SIZE[1] * len(curves)), dpi=100, layout="constrained")
+    for panel, (axis, by_method) in zip(panels, curves.items(), strict=True):
+        drawn = {f"{name} ({slope(by_method[name]):.2f})": by_method[name] for name in DRAWN if by_method[name]}
+        drawn_lines = {name: (list(curve), [1e6 * t for t in curve.values()]) for name, curve in drawn.items()}
+        styled(panel, X_LABELS[axis], f"µs {AXES[axis][1]} (slope)")
+        lines(panel, drawn_lines, marker="o")
+        logarithmic_axes(panel)
+        name_lines(panel, drawn_lines)
     RESULTS.mkdir(exist_ok=True)
-    figure.savefig(RESULTS / "scaling.png", dpi=110)
+    figure.savefig(RESULTS / "scaling.png")
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from river import base, utils
 
-__all__ = ["all_or_nothing", "begin", "begin_own", "undoing"]
+__all__ = ["all_or_nothing", "begin", "begin_own", "joined", "undoing"]
 
 #: Undoes changes.
 Undo = Callable[[], None]

@@ -58,7 +58,7 @@ class Query(NamedTuple):
     """
 
     X: np.ndarray
-    ids: tuple[Hashable, ...] | None = None
+    ids: Sequence[Hashable] | None = None
     names: tuple[Hashable, ...] | None = None
 
 
@@ -74,7 +74,7 @@ class Documents(NamedTuple):
     """
 
     X: Sequence[Mapping[Hashable, Any]]
-    ids: tuple[Hashable, ...] | None = None
+    ids: Sequence[Hashable] | None = None
 
 
 def as_query(x: Any) -> Query:
