@@ -9,6 +9,7 @@ synthetic queries is the mean over five streams, because on a single one chance 
 """
 
 import argparse
+import importlib
 import importlib.metadata
 import json
 import math
@@ -219,6 +220,8 @@ def main() -> None:
     arguments.add_argument("--repetitions", type=int, default=5)
     arguments.add_argument("--learn-all", nargs="+", metavar="", help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
+    # The limit holds for what is loaded: numba takes its BLAS from scipy, when it first needs one.
+    importlib.import_module("scipy.linalg")
     with threadpool_limits(1):
         if chosen.learn_all:
             number, *folders = chosen.learn_all
@@ -232,7 +235,7 @@ def report(n_queries: int, repetitions: int) -> None:
     source = data_folder() / "mq2008"
     with tempfile.TemporaryDirectory() as temporary:
         folders = {"MQ2008": [Path(temporary) / "MQ2008"]} if source.exists() else {}
-        folders["synthetic"] = [Path(temporary) / f"synthetic {seed}" for seed in range(STREAMS)]
+        folders["synthetic"] = [Path(temporary) / f"synthetic-{seed}" for seed in range(STREAMS)]
         for folder in (folder for each in folders.values() for folder in each):
             folder.mkdir()
         for seed, folder in enumerate(folders["synthetic"]):

@@ -190,7 +190,7 @@ class Ranker(QueryEstimator):
     @property
     def last_round(self) -> Round | None:
         """The `Round` of the last query learned; None before the first."""
-        return None if self._last_round is None else Round.from_row(self._last_round)
+        return None if self._last_round is None else Round.from_row(self._last_round[-1])
 
     def learn_one(self, x: Any, y: Any, w: float = 1.0) -> None:
         """Learn from one query.
@@ -213,7 +213,7 @@ class Ranker(QueryEstimator):
         # The common case, by the shortest way; what it cannot learn, the long way has a message for.
         plain = self._names is None and self._n_features and is_plain(x, y, self._n_features)
         if plain and self._learn(x, y, _single(len(y)), _as_weight(w), rounds):
-            self._last_round = rounds[0]
+            self._last_round = rounds
             return
         query = as_query(x)
         grades = as_grades(y, query)
@@ -326,7 +326,7 @@ class Ranker(QueryEstimator):
             name = part.start if ids is None else repr(ids[0])
             raise ValueError(f"the query of document {name} would make {type(self).__name__} non-finite; scale the features")
         # A copy, where it would keep the rounds of a whole block.
-        self._last_round = rounds[-1] if len(rounds) == 1 else rounds[-1].copy()
+        self._last_round = rounds if len(rounds) == 1 else rounds[-1:].copy()
 
 
 @functools.lru_cache(maxsize=1024)

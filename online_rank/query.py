@@ -130,8 +130,7 @@ def is_plain(x: Any, y: Any, n_features: int) -> bool:
         and type(y) is np.ndarray
         and (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
         and y.dtype is _INT64
-        and x.ndim == 2
-        and x.shape == (y.size, n_features)
+        and x.shape == (*y.shape, n_features)
         and y.ndim == 1
         and x.flags.c_contiguous
         and y.flags.c_contiguous

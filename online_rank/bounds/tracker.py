@@ -184,7 +184,7 @@ class LossTracker(Ranker):
         learned = model._learn_and_compare(X, y, offsets, w, rounds, track, self._aligned, values)
         if learned == len(w):
             accumulate(rounds, values, self._totals, self._sums)
-            model._last_round = rounds[-1]
+            model._last_round = rounds[-1:].copy()
         return learned
 
     def _align_comparators(self) -> np.ndarray:
