@@ -211,8 +211,8 @@ class Ranker(QueryEstimator):
         """
         rounds = np.empty(_ONE_ROUND)
         # The common case, by the shortest way; what it cannot learn, the long way has a message for.
-        plain = self._names is None and self._n_features and is_plain(x, y, self._n_features)
-        if plain and self._learn(x, y, _single(len(y)), _as_weight(w), rounds):
+        plain = self._names is None and self._n_features and w == 1.0 and is_plain(x, y, self._n_features)
+        if plain and self._learn(x, y, _single(len(y)), _ONE, rounds):
             self._last_round = rounds
             return
         query = as_query(x)

@@ -40,6 +40,7 @@ MAX_FEATURES = 1_000_000
 
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
+_ARRAY = np.ndarray
 
 _PLAIN_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
@@ -126,8 +127,8 @@ def as_query(x: Any) -> Query:
 def is_plain(x: Any, y: Any, n_features: int) -> bool:
     """Whether `as_query` and `as_grades` would answer with these very arrays: a query of m > 0 documents, and its m grades."""
     return (
-        type(x) is np.ndarray
-        and type(y) is np.ndarray
+        type(x) is _ARRAY
+        and type(y) is _ARRAY
         and (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
         and y.dtype is _INT64
         and x.shape == (*y.shape, n_features)

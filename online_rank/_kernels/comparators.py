@@ -202,6 +202,8 @@ def compare(
 
     Infinity stands for what overflows.
     """
+    if U.shape[0] == 0:
+        return
     m = t.shape[0]
     k, keys, other_keys = reals[0, :m], reals[1, :m], reals[2, :m]
     place, reach, order, other_order = integers[0, :m], integers[1, :m], integers[2, :m], integers[3, :m]

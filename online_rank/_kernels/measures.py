@@ -86,11 +86,11 @@ def ideal(kind, depth, m, levels, grade, count, discounts):
 
 
 @kernel
-def order_pessimistic(s, level, depth, order, index, keys, spare_keys):
+def order_pessimistic(s, level, levels, depth, order, index, start, keys, spare_keys):
     """Rank documents by score, equal scores by ascending grade, then by document order.
 
     Writes the first `depth` documents to `order` (m,), and after them others, or nothing. `index`, `keys` and `spare_keys` (m,)
-    are workspace.
+    and `start` (levels,) are workspace.
     """
     m = s.shape[0]
     bound = reached_by(depth, s, keys) if depth < m else -np.inf
@@ -105,12 +105,29 @@ def order_pessimistic(s, level, depth, order, index, keys, spare_keys):
         end = first + 1
         while end < n and keys[end] == keys[first]:
             end += 1
-        if end - first > 1:
+        if end - first > levels:
+            _sort_by_level(order[first:end], level, levels, start, index)
+        elif end - first > 1:
             # Among equals the level takes the place of the score.
             for p in range(first, end):
                 keys[p] = -level[order[p]]
             sort_descending(keys[first:end], order[first:end], spare_keys, index)
         first = end
+
+
+@kernel
+def _sort_by_level(items, level, levels, start, spare_items):
+    """Sort documents by ascending level, stably, by counting; `start` (levels,) and `spare_items` are workspace."""
+    start[:levels] = 0
+    for i in items:
+        start[level[i]] += 1
+    place = 0
+    for lev in range(levels):
+        start[lev], place = place, place + start[lev]
+    for i in items:
+        spare_items[start[level[i]]] = i
+        start[level[i]] += 1
+    items[:] = spare_items[: items.shape[0]]
 
 
 @kernel

@@ -1,6 +1,7 @@
 """Sorting into a workspace, stable and by descending score; and a bound that leaves little to sort for the best k.
 
-No branch here depends on a score. In random order such branches are mispredicted, which costs more than all else.
+No branch of a loop that sorts depends on a score: in random order such branches are mispredicted, which costs more than all
+else.
 """
 
 import numpy as np
@@ -18,6 +19,11 @@ def sort_descending(keys, items, spare_keys, spare_items):
     Equal keys keep their order, so the order in which a caller lists documents decides ties.
     """
     n = keys.shape[0]
+    in_order = 1
+    while in_order < n and keys[in_order - 1] >= keys[in_order]:
+        in_order += 1
+    if in_order >= n:
+        return
     for first in range(0, n, _RUN):
         end = min(first + _RUN, n)
         for i in range(first, end):

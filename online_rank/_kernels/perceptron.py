@@ -211,7 +211,7 @@ def learn_and_compare(
         mean_square = counters[2] + (norms - m * counters[2]) / n_seen
         depth = min(cutoff, m) if cutoff > 0 else m
         ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
-        order_pessimistic(s, level, m if whole else depth, order, index, keys, other_keys)
+        order_pessimistic(s, level, levels, m if whole else depth, order, index, per_level, keys, other_keys)
         loss = ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, discounts)
         if within == MEAN:
             v_max = level_weights(kind, cutoff, levels, grade, count, ideal_value, m, discounts, tree[0])
@@ -225,7 +225,7 @@ def learn_and_compare(
             v_max = weights_in_order(kind, cutoff, index, level, levels, grade, count, ideal_value, discounts, per_level, v)
         served_loss = loss if track else np.nan
         if track and served.shape[0] > 0:
-            order_pessimistic(share, level, depth, place, index, keys, other_keys)
+            order_pessimistic(share, level, levels, depth, place, index, per_level, keys, other_keys)
             served_loss = ranking_loss(kind, depth, place, level, levels, grade, count, ideal_value, discounts)
 
         mass = 0.0

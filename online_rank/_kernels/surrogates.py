@@ -109,7 +109,7 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
     depth = min(cutoff, m) if cutoff > 0 else m
     ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
     whole = surrogate in (HINGE, STRUCTURED) or (surrogate == SLAM and within == TIGHT)
-    order_pessimistic(s, level, m if whole else depth, order, index, keys, other_keys)
+    order_pessimistic(s, level, levels, m if whole else depth, order, index, start, keys, other_keys)
     loss = ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, discounts)
     scale = 1.0
     v_max = 0.0
@@ -137,7 +137,7 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
             margin = 0.0
     if surrogate == HINGE:
         if by_gap:
-            order_pessimistic(t, level, m, order, index, keys, other_keys)
+            order_pessimistic(t, level, levels, m, order, index, start, keys, other_keys)
         value = hinge(
             form, neighbours, margin, t, order, level, levels, grade, tree[: levels + 1], other_tree[: levels + 1], gradient
         )

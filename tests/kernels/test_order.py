@@ -60,5 +60,6 @@ def test_pessimistic_order_is_by_score_then_grade_then_place(documents):
     expected = sorted(range(m), key=lambda i: (-s[i], level[i], i))
     for depth in {1, min(10, m), m}:
         top = np.empty(m, np.int64)
-        measures.order_pessimistic(s, level, depth, top, np.empty(m, np.int64), np.empty(m), np.empty(m))
+        spare, start = np.empty((2, m + 5), np.int64)
+        measures.order_pessimistic(s, level, 5, depth, top, spare[:m], start, np.empty(m), np.empty(m))
         assert top[:depth].tolist() == expected[:depth]
