@@ -253,10 +253,8 @@ class DirectRanker(AveragedRanker):
         return scores
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        with np.errstate(over="ignore"):
-            documents = X.astype(self.dtype, copy=False)
         return kernels.learn(
-            documents,
+            X,
             y,
             offsets,
             w,

@@ -41,7 +41,7 @@ def learn(
 
     Parameters
     ----------
-    X, y, offsets : features (n, d) of the parameters' dtype, grades (n,), and where queries begin and end (q + 1,)
+    X, y, offsets : features (n, d), grades (n,), and where queries begin and end (q + 1,)
     weights : (q,) sample weights
     discounts : (>= largest m,) table of D(p)
     surrogate : (integers, floats), as `evaluate` takes them
@@ -68,6 +68,7 @@ def learn(
     longest = longest_query(offsets)
     work = workspace(longest)
     scores = np.empty((2, longest))
+    inputs = np.empty(longest * X.shape[1], dtype=parameters.dtype)
     n = longest * n_units(widths)
     buffer = np.empty(n, dtype=parameters.dtype)
     errors = np.empty(n, dtype=parameters.dtype)
@@ -77,7 +78,11 @@ def learn(
     for q in range(weights.shape[0]):
         first = offsets[q]
         m = offsets[q + 1] - first
-        documents = X[first : first + m]
+        # Query by query, so that a block is never held twice; what is too large for the dtype becomes infinite, and is seen.
+        documents = inputs[: m * X.shape[1]].reshape(m, X.shape[1])
+        for i in range(m):
+            for j in range(X.shape[1]):
+                documents[i, j] = X[first + i, j]
         s, dg = scores[0, :m], scores[1, :m]
         weight = weights[q]
         largest = _largest_square(documents)
