@@ -64,6 +64,9 @@ SHOWN = {
         rows=("iter_letor", "read_letor", "scikit-learn*", "pandas*", "polars*"),
         columns=("reader", "file, MB", "MB/s", "MB/s, processor", "x scikit-learn", "gzip, MB/s", "peak, MB"),
     ),
+    "metrics": Part(
+        columns=("", "NDCG@10 queries/s", "NDCG@10 to full sort", "MAP queries/s", "MAP to full sort", "remark"),
+    ),
 }
 
 
