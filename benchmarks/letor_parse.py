@@ -23,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-RESULT = Path(__file__).parent / "results" / "letor_parse.md"
+from benchmarks._common import save
+
 FEATURES = 136
 
 
@@ -213,9 +214,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         lines = table(Path(folder), options.megabytes, options.peer_megabytes, options.repetitions)
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    save("letor_parse", "\n".join(lines))
 
 
 if __name__ == "__main__":
