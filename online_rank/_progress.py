@@ -16,11 +16,15 @@ _PATIENCE = 0.5
 _SCREEN = threading.Lock()
 
 
+#: Gives figures by name.
+Figures = Callable[[], Mapping[str, float]]
+
+
 class Progress:
     """Called now and then with how much is done; this one shows nothing."""
 
-    def __call__(self, done: int, figures: Mapping[str, float] | None = None) -> None:
-        """Take note of how many units are done, and of figures to show."""
+    def __call__(self, done: int, figures: Figures | None = None) -> None:
+        """Take note of how many units are done, and of what gives figures to show; it is asked only when they are shown."""
 
 
 @contextlib.contextmanager
@@ -106,9 +110,9 @@ class _Bar(Progress):
         self._unit, self._part = unit, part
         self._next = 0.0
         self._marks: list[tuple[float, int]] = []
-        self._state: tuple[int, Mapping[str, float] | None] | None = None
+        self._state: tuple[int, Figures | None] | None = None
 
-    def __call__(self, done: int, figures: Mapping[str, float] | None = None) -> None:
+    def __call__(self, done: int, figures: Figures | None = None) -> None:
         self._state = done, figures
         if (now := time.monotonic()) >= self._next:
             self._next = now + _REFRESH
@@ -130,7 +134,7 @@ class _Bar(Progress):
             parts.append(f"{rate:,.{0 if rate >= 10 else 1}f}/s")
             if total is not None:
                 parts.append(f"{_clock((total - done) / rate)} left")
-        parts += [f"{name} {value:.4f}" for name, value in (figures or {}).items()]
+        parts += [f"{name} {value:.4f}" for name, value in (figures() if figures else {}).items()]
         self._task.total = total
         self.rich.update(self._task.id, completed=done, text="  ".join(parts))
 

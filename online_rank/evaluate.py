@@ -213,7 +213,7 @@ def progressive(
             clock = now
             if directory is not None and trace.n_queries % (every or _CHECKPOINT_EVERY) == 0:
                 directory.write(_state(model, measured, trace, source))
-            show(trace.n_queries, trace.values)
+            show(trace.n_queries, lambda: trace.values)
             if watch is not None:
                 watch(trace)
         if directory is not None:

@@ -105,6 +105,7 @@ class PerceptronRanker(LinearRanker):
         self._config, self._constants = self._checked()
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+        # Written out here and below: collecting the arguments for both would cost a single query what it saves in lines.
         return kernels.learn(
             X,
             y,

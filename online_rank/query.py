@@ -125,7 +125,7 @@ def as_query(x: Any) -> Query:
 
 
 def is_plain(x: Any, y: Any, n_features: int) -> bool:
-    """Whether `as_query` and `as_grades` would answer with these very arrays: a query of m > 0 documents, and its m grades."""
+    """Whether `as_query` and `as_grades` would answer with these very arrays: a query of m documents, and its m grades."""
     return (
         type(x) is _ARRAY
         and type(y) is _ARRAY

@@ -41,7 +41,7 @@ def test_amount_rate_and_time_left(monkeypatch):
     with progress("reading", total=100) as show:
         show(0)
         clock[0] = 12.0
-        show(40, {"ndcg": 0.5})
+        show(40, lambda: {"ndcg": 0.5})
     # 40 in 2 s are 20/s; the other 60 take 3 s.
     assert "40 queries  20/s  0:03 left  ndcg 0.5000" in terminal.text
 

@@ -114,7 +114,7 @@ def best_in_hindsight(
             options = {"maxfun": left, "maxiter": left, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-10}
 
             def stop_when_done(_: np.ndarray) -> None:
-                show(problem.n_evaluations, {"gap": problem.gap, "objective": problem.best})
+                show(problem.n_evaluations, lambda: {"gap": problem.gap, "objective": problem.best})
                 if problem.gap <= tolerance * problem.best:
                     raise StopIteration
 
