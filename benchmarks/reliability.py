@@ -176,16 +176,17 @@ def kill_stream(n_kills: int, seed: int = 0, n_queries: int = 400) -> StreamKill
             whole.handle(line)
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "state"
-            model, answered, acks = Path(folder) / "model.npz", 0, set()
-            while answered < len(lines):
+            model, answered, acks, ended = Path(folder) / "model.npz", 0, set(), False
+            # Killed after its last answer, the service has all in its journal: another one brings it to the files.
+            while not ended:
                 limit = rng.randrange(1, 2 * len(lines) // 3) if kills < n_kills else len(lines)
                 arguments = ("stream", "--checkpoint", str(place), "--every", "50", "--save", str(model))
-                new = talk(arguments, lines[answered:], limit, rng)
+                new, ended = talk(arguments, lines[answered:], limit, rng)
                 acks.update(json.loads(line)["id"] for line in new if b'"learned":' in line)
                 errors = [line for line in new if b'"error"' in line]
                 assert not errors, errors[0]
                 answered += len(new)
-                kills += answered < len(lines)
+                kills += not ended
             state = from_bytes((place / "checkpoint.npz").read_bytes())
             acknowledged += len(acks)
             lost += len(acks - set(state._learned))
@@ -193,8 +194,11 @@ def kill_stream(n_kills: int, seed: int = 0, n_queries: int = 400) -> StreamKill
     return StreamKills(kills, acknowledged, lost, same)
 
 
-def talk(arguments: tuple[str, ...], lines: list[bytes], limit: int, rng: random.Random) -> list[bytes]:
-    """Send requests to a service, and kill it soon after `limit` answers; returns the answers that came through."""
+def talk(arguments: tuple[str, ...], lines: list[bytes], limit: int, rng: random.Random) -> tuple[list[bytes], bool]:
+    """Send requests to a service, and kill it soon after `limit` answers.
+
+    Returns the answers that came through, and whether the service ended by itself, after the last one.
+    """
     to_child, from_parent = os.pipe()
     to_parent, from_child = os.pipe()
 
@@ -223,7 +227,7 @@ def talk(arguments: tuple[str, ...], lines: list[bytes], limit: int, rng: random
             if answers == len(lines):
                 os.close(from_parent)
                 assert wait(child, 60) == 0
-                return received.splitlines()
+                return received.splitlines(), True
             if select.select([to_parent], [], [], 1.0)[0]:
                 data = os.read(to_parent, 1 << 16)
                 assert data, "the service ended"
@@ -234,7 +238,7 @@ def talk(arguments: tuple[str, ...], lines: list[bytes], limit: int, rng: random
         while data := os.read(to_parent, 1 << 16):
             received += data
         os.close(from_parent)
-        return received[: received.rfind(b"\n") + 1].splitlines()
+        return received[: received.rfind(b"\n") + 1].splitlines(), False
     finally:
         os.close(to_parent)
 

@@ -28,6 +28,8 @@ class AveragedRanker(Ranker):
     Its kernel keeps the effective number of averaged weight vectors in `_counters[0]`.
     """
 
+    average: bool | float
+
     def __init__(self, averages: bool, n_counters: int) -> None:
         super().__init__()
         self._averages = averages
@@ -40,6 +42,11 @@ class AveragedRanker(Ranker):
         if self._averages:
             self._average = self._weights.copy()
             self._counters[0] = 0.0
+
+    def stop_averaging(self) -> None:
+        """From now on the weights that learn serve rankings, as with `average=False`."""
+        self.average = self._averages = False
+        self._average = self._average[:0].copy()
 
     @property
     def _served(self) -> np.ndarray:

@@ -38,7 +38,7 @@ def teach(ranker: Ranker, X: np.ndarray, y: np.ndarray, w: np.ndarray, row: np.n
     """Let a ranker learn one query, all or nothing; `row` (1, fields of Round) receives its round. Returns whether it did."""
     if ranker._learn(X, y, np.array([0, len(y)]), w, row) == 0:
         return False
-    ranker._last_round = row
+    ranker._last_round = row.copy()
     return True
 
 

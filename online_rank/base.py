@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank._kernels.perceptron import all_finite
+from online_rank._kernels.arrays import all_finite
 from online_rank._steps import QueryStep, check_calling_pipeline
 from online_rank._undo import all_or_nothing
 from online_rank.query import (
@@ -16,6 +16,7 @@ from online_rank.query import (
     answer_in_kind,
     as_grades,
     as_query,
+    document_name,
     is_plain,
     query_offsets,
     require_finite,
@@ -73,10 +74,6 @@ class Round(NamedTuple):
         """A round from its row of numbers, as kernels write it."""
         values = cls._make(row.tolist())
         return values._replace(n_documents=int(values.n_documents), skipped=bool(values.skipped))
-
-
-#: Shape of the rounds of a block of one query.
-_ONE_ROUND = (1, len(Round._fields))
 
 
 class QueryEstimator(QueryStep, abc.ABC):
@@ -168,6 +165,7 @@ class Ranker(QueryEstimator):
 
     def __init__(self) -> None:
         super().__init__()
+        #: A row (1, fields of Round) of this ranker alone: `learn_one` writes the next round over it.
         self._last_round: np.ndarray | None = None
 
     @abc.abstractmethod
@@ -190,7 +188,7 @@ class Ranker(QueryEstimator):
     @property
     def last_round(self) -> Round | None:
         """The `Round` of the last query learned; None before the first."""
-        return None if self._last_round is None else Round.from_row(self._last_round[-1])
+        return None if self._last_round is None else Round.from_row(self._last_round[0])
 
     def learn_one(self, x: Any, y: Any, w: float = 1.0) -> None:
         """Learn from one query.
@@ -209,23 +207,21 @@ class Ranker(QueryEstimator):
         TypeError, ValueError
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
-        rounds = np.empty(_ONE_ROUND)
-        # The common case, by the shortest way; what it cannot learn, the long way has a message for.
-        plain = self._names is None and self._n_features and w == 1.0 and is_plain(x, y, self._n_features)
+        rounds = self._last_round
+        # The common case, by the shortest way, with the row of the round before; what it cannot learn, the long way has a
+        # message for.
+        plain = rounds is not None and self._names is None and w == 1.0 and is_plain(x, y, self._n_features)
         if plain and self._learn(x, y, _single(len(y)), _ONE, rounds):
-            self._last_round = rounds
             return
         query = as_query(x)
         grades = as_grades(y, query)
         if query.names is None and self._n_features:
-            X = self._align(query)
-            self._learn_block(X, grades, _single(len(query.X)), _as_weight(w), rounds, query)
+            self._learn_block(self._align(query), grades, _single(len(query.X)), _as_weight(w), query)
             return
         require_finite(query)
         require_grades(grades, query.ids)
         with all_or_nothing(self):
-            X = self._align_and_grow(query)
-            self._learn_block(X, grades, _single(len(query.X)), _as_weight(w), rounds, query)
+            self._learn_block(self._align_and_grow(query), grades, _single(len(query.X)), _as_weight(w), query)
 
     def learn_many(self, X: Any, y: Any, qid: Any, w: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
@@ -253,8 +249,7 @@ class Ranker(QueryEstimator):
         if len(offsets) == 1:
             return
         with all_or_nothing(self):
-            aligned = self._align_and_grow(block)
-            self._learn_block(aligned, grades, offsets, weights, np.empty((len(weights), len(Round._fields))), block)
+            self._learn_block(self._align_and_grow(block), grades, offsets, weights, block)
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.
@@ -307,14 +302,12 @@ class Ranker(QueryEstimator):
         if not all_finite(scores):
             require_finite(query)
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
-            name = i if query.ids is None else repr(query.ids[i])
-            raise ValueError(f"x: the score of document {name} is not finite; scale the features")
+            raise ValueError(f"x: the score of {document_name(i, query.ids)} is not finite; scale the features")
         return scores
 
-    def _learn_block(
-        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, query: Query
-    ) -> None:
+    def _learn_block(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, query: Query) -> None:
         """`_learn`, with an error that names what is wrong when it stops early."""
+        rounds = np.empty((len(w), len(Round._fields)))
         learned = self._learn(X, y, offsets, w, rounds)
         if learned < len(w):
             if not (np.isfinite(w[learned]) and w[learned] >= 0):
@@ -323,10 +316,10 @@ class Ranker(QueryEstimator):
             ids = None if query.ids is None else query.ids[part]
             require_grades(y[part], ids, part.start)
             require_finite(Query(query.X[part], ids, query.names), part.start)
-            name = part.start if ids is None else repr(ids[0])
-            raise ValueError(f"the query of document {name} would make {type(self).__name__} non-finite; scale the features")
-        # A copy, where it would keep the rounds of a whole block.
-        self._last_round = rounds if len(rounds) == 1 else rounds[-1:].copy()
+            name = document_name(0, ids, part.start)
+            raise ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")
+        # A copy, which does not keep the rounds of a whole block.
+        self._last_round = rounds[-1:].copy()
 
 
 @functools.lru_cache(maxsize=1024)

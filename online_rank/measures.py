@@ -9,7 +9,7 @@ import numpy as np
 
 from online_rank._kernels.codes import AP, EXPECTED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.metrics import ideal_value, metric_values
-from online_rank.query import Query, as_grades, require_grades
+from online_rank.query import Query, as_grades, document_name, require_grades
 
 __all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "measure", "query_values"]
 
@@ -206,11 +206,10 @@ def query_values(
         bad = np.flatnonzero(~(scores < np.inf))
         if bad.size:
             i = int(bad[0])
-            raise ValueError(f"the score of document {i if ids is None else repr(ids[i])} is {scores[i]}; scores are finite")
+            raise ValueError(f"the score of {document_name(i, ids)} is {scores[i]}; scores are finite")
         require_grades(grades, ids)
         i = int(np.argmax(grades))
-        name = i if ids is None else repr(ids[i])
-        raise ValueError(f"the grade of document {name} is {grades[i]}, but max_grade is {len(gain) - 1}")
+        raise ValueError(f"the grade of {document_name(i, ids)} is {grades[i]}, but max_grade is {len(gain) - 1}")
     return values
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "as_documents",
     "as_grades",
     "as_query",
+    "document_name",
     "in_form_of",
     "query_offsets",
     "require_finite",
@@ -131,8 +132,8 @@ def is_plain(x: Any, y: Any, n_features: int) -> bool:
         and type(y) is _ARRAY
         and (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
         and y.dtype is _INT64
-        and x.shape == (*y.shape, n_features)
         and y.ndim == 1
+        and x.shape == (len(y), n_features)
         and x.flags.c_contiguous
         and y.flags.c_contiguous
     )
@@ -209,7 +210,7 @@ def require_grades(y: np.ndarray, ids: Sequence[Hashable] | None = None, first: 
     bad = np.flatnonzero((y < 0) | (y > MAX_GRADE))
     if bad.size:
         i = int(bad[0])
-        raise ValueError(f"y: the grade of {_document(i, ids, first)} is {y[i]}; grades are integers from 0 to {MAX_GRADE}")
+        raise ValueError(f"y: the grade of {document_name(i, ids, first)} is {y[i]}; grades are integers from 0 to {MAX_GRADE}")
 
 
 def require_finite(query: Query, first: int = 0) -> None:
@@ -221,7 +222,18 @@ def require_finite(query: Query, first: int = 0) -> None:
         return
     i, j = (int(k) for k in np.argwhere(~np.isfinite(query.X))[0])
     feature = repr(query.names[j]) if query.names is not None else str(j)
-    raise ValueError(f"x: feature {feature} of {_document(i, query.ids, first)} is {query.X[i, j]}; features must be finite")
+    raise ValueError(f"x: feature {feature} of {document_name(i, query.ids, first)} is {query.X[i, j]}; features must be finite")
+
+
+def document_name(i: int, ids: Sequence[Hashable] | None, first: int = 0) -> str:
+    """How messages call the i-th document: by its id, or by its number, which begins at `first` in a part of a block.
+
+    Examples
+    --------
+    >>> document_name(1, None, first=10), document_name(1, ("a", "b"))
+    ('document 11', "document 'b'")
+    """
+    return f"document {first + i}" if ids is None else f"document {ids[i]!r}"
 
 
 def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
@@ -257,7 +269,8 @@ def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
         return np.zeros(1, dtype=np.int64)
     starts = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
     first = ids[starts]
-    if len(np.unique(first)) != len(first):
+    ascend = first.dtype.kind in "iu" and (first[1:] > first[:-1]).all()
+    if not ascend and len(np.unique(first)) != len(first):
         values, counts = np.unique(first, return_counts=True)
         scattered = values[counts > 1].tolist()[0]
         raise ValueError(f"qid: the documents of query {scattered!r} do not stand together; sort the block by qid")
@@ -350,7 +363,7 @@ def _from_ragged_dicts(documents: Sequence[Mapping], ids: tuple[Hashable, ...] |
     columns: dict[Hashable, int] = {}
     for i, document in enumerate(documents):
         if not isinstance(document, Mapping):
-            raise TypeError(f"x: {_document(i, ids)} is {_kind(document)}, not a dict of features")
+            raise TypeError(f"x: {document_name(i, ids)} is {_kind(document)}, not a dict of features")
         for name in document:
             columns.setdefault(name, len(columns))
     _require_few(len(columns))
@@ -368,14 +381,14 @@ def _as_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Has
         for position, value in enumerate(values):
             if not isinstance(value, int | float | np.number | np.bool_) or isinstance(value, np.complexfloating):
                 i, j = divmod(position, len(names))
-                what = f"feature {names[j]!r} of {_document(first + i, ids)} is {value!r}"
+                what = f"feature {names[j]!r} of {document_name(first + i, ids)} is {value!r}"
                 raise TypeError(f"x: {what}; features are numbers{_remedy(value)}")
     try:
         return np.fromiter(values, np.float64, len(values))
     except OverflowError:
         position = next(k for k, value in enumerate(values) if isinstance(value, int) and abs(value) > sys.float_info.max)
         i, j = divmod(position, len(names))
-        message = f"x: feature {names[j]!r} of {_document(first + i, ids)} is too large for a float"
+        message = f"x: feature {names[j]!r} of {document_name(first + i, ids)} is too large for a float"
         raise ValueError(message) from None
 
 
@@ -415,7 +428,7 @@ def _as_integers(y: Any, query: Query | Documents) -> np.ndarray:
         return np.empty(0, dtype=np.int64)
     if grades.dtype.kind == "f":
         for i in np.flatnonzero(~np.isfinite(grades) | (grades != np.floor(grades)) | (np.abs(grades) > 2.0**62)):
-            what = f"the grade of {_document(int(i), query.ids)} is {grades[i]}"
+            what = f"the grade of {document_name(int(i), query.ids)} is {grades[i]}"
             raise ValueError(f"y: {what}; grades are whole numbers >= 0: round or bin others")
     elif grades.dtype.kind not in "biu":
         kind = _kind(y[0] if isinstance(y, Sequence) else grades.flat[0])
@@ -426,10 +439,6 @@ def _as_integers(y: Any, query: Query | Documents) -> np.ndarray:
 def _require_few(n_features: int) -> None:
     if n_features > MAX_FEATURES:
         raise ValueError(f"x has {n_features} features; at most {MAX_FEATURES} are accepted (online_rank.query.MAX_FEATURES)")
-
-
-def _document(i: int, ids: Sequence[Hashable] | None, first: int = 0) -> str:
-    return f"document {first + i}" if ids is None else f"document {ids[i]!r}"
 
 
 def _kind(value: Any) -> str:

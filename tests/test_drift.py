@@ -119,6 +119,14 @@ def test_restarted_average_of_the_gradient_ranker(make):
     assert model.served_weights == pytest.approx(model.weights, rel=1e-12)
 
 
+def test_the_round_is_its_own():
+    model = teach(DriftAwareRanker(PerceptronRanker(), At()), queries())
+    before, inner = model.last_round, model.ranker.last_round
+    model.ranker.learn_one(*queries(seed=5)[0])
+    assert model.last_round == before
+    assert model.ranker.last_round != inner
+
+
 def test_switch_goes_on_with_what_learned_since_the_warning():
     before, after = drifting()
     model = DriftAwareRanker(PerceptronRanker(), At((72,)), "switch", At((3, 66)))

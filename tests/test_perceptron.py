@@ -1,13 +1,14 @@
 import copy
 import itertools
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import PerceptronRanker
+from online_rank import DirectRanker, GradientRanker, PerceptronRanker
 from tests.reference import perceptron as reference
 
 MEASURES = ("ndcg@10", "ndcg@2", "ndcg", "ap", "ap>=2", "linear_ndcg")
@@ -318,6 +319,42 @@ def test_clone_pickle_deepcopy():
 def test_arguments_that_do_not_fit(options, message):
     with pytest.raises(ValueError, match=message):
         PerceptronRanker(**options)
+
+
+def test_a_rejected_query_leaves_the_last_round():
+    model = PerceptronRanker()
+    X, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 2])
+    model.learn_one(X, y)
+    before = model.last_round
+    for bad_X, bad_y in (([[np.nan, 0.0], [0.0, 1.0]], y), (X, np.array([0, -1])), ([[1e200, 0.0], [0.0, 1.0]], y)):
+        with pytest.raises(ValueError):
+            model.learn_one(np.array(bad_X), bad_y)
+        assert repr(model.last_round) == repr(before)
+    model.learn_one(X, y)
+    assert before.loss > 0.0
+    assert model.last_round.loss == 0.0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [PerceptronRanker, partial(GradientRanker, optimizer="adagrad"), partial(DirectRanker, seed=0)],
+    ids=["perceptron", "gradient", "direct"],
+)
+def test_stop_averaging_serves_the_weights_that_learn(make):
+    model = make()
+    for X, y in stream(seed=2, n_queries=30, ties=False):
+        model.learn_one(X, y)
+    (X, y), *rest = stream(seed=3, n_queries=5, ties=False)
+    served = model.predict_many(X)
+    last = make(average=False)
+    for query in stream(seed=2, n_queries=30, ties=False):
+        last.learn_one(*query)
+    model.stop_averaging()
+    for query in [(X, y), *rest]:
+        assert model.predict_many(X).tolist() == last.predict_many(X).tolist() != served.tolist()
+        model.learn_one(*query)
+        last.learn_one(*query)
+    assert not model.clone().average
 
 
 def test_huge_grades_stay_finite():

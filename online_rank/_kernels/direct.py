@@ -5,10 +5,11 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.network import backward, forward, n_units, next_key, output, units
 from online_rank._kernels.optimizers import descend
-from online_rank._kernels.perceptron import all_finite
-from online_rank._kernels.surrogates import evaluate, longest_query, workspace, write_round
+from online_rank._kernels.rounds import write_round
+from online_rank._kernels.surrogates import evaluate, longest_query, workspace
 
 
 @fast_kernel
@@ -124,5 +125,6 @@ def learn(
                     part = served.dtype.type(1.0 / counters[0])
                     for j in range(served.shape[0]):
                         served[j] += (parameters[j] - served[j]) * part
-        write_round(rounds[q], loss, square, weight, m, math.sqrt(largest), v_max, levels)
+        # No theorem speaks of a surrogate's update, so it has no mass and no margin.
+        write_round(rounds[q], loss, np.nan, 0.0, square, 0.0, weight, m, largest, v_max, levels < 2)
     return weights.shape[0]

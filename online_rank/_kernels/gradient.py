@@ -5,10 +5,12 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import SCALE_FREE
 from online_rank._kernels.optimizers import descend, meet_features
-from online_rank._kernels.perceptron import all_finite, score_and_norms
-from online_rank._kernels.surrogates import evaluate, longest_query, workspace, write_round
+from online_rank._kernels.perceptron import score_and_norms
+from online_rank._kernels.rounds import write_round
+from online_rank._kernels.surrogates import evaluate, longest_query, workspace
 
 
 @fast_kernel
@@ -67,8 +69,8 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
         m = offsets[q + 1] - first
         s, gradient = scores[0, :m], scores[1, :m]
         weight = weights[q]
-        new_w[:] = w
-        new_state[:] = state
+        copy_to(new_w, w)
+        copy_to(new_state.ravel(), state.ravel())
         if optimizer == SCALE_FREE and m > 0:
             meet_features(X[first : first + m], spare[0], spare[1], new_w, new_state)
         largest, norms = score_and_norms(X, first, m, new_w, s)
@@ -89,11 +91,12 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
             if not (math.isfinite(square) and all_finite(new_w) and all_finite(new_state.ravel())):
                 return q
             counters[1] += 1.0
-            w[:] = new_w
-            state[:] = new_state
+            copy_to(w, new_w)
+            copy_to(state.ravel(), new_state.ravel())
             if served.shape[0] > 0:
                 counters[0] = keep * counters[0] + 1.0
                 for j in range(d):
                     served[j] += (w[j] - served[j]) / counters[0]
-        write_round(rounds[q], loss, square, weight, m, math.sqrt(largest), v_max, levels)
+        # No theorem speaks of a surrogate's update, so it has no mass and no margin.
+        write_round(rounds[q], loss, np.nan, 0.0, square, 0.0, weight, m, largest, v_max, levels < 2)
     return weights.shape[0]

@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import kernel
+from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, NDCG
-from online_rank._kernels.order import reached_by, sort_descending
+from online_rank._kernels.order import shortlist, sort_descending
 
 
 @kernel
@@ -93,12 +94,9 @@ def order_pessimistic(s, level, levels, depth, order, index, start, keys, spare_
     and `start` (levels,) are workspace.
     """
     m = s.shape[0]
-    bound = reached_by(depth, s, keys) if depth < m else -np.inf
-    n = 0
     for i in range(m):
-        order[n] = i
-        keys[n] = s[i]
-        n += s[i] >= bound
+        index[i] = i
+    n = shortlist(depth, -np.inf, s, index, keys, order)
     sort_descending(keys[:n], order[:n], spare_keys, index)
     first = 0
     while first < depth:
@@ -127,7 +125,7 @@ def _sort_by_level(items, level, levels, start, spare_items):
     for i in items:
         spare_items[start[level[i]]] = i
         start[level[i]] += 1
-    items[:] = spare_items[: items.shape[0]]
+    copy_to(items, spare_items)
 
 
 @kernel
@@ -178,9 +176,8 @@ def level_weights(kind, cutoff, levels, grade, count, ideal_value, m, discounts,
     position = 0
     for lev in range(levels - 1, -1, -1):
         total = 0.0
-        if cutoff == 0 or position < cutoff:
-            for p in range(position, position + count[lev]):
-                total += position_weight(kind, cutoff, p, lev, grade, count[levels - 1], ideal_value, m, discounts)
+        for p in range(position, position + count[lev] if cutoff == 0 else min(position + count[lev], cutoff)):
+            total += position_weight(kind, cutoff, p, lev, grade, count[levels - 1], ideal_value, m, discounts)
         mean[lev] = total / count[lev]
         if mean[lev] > 0.0:
             largest = max(largest, mean[lev])

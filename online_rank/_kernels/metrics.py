@@ -20,7 +20,9 @@ from online_rank._kernels.codes import (
     PRECISION,
     RECIPROCAL_RANK,
 )
-from online_rank._kernels.order import reached_by, sort_descending
+from online_rank._kernels.order import shortlist, sort_descending
+
+_LOWEST = -np.finfo(np.float64).max
 
 
 @kernel
@@ -157,12 +159,8 @@ def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
     Documents that were not retrieved are left out unless `everyone`. Returns the number of documents put there, which may be
     more than the cutoff asks for.
     """
-    m = len(scores)
-    bound = reached_by(cutoff, scores, s) if cutoff < m else -np.inf
-    n = 0
-    for i in range(m):
-        s[n], g[n] = scores[i], grades[i]
-        n += (scores[i] >= bound) & (everyone | (scores[i] > -np.inf))
+    # What is not retrieved scores less than any number.
+    n = shortlist(cutoff, -np.inf if everyone else _LOWEST, scores, grades, s, g)
     sort_descending(s[:n], g[:n], s_spare, g_spare)
     if ties != EXPECTED:
         start = 0

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import AP, ARGMAX, DELTA, MAX_GRADE, MEAN, SPREAD, TIGHT
 from online_rank._kernels.comparators import compare
 from online_rank._kernels.credit import (
@@ -21,6 +22,8 @@ from online_rank._kernels.credit import (
     spread_over_few,
 )
 from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss, weights_in_order
+
+from online_rank._kernels.rounds import write_round
 
 
 @fast_kernel
@@ -113,15 +116,6 @@ def add_scaled(w, a, z, out):
 
 
 @kernel
-def all_finite(values):
-    """Whether no value is NaN or infinite."""
-    for i in range(values.shape[0]):
-        if not math.isfinite(values[i]):
-            return False
-    return True
-
-
-@kernel
 def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds):
     """`learn_and_compare` that only learns: every argument of a call from Python costs time."""
     return learn_and_compare(
@@ -197,14 +191,8 @@ def learn_and_compare(
             return q
         if comparators is not None:
             values[q] = 0.0
-        rounds[q] = 0.0
-        rounds[q, 1] = np.nan
-        rounds[q, 5] = weight
-        rounds[q, 6] = m
-        rounds[q, 7] = math.sqrt(largest)
         if levels < 2:
-            rounds[q, 1] = 0.0 if track else np.nan
-            rounds[q, 9] = 1.0
+            write_round(rounds[q], 0.0, 0.0 if track else np.nan, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
 
         n_seen = counters[1] + m
@@ -237,7 +225,7 @@ def learn_and_compare(
                 # s_j - s_i > -Delta (R_i - R_j) says the same of s - Delta R.
                 for i in range(m):
                     share[i] = s[i] - margin * grade[level[i]]
-                s[:] = share
+                copy_to(s, share)
             t_offset = 0.0 if by_gap else offset
             n = list_head(level, v, credit != ARGMAX and credit != SPREAD, head)
             if credit == ARGMAX:
@@ -268,7 +256,7 @@ def learn_and_compare(
             square = combine_rows(X, first, c, index, z)
             if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, step, z, new))):
                 return q
-            w[:] = new
+            copy_to(w, new)
 
         counters[1] = n_seen
         counters[2] = mean_square
@@ -277,10 +265,5 @@ def learn_and_compare(
             counters[0] = averaged
             for j in range(d):
                 served[j] += (w[j] - served[j]) / averaged
-        rounds[q, 0] = loss
-        rounds[q, 1] = served_loss
-        rounds[q, 2] = mass
-        rounds[q, 3] = square
-        rounds[q, 4] = offset
-        rounds[q, 8] = v_max
+        write_round(rounds[q], loss, served_loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]

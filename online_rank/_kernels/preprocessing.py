@@ -7,6 +7,7 @@ it alone: so the result cannot depend on how a stream is cut into blocks. All in
 import numpy as np
 
 from online_rank._kernels._jit import kernel
+from online_rank._kernels.arrays import all_finite
 
 
 @kernel
@@ -29,14 +30,6 @@ def _column_moments(X, a, b, mean, m2):
         m2[j] -= mean[j] * shift
         m2[j] = 0.0 if m2[j] < 0.0 else m2[j]
         mean[j] = np.float64(X[a, j]) + shift
-
-
-@kernel
-def _all_finite(values):
-    for j in range(len(values)):
-        if not np.isfinite(values[j]):
-            return False
-    return True
 
 
 @kernel
@@ -76,7 +69,7 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out):
             delta = query_mean[j] - mean[j]
             query_m2[j] += m2[j] + (delta * delta * common if count > 0 else 0.0)
             query_mean[j] = mean[j] + delta * share
-        if not (_all_finite(query_m2) and _all_finite(query_mean)):
+        if not (all_finite(query_m2) and all_finite(query_mean)):
             return t, count
         count += b - a
         mean[:] = query_mean
@@ -108,7 +101,7 @@ def standardise_queries(X, offsets, out):
         if a == b:
             continue
         _column_moments(X, a, b, mean, m2)
-        if not (_all_finite(m2) and _all_finite(mean)):
+        if not (all_finite(m2) and all_finite(mean)):
             return t
         _inverse_deviation(m2, b - a, m2)
         _write_scaled(X, a, b, mean, m2, out)
@@ -132,7 +125,7 @@ def minmax_queries(X, offsets, out):
                 span[j] = max(span[j], np.float64(X[i, j]))
         for j in range(X.shape[1]):
             span[j] -= low[j]
-        if not _all_finite(span):
+        if not all_finite(span):
             return t
         for j in range(X.shape[1]):
             # Whatever a constant column is divided by, it gives 0. Elsewhere a division, unlike a product with 1 / span, gives

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import kernel
+from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.codes import (
     AP,
     HINGE,
@@ -129,7 +130,7 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
         return scale * value, loss, v_max, levels
 
     if surrogate in (HINGE, SLAM):
-        t[:] = s
+        copy_to(t, s)
         if by_gap:
             # margin (R_i - R_j) - (s_i - s_j) is -(t_i - t_j) of t = s - margin R.
             for i in range(m):
@@ -167,18 +168,3 @@ def evaluate(config, constants, s, y, discounts, work, gradient):
     else:
         value = structured_dcg(kind, depth, s, level, levels, grade, count, ideal_value, discounts, gradient)
     return value, loss, v_max, levels
-
-
-@kernel
-def write_round(row, loss, square, weight, m, largest, v_max, levels):
-    """A `Round` of a surrogate's update. No theorem speaks of it, so it has no mass and no margin."""
-    row[0] = loss
-    row[1] = np.nan
-    row[2] = 0.0
-    row[3] = square
-    row[4] = 0.0
-    row[5] = weight
-    row[6] = m
-    row[7] = largest
-    row[8] = v_max
-    row[9] = levels < 2

@@ -182,7 +182,7 @@ def _by_last_weights(model: Any) -> Any:
     model = copy.deepcopy(model)
     ranker = ranker_of(model)
     ranker = getattr(ranker, "model", ranker)  # out of its tracker
-    ranker.average = ranker._averages = False
+    ranker.stop_averaging()
     return model
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.base import QueryEstimator
-from online_rank.query import Query, require_finite
+from online_rank.query import Query, document_name, require_finite
 from online_rank.transformer import QueryTransformer
 
 
@@ -68,7 +68,5 @@ class StatelessTransformer(QueryTransformer):
 
 def too_large(transformer: QueryTransformer, block: Query, start: int) -> ValueError:
     """The error for finite features whose squares, or differences, are not, in the query that begins at document `start`."""
-    name = start if block.ids is None else repr(block.ids[start])
-    return ValueError(
-        f"x: the query of document {name} has features too large for {type(transformer).__name__}; scale them down"
-    )
+    name = document_name(start, block.ids)
+    return ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")

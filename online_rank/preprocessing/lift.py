@@ -9,7 +9,7 @@ from river import base
 
 from online_rank._steps import QueryStep
 from online_rank._undo import begin, joined
-from online_rank.query import Documents, Query, as_documents, as_query, require_finite, require_grades
+from online_rank.query import Documents, Query, as_documents, as_query, document_name, require_finite, require_grades
 from online_rank.transformer import QueryTransformer
 
 __all__ = ["ForEachDocument"]
@@ -152,8 +152,8 @@ def _feature_dicts(block: Query | Documents) -> list[dict[Hashable, Any]]:
     for i, x in enumerate(block.X):
         for name, value in x.items():
             if isinstance(value, float) and not math.isfinite(value):
-                document = i if block.ids is None else repr(block.ids[i])
-                raise ValueError(f"x: feature {name!r} of document {document} is {value}; features must be finite")
+                document = document_name(i, block.ids)
+                raise ValueError(f"x: feature {name!r} of {document} is {value}; features must be finite")
     return [dict(x) for x in block.X]
 
 

@@ -37,16 +37,33 @@ def test_sort_across_runs_and_merges(n):
 def test_bound_is_reached_by_k_documents(values, data):
     s = np.array(values)
     k = data.draw(st.integers(1, len(s)))
-    bound = order.reached_by(k, s, np.empty(len(s)))
+    bound = order.reached_by(k, s)
     assert bound in s
     assert np.sum(s >= bound) >= k
 
 
-def test_bound_leaves_little_to_sort():
-    s = np.random.default_rng(0).normal(size=100_000)
-    # The least of the maxima of k groups is exceeded by about k (log k + 0.58) of many documents: 29 for k = 10.
-    left = [np.sum(row >= order.reached_by(10, row, np.empty(10))) for row in s.reshape(100, 1000)]
-    assert 10 <= np.mean(left) < 40
+@given(scores, st.integers(1, 160), st.sampled_from([-np.inf, -1.0, 0.5]), st.sampled_from([np.float32, np.float64]))
+@settings(deadline=None)
+def test_shortlist_holds_the_best_k_with_their_ties_in_order(values, k, least, dtype):
+    with np.errstate(over="ignore"):
+        s = np.array(values, dtype)
+    kept, items = np.empty_like(s), np.empty(len(s), np.int64)
+    n = order.shortlist(k, least, s, np.arange(len(s)), kept, items)
+    left = items[:n].tolist()
+    assert left == sorted(set(left))
+    assert kept[:n].tolist() == s[left].tolist()
+    enough = s[s >= least]
+    among_best = np.sort(enough)[-k:].min(initial=np.inf)
+    assert set(np.flatnonzero(s >= max(least, among_best))) <= set(left)
+    assert (kept[:n] >= least).all()
+
+
+def test_shortlist_leaves_little_to_sort():
+    rows = np.random.default_rng(0).normal(size=(100, 1000))
+    items, kept, kept_items = np.arange(1000), np.empty(1000), np.empty(1000, np.int64)
+    # The least of the maxima of k groups is exceeded by about k (log k + 0.58) of many documents: 29 for k = 10; then again.
+    assert 10 <= np.mean([np.sum(row >= order.reached_by(10, row)) for row in rows]) < 40
+    assert 10 <= np.mean([order.shortlist(10, -np.inf, row, items, kept, kept_items) for row in rows]) < 25
 
 
 graded = st.tuples(st.sampled_from([-1.0, 0.0, 0.25, 3.0]) | st.floats(-9, 9), st.integers(0, 4))

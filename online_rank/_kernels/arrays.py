@@ -1,0 +1,24 @@
+"""Small things that every kernel does with arrays."""
+
+import math
+
+from online_rank._kernels._jit import kernel
+
+
+@kernel
+def all_finite(values):
+    """Whether no value is NaN or infinite."""
+    for i in range(values.shape[0]):
+        if not math.isfinite(values[i]):
+            return False
+    return True
+
+
+@kernel
+def copy_to(target, source):
+    """target[:] = source, for arrays (n,) that do not overlap.
+
+    numba's own assignment makes ready for arrays that do: it looks for it, and may allocate, in every call.
+    """
+    for i in range(target.shape[0]):
+        target[i] = source[i]
