@@ -1,5 +1,7 @@
 """What rankers share whose weights are averaged, and linear ones among them."""
 
+from typing import Any
+
 import numpy as np
 
 from online_rank._kernels.perceptron import score
@@ -28,7 +30,7 @@ class AveragedRanker(Ranker):
     Its kernel keeps the effective number of averaged weight vectors in `_counters[0]`.
     """
 
-    average: bool | float
+    average: Any
 
     def __init__(self, averages: bool, n_counters: int) -> None:
         super().__init__()

@@ -210,8 +210,13 @@ class Ranker(QueryEstimator):
         rounds = self._last_round
         # The common case, by the shortest way, with the row of the round before; what it cannot learn, the long way has a
         # message for.
-        plain = rounds is not None and self._names is None and w == 1.0 and is_plain(x, y, self._n_features)
-        if plain and self._learn(x, y, _single(len(y)), _ONE, rounds):
+        if (
+            rounds is not None
+            and self._names is None
+            and w == 1.0
+            and is_plain(x, y, self._n_features)
+            and self._learn(x, y, _single(len(y)), _ONE, rounds)
+        ):
             return
         query = as_query(x)
         grades = as_grades(y, query)

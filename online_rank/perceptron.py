@@ -1,5 +1,7 @@
 """The perceptron for ranking."""
 
+from typing import Any
+
 import numpy as np
 
 from online_rank._averaged import LinearRanker, averaging
@@ -104,8 +106,15 @@ class PerceptronRanker(LinearRanker):
         self.average = average
         self._config, self._constants = self._checked()
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        # Written out here and below: collecting the arguments for both would cost a single query what it saves in lines.
+    def _learn(
+        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, *compared: Any
+    ) -> int:
+        """As the contract says.
+
+        A `LossTracker` gives three things more: whether the loss of the served weights is computed; comparators (n, d), in the
+        order of the state's columns; and where to write their losses on the pairs of the updates, (queries, n, 2): F_t(u) and
+        f_t(u) of each (`online_rank.bounds`).
+        """
         return kernels.learn(
             X,
             y,
@@ -118,39 +127,7 @@ class PerceptronRanker(LinearRanker):
             self._average,
             self._counters,
             rounds,
-        )
-
-    def _learn_and_compare(
-        self,
-        X: np.ndarray,
-        y: np.ndarray,
-        offsets: np.ndarray,
-        w: np.ndarray,
-        rounds: np.ndarray,
-        track: bool,
-        comparators: np.ndarray,
-        values: np.ndarray,
-    ) -> int:
-        """`_learn`, with the loss of the served weights when `track`, and the losses of other weights on the pairs.
-
-        `comparators` (n, d) are in the order of the state's columns; `values` (queries, n, 2) receives the F_t(u) and f_t(u) of
-        each (`online_rank.bounds`).
-        """
-        return kernels.learn_and_compare(
-            X,
-            y,
-            offsets,
-            w,
-            discounts(len(X)),
-            self._config,
-            self._constants,
-            self._weights,
-            self._average,
-            self._counters,
-            rounds,
-            track,
-            comparators,
-            values,
+            *compared,
         )
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:

@@ -222,7 +222,8 @@ def require_finite(query: Query, first: int = 0) -> None:
         return
     i, j = (int(k) for k in np.argwhere(~np.isfinite(query.X))[0])
     feature = repr(query.names[j]) if query.names is not None else str(j)
-    raise ValueError(f"x: feature {feature} of {document_name(i, query.ids, first)} is {query.X[i, j]}; features must be finite")
+    name = document_name(i, query.ids, first)
+    raise ValueError(f"x: feature {feature} of {name} is {query.X[i, j]}; features must be finite")
 
 
 def document_name(i: int, ids: Sequence[Hashable] | None, first: int = 0) -> str:

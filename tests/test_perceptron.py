@@ -326,8 +326,12 @@ def test_a_rejected_query_leaves_the_last_round():
     X, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 2])
     model.learn_one(X, y)
     before = model.last_round
-    for bad_X, bad_y in (([[np.nan, 0.0], [0.0, 1.0]], y), (X, np.array([0, -1])), ([[1e200, 0.0], [0.0, 1.0]], y)):
-        with pytest.raises(ValueError):
+    for bad_X, bad_y, message in (
+        ([[np.nan, 0.0], [0.0, 1.0]], y, "is nan"),
+        (X, np.array([0, -1]), "is -1"),
+        ([[1e200, 0.0], [0.0, 1.0]], y, "scale the features"),
+    ):
+        with pytest.raises(ValueError, match=message):
             model.learn_one(np.array(bad_X), bad_y)
         assert repr(model.last_round) == repr(before)
     model.learn_one(X, y)

@@ -22,7 +22,6 @@ from online_rank._kernels.credit import (
     spread_over_few,
 )
 from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss, weights_in_order
-
 from online_rank._kernels.rounds import write_round
 
 
@@ -116,17 +115,10 @@ def add_scaled(w, a, z, out):
 
 
 @kernel
-def learn(X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds):
-    """`learn_and_compare` that only learns: every argument of a call from Python costs time."""
-    return learn_and_compare(
-        X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds, False, None, None
-    )
-
-
-@kernel
-def learn_and_compare(
-    X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds, track, comparators, values
-):
+def learn(
+    X, y, offsets, weights, discounts, config, constants, w, served, counters, rounds,
+    track=False, comparators=None, values=None,
+):  # fmt: skip
     """Learn from a block of queries.
 
     Parameters
@@ -167,7 +159,7 @@ def learn_and_compare(
     integers = numbers[: 10 * width].reshape(10, width)
     start, grade, count, per_level = integers[6], integers[7], integers[8], integers[9]
     table = numbers[10 * width :]
-    # A test for None is settled when the kernel is compiled: without comparators nothing of them is.
+    # What is left out is known when the kernel is compiled, and nothing of it is.
     if comparators is not None:
         compare_reals = np.empty((7, longest + 1))
         compare_integers = np.empty((4, longest), dtype=np.int64)

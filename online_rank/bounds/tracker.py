@@ -181,7 +181,7 @@ class LossTracker(Ranker):
             model._extend(self._names, self._n_features - model._n_features)
         track = self.served or model.average is False
         values = np.empty((len(w), *self._sums.shape))
-        learned = model._learn_and_compare(X, y, offsets, w, rounds, track, self._aligned, values)
+        learned = model._learn(X, y, offsets, w, rounds, track, self._aligned, values)
         if learned == len(w):
             accumulate(rounds, values, self._totals, self._sums)
             model._last_round = rounds[-1:].copy()
