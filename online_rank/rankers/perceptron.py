@@ -105,16 +105,9 @@ class PerceptronRanker(LinearRanker):
         self.margin_scale = margin_scale
         self.average = average
         self._config, self._constants = self._checked()
+        self._all_forms = None if (credit, within_grade, margin_scale) == ("spread", "mean", "constant") else True
 
-    def _learn(
-        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, *compared: Any
-    ) -> int:
-        """As the contract says.
-
-        A `LossTracker` gives three things more: whether the loss of the served weights is computed; comparators (n, d), in the
-        order of the state's columns; and where to write their losses on the pairs of the updates, (queries, n, 2): F_t(u) and
-        f_t(u) of each (`online_rank.bounds`).
-        """
+    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         return kernels.learn(
             X,
             y,
@@ -127,7 +120,8 @@ class PerceptronRanker(LinearRanker):
             self._average,
             self._counters,
             rounds,
-            *compared,
+            None,
+            self._all_forms,
         )
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:

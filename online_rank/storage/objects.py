@@ -77,7 +77,7 @@ CLASSES = {**OURS, **RIVER}
 #: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
 #: kernels take as their configuration, a tracker's comparators in the order of the columns, the plan of river's Pipeline.
 _REBUILT = {
-    *("_config", "_constants", "_surrogate", "_averages", "_widths", "_aligned"),
+    *("_config", "_constants", "_all_forms", "_surrogate", "_averages", "_widths", "_aligned"),
     *("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"),
 }
 
