@@ -42,6 +42,14 @@ class Columns:
     def __len__(self) -> int:
         return len(self._column)
 
+    def __repr__(self) -> str:
+        return f"Columns({list(self._column)})"
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Columns) and list(self._column) == list(other._column)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __reduce__(self) -> Any:
         return Columns, (list(self._column),)
 

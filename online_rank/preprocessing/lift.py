@@ -136,10 +136,11 @@ class ForEachDocument(QueryTransformer):
         return self._answer(block, answers)
 
     def _answer(self, block: Block, answers: list[dict[Hashable, Any]]) -> Block:
-        read = read_query(answers)
+        has_ids = block.ids is not None and not isinstance(block.ids, range)
+        read = read_query(dict(zip(block.ids, answers, strict=True)) if has_ids else answers)
         X = as_array(read.X, self)
         # What went in was finite: NaN is the transformer's word for a value that it cannot tell yet.
-        answer = block._replace(X=np.where(np.isnan(X), 0.0, X), names=read.names, form=block.form or dict)
+        answer = block._replace(X=np.where(np.isnan(X), 0.0, X), names=read.names)
         require_finite(answer)
         return answer
 
