@@ -5,6 +5,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.query import MAX_FEATURES, Query
 
@@ -16,6 +17,8 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     An ndarray fixes the number of features at first use. Named features extend the state when they first appear.
     """
+
+    _schema = Schema(_n_features=Integer(0), _names=Names(), max_features=Integer(1))
 
     #: Most features that the state may grow to.
     max_features: int = MAX_FEATURES

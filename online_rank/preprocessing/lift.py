@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import begin, joined
@@ -53,6 +54,8 @@ class ForEachDocument(QueryTransformer):
     >>> model.rank_one({"a": {"kind": "pdf", "size": 30}, "b": {"kind": "html", "size": 20}})
     ['b', 'a']
     """
+
+    _schema = Schema()
 
     def __init__(self, transformer: Any):
         super().__init__()

@@ -6,6 +6,7 @@ import numpy as np
 from river import base, drift
 
 from online_rank.base import Ranker, Round
+from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import measure as parse_measure
 from online_rank.rankers.nested import NestedRanker, require_ranker, teach
 
@@ -69,6 +70,17 @@ class DriftAwareRanker(NestedRanker):
     >>> model.n_drifts, model.drift_positions
     (1, (1026,))
     """
+
+    _schema = Schema(
+        _measure=Derived(),
+        _alarms=Nested("DriftDetector"),
+        _warnings=Nested("DriftDetector"),
+        _background=Nested("Ranker", features=True, optional=True),
+        _positions=ListOf(Count(), kind=tuple),
+        _n_drifts=Count(),
+        _n_queries=Count(),
+        _losses=Array(3),
+    )
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from online_rank import __version__
-from online_rank.storage.objects import StateError
+from online_rank.base.schema import StateError
 from online_rank.storage.tree import pack, unpack
 
 __all__ = ["FORMAT_VERSION", "ModelFileError", "load", "save"]

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 from river import drift
 
-from online_rank.query import MAX_FEATURES
-from online_rank.storage.objects import StateError, class_of, name_of, restore, split
+from online_rank.base.schema import StateError
+from online_rank.storage.objects import Budget, class_of, name_of, restore, split
 
 __all__ = ["adopt", "pack", "settings_of", "unpack"]
 
 _MAX_DEPTH = 64
+
+#: What objects may allocate besides the arrays of a file and as much again.
+_SPARE_BYTES = 8 << 20
 
 
 def pack(value: Any) -> tuple[Any, list[np.ndarray]]:
@@ -80,7 +83,7 @@ def pack(value: Any) -> tuple[Any, list[np.ndarray]]:
         if id(value) in seen:
             raise TypeError(f"cannot save {where}: the same {name} also stands elsewhere in what is saved")
         seen.add(id(value))
-        parameters, state = split(value)
+        parameters, state = split(value, where)
         return {
             "class": name,
             "parameters": {key: encode(item, f"{where}.{key}", depth + 1) for key, item in parameters.items()},
@@ -92,7 +95,7 @@ def pack(value: Any) -> tuple[Any, list[np.ndarray]]:
 
 def unpack(tree: Any, arrays: list[np.ndarray]) -> Any:
     """The value that `pack` made `tree` and `arrays` of. Raises StateError when they do not fit together."""
-    budget = max(MAX_FEATURES, sum(array.nbytes for array in arrays))
+    budget = Budget(_SPARE_BYTES + sum(array.nbytes for array in arrays))
     unused = dict(enumerate(arrays))
 
     def decode(node: Any, where: str, depth: int) -> Any:
