@@ -43,10 +43,9 @@ def name_of(cls: type) -> str | None:
 
 def class_of(name: Any, where: str) -> type:
     """The class that files know by `name`. Raises StateError for one that may not stand in files."""
-    try:
+    cls = None
+    if type(name) is str and (name in _registry.CLASSES or name in RIVER):
         cls = _registry.public_class(name) if name in _registry.CLASSES else river_class(name)
-    except (KeyError, TypeError):
-        cls = None
     if cls is None or name_of(cls) is None:
         raise StateError(f"{where} is of class {str(name)[:80]!r}, which this version of online_rank does not restore")
     return cls
