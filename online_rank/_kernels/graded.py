@@ -5,11 +5,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner
-from online_rank._kernels.arrays import copy_to
+from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, NDCG
 from online_rank._kernels.order import shortlist, sort_descending
-from online_rank._kernels.workspace import COUNT, GAIN, GRADE, KEYS, LEVEL, PER_LEVEL, SPARE_ITEMS, SPARE_KEYS
+from online_rank._kernels.workspace import (
+    COUNT,
+    GAIN,
+    GRADE,
+    KEYS,
+    LEVEL,
+    ORDER,
+    PER_LEVEL,
+    SPARE_ITEMS,
+    SPARE_KEYS,
+    longest_query,
+    workspace,
+)
 
 
 class Target(NamedTuple):
@@ -190,3 +202,21 @@ def ranking_loss(target, graded, order):
         if here != ideal_level:
             loss += (gains[ideal_level] - gains[here]) * discount(target.kind, p, m, target.discounts)
     return max(loss, 0.0) / graded.ideal
+
+
+@kernel
+def ranking_losses(kind, cutoff, threshold, scores, y, offsets, discounts, out):
+    """Pessimistic loss of each query of a block, to `out` (q,): 0 where nothing can be lost, 1 where a score is not finite.
+
+    `discounts` (>= largest m,) is the table of D(p).
+    """
+    target = Target(kind, cutoff, threshold, discounts)
+    work = workspace(longest_query(offsets))
+    for q in range(offsets.shape[0] - 1):
+        s = scores[offsets[q] : offsets[q + 1]]
+        graded = grade_query(target, y[offsets[q] : offsets[q + 1]], work)
+        out[q] = 0.0
+        if graded.levels > 1:
+            order = work.integers[ORDER, : s.shape[0]]
+            rank_pessimistically(s, graded, graded.depth, order, work)
+            out[q] = ranking_loss(target, graded, order) if all_finite(s) else 1.0

@@ -1,7 +1,8 @@
 """What a ranker loses while it learns, and what other weights would have lost."""
 
+import copy
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +10,14 @@ from river import base
 
 from online_rank._kernels.comparators import accumulate, compare
 from online_rank._kernels.dense import score_with_norms
+from online_rank._kernels.graded import ranking_losses
 from online_rank.base import Round
+from online_rank.base.schema import Array, Derived, Nested, Real, Schema
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
-from online_rank.rankers.nested import NestedRanker
+from online_rank.query import Block
+from online_rank.rankers.nested import NestedRanker, learn_query, share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["LossTracker", "Totals"]
@@ -21,9 +25,7 @@ __all__ = ["LossTracker", "Totals"]
 #: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
 _LARGEST_NORM = 1e150
 
-_LOSS, _SERVED_LOSS, _MARGIN, _WEIGHT, _SKIPPED = map(
-    Round._fields.index, ("loss", "served_loss", "margin", "weight", "skipped")
-)
+_LOSS, _SERVED_LOSS, _MARGIN, _WEIGHT = map(Round._fields.index, ("loss", "served_loss", "margin", "weight"))
 
 
 class Totals(NamedTuple):
@@ -79,18 +81,13 @@ class LossTracker(NestedRanker):
     Parameters
     ----------
     ranker
-        A `PerceptronRanker`; a clone of it learns, from w = 0, where the bounds start.
+        A `PerceptronRanker`; a copy of it learns, from w = 0, where the bounds start.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
     served
         Whether to compute the loss of the weights that serve rankings too. With `average=False` these are the weights that
         learn, and it costs nothing; else it takes a second score of every document.
-
-    Attributes
-    ----------
-    learner
-        The ranker that learns. Teaching it by itself makes the account incomplete, which the next query or certificate refuses.
 
     Raises
     ------
@@ -117,6 +114,15 @@ class LossTracker(NestedRanker):
     True
     """
 
+    _schema = Schema(
+        _learner=Nested("PerceptronRanker", features=True),
+        _totals=Array(len(Totals._fields), finite=False),
+        _sums=Array(lambda tracker: len(tracker.comparators or {}), 2, finite=False),
+        _n_documents=Real(0.0),
+        _aligned=Derived(lambda tracker: len(tracker.comparators or {}), "d"),
+        _measure=Derived(),
+    )
+
     def __init__(
         self, ranker: PerceptronRanker, comparators: Mapping[str, Any] | None = None, *, served: bool = False
     ) -> None:
@@ -127,7 +133,7 @@ class LossTracker(NestedRanker):
         self.ranker = ranker
         self.comparators = None if comparators is None else {name: _copied(name, u) for name, u in comparators.items()}
         self.served = served
-        self.learner: PerceptronRanker = ranker.clone()
+        self._learner = copy.deepcopy(ranker)
         self._measure = parse_measure(ranker.measure)
         self._totals = np.zeros(len(Totals._fields))
         self._sums = np.zeros((len(comparators or {}), 2))
@@ -138,6 +144,11 @@ class LossTracker(NestedRanker):
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"ranker": PerceptronRanker()}
+
+    @property
+    def learner(self) -> PerceptronRanker:
+        """The ranker that learns. Taught by itself it makes the account incomplete: the next query or certificate refuses."""
+        return self._learner
 
     @property
     def totals(self) -> Totals:
@@ -172,68 +183,67 @@ class LossTracker(NestedRanker):
         self._require_complete()
         row = names.index(comparator)
         pair_loss, surrogate_loss = self._sums[row].tolist()
-        return certify(self.learner, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss)
+        return certify(self._learner, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss)
 
     @property
     def _parts(self) -> list[base.Base]:
-        return [self.learner]
+        return [self._learner]
 
-    def _extend(self, names: tuple[Hashable, ...] | None, n_new: int) -> None:
+    def _derive(self) -> None:
+        self._aligned = self._align_comparators()
+
+    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)
         self._aligned = self._align_comparators()
 
     def _score(self, X: np.ndarray) -> np.ndarray:
-        return self.learner._score(X)
+        return self._learner._score(X)
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._require_complete()
-        self._meet_features(self.learner)
-        values = np.zeros((len(w), *self._sums.shape))
-        serves_learned = self.learner.average is False
-        if len(self._sums) or (self.served and not serves_learned):
-            learned = self._learn_measured(X, y, offsets, w, rounds, values)
+        share_columns(self, self._learner)
+        values = np.zeros((len(block.w), *self._sums.shape))
+        # Scores that were served decide the update too: their loss is that of the round.
+        served_decides = self._learner.average is False or block.served is not None
+        if len(self._sums) or (self.served and not served_decides):
+            learned = self._learn_each(block, rounds, values, self.served and not served_decides)
         else:
-            learned = self.learner._learn(X, y, offsets, w, rounds)
-        if learned == len(w):
-            if serves_learned:
+            learned = self._learner._learn(block, rounds)
+        if learned == len(block.w):
+            if served_decides:
                 rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
             accumulate(rounds, values, self._totals, self._sums)
-            self.learner._last_round = rounds[-1:].copy()
-            self._n_documents = self.learner._counters[1]
+            self._learner._last_round = rounds[-1:].copy()
+            self._n_documents = float(self._learner._counters[1])
         return learned
 
-    def _learn_measured(
-        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, values: np.ndarray
-    ) -> int:
-        """Learn query by query, and measure each by the weights before its update; `values` (q, n, 2) receives the losses of
-        the comparators.
+    def _learn_each(self, block: Block, rounds: np.ndarray, values: np.ndarray, score_served: bool) -> int:
+        """Learn query by query, and measure each by the weights before its update.
+
+        `values` (q, n, 2) receives the losses of the comparators; `score_served`: whether the loss of the averaged weights is
+        wanted.
         """
-        learner, table = self.learner, discounts(len(X))
-        s = np.empty(len(X))
-        for t in range(len(w)):
-            part = slice(offsets[t], offsets[t + 1])
-            documents, grades = X[part], y[part]
-            if len(self._sums):
-                score_with_norms(documents, learner._weights, s[part])
-            served = learner._score(documents) if self.served and learner.average is not False else None
+        learner, table = self._learner, discounts(len(block.y))
+        for t, query in enumerate(block.each()):
             row = rounds[t]
-            if not learner._learn(documents, grades, offsets[t : t + 2] - offsets[t], w[t : t + 1], rounds[t : t + 1]):
+            s = query.served
+            if s is None and len(self._sums):
+                s = np.empty(query.n_documents)
+                score_with_norms(query.X, learner._weights, s)
+            served = learner._score(query.X) if score_served else None
+            if not learn_query(learner, query, rounds[t : t + 1]):
                 return t
             if served is not None:
-                row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else self._loss_of(served, grades)
+                ranking_losses(*self._measure, served, query.y, query.offsets, table, row[_SERVED_LOSS : _SERVED_LOSS + 1])
             if len(self._sums) and row[_LOSS] > 0.0:
                 compare(
-                    documents, grades, s[part], row[_WEIGHT], row[_MARGIN], self._aligned, table,
+                    query.X, query.y, s, row[_WEIGHT], row[_MARGIN], self._aligned, table,
                     learner._config, learner._constants, values[t],
                 )  # fmt: skip
-        return len(w)
-
-    def _loss_of(self, served: np.ndarray, grades: np.ndarray) -> float:
-        """Loss of the ranking by served scores; the worst there is where they overflow."""
-        return self._measure.loss(served, grades, ties="pessimistic") if np.isfinite(served).all() else 1.0
+        return len(block.w)
 
     def _require_complete(self) -> None:
-        if self.learner._counters[1] != self._n_documents:
+        if self._learner._counters[1] != self._n_documents:
             raise ValueError(
                 "the learner was taught by itself: the tracker's account is incomplete; teach it through the LossTracker"
             )
@@ -245,10 +255,10 @@ class LossTracker(NestedRanker):
             return rows
         for row, (name, u) in zip(rows, (self.comparators or {}).items(), strict=True):
             if isinstance(u, Mapping):
-                if self._names is None:
+                if self.feature_names is None:
                     raise TypeError(f"comparators[{name!r}] names its features, but the queries do not")
-                row[:] = [u.get(feature, 0.0) for feature in self._names]
-            elif self._names is not None:
+                row[:] = [u.get(feature, 0.0) for feature in self.feature_names]
+            elif self.feature_names is not None:
                 raise TypeError(f"comparators[{name!r}] is an array, but the queries name their features: give a dict")
             elif len(u) != len(row):
                 raise ValueError(f"comparators[{name!r}] has {len(u)} weights, but the queries have {len(row)} features")

@@ -1,12 +1,12 @@
 """The perceptron for ranking."""
 
-from typing import Any
-
 import numpy as np
 
 from online_rank._kernels import perceptron as kernels
 from online_rank._kernels.codes import CREDITS, WITHIN_GRADE
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
+from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
 
 __all__ = ["PerceptronRanker"]
@@ -80,9 +80,12 @@ class PerceptronRanker(LinearRanker):
     0.369...
     """
 
+    _schema = Schema(_counters=Array(3, low=0.0), _config=Derived(), _constants=Derived(), _all_forms=Derived())
+
     def __init__(
         self,
         measure: str = "ndcg@10",
+        *,
         credit: str = "spread",
         mass: str = "loss",
         within_grade: str = "mean",
@@ -107,20 +110,20 @@ class PerceptronRanker(LinearRanker):
         self._config, self._constants = self._checked()
         self._all_forms = None if (credit, within_grade, margin_scale) == ("spread", "mean", "constant") else True
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
         return kernels.learn(
-            X,
-            y,
-            offsets,
-            w,
-            discounts(len(X)),
+            block.X,
+            block.y,
+            block.offsets,
+            block.w,
+            discounts(len(block.y)),
             self._config,
             self._constants,
             self._weights,
             self._average,
             self._counters,
             rounds,
-            None,
+            block.served,
             self._all_forms,
         )
 
