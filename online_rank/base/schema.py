@@ -263,19 +263,17 @@ class Plain(Field):
 
 
 class Names(Field):
-    """The d names of features, all different, as a tuple; or None where features are known by position."""
+    """The `Columns` of d features, by name; or None where features are known by position."""
 
     optional = True
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
         d = size_of("d", owner)
-        if type(value) is not tuple or len(value) != d:
+        if type(value).__name__ != "Columns" or len(value) != d:
             raise StateError(f"{where} should have one name for each of {d} features")
-        for i, name in enumerate(value):
+        for i, name in enumerate(value.names):
             if type(name) is not str:
                 Plain().check(name, f"{where}[{i}]", owner)
-        if len(set(value)) != d:
-            raise StateError(f"{where} should have one name for each of {d} features, but two are equal")
 
 
 class Nested(Field):
@@ -302,7 +300,7 @@ class Nested(Field):
         if not names & {cls.__name__ for cls in type(value).__mro__}:
             raise StateError(f"{where} should be a {' or '.join(sorted(names))}, not {_shown(value)}")
         if self.features:
-            for name in ("_n_features", "_names"):
+            for name in ("_n_features", "_columns"):
                 if getattr(value, name, None) != getattr(owner, name, None):
                     found, expected = getattr(value, "_n_features", 0), getattr(owner, "_n_features", 0)
                     raise StateError(

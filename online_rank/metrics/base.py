@@ -8,9 +8,9 @@ import numpy as np
 from river.metrics.base import Metric, Metrics
 
 from online_rank.base.schema import Count, ListOf, Real, Schema
-from online_rank.base.undo import begin_own
+from online_rank.base.undo import snapshot_arrays
 from online_rank.measures import TIES, as_scores, gains, query_values
-from online_rank.query import Query, as_grades, query_offsets
+from online_rank.query import as_grades, query_offsets
 
 __all__ = ["RankingMetric", "require_choice", "require_count"]
 
@@ -200,9 +200,9 @@ class RankingMetric(Metric):
             if getattr(self, name) != _exact_sum(getattr(self, name)):
                 raise ValueError(f"{name} is not an exact sum")
 
-    def _begin(self) -> Callable[[], None]:
-        """Make ready for an update that may have to be undone; calling the answer undoes it."""
-        return begin_own(self)
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        """Make ready for an update that may have to be undone; returns a function that undoes it."""
+        return snapshot_arrays(self)
 
     def _gains(self) -> np.ndarray:
         """The gain of every accepted grade."""
@@ -245,7 +245,7 @@ def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -
         y_true = [y_true[name] for name in ids]
     elif hasattr(y_true, "__len__") and len(y_true) != len(scores):
         raise ValueError(f"y_true has {len(y_true)} grades, but y_pred has {len(scores)} scores")
-    return as_grades(y_true, Query(scores, ids))
+    return as_grades(y_true, len(scores), ids)
 
 
 def _exact_sum(terms: list[float]) -> list[float]:

@@ -21,7 +21,7 @@ import json
 from typing import Any, NamedTuple
 
 from online_rank.base.schema import Count, DictOf, Nested, Plain, Real, Schema, Text
-from online_rank.base.undo import begin, undoing
+from online_rank.base.undo import all_or_nothing
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 
@@ -163,7 +163,7 @@ class RankingService:
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
         docs, scores = json.loads(waiting[0]), waiting[1]
-        with undoing(begin(self._metric)):
+        with all_or_nothing(self._metric):
             self._metric.update(grades, dict(zip(docs, scores, strict=True)))
             self.model.learn_one(docs, grades)
         loss = self.model.last_round.loss

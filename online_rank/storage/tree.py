@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import drift
 
+from online_rank.base.columns import Columns
 from online_rank.base.schema import StateError
 from online_rank.storage.objects import Budget, class_of, name_of, restore, split
 
@@ -75,6 +76,8 @@ class _Packer:
         if kind in (set, frozenset):
             plain = _Packer(settings_only=True)  # The order of the pool must not depend on that of a set.
             return {kind.__name__: sorted((plain.encode(item, where, depth + 1) for item in value), key=json.dumps)}
+        if kind is Columns:
+            return {"columns": self._items(list(value.names), where, depth)}
         if kind is collections.deque:
             return {"deque": self._items(value, where, depth), "maxlen": value.maxlen}
         if kind is random.Random:
@@ -181,6 +184,11 @@ class _Unpacker:
             return self._pooled(body[0], body[1], where)
         if tag == "scalar" and type(body) is list and len(body) == 2 and all(type(part) is str for part in body):
             return _scalar(body[0], body[1], where)
+        if tag == "columns":
+            names = self._items(body, where, depth)
+            if not all(isinstance(name, Hashable) for name in names) or len(set(names)) != len(names):
+                raise StateError(f"{where} has names that cannot stand for columns, or two that are equal")
+            return Columns(names)
         if tag in ("tuple", "set", "frozenset", "deque", "dict"):
             return self._container(tag, node, where, depth)
         if tag == "adwin" and type(body) is str:
