@@ -94,8 +94,9 @@ def direction(a: np.ndarray, X: np.ndarray) -> np.ndarray:
     return (a.sum(axis=1) - a.sum(axis=0)) @ X
 
 
-def update(rng: np.random.Generator, query: Query, scores: np.ndarray, tau: float = 0.0, exact: bool = False) -> Update:
-    """Random weights on a random part of the violated pairs, with a mass between the loss and 1; `exact`: the loss."""
+def update(stream: "Stream", query: Query, scores: np.ndarray, tau: float = 0.0) -> Update:
+    """Random weights on a random part of the violated pairs, with a mass between the loss and 1; on the axes, the loss."""
+    rng, exact = stream.rng, stream.kind == "axes"
     X, y = query
     m = len(y)
     loss = perceptron.loss("ndcg", scores.tolist(), y.tolist()) if len(set(y.tolist())) > 1 else 0.0
@@ -201,7 +202,7 @@ def served(rng: np.random.Generator) -> Iterator[Check]:
         query = stream.query(t)
         scores = query.X @ v
         query = stream.graded(query, scores)
-        step = update(rng, query, scores, margin(rng, beta, query, sums.R))
+        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
         sums.add(query, step, stream.u)
         lag += float((w - v) @ step.g)
         w = w + step.g
@@ -223,7 +224,7 @@ def averaged(rng: np.random.Generator) -> Iterator[Check]:
         query = stream.query(t)
         scores = query.X @ v
         query = stream.graded(query, scores)
-        step = update(rng, query, scores, margin(rng, beta, query, sums.R))
+        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
         sums.add(query, step, stream.u)
         w = w + step.g
         count = 0.5 ** (1.0 / half_life) * count + 1.0
@@ -243,7 +244,7 @@ def drift(rng: np.random.Generator) -> Iterator[Check]:
         scores = query.X @ w
         query = stream.graded(query, scores)
         path += float((u[t] - u[t - 1]) @ w) if t else 0.0
-        step = update(rng, query, scores, margin(rng, beta, query, sums.R))
+        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
         sums.add(query, step, u[t])
         w = w + step.g
         largest = max(largest, float(np.linalg.norm(w)))
@@ -270,7 +271,7 @@ def capped(rng: np.random.Generator) -> Iterator[Check]:
         query = stream.query(t)
         scores = query.X @ w
         query = stream.graded(query, scores)
-        step = update(rng, query, scores, margin(rng, beta, query, sums.R))
+        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
         sums.add(query, step, u[t])
         w = w + step.g
         norm, largest = float(np.linalg.norm(w)), kappa * math.sqrt(sums.squares + 2.0 * sums.margin)
@@ -294,7 +295,7 @@ def scaler(rng: np.random.Generator) -> Iterator[Check]:
         query = Query((raw.X - centre) / scale, raw.y)
         scores = query.X @ w
         query = stream.graded(query, scores)
-        step = update(rng, query, scores)
+        step = update(stream, query, scores)
         u = scale * stream.u
         path += float((u - last) @ w) if last is not None else 0.0
         last = u
@@ -325,7 +326,7 @@ def restarts(rng: np.random.Generator) -> Iterator[Check]:
         query = stream.query(t)
         scores = query.X @ w
         query = stream.graded(query, scores)
-        step = update(rng, query, scores, margin(rng, beta, query, R))
+        step = update(stream, query, scores, margin(rng, beta, query, R))
         parts[-1].add(query, step, u)
         R = max(R, parts[-1].R)
         one += hinge(step.a, query.X @ stream.u)
@@ -379,7 +380,7 @@ def delayed(rng: np.random.Generator) -> Iterator[Check]:
             waiting[number] = stream.graded(query, query.X @ w), w
             continue
         query, v = waiting.pop(number)
-        step = update(rng, query, query.X @ v, margin(rng, beta, query, sums.R), exact=stream.kind == "axes")
+        step = update(stream, query, query.X @ v, margin(rng, beta, query, sums.R))
         sums.add(query, step, stream.u)
         lag += float((w - v) @ step.g)
         late += len(waiting) * step.mass
@@ -429,7 +430,7 @@ def mixed(rng: np.random.Generator, how: str, K: int) -> Iterator[Check]:
             for query in queries if lockstep else [stream.query(min(stream.t % stream.T, stream.T - 1)) for _ in queries]:
                 scores = query.X @ own
                 query = stream.graded(query, scores)
-                step = update(rng, query, scores, 0.0 if lockstep else margin(rng, beta, query, total.R), exact=lockstep)
+                step = update(stream, query, scores, 0.0 if lockstep else margin(rng, beta, query, total.R))
                 total.add(query, step, stream.u)
                 rounds.append((query, step))
                 own = own + step.g
@@ -544,7 +545,7 @@ def truncated(rng: np.random.Generator) -> Iterator[Check]:
         query = stream.query(t)
         scores = query.X @ w
         query = stream.graded(query, scores)
-        step = update(rng, query, scores)
+        step = update(stream, query, scores)
         sums.add(query, step, stream.u)
         full = w + step.g
         w = np.where(np.abs(full) < unit, 0.0, full) if prune else np.rint(full / unit) * unit
@@ -564,12 +565,12 @@ def projected(rng: np.random.Generator) -> Iterator[Check]:
         query = stream.query(t)
         scores = query.X @ w
         query = stream.graded(query, scores)
-        step = update(rng, query, scores, margin(rng, beta, query, sums.R))
+        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
         sums.add(query, step, stream.u)
         inside = step.g @ basis.T @ basis
         residual = step.g - inside
         size = float(np.linalg.norm(residual))
-        if size <= eta * step.mass:
+        if size <= max(eta * step.mass, 1e-12 * float(np.linalg.norm(step.g))):
             w = w + inside
         else:
             # Twice: what Gram and Schmidt leave over must be orthogonal.
@@ -592,7 +593,7 @@ def running_margin(rng: np.random.Generator) -> Iterator[Check]:
         query = stream.graded(query, scores)
         tau = beta * sums.squares / sums.V if sums.V else 0.0
         largest = max(largest, tau)
-        step = update(rng, query, scores, tau)
+        step = update(stream, query, scores, tau)
         sums.add(query, step, stream.u)
         w = w + step.g
     norm = float(np.linalg.norm(stream.u))
