@@ -1,17 +1,17 @@
 """Sections of `benchmarks.bounds` on what is really served: averages, delay, drift, machines, intervals."""
 
 import itertools
-import math
 
 import numpy as np
 
 from benchmarks._common import data_folder, table
-from benchmarks._figures import Curve, figure, number
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, bounds
+from benchmarks._figures import Curve, figure, number, saved
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, bounds, plot
 from online_rank.bounds import LossInterval, largest_deviation
 from online_rank.measures import measure
 from online_rank.stream.letor import read_letor
-from tests.reference import bound_streams, intervals
+from tests.reference import bound_streams
+from tests.reference import intervals as adaptive
 
 __all__ = ["coverage", "drift", "interval", "theorems"]
 
@@ -89,9 +89,9 @@ def drift() -> str:
 def coverage(runs: int = 2000, rounds: int = 1500, alpha: float = 0.05) -> str:
     """The interval of the served loss on adaptive streams: how often it misses at any time."""
     rows = []
-    for setting in intervals.ADAPTIVE:
+    for setting in adaptive.ADAPTIVE:
         rng = np.random.default_rng(len(setting))
-        means, losses = intervals.adaptive_losses(rng, setting, runs, rounds)
+        means, losses = adaptive.adaptive_losses(rng, setting, runs, rounds)
         n = np.arange(1, rounds + 1)
         guesses = (0.5 + np.cumsum(losses, axis=1) - losses) / n
         variation = np.cumsum((losses - guesses) ** 2, axis=1)
@@ -115,22 +115,13 @@ def interval() -> str:
     raw = read_letor(*[folder / f"S{i}.txt" for i in range(1, 6)])
     starts = np.append(np.flatnonzero(np.append(True, raw.qid[1:] != raw.qid[:-1])), len(raw.y))
     model, ndcg, served = StreamScaler() | PerceptronRanker(), measure("ndcg@10"), LossInterval()
-    n: list[float] = []
-    limits: dict[str, list[float]] = {"mean served loss": [], "lower limit": [], "upper limit": []}
+    intervals = []
     for first, stop in itertools.pairwise(starts):
         X, y = raw.X[first:stop], raw.y[first:stop]
         scores = model.predict_one(X)
         model.learn_one(X, y)
         if y.min() < y.max():
             served.update(min(1.0, max(0.0, ndcg.loss(scores, y, ties="pessimistic"))))
-            now = served.interval(0.95)
-            n.append(now.n)
-            for name, value in zip(limits, (now.mean, now.lower, now.upper), strict=True):
-                limits[name].append(value)
-    shown = slice(9, None)
-    curves = {name: (n[shown], values[shown]) for name, values in limits.items()}
-    mean = {"mean served loss": curves.pop("mean served loss")}
-    image = figure("interval", "MQ2008: mean loss of what was served, and its 95 % interval at every time",
-                   "queries with two grades", mean, curves, log=False, ylabel="mean served loss")  # fmt: skip
-    half = math.fsum((now.upper, -now.lower)) / 2.0
-    return f"{now} (± {half:.4f}).\n\n{image}"
+            intervals.append(served.interval(0.95))
+    ax = plot.served_loss(intervals)
+    return f"{intervals[-1]}.\n\n{saved(ax, 'interval', 'MQ2008: mean loss of what was served, and its interval')}"
