@@ -9,6 +9,7 @@ import numpy as np
 from online_rank._kernels.arrays import all_finite
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.rounds import Round
+from online_rank.base.schema import Array, Schema
 from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import (
@@ -41,6 +42,8 @@ class Ranker(QueryEstimator):
 
     #: Whether `_learn` measures what was served, and a pipeline is to give it `Block.answered`.
     _measures_answers: bool = False
+
+    _schema = Schema(_last_round=Array(1, len(Round._fields), finite=False, optional=True))
 
     def __init__(self) -> None:
         super().__init__()
