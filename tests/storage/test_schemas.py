@@ -10,6 +10,7 @@ from river import base, compose, drift, feature_extraction, preprocessing, stats
 
 import online_rank
 from online_rank import _registry
+from online_rank.base import Columns
 from online_rank.base.schema import Array, Count, Derived, ListOf, Names, Nested, Plain, Real, Schema, StateError, mismatches
 from online_rank.metrics import NDCG, metric
 from online_rank.serving import PendingQueries, RankingService
@@ -236,8 +237,8 @@ def test_spare_room_is_allowed_and_not_saved():
         (Real(), "1", "number"),
         (Plain(), [1], "string or a number"),
         (Plain(), 2**70, "at most 64 bits"),
-        (Names(), ("a", "a"), "two are equal"),
-        (Names(), ("a",), "one name for each of 2"),
+        (Names(), Columns(["a"]), "one name for each of 2"),
+        (Names(), Columns(["a", b"b"]), "string or a number"),
         (Names(), ["a", "b"], "one name for each"),
         (Nested("Ranker"), 3, "should be a Ranker"),
         (ListOf(Count(), 2), [1, 2, 3], "list of 2"),
