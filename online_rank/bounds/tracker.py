@@ -123,9 +123,7 @@ class LossTracker(NestedRanker):
         _measure=Derived(),
     )
 
-    def __init__(
-        self, ranker: PerceptronRanker, comparators: Mapping[str, Any] | None = None, *, served: bool = False
-    ) -> None:
+    def __init__(self, ranker: PerceptronRanker, comparators: Mapping[str, Any] | None = None, *, served: bool = False) -> None:
         super().__init__()
         _require_perceptron(ranker)
         if comparators is not None and not isinstance(comparators, Mapping):
@@ -183,7 +181,9 @@ class LossTracker(NestedRanker):
         self._require_complete()
         row = names.index(comparator)
         pair_loss, surrogate_loss = self._sums[row].tolist()
-        return certify(self._learner, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss)
+        return certify(
+            self._learner, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss
+        )
 
     @property
     def _parts(self) -> list[base.Base]:
