@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import base
 
+from online_rank._kernels.codes import DOCUMENTS
 from online_rank._kernels.comparators import accumulate, compare
-from online_rank._kernels.dense import score_with_norms
 from online_rank._kernels.graded import ranking_losses
 from online_rank.base import Round
 from online_rank.base.schema import Array, Derived, Nested, Real, Schema
@@ -17,6 +17,7 @@ from online_rank.bounds.certificate import Certificate, certify
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
+from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.nested import NestedRanker, learn_query, share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -114,6 +115,7 @@ class LossTracker(NestedRanker):
     True
     """
 
+    _takes_sparse = True
     _schema = Schema(
         _learner=Nested("PerceptronRanker", features=True),
         _totals=Array(len(Totals._fields), finite=False),
@@ -214,7 +216,7 @@ class LossTracker(NestedRanker):
                 rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
             accumulate(rounds, values, self._totals, self._sums)
             self._learner._last_round = rounds[-1:].copy()
-            self._n_documents = float(self._learner._counters[1])
+            self._n_documents = float(self._learner._counters[DOCUMENTS])
         return learned
 
     def _learn_each(self, block: Block, rounds: np.ndarray, values: np.ndarray, score_served: bool) -> int:
@@ -228,22 +230,22 @@ class LossTracker(NestedRanker):
             row = rounds[t]
             s = query.served
             if s is None and len(self._sums):
-                s = np.empty(query.n_documents)
-                score_with_norms(query.X, learner._weights, s)
+                s = learner._learning_scores(query.X)
             served = learner._score(query.X) if score_served else None
             if not learn_query(learner, query, rounds[t : t + 1]):
                 return t
             if served is not None:
                 ranking_losses(*self._measure, served, query.y, query.offsets, table, row[_SERVED_LOSS : _SERVED_LOSS + 1])
             if len(self._sums) and row[_LOSS] > 0.0:
+                scores = np.array([scores_by(u, query.X) for u in self._aligned])
                 compare(
-                    query.X, query.y, s, row[_WEIGHT], row[_MARGIN], self._aligned, table,
-                    learner._config, learner._constants, values[t],
+                    query.y, s, row[_WEIGHT], row[_MARGIN], scores, table,
+                    learner._config, learner._constants, learner._counters, values[t],
                 )  # fmt: skip
         return len(block.w)
 
     def _require_complete(self) -> None:
-        if self._learner._counters[1] != self._n_documents:
+        if self._learner._counters[DOCUMENTS] != self._n_documents:
             raise ValueError(
                 "the learner was taught by itself: the tracker's account is incomplete; teach it through the LossTracker"
             )
