@@ -137,12 +137,12 @@ def test_paths_files_text_gzip_and_pipes(tmp_path, monkeypatch):
     path.write_bytes(TEXT)
     zipped.write_bytes(gzip.compress(TEXT[:30]) + gzip.compress(TEXT[30:]))
     sources = [path, str(path), zipped, io.StringIO(TEXT.decode()), io.BytesIO(gzip.compress(TEXT))]
-    for source in sources:
-        assert plain(iter_letor(source)) == expected
+    for given in sources:
+        assert plain(iter_letor(given)) == expected
     with open(path) as text, open(path, "rb") as binary, gzip.open(zipped) as inflated, open(zipped, "rb", buffering=0) as raw:
-        for source in (text, binary, inflated, raw):
-            assert plain(iter_letor(source)) == expected
-            assert not source.closed
+        for given in (text, binary, inflated, raw):
+            assert plain(iter_letor(given)) == expected
+            assert not given.closed
     for content in (TEXT, gzip.compress(TEXT)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         assert plain(iter_letor("-")) == expected
