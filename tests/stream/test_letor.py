@@ -600,3 +600,30 @@ def test_a_missing_value_of_a_table_is_named():
         write_letor(io.StringIO(), [[1.0], [2.0]], pandas.Series([None, 0], dtype="Int64"))
     with pytest.raises(TypeError, match="y has dtype object"):
         write_letor(io.StringIO(), [[1.0], [2.0]], [None, 0])
+
+
+# Negative grades.
+
+
+def test_negative_grades_are_refused_read_as_zero_or_left_out():
+    text = "-1 qid:a 1:1\n2 qid:a 1:2\n-2 qid:a 1:3\n1 qid:b 1:4\n-1 qid:c 1:5\n-1 qid:d 1:6\n0 qid:d 1:7\n"
+    with pytest.raises(LetorError, match=r'line 1, column 1: the grade .-1. is not an integer >= 0; negative="zero"'):
+        stream(text.encode())
+    zero = stream(text.encode(), negative="zero", with_qid=True)
+    assert [(y, qid) for _, y, qid in zero] == [([0, 2, 0], "a"), ([1], "b"), ([0], "c"), ([0, 0], "d")]
+    skipped = stream(text.encode(), negative="skip", with_qid=True)
+    assert [(X, y, qid) for X, y, qid in skipped] == [([[2.0]], [2], "a"), ([[4.0]], [1], "b"), ([[7.0]], [0], "d")]
+    assert read_letor(io.StringIO(text), negative="skip").qid.tolist() == ["a", "b", "d"]
+    with pytest.raises(LetorError, match="not an integer"):
+        stream(b"-1.5 qid:a 1:1\n", negative="zero")
+    with pytest.raises(ValueError, match="negative must be"):
+        stream(text.encode(), negative="one")
+
+
+def test_left_out_documents_at_the_ends_of_blocks():
+    rng = np.random.default_rng(1)
+    grades, qids = rng.integers(-2, 3, 20_000), np.sort(rng.integers(0, 3000, 20_000))
+    text = "".join(f"{g} qid:{q} 1:{i} 300:1\n" for i, (g, q) in enumerate(zip(grades, qids, strict=True)))
+    queries = {qid: X[:, 0].tolist() for X, _, qid in iter_letor(io.StringIO(text), negative="skip", with_qid=True)}
+    kept = {str(q): np.flatnonzero((qids == q) & (grades >= 0)).tolist() for q in np.unique(qids)}
+    assert queries == {qid: rows for qid, rows in kept.items() if rows}

@@ -178,6 +178,7 @@ def iter_letor(
     dtype: npt.DTypeLike = np.float64,
     zero_based: bool = False,
     null: Literal["zero", "error"] = "zero",
+    negative: Literal["error", "zero", "skip"] = "error",
     on_error: Literal["raise", "skip"] = "raise",
     repeated_qid: RepeatedQid = "warn",
     group: Sizes | Sequence[Sizes | None] | None = None,
@@ -214,6 +215,9 @@ def iter_letor(
         Whether feature ids start at 0 instead of 1.
     null : {"zero", "error"}
         What the value ``NULL`` is (LETOR 3.0 and 4.0 have versions with it).
+    negative : {"error", "zero", "skip"}
+        What a negative grade is, as collections mark documents that nobody judged (-1) or spam (-2): an error, 0, or a document
+        that is left out of its query.
     on_error : {"raise", "skip"}
         Whether a bad line is an error or is left out of its query. Lines left out are counted in the iterator's `skipped`, and
         the first ten described in `errors`.
@@ -259,7 +263,7 @@ def iter_letor(
         raise ValueError('repeated_qid="group" reads everything: it cannot start in the middle')
     rows = _row_reader(
         sources, group, start, grow=False, with_docid=with_docid, n_features=n_features, dtype=dtype, zero_based=zero_based,
-        null=null, on_error=on_error,
+        null=null, negative=negative, on_error=on_error,
     )  # fmt: skip
     return LetorIterator(rows, start, with_qid, with_docid, repeated_qid)
 
@@ -271,6 +275,7 @@ def read_letor(
     dtype: npt.DTypeLike = np.float64,
     zero_based: bool = False,
     null: Literal["zero", "error"] = "zero",
+    negative: Literal["error", "zero", "skip"] = "error",
     on_error: Literal["raise", "skip"] = "raise",
     repeated_qid: RepeatedQid = "warn",
     group: Sizes | Sequence[Sizes | None] | None = None,
@@ -301,7 +306,7 @@ def read_letor(
     check_repeated_qid(repeated_qid)
     rows = _row_reader(
         sources, group, LetorPosition(), grow=True, with_docid=with_docid, n_features=n_features, dtype=dtype,
-        zero_based=zero_based, null=null, on_error=on_error,
+        zero_based=zero_based, null=null, negative=negative, on_error=on_error,
     )  # fmt: skip
     X, y = np.empty((0, rows.n_features or 0), dtype), np.empty(0, np.int64)
     firsts: list[int] = []
@@ -363,6 +368,7 @@ def _row_reader(
     dtype: npt.DTypeLike,
     zero_based: bool,
     null: str,
+    negative: str,
     on_error: str,
     **options: Any,
 ) -> RowReader:
@@ -381,6 +387,8 @@ def _row_reader(
         raise ValueError(f"dtype must be float64 or float32, not {np.dtype(dtype)}")
     if null not in ("zero", "error"):
         raise ValueError(f'null must be "zero" or "error", not {null!r}')
+    if negative not in ("error", "zero", "skip"):
+        raise ValueError(f'negative must be "error", "zero" or "skip", not {negative!r}')
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
     groups: list[Any] = [None] * len(files) if group is None else [group] if len(files) == 1 else list(group)
@@ -394,6 +402,7 @@ def _row_reader(
         n_features=n_features,
         zero_based=bool(zero_based),
         null_is_zero=null == "zero",
+        negative=negative,
         skip_errors=on_error == "skip",
         start=start,
         **options,
