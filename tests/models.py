@@ -19,7 +19,7 @@ from online_rank import (
     StreamGaussianizer,
     StreamScaler,
 )
-from online_rank.base.pipeline import QueryFunction
+from online_rank.base.function import QueryFunction
 
 
 def doubled(query):
