@@ -20,6 +20,8 @@ _SLACK = 1e-9
 #: A miss by rounding that is a larger part of the loss than this decides nothing.
 _NEGLIGIBLE = 1e-6
 
+_RUNNING = "4 B (1 + 2 beta) R_X^2 ||u||^2"
+
 _SETTINGS = (
     "measure", "update", "credit", "mass", "within_grade", "relative_margin", "learning_rate", "margin", "margin_scale",
     "average",
@@ -231,7 +233,9 @@ def _candidates(
             mass.mass_data_bound,
             on_pairs | data | {"margin_mass": t["margin_mass"]},
         ),
-        _Candidate("mass_bound", "2 F(u) + (4 B + 2 beta) R_X^2 ||u||^2", mass.mass_bound, on_pairs | closed | relative),
+        _Candidate("running_margin_bound", f"2 F(u) + {_RUNNING}", mass.running_margin_bound, on_pairs | closed | relative)
+        if model.relative_margin
+        else _Candidate("mass_bound", "2 F(u) + 4 B R_X^2 ||u||^2", mass.mass_bound, on_pairs | closed),
         _Candidate(
             "any_step_hindsight_bound",
             "(F(u) + <u, w> / eta) / Delta",
@@ -267,11 +271,13 @@ def _candidates(
     if model.credit in ("argmax", "spread"):
         candidates[3:3] = [
             _Candidate(
-                "mass_bound_surrogate",
-                "2 f(u) + (4 B + 2 beta) R_X^2 ||u||^2",
-                mass.mass_bound,
+                "running_margin_bound_surrogate",
+                f"2 f(u) + {_RUNNING}",
+                mass.running_margin_bound,
                 on_surrogate | closed | relative,
             )
+            if model.relative_margin
+            else _Candidate("mass_bound_surrogate", "2 f(u) + 4 B R_X^2 ||u||^2", mass.mass_bound, on_surrogate | closed)
         ]
         candidates[7:7] = [
             _Candidate(
