@@ -10,9 +10,10 @@ from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.query import Block, SparseRows
+from online_rank.query import SparseRows
+from online_rank.query.sparse import as_rows
 
-__all__ = ["AveragedRanker", "LinearRanker", "as_rows", "averaging", "scores_by"]
+__all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
 
 
 def averaging(average: bool | float) -> float:
@@ -136,13 +137,15 @@ class LinearRanker(AveragedRanker):
         return self._rows
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        if self._rows is None or not isinstance(block, Block) or not isinstance(block.X, SparseRows):
+        if self._rows is None or block is None:
             return super()._snapshot(block)
-        if block.names is None:
+        if block.names is not None and self._columns is not None:
+            columns = self._columns.of(block.names)
+            columns = columns[columns >= 0]
+        elif isinstance(block.X, SparseRows) and block.X.n_columns == self._n_features:
             columns = np.unique(block.X.columns)
         else:
-            columns = self._columns.of(block.names) if self._columns is not None else np.empty(0, np.int64)
-            columns = columns[columns >= 0]
+            return super()._snapshot(block)
         # The others are not touched: their columns come after, or the rows are replaced.
         rows, before = self._rows, self._rows[columns]
         self._rows = None
@@ -202,12 +205,3 @@ def scores_by(w: np.ndarray, X: Any) -> np.ndarray:
     else:
         dense.score(X, w, scores)
     return scores
-
-
-def as_rows(X: Any) -> SparseRows:
-    """Features as sparse rows."""
-    if isinstance(X, SparseRows):
-        return X
-    i, j = np.nonzero(X)
-    starts = np.searchsorted(i, np.arange(len(X) + 1)).astype(np.int64)
-    return SparseRows(starts, j.astype(np.int32), X[i, j], X.shape[1])

@@ -8,7 +8,8 @@ from online_rank._kernels.codes import CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
 from online_rank.query import Block, SparseRows
-from online_rank.rankers.averaged import LinearRanker, as_rows, averaging
+from online_rank.query.sparse import as_rows
+from online_rank.rankers.averaged import LinearRanker, averaging
 
 __all__ = ["PerceptronRanker"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from online_rank import LossTracker, PerceptronRanker
 from online_rank.query import SparseRows
-from online_rank.rankers.averaged import as_rows
+from online_rank.query.sparse import as_rows
 
 SETTINGS = [
     {},
@@ -105,10 +105,10 @@ def test_a_rejected_query_changes_nothing():
     with pytest.raises(ValueError, match="feature 4 of document 1"):
         model.learn_one(as_rows(X), y)
     X[1, 4] = 1e200
-    with pytest.raises(ValueError, match="non-finite|not finite"):
+    with pytest.raises(ValueError, match=r"non-finite|not finite"):
         model.learn_one(as_rows(X), y)
     good = np.eye(30)[:3]
-    with pytest.raises(ValueError, match="non-finite|not finite"):
+    with pytest.raises(ValueError, match=r"non-finite|not finite"):
         model.learn_many(as_rows(np.concatenate([good, X])), [2, 1, 0, *y], [0, 0, 0, 1, 1, 1])
     assert state(model) == before
 
