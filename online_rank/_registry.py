@@ -39,7 +39,9 @@ TOP_LEVEL = {
 
 #: The same for classes that only their rooms offer, and that may stand in files.
 _IN_ROOMS = {
+    "DCG": "metrics",
     "ERR": "metrics",
+    "HitRate": "metrics",
     "LetorPosition": "stream.letor",
     "LinearNDCG": "metrics",
     "MAP": "metrics",
@@ -48,7 +50,9 @@ _IN_ROOMS = {
     "PairwiseAccuracy": "metrics",
     "PendingQueries": "serving",
     "PrecisionAtK": "metrics",
+    "RandomRanking": "metrics",
     "RankingService": "serving",
+    "RecallAtK": "metrics",
     "Trace": "evaluate",
 }
 

@@ -91,6 +91,11 @@ class Certificate:
         """Whether every bound holds."""
         return all(check.holds for check in self.bounds)
 
+    @property
+    def _reasons(self) -> dict[str, str]:
+        """Why each bound is not covered, without the name of the bound."""
+        return {name: reason.partition(" ")[2] for name, reason in self.not_covered.items()}
+
     def bound(self, name: str) -> float:
         """The value of a bound.
 
@@ -130,8 +135,10 @@ class Certificate:
         for check in self.bounds:
             verdict = "holds" if check.holds else "VIOLATED"
             lines.append(f"  {check.statement:<{width}}  {check.value:>12,.6g}  {check.slack:>12,.6g}  {verdict}")
+        for reason in dict.fromkeys(self._reasons.values()):
+            names = ", ".join(name for name, why in self._reasons.items() if why == reason)
+            lines += [f"  not covered: {names}", f"    each {reason}"]
         lines += [
-            f"  not covered: {', '.join(self.not_covered)}",
             "  Everything is measured on the features that the ranker gets, behind any transformer.",
         ]
         return "\n".join(lines)

@@ -65,7 +65,7 @@ def metric(name: str | Metric, **options: Any) -> Metric:
     label, variant = _VARIANTS.get(match[1], (match[1], {})) if match else ("", {})
     if match and (kind := _CLASSES.get(label)):
         offered = inspect.signature(kind).parameters
-        parameters = {key: int(text) for key, text in (("k", match[2]), ("threshold", match[3])) if text}
+        parameters: dict[str, Any] = {key: int(text) for key, text in (("k", match[2]), ("threshold", match[3])) if text}
         needs_cutoff = kind in (PrecisionAtK, RecallAtK, HitRate) or "divisor" in variant
         if "k" in offered and not needs_cutoff:
             parameters.setdefault("k", None)
