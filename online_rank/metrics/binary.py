@@ -60,7 +60,7 @@ class MAP(_BinaryMetric):
         return codes.AP if self.divisor == "relevant" else codes.AP_ATTAINABLE
 
     @property
-    def _variant(self) -> str:
+    def _variant(self) -> str:  # type: ignore[override]
         return "" if self.divisor == "relevant" else "_attainable"
 
 
