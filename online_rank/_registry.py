@@ -31,6 +31,7 @@ TOP_LEVEL = {
     "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
     "best_in_hindsight": "bounds",
+    "judged": "query",
     "load": "storage",
     "measure": "measures",
     "rank_one": "base",

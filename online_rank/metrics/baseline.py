@@ -33,7 +33,7 @@ class RandomRanking(RankingMetric):
     NDCG@1 of a random ranking: 0.250000
     """
 
-    _schema = Schema(_metric=Derived())
+    _schema = Schema(_metric=Derived(), ties=Derived())
 
     def __init__(self, measure: str = "ndcg@10", no_relevant: str = "skip"):
         self.measure = measure
