@@ -31,6 +31,7 @@ TOP_LEVEL = {
     "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
     "best_in_hindsight": "bounds",
+    "judged": "query",
     "load": "storage",
     "measure": "measures",
     "rank_one": "base",
@@ -39,7 +40,9 @@ TOP_LEVEL = {
 
 #: The same for classes that only their rooms offer, and that may stand in files.
 _IN_ROOMS = {
+    "DCG": "metrics",
     "ERR": "metrics",
+    "HitRate": "metrics",
     "LetorPosition": "stream.letor",
     "LinearNDCG": "metrics",
     "MAP": "metrics",
@@ -48,7 +51,9 @@ _IN_ROOMS = {
     "PairwiseAccuracy": "metrics",
     "PendingQueries": "serving",
     "PrecisionAtK": "metrics",
+    "RandomRanking": "metrics",
     "RankingService": "serving",
+    "RecallAtK": "metrics",
     "Trace": "evaluate",
 }
 

@@ -5,6 +5,7 @@ They work wherever a river metric does: `evaluate.progressive_val_score`, `utils
 """
 
 from online_rank.metrics.base import RankingMetric
+from online_rank.metrics.baseline import RandomRanking
 from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
 from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccuracy
 from online_rank.metrics.names import metric
@@ -19,6 +20,7 @@ __all__ = [
     "LinearNDCG",
     "PairwiseAccuracy",
     "PrecisionAtK",
+    "RandomRanking",
     "RankingMetric",
     "RecallAtK",
     "metric",

@@ -7,5 +7,14 @@ from online_rank.preprocessing.gaussianizer import StreamGaussianizer, batch_gau
 from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
 from online_rank.preprocessing.stream_scaler import StreamScaler
+from online_rank.preprocessing.tails import heavy_tails
 
-__all__ = ["ForEachDocument", "QueryNormalizer", "SignedLog", "StreamGaussianizer", "StreamScaler", "batch_gaussianize"]
+__all__ = [
+    "ForEachDocument",
+    "QueryNormalizer",
+    "SignedLog",
+    "StreamGaussianizer",
+    "StreamScaler",
+    "batch_gaussianize",
+    "heavy_tails",
+]
