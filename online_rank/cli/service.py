@@ -103,7 +103,9 @@ def run(service: RankingService, places: Places) -> None:
                 number += 1
                 if line is None:
                     answers.append({"error": f"a line of more than {places.max_line} bytes", "line": number})
-                elif line.strip():
+                elif not line.strip():
+                    answers.append({"error": "an empty line", "line": number})
+                else:
                     reply = state.service.handle(line, number)
                     if reply.changed:
                         records.append(line)

@@ -1,5 +1,6 @@
 """What `online-rank train` learns from what, and how: its settings, and the queries that they name."""
 
+import hashlib
 import os
 import random
 from collections.abc import Iterable, Iterator
@@ -84,8 +85,8 @@ class Settings(NamedTuple):
 
     def of_run(self) -> dict[str, Any]:
         """What must be the same when a run goes on from a checkpoint."""
-        sizes = [os.path.getsize(file) if os.path.exists(file) else None for file in self.files]
-        return {**self._asdict(), "files": [os.path.abspath(file) for file in self.files], "sizes": sizes, "test": None}
+        contents = [_digest(file) if os.path.isfile(file) else None for file in self.files]
+        return {**self._asdict(), "files": [os.path.abspath(file) for file in self.files], "contents": contents, "test": None}
 
     def check(self) -> None:
         """Raise before anything is read when it could not end well."""
@@ -98,6 +99,12 @@ class Settings(NamedTuple):
         check_files([file for file in self.files if file not in SYNTHETIC] + self.test)
         if self.certify and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
+
+
+def _digest(file: str) -> str:
+    """What tells the content of a file from any other."""
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
 def shuffled(queries: Iterable[Any], rng: random.Random) -> Iterator[Any]:
