@@ -282,6 +282,9 @@ def stream(
     max_age: Annotated[
         int, typer.Option("--max-age", metavar="N", min=1, help="For how many further queries a query waits for its grades.")
     ] = 100_000,
+    max_pending_bytes: Annotated[
+        int, typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory of the queries that wait for grades.")
+    ] = 1 << 28,
     max_line: Annotated[int, typer.Option("--max-line", metavar="BYTES", min=1, help="Longest request.")] = 1 << 24,
 ) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
@@ -298,4 +301,5 @@ def stream(
     from online_rank.serving.protocol import RankingService
 
     ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
-    run(RankingService(ranker, measure, max_pending, max_age), Places(checkpoint, every, save, max_line))
+    service = RankingService(ranker, measure, max_pending, max_age, max_pending_bytes=max_pending_bytes)
+    run(service, Places(checkpoint, every, save, max_line))

@@ -30,6 +30,13 @@ __all__ = ["RankingService", "Reply"]
 _FIELDS = {frozenset({"id", "docs"}), frozenset({"id", "grades"}), frozenset({"cmd"})}
 _MAX_ID = 1000
 
+#: About what a waiting query takes besides its text and its scores.
+_ENTRY = 500
+
+#: Cells of an array that documents are written out to: as many as this for any request, and for each value that it gives.
+_CELLS = 1 << 18
+_CELLS_A_VALUE = 8
+
 
 class Reply(NamedTuple):
     """What a request led to.
@@ -63,8 +70,9 @@ class RankingService:
         A ranker, or a pipeline that ends in one.
     measure
         Name of the metric that measures the rankings that were served.
-    max_pending, max_age
-        How many queries wait for their grades, and for how many further queries (see `PendingQueries`).
+    max_pending, max_age, max_pending_bytes
+        How many queries wait for their grades, for how many further queries, and how many bytes they may take together (see
+        `PendingQueries`).
     max_learned
         How many ids of learned queries are remembered, to recognise grades that come twice.
 
@@ -99,6 +107,7 @@ class RankingService:
         max_pending: int = 10_000,
         max_age: int = 100_000,
         max_learned: int = 100_000,
+        max_pending_bytes: int = 1 << 28,
     ) -> None:
         if isinstance(max_learned, bool) or not isinstance(max_learned, int) or max_learned < 1:
             raise ValueError(f"max_learned is {max_learned!r}; it must be an integer >= 1")
@@ -107,8 +116,9 @@ class RankingService:
         self.max_pending = max_pending
         self.max_age = max_age
         self.max_learned = max_learned
+        self.max_pending_bytes = max_pending_bytes
         self.n_changes = 0
-        self._pending = PendingQueries(max_pending, max_age)
+        self._pending = PendingQueries(max_pending, max_age, max_pending_bytes)
         self._metric = metric(measure)
         self._learned: dict[str | int, None] = {}
         self._counts = {"ranked": 0, "learned": 0, "duplicates": 0}
@@ -120,6 +130,8 @@ class RankingService:
             fields = _parsed(request)
         except (ValueError, RecursionError) as error:
             return Reply({"error": f"not a JSON object: {error}", "line": line})
+        except MemoryError:
+            return Reply({"error": "not enough memory for this request", "line": line})
         query_id = fields.get("id")
         try:
             _require_fields(fields)
@@ -127,8 +139,11 @@ class RankingService:
                 return self._command(fields["cmd"])
             return self._rank(query_id, fields["docs"]) if "docs" in fields else self._learn(query_id, fields["grades"])
         except (ValueError, TypeError, OverflowError) as error:
-            known = {"id": query_id} if _is_id(query_id) else {}
-            return Reply({**known, "error": str(error), "line": line})
+            message = str(error)
+        except MemoryError:
+            message = "not enough memory for this request"
+        known = {"id": query_id} if _is_id(query_id) else {}
+        return Reply({**known, "error": message, "line": line})
 
     def stats(self) -> dict[str, Any]:
         """Counts and figures since the service was first started, across restarts with a checkpoint."""
@@ -143,14 +158,16 @@ class RankingService:
     def _rank(self, query_id: Any, docs: Any) -> Reply:
         if not isinstance(docs, dict) or not all(isinstance(features, dict) for features in docs.values()):
             raise ValueError("docs must be {document: {feature: value}}")
+        self._require_moderate(docs)
         scores = self.model.predict_one(docs)
         ranking = sorted(scores, key=scores.__getitem__, reverse=True)
         answer = {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
-        self._counts["ranked"] += 1
-        self.n_changes += 1
         if query_id not in self._learned:
             # As text: a fraction of the memory that dicts of floats take.
-            self._pending.remember(query_id, (json.dumps(docs, separators=(",", ":")), list(scores.values())))
+            text = json.dumps(docs, separators=(",", ":"))
+            self._pending.remember(query_id, (text, list(scores.values())), _ENTRY + len(text) + 32 * len(scores))
+        self._counts["ranked"] += 1
+        self.n_changes += 1
         return Reply(answer, changed=True)
 
     def _learn(self, query_id: Any, grades: Any) -> Reply:
@@ -176,6 +193,16 @@ class RankingService:
         self.n_changes += 1
         return Reply({"id": query_id, "learned": True, "loss": loss}, changed=True, learned=True)
 
+    def _require_moderate(self, docs: dict[str, dict]) -> None:
+        """Raise ValueError when a step would write sparse documents out to an array much larger than they are."""
+        n_values = sum(map(len, docs.values()))
+        cells = len(docs) * len(set().union(*docs.values()))
+        if cells > _CELLS + _CELLS_A_VALUE * n_values and not _takes_sparse(self.model):
+            raise ValueError(
+                f"docs has {len(docs)} documents with {cells // len(docs)} features, but gives only {n_values} values: "
+                "a model with a step that needs all of them would take too much memory"
+            )
+
     def _command(self, command: Any) -> Reply:
         if command == "stats":
             return Reply({"stats": self.stats()})
@@ -198,9 +225,16 @@ def _refuse_constant(name: str) -> Any:
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:100]!r} stands twice in an object")
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"{twice[:100]!r} stands twice in an object")
     return found
+
+
+def _takes_sparse(model: Any) -> bool:
+    """Whether documents stay sparse on their way through a model."""
+    steps = model.steps.values() if hasattr(model, "steps") else [model]
+    return all(getattr(step, "_takes_sparse", False) for step in steps)
 
 
 def _require_fields(fields: dict[str, Any]) -> None:

@@ -241,6 +241,13 @@ def test_a_closed_pipe_is_no_traceback(files, run):
         assert process.wait(60) == 141
 
 
+def test_a_closed_standard_output_is_one_line(files, tmp_path):
+    arguments, options = command("stream", "--checkpoint", tmp_path / "run")
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *arguments], **options, stderr=subprocess.PIPE, timeout=60)
+    assert (closed.returncode, closed.stderr) == (2, b"online-rank: standard output is closed\n")
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_interrupt_is_exit_code_130(files):
     arguments, options = command("train", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with subprocess.Popen(arguments, **options, stdin=subprocess.PIPE) as process:
