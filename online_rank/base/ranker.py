@@ -16,6 +16,7 @@ from online_rank.query import (
     ONE,
     Block,
     answer_in_kind,
+    are_plain,
     document_name,
     is_plain,
     read_block,
@@ -102,7 +103,7 @@ class Ranker(QueryEstimator):
                 or self._columns is not None
                 or w != 1.0
                 or served is not None
-                or not is_plain(x, y, self._n_features)
+                or not are_plain(x, y, self._n_features)
                 or not self._learn(Block(x, y, single(len(y)), ONE), rounds)
             ):
                 self._learn_all(read_query(x, y, w, served=served))
@@ -138,6 +139,11 @@ class Ranker(QueryEstimator):
         -------
         A list of m floats, or `{document id: score}` for a query with ids.
         """
+        if self._columns is None and is_plain(x, self._n_features):
+            with self._lock:
+                scores = self._score(x)
+            if all_finite(scores):
+                return scores.tolist()
         block = read_query(x)
         with self._lock:
             scores = self._score_all(block)

@@ -67,7 +67,7 @@ def uncovered(bound: str, model: Any) -> str | None:
     >>> uncovered("theorem_5", PerceptronRanker())
     "theorem_5 speaks of update='gradient', but the model has update='mistake'"
     """
-    model = getattr(model, "model", model)
+    model = getattr(model, "learner", model)
     for name, allowed in _COVERS[bound].items():
         value = getattr(model, name, _DEFAULTS.get(name))
         if value not in allowed:

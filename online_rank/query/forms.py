@@ -16,7 +16,7 @@ from online_rank.query.grades import as_grades
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows
 
-__all__ = ["MAX_FEATURES", "answer_in_kind", "feature_dicts", "in_form", "is_plain", "read_block", "read_query"]
+__all__ = ["MAX_FEATURES", "answer_in_kind", "are_plain", "feature_dicts", "in_form", "is_plain", "read_block", "read_query"]
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1_000_000
@@ -119,7 +119,18 @@ def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = 
     return Block(features, grades, offsets, as_weights(w, len(offsets) - 1), ids, names, scores, form)
 
 
-def is_plain(x: Any, y: Any, n_features: int) -> bool:
+def is_plain(x: Any, n_features: int) -> bool:
+    """Whether a query is an array (m, n_features) that needs no reading."""
+    return (
+        type(x) is _ARRAY
+        and (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
+        and x.ndim == 2
+        and x.shape[1] == n_features
+        and x.flags.c_contiguous
+    )
+
+
+def are_plain(x: Any, y: Any, n_features: int) -> bool:
     """Whether a query of m documents and its m grades are arrays that need no reading."""
     return (
         type(x) is _ARRAY

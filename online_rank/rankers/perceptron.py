@@ -1,7 +1,5 @@
 """The perceptron for ranking."""
 
-from typing import Any
-
 import numpy as np
 
 from online_rank._kernels import perceptron as kernels
@@ -82,11 +80,12 @@ class PerceptronRanker(LinearRanker):
     0.369...
     """
 
-    _schema = Schema(_counters=Array(3, low=0.0), _config=Derived(), _constants=Derived())
+    _schema = Schema(_counters=Array(3, low=0.0), _config=Derived(), _constants=Derived(), _all_forms=Derived())
 
     def __init__(
         self,
         measure: str = "ndcg@10",
+        *,
         credit: str = "spread",
         mass: str = "loss",
         within_grade: str = "mean",
@@ -109,28 +108,23 @@ class PerceptronRanker(LinearRanker):
         self.margin_scale = margin_scale
         self.average = average
         self._config, self._constants = self._checked()
+        self._all_forms = None if (credit, within_grade, margin_scale) == ("spread", "mean", "constant") else True
 
-    def _learn(self, block: Block, rounds: np.ndarray, *compared: Any) -> int:
-        """As the contract says.
-
-        A `LossTracker` gives three things more: whether the loss of the served weights is computed; comparators (n, d), in the
-        order of the state's columns; and where to write their losses on the pairs of the updates, (queries, n, 2): F_t(u) and
-        f_t(u) of each (`online_rank.bounds`).
-        """
-        X, y, offsets, w, *_ = block
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
         return kernels.learn(
-            X,
-            y,
-            offsets,
-            w,
-            discounts(len(X)),
+            block.X,
+            block.y,
+            block.offsets,
+            block.w,
+            discounts(len(block.y)),
             self._config,
             self._constants,
             self._weights,
             self._average,
             self._counters,
             rounds,
-            *compared,
+            block.served,
+            self._all_forms,
         )
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
