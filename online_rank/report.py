@@ -207,6 +207,9 @@ def write_report(
     pictures = []
     if trace.n_queries:
         pictures.append(_picture(_plot().progressive(trace), "The measure before each query was learned from"))
+    if intervals := [interval for interval in trace.served_intervals() if interval.n]:
+        caption = "Mean loss of what was served, and where its expectation is at all times, with probability 95 %"
+        pictures.append(_picture(_plot().served_loss(intervals), caption))
     if trace.loss > 0.0:
         pictures.append(_picture(_plot().loss(trace), "Cumulative loss of the weights that learn"))
     if n_features:
@@ -270,6 +273,10 @@ def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
         rows.append(("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", over))
         if measure in test.get("random", {}):
             rows.append(("a random ranking of the same queries", f"{test['random'][measure]:.4f}", over))
+    served = trace.served_interval()
+    if served.n:
+        text = f"{served.lower:.4f} to {served.upper:.4f} around {served.mean:.4f}"
+        rows.append(("expected loss of what was served, 95 % at all times", text, f"{served.n:,}"))
     passes = [
         (f"pass {n}", f"{one['queries']:,}", f"{one['documents']:,}", f"{one['mistakes']:,}", f"{one['skipped']:,}",
          f"{one['loss']:,.2f}", f"{one['elapsed']:.1f}")

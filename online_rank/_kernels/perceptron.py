@@ -13,7 +13,7 @@ from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
 from online_rank._kernels.codes import DELTA, TIGHT
 from online_rank._kernels.credit import Violation, assign_credit
-from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norms
+from online_rank._kernels.dense import add_scaled, combine_rows, score, score_with_norms, shorten
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.weight_vectors import weight_documents
@@ -78,10 +78,12 @@ def learn(
     weights : (q,) sample weights
     discounts : (>= largest m,) table of D(p)
     config : int64 array: measure kind, cutoff, threshold, credit, slam mass?, within grade, gradient update?, margin by gap?
-    constants : float64 array: relative margin beta, step size, margin Delta, decay of the average
+    constants : float64 array: relative margin beta, step size, margin Delta, decay of the average, cap kappa of the norm (0 for
+        none), whether the average's mistakes are learned from
     w : (d,) learning weights, changed in place
     average : (d,) averaged weights, changed in place; (0,) when the learning weights serve
-    counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2
+    counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2, sum
+        of the ||z||^2 + 2 tau V
     rounds : (q, 10) out, a `Round` a row
     served : None, or (n,) scores that were served: they, not those of w, decide loss, pairs and mass
     all_forms : None for credit SPREAD, grade means and a constant margin, else True: the other forms are compiled only then
@@ -92,7 +94,7 @@ def learn(
     nothing of it was learned.
     """
     kind, cutoff, threshold, credit, slam_mass, within, by_gradient, by_gap = config
-    beta, step, margin, decay = constants
+    beta, step, margin, decay, cap, by_average = constants
     target = Target(kind, cutoff, threshold, discounts)
     rule = Rule(credit, slam_mass, within, by_gradient, by_gap, margin)
     work = workspace(longest_query(offsets))
@@ -105,6 +107,8 @@ def learn(
         largest, norms = score_with_norms(documents, w, s)
         if served is not None:
             copy_to(s, served[first : first + m])
+        elif by_average > 0.0 and counters[0] > 0.0 and average.shape[0] > 0:
+            score(documents, average, s)
         graded = grade_query(target, y[first : first + m], work)
         if not (graded.levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
@@ -128,6 +132,9 @@ def learn(
             if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, step, z, new))):
                 return q
             copy_to(w, new)
+            counters[3] += square + 2.0 * offset * mass
+            if cap > 0.0:
+                shorten(w, cap * math.sqrt(counters[3]))
         counters[1] = n_seen
         counters[2] = mean_square
         add_to_average(average, w, decay, counters)

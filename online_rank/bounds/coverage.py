@@ -31,6 +31,7 @@ _COVERS: dict[str, _Settings] = {
     "master_bound": _MISTAKE,
     "served_hindsight_bound": _UNCAPPED,
     "served_data_bound": _UNCAPPED,
+    "served_norm_bound": _UNCAPPED,
     "averaged_bound": {"update": ("mistake",), "served": ("average",), "norm_cap": (None,)},
     "delay_bound": _UNCAPPED,
     "delay_data_bound": _UNCAPPED,

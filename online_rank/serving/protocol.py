@@ -20,8 +20,11 @@ Ids are strings or integers, and stand for one query each.
 import json
 from typing import Any, NamedTuple
 
-from online_rank.base.schema import Count, DictOf, Nested, Plain, Real, Schema, Text
+import numpy as np
+
+from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
+from online_rank.bounds.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 
@@ -75,6 +78,10 @@ class RankingService:
         `PendingQueries`).
     max_learned
         How many ids of learned queries are remembered, to recognise grades that come twice.
+    learn_served
+        Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
+        (`online_rank.bounds.delay_bound`). Otherwise a query is scored again when its grades come, which ranks better but is
+        certified for the new scores alone.
 
     Examples
     --------
@@ -97,7 +104,9 @@ class RankingService:
         _metric=Nested("RankingMetric"),
         _learned=DictOf(Plain(), Plain()),
         _counts=DictOf(Text("ranked", "learned", "duplicates"), Count()),
-        _loss=Real(0.0),
+        _served=Array(3),
+        _longest_delay=Count(),
+        _target=Derived(),
     )
 
     def __init__(
@@ -108,6 +117,7 @@ class RankingService:
         max_age: int = 100_000,
         max_learned: int = 100_000,
         max_pending_bytes: int = 1 << 28,
+        learn_served: bool = False,
     ) -> None:
         if isinstance(max_learned, bool) or not isinstance(max_learned, int) or max_learned < 1:
             raise ValueError(f"max_learned is {max_learned!r}; it must be an integer >= 1")
@@ -117,12 +127,15 @@ class RankingService:
         self.max_age = max_age
         self.max_learned = max_learned
         self.max_pending_bytes = max_pending_bytes
+        self.learn_served = learn_served
         self.n_changes = 0
         self._pending = PendingQueries(max_pending, max_age, max_pending_bytes)
         self._metric = metric(measure)
         self._learned: dict[str | int, None] = {}
         self._counts = {"ranked": 0, "learned": 0, "duplicates": 0}
-        self._loss = 0.0
+        self._target = learned_measure(model)
+        self._served = np.zeros(3)
+        self._longest_delay = 0
 
     def handle(self, request: bytes, line: int = 0) -> Reply:
         """Answer one request; `line` is its number, for error answers. A bad request changes nothing, and raises nothing."""
@@ -152,8 +165,17 @@ class RankingService:
             "pending": len(self._pending),
             "evicted": self._pending.n_evicted,
             self.measure: self._metric.get(),
-            "loss": self._loss,
+            "loss": float(self._served[1]),
+            "loss_interval": list(self.served_interval()[:2]),
+            "longest_delay": self._longest_delay,
         }
+
+    def served_interval(self, level: float = 0.95) -> Interval:
+        """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
+
+        Of queries whose grades came; it is valid on any stream (`online_rank.bounds.intervals`).
+        """
+        return LossInterval(self._served).interval(level)
 
     def _rank(self, query_id: Any, docs: Any) -> Reply:
         if not isinstance(docs, dict) or not all(isinstance(features, dict) for features in docs.values()):
@@ -179,19 +201,22 @@ class RankingService:
         waiting = self._pending.get(query_id)
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
-        docs, scores = json.loads(waiting[0]), waiting[1]
+        docs = json.loads(waiting[0])
+        scores = dict(zip(docs, waiting[1], strict=True))
         with all_or_nothing(self._metric):
-            self._metric.update(grades, dict(zip(docs, scores, strict=True)))
-            self.model.learn_one(docs, grades)
-        loss = self.model.last_round.loss
+            self._metric.update(grades, scores)
+            loss = served_loss(self._target, scores, grades)
+            self.model.learn_one(docs, grades, **({"served": scores} if self.learn_served else {}))
         self._pending.take(query_id)
+        self._longest_delay = max(self._longest_delay, len(self._pending))
         self._learned[query_id] = None
         if len(self._learned) > self.max_learned:
             del self._learned[next(iter(self._learned))]
         self._counts["learned"] += 1
-        self._loss += loss
+        if loss is not None:
+            add_losses(self._served, np.array([loss]))
         self.n_changes += 1
-        return Reply({"id": query_id, "learned": True, "loss": loss}, changed=True, learned=True)
+        return Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, changed=True, learned=True)
 
     def _require_moderate(self, docs: dict[str, dict]) -> None:
         """Raise ValueError when a step would write sparse documents out to an array much larger than they are."""
