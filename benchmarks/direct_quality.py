@@ -42,9 +42,9 @@ class Method(NamedTuple):
 RATES = ({"learning_rate": 1e-3}, {"learning_rate": 3e-3})
 METHODS = {
     "DirectRanker": Method(lambda **s: DirectRanker(seed=0, **s), RATES, (1, 5)),
-    "RankNet": Method(lambda **s: DirectRanker(cost="logistic", output="half_tanh", seed=0, **s), RATES, (1, 5)),
-    "ListNet, the same network": Method(lambda **s: DirectRanker(cost="listnet", seed=0, **s), RATES, (1, 5)),
-    "LambdaRank, the same network": Method(lambda **s: DirectRanker(cost="lambdarank", seed=0, **s), RATES, (1, 5)),
+    "RankNet": Method(lambda **s: DirectRanker(surrogate="logistic", output="half_tanh", seed=0, **s), RATES, (1, 5)),
+    "ListNet, the same network": Method(lambda **s: DirectRanker(surrogate="listnet", seed=0, **s), RATES, (1, 5)),
+    "LambdaRank, the same network": Method(lambda **s: DirectRanker(surrogate="lambdarank", seed=0, **s), RATES, (1, 5)),
     "Rank LR (linear RankNet)": Method(lambda: GradientRanker("logistic"), passes=(1, 5)),
     "linear ListNet": Method(lambda: GradientRanker("listnet"), passes=(1, 5)),
     "perceptron": Method(PerceptronRanker, tuple({"relative_margin": beta} for beta in (0.0, 0.3, 1.0)), (1, 5)),

@@ -36,6 +36,7 @@ TOP_LEVEL = {
     "measure": "measures",
     "rank_one": "base",
     "save": "storage",
+    "warm_up": "_warm_up",
 }
 
 #: The same for classes that only their rooms offer, and that may stand in files.

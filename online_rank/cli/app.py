@@ -109,11 +109,23 @@ NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def root(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
     """Online learning to rank: a model that learns from one query at a time."""
+    if context.invoked_subcommand and sys.stderr.isatty() and not {"-h", "--help"} & set(sys.argv):
+        from online_rank._kernels._jit import on_first_compilation
+
+        on_first_compilation(lambda: print("Compiling kernels for the first time: some seconds, once.", file=sys.stderr))
     if version:
         print(f"online-rank {online_rank.__version__}")
         raise typer.Exit
+
+
+@app.command("warm-up", cls=_Command)
+def warm_up() -> None:
+    """Compile what learning and ranking need, for container images; otherwise the first command that needs it does."""
+    online_rank.warm_up()
 
 
 @app.command(cls=_Command)
