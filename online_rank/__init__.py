@@ -13,6 +13,7 @@ _HOME = {
     "DriftAwareRanker": "drift",
     "ForEachDocument": "preprocessing",
     "GradientRanker": "gradient",
+    "KernelPerceptronRanker": "rankers.kernel",
     "LossTracker": "bounds",
     "ModelFileError": "persistence",
     "PairwiseRanker": "adapters",

@@ -27,6 +27,7 @@ OURS = {
     "ERR": "online_rank.metrics",
     "ForEachDocument": "online_rank.preprocessing",
     "GradientRanker": "online_rank.gradient",
+    "KernelPerceptronRanker": "online_rank.rankers.kernel",
     "LetorPosition": "online_rank.stream.letor",
     "LinearNDCG": "online_rank.metrics",
     "LossTracker": "online_rank.bounds",

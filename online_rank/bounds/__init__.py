@@ -32,6 +32,13 @@ from online_rank.bounds.mass import (
     mass_hindsight_bound,
     mass_separable_bound,
 )
+from online_rank.bounds.projection import (
+    ProjectionCertificate,
+    certify_projection,
+    projection_bound,
+    projection_data_bound,
+    projection_hindsight_bound,
+)
 from online_rank.bounds.theorems import (
     corollary_6,
     corollary_7,
@@ -50,11 +57,13 @@ __all__ = [
     "Certificate",
     "Hindsight",
     "LossTracker",
+    "ProjectionCertificate",
     "Totals",
     "any_step_bound",
     "any_step_data_bound",
     "any_step_hindsight_bound",
     "best_in_hindsight",
+    "certify_projection",
     "corollary_6",
     "corollary_7",
     "gradient_l1_constant",
@@ -63,6 +72,9 @@ __all__ = [
     "mass_data_bound",
     "mass_hindsight_bound",
     "mass_separable_bound",
+    "projection_bound",
+    "projection_data_bound",
+    "projection_hindsight_bound",
     "regret_bound",
     "require_covered",
     "theorem_5",

@@ -1,8 +1,9 @@
-"""Which settings of a `PerceptronRanker` each bound speaks of, and which numbers it takes."""
+"""Which settings of a ranker each bound speaks of, and which numbers it takes."""
 
 import math
 from typing import Any
 
+from online_rank._kernels.codes import KERNELS
 from online_rank.measures import measure
 
 __all__ = ["require_covered", "uncovered"]
@@ -11,6 +12,7 @@ _Settings = dict[str, tuple[str, ...]]
 _GRADIENT: _Settings = {"update": ("gradient",)}
 _SUBGRADIENT: _Settings = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",)}
 _MISTAKE: _Settings = {"update": ("mistake",)}
+_PROJECTION: _Settings = {"kernel": KERNELS}
 
 #: For each bound the settings that its proof needs; a setting that is not named may be anything.
 _COVERS: dict[str, _Settings] = {
@@ -24,6 +26,9 @@ _COVERS: dict[str, _Settings] = {
     "mass_bound": _MISTAKE,
     "mass_data_bound": _MISTAKE,
     "mass_hindsight_bound": _MISTAKE,
+    "projection_bound": _PROJECTION,
+    "projection_data_bound": _PROJECTION,
+    "projection_hindsight_bound": _PROJECTION,
 }
 
 
@@ -47,6 +52,8 @@ def uncovered(bound: str, model: Any) -> str | None:
             return f"{bound} speaks of {wanted}, but {has}"
     if bound == "corollary_7" and not measure(model.measure).k:
         return f"{bound} speaks of a measure with a cutoff, but the model has measure={model.measure!r}"
+    if bound == "projection_bound" and not model.budget_lasts:
+        return f"{bound} speaks of a budget that lasts, but {model.largest_projection:.3g} of a mass was lost in one projection"
     return None
 
 

@@ -1,0 +1,1 @@
+"""Rankers, one family a module."""
