@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._averaged import AveragedRanker, averaging
 from online_rank._kernels import kernel_machine as kernels
 from online_rank._kernels.codes import KERNELS
 from online_rank.measures import discounts, measure
 from online_rank.query import as_query
+from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.surrogates import require_choice
 
 __all__ = ["KernelPerceptronRanker"]
@@ -63,7 +63,7 @@ class KernelPerceptronRanker(AveragedRanker):
     Examples
     --------
     >>> import numpy as np
-    >>> from online_rank.rankers.kernel import KernelPerceptronRanker
+    >>> from online_rank import KernelPerceptronRanker
     >>> model = KernelPerceptronRanker(gamma=1.0)
     >>> rng = np.random.default_rng(0)
     >>> for _ in range(200):
