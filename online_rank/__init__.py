@@ -25,6 +25,7 @@ _HOME = {
     "SignedLog": "preprocessing",
     "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
+    "TorchRanker": "rankers.torch",
     "best_in_hindsight": "bounds",
     "load": "storage",
     "measure": "measures",

@@ -232,7 +232,7 @@ class RankingPipeline(compose.Pipeline):
         """
         block = self._read(X)
         offsets = np.array([0, len(block.X)]) if qid is None else query_offsets(qid, len(block.X))
-        return self._ranker.predict_many(self._transformed(block, offsets, X))
+        return self._ranker.predict_many(self._transformed(block, offsets, X), qid)
 
     def rank_one(self, x: Any) -> list[Hashable]:
         """The documents of a query, best first, as `Ranker.rank_one` gives them."""

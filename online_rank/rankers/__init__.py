@@ -11,6 +11,7 @@ _HOME = {
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
+    "TorchRanker": "torch",
 }
 
 __all__ = [*_HOME]

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import importlib.util
 import inspect
 import itertools
 import math
@@ -29,6 +30,7 @@ from online_rank import (
     SignedLog,
     StreamGaussianizer,
     StreamScaler,
+    TorchRanker,
     save,
 )
 from online_rank.base.pipeline import QueryFunction
@@ -88,6 +90,21 @@ REGISTRY = {
     "log | scaler": lambda: SignedLog() | StreamScaler(),
 }
 
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+if HAS_TORCH:
+    import torch
+    from torch.nn import Dropout, Linear, ReLU, Sequential, Tanh
+
+    def network(*layers):
+        torch.manual_seed(0)
+        return Sequential(*layers).double()
+
+    REGISTRY["torch"] = lambda: TorchRanker(network(Linear(5, 4), Tanh(), Linear(4, 1)), shape=(5,))
+    REGISTRY["scaler | torch, averaged"] = lambda: (
+        StreamScaler()
+        | TorchRanker(network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), "lambdarank", shape=(5,), average=10, l2=0.01)
+    )
+
 #: Why a model of the registry cannot be written to a file: it contains code, or a river class that files do not know.
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 
@@ -117,6 +134,8 @@ def test_every_public_class_is_in_the_registry():
                 found.add(value)
     assert PerceptronRanker in found
     assert StreamScaler in found
+    if not HAS_TORCH:
+        found.discard(TorchRanker)
     covered = {type(part) for make in REGISTRY.values() for part in parts_of(make())}
     assert sorted(cls.__name__ for cls in found - covered) == []
 
@@ -126,7 +145,7 @@ def test_all_but_the_named_ones_can_be_saved(name, tmp_path):
     try:
         save(REGISTRY[name](), tmp_path / "model.npz")
     except TypeError:
-        assert name in NOT_SAVED or "pointwise" in name or "pairwise" in name
+        assert name in NOT_SAVED or "torch" in name or "pointwise" in name or "pairwise" in name
     else:
         assert name not in NOT_SAVED
 
