@@ -161,6 +161,10 @@ def rank(module: Any, side: int, rate: float) -> TorchRanker:
     return TorchRanker(module, "logistic", shape=(1, side, side), learning_rate=rate)
 
 
+def rank_in_context(module: Any, side: int, rate: float) -> TorchRanker:
+    return TorchRanker(module, "logistic", shape=(1, side, side), learning_rate=rate, average=100)
+
+
 def sgd(kind: str) -> Callable[[int, float, int], Any]:
     def make(side: int, rate: float, seed: int) -> Any:
         from sklearn.linear_model import SGDClassifier, SGDRegressor
@@ -176,7 +180,7 @@ def mlp(kind: str) -> Callable[[int, float, int], Any]:
         from sklearn.neural_network import MLPClassifier, MLPRegressor
 
         model = MLPClassifier if kind == "class" else MLPRegressor
-        return ScikitLearn(model((HIDDEN,), learning_rate_init=rate, random_state=seed))
+        return ScikitLearn(model(hidden_layer_sizes=(HIDDEN,), learning_rate_init=rate, random_state=seed))
 
     return make
 
@@ -189,7 +193,7 @@ def rank_net(side: int, rate: float, seed: int) -> DirectRanker:
 
 METHODS = {
     "RankCNN": Method(torch_model(convolutions, rank)),
-    "RankCNN with self-attention over the query": Method(torch_model(in_context, rank)),
+    "RankCNN with self-attention over the query": Method(torch_model(in_context, rank_in_context)),
     "Class CNN": Method(torch_model(lambda side: convolutions(side, 10), Pointwise)),
     "Reg CNN": Method(torch_model(convolutions, Pointwise)),
     "RankNet": Method(rank_net),
@@ -210,9 +214,9 @@ def taught(model: Any, images: Images, passes: int, seed: int) -> Any:
 
 
 def quality(model: Any, images: Images) -> tuple[float, float]:
-    """Pair accuracy and NDCG@10 on ten draws of queries."""
+    """Pair accuracy and NDCG@10 on three draws of queries."""
     accuracy, ndcg = PairwiseAccuracy(), NDCG(10)
-    for draw in range(10):
+    for draw in range(3):
         for X, y in images.queries(np.random.default_rng([99, draw])):
             scores = np.asarray(model.predict_one(X), dtype=np.float64).tolist()
             accuracy.update(y, scores)
