@@ -183,11 +183,11 @@ class LambdaMART:
         if library == "lightgbm":
             import lightgbm
 
-            self.model: Any = lightgbm.LGBMRanker(objective="lambdarank", verbose=-1, n_jobs=2, random_state=0, **settings)
+            self.model: Any = lightgbm.LGBMRanker(objective="lambdarank", verbose=-1, n_jobs=1, random_state=0, **settings)
         else:
             import xgboost
 
-            self.model = xgboost.XGBRanker(objective="rank:ndcg", n_jobs=2, random_state=0, **settings)
+            self.model = xgboost.XGBRanker(objective="rank:ndcg", n_jobs=1, random_state=0, **settings)
 
     def learn_many(self, X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> None:
         """Train on all queries."""

@@ -67,7 +67,7 @@ class Method(NamedTuple):
 
 
 RATES = ({"learning_rate": 1e-3}, {"learning_rate": 3e-3})
-TREES = tuple({"n_estimators": n, "max_depth": depth} for n in (50, 200) for depth in (3, 6))
+TREES = tuple({"n_estimators": n, "max_depth": depth, "learning_rate": 0.1} for n in (30, 100) for depth in (3, 6))
 
 #: The rows of [DR]'s tables, by the name of the system that was published, and more of this library's.
 RANKERS = {
@@ -102,14 +102,14 @@ POINTWISE = {
         scikit_learn("linear_model", "LogisticRegression", max_iter=1000), tuple({"C": c} for c in (0.01, 0.1, 1.0))
     ),
     "Class NN": Method(scikit_learn("neural_network", "MLPClassifier", **NETWORK), SLOPES),
-    "Class RF": Method(scikit_learn("ensemble", "RandomForestClassifier", min_samples_leaf=5, n_jobs=2, random_state=0)),
+    "Class RF": Method(scikit_learn("ensemble", "RandomForestClassifier", min_samples_leaf=5, n_jobs=1, random_state=0)),
     "Class Boost": Method(
         scikit_learn("ensemble", "HistGradientBoostingClassifier", random_state=0),
         tuple({"max_iter": n, "max_leaf_nodes": 8} for n in (30, 100)),
     ),
     "Reg LR": Method(scikit_learn("linear_model", "Ridge"), tuple({"alpha": alpha} for alpha in (1.0, 100.0))),
     "Reg NN": Method(scikit_learn("neural_network", "MLPRegressor", **NETWORK), SLOPES),
-    "Reg RF": Method(scikit_learn("ensemble", "RandomForestRegressor", min_samples_leaf=5, n_jobs=2, random_state=0)),
+    "Reg RF": Method(scikit_learn("ensemble", "RandomForestRegressor", min_samples_leaf=5, n_jobs=1, random_state=0)),
     "Reg Boost": Method(
         scikit_learn("ensemble", "HistGradientBoostingRegressor", random_state=0),
         tuple({"max_iter": n, "max_leaf_nodes": 8} for n in (30, 100)),
