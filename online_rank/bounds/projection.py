@@ -17,7 +17,7 @@ import numpy as np
 from online_rank._kernels.kernel_machine import score
 from online_rank.base import Round
 from online_rank.bounds.coverage import require_covered, require_non_negative
-from online_rank.query import as_grades, as_query
+from online_rank.query import read_query
 from online_rank.rankers.kernel import KernelPerceptronRanker
 
 __all__ = [
@@ -219,15 +219,13 @@ def certify_projection(
     sums, largest, hinges = np.zeros(len(Round._fields)), np.zeros(len(Round._fields)), 0.0
     margin_mass = 0.0
     for x, y in queries:
-        query = as_query(x)
-        grades = as_grades(y, query)
-        if len(query.X) and query.X.shape[1] != z.shape[1]:
+        query = read_query(x, y)
+        if query.n_documents and query.X.shape[1] != z.shape[1]:
             raise ValueError(f"documents has {z.shape[1]} features, but the queries have {query.X.shape[1]}")
         row, value = np.empty((1, len(Round._fields))), np.zeros(1)
-        X = model._align_and_grow(query)
-        offsets = np.array([0, len(X)])
-        if model._learn(X, grades, offsets, np.ones(1), row, _values(model, X, z, mu), value) == 0:
-            raise ValueError("a query has values that cannot be learned from")
+        query = model._align_and_grow(query)
+        if model._learn(query, row, _values(model, query.X, z, mu), value) == 0:
+            raise model._rejection(query)
         model._last_round = row
         hinges += float(value[0])
         sums += np.nan_to_num(row[0])

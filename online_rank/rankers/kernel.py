@@ -6,12 +6,16 @@ import numpy as np
 
 from online_rank._kernels import kernel_machine as kernels
 from online_rank._kernels.codes import KERNELS
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
-from online_rank.query import as_query
+from online_rank.query import Block, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.surrogates import require_choice
 
 __all__ = ["KernelPerceptronRanker"]
+
+#: The factor of so many documents takes 800 MB.
+_LARGEST_BUDGET = 10_000
 
 #: ||e|| / V of a projection that loses nothing: the root of a difference knows half of the digits.
 _ROUNDING = 1e-6
@@ -75,6 +79,17 @@ class KernelPerceptronRanker(AveragedRanker):
     True
     """
 
+    _schema = Schema(
+        _counters=Array(6, low=0.0),
+        _weights=Array("n_stored", spare=True),
+        _average=Array(lambda ranker: ranker.n_stored if ranker._averages else 0, spare=True),
+        _stored=Array("n_stored", "d", spare=True),
+        _factor=Array("n_stored", "budget", spare=True),
+        _scale=Array(1, low=0.0),
+        _config=Derived(),
+        _constants=Derived(),
+    )
+
     def __init__(
         self,
         kernel: str = "rbf",
@@ -99,10 +114,9 @@ class KernelPerceptronRanker(AveragedRanker):
         self.relative_margin = relative_margin
         self.average = average
         self._config, self._constants = self._checked()
-        self._weights = np.zeros(budget)
-        self._average = np.zeros(budget if self._averages else 0)
-        self._stored = np.zeros((budget, 0))
-        self._factor = np.zeros((budget, budget))
+        # Room for the whole budget is made when the first query is learned (`_reserve`).
+        self._stored = np.zeros((0, 0))
+        self._factor = np.zeros((0, budget))
         #: gamma as it is used: the state of a model remembers what None came to.
         self._scale = np.ones(1) if gamma is None else np.array([float(gamma)])
 
@@ -133,12 +147,12 @@ class KernelPerceptronRanker(AveragedRanker):
 
     def values_one(self, x: Any) -> np.ndarray:
         """f of the documents of a query, by the coefficients that learn (those that the bounds speak of): float64 (m,)."""
-        return self._values(self._align(as_query(x)), self._weights)
+        return self._values(self._align(read_query(x)).X, self._weights)
 
     def _grow(self, n_new: int) -> None:
         if self.gamma is None and not self._n_features and n_new:
             self._scale = np.array([1.0 / n_new])
-        self._stored = np.hstack((self._stored, np.zeros((self.budget, n_new))))
+        self._stored = np.hstack((self._stored, np.zeros((len(self._stored), n_new))))
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._values(X, self._served)
@@ -153,10 +167,19 @@ class KernelPerceptronRanker(AveragedRanker):
     def _in_use(self) -> np.ndarray:
         return np.concatenate((self._scale, self._constants))
 
-    def _learn(
-        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, *compared: np.ndarray
-    ) -> int:
+    def _reserve(self) -> None:
+        """Make room for as many documents as the budget allows; a model from a file has room for those it has stored."""
+        room = self.budget - len(self._factor)
+        if room:
+            names = ("_weights", "_average", "_stored", "_factor") if self._averages else ("_weights", "_stored", "_factor")
+            for name in names:
+                array = getattr(self, name)
+                setattr(self, name, np.concatenate((array, np.zeros((self.budget - len(array), *array.shape[1:])))))
+
+    def _learn(self, block: Block, rounds: np.ndarray, *compared: np.ndarray) -> int:
         """As the contract says; a certificate gives a comparator's scores and where to write its losses besides."""
+        self._reserve()
+        X, y, offsets, w, *_ = block
         return kernels.learn(
             X,
             y,
@@ -178,6 +201,8 @@ class KernelPerceptronRanker(AveragedRanker):
         """Raise ValueError unless the state is one that the kernels can work with."""
         if not (0 <= self._counters[kernels.STORED] <= self.budget and float(self._counters[kernels.STORED]).is_integer()):
             raise ValueError("the number of stored documents does not fit the budget")
+        if not (np.diagonal(self._factor)[: self.n_stored] > 0.0).all():
+            raise ValueError("the factor of the stored documents has a diagonal that is not positive")
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
         """The arguments as the kernel takes them. Raises TypeError or ValueError for one that is none of its allowed values."""
@@ -188,6 +213,8 @@ class KernelPerceptronRanker(AveragedRanker):
                 raise TypeError(f"{name} is {value!r}; it must be an integer >= {least}")
             if value < least:
                 raise ValueError(f"{name} is {value}; it must be an integer >= {least}")
+        if self.budget > _LARGEST_BUDGET:
+            raise ValueError(f"budget is {self.budget}; at most {_LARGEST_BUDGET} documents can be stored")
         for name in ("gamma", "coef0", "tolerance", "relative_margin"):
             value = getattr(self, name)
             if name == "gamma" and value is None:

@@ -1,7 +1,6 @@
 """Any PyTorch module as the scorer."""
 
 import contextlib
-import itertools
 import json
 import math
 import os
@@ -16,8 +15,10 @@ from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.optimizers import descend
 from online_rank.base import Round
+from online_rank.base.columns import Columns
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
-from online_rank.query import as_query, query_offsets
+from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.surrogates import Surrogate, require_choice
 
@@ -85,6 +86,16 @@ class TorchRanker(AveragedRanker):
     >>> model.learn_one([[0.0, 1.0], [0.5, 0.0], [1.0, 1.0]], [0, 1, 2])  # doctest: +SKIP
     """
 
+    _schema = Schema(
+        _counters=Array(2, low=0.0),
+        _weights=Array("_size", dtype="_dtype"),
+        _average=Array(lambda ranker: ranker._size if ranker._averages else 0, dtype="_dtype"),
+        _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "_size", dtype="_dtype"),
+        _buffers=Derived(),
+        _surrogate=Derived(),
+        _forgets=Derived(),
+    )
+
     def __init__(
         self,
         module: Any,
@@ -132,13 +143,21 @@ class TorchRanker(AveragedRanker):
         """Number of parameters that learn."""
         return len(self._weights)
 
+    @property
+    def _size(self) -> int:
+        return sum(parameter.numel() for parameter in self._parameters().values())
+
+    @property
+    def _dtype(self) -> str:
+        return str(next(iter(self._parameters().values())).dtype).removeprefix("torch.")
+
     def learn_one(self, x: Any, y: Any, w: float = 1.0) -> None:
         """Learn from one query, as `Ranker.learn_one`; x may also be an array or a tensor (m, *shape)."""
         super().learn_one(_flat(x), y, w)
 
-    def learn_many(self, X: Any, y: Any, qid: Any, w: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None) -> None:
         """Learn from a block of queries, as `Ranker.learn_many`; X may also be an array or a tensor (n, *shape)."""
-        super().learn_many(_flat(X), y, qid, w)
+        super().learn_many(_flat(X), y, qid, w=w)
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query, as `Ranker.predict_one`; x may also be an array or a tensor (m, *shape)."""
@@ -146,16 +165,11 @@ class TorchRanker(AveragedRanker):
 
     def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
         """Scores of n documents, as `Ranker.predict_many`, query by query; without `qid` they are one query."""
-        X = _flat(X)
-        if qid is None:
-            return super().predict_many(X)
-        query = as_query(X)
-        offsets = query_offsets(qid, len(query.X)).tolist()
-        parts = [
-            self._checked_scores(query._replace(X=query.X[a:b], ids=None if query.ids is None else query.ids[a:b]))
-            for a, b in itertools.pairwise(offsets)
-        ]
-        return np.concatenate(parts) if parts else np.empty(0)
+        return super().predict_many(_flat(X), qid)
+
+    def rank_one(self, x: Any) -> list[Hashable]:
+        """The documents of a query, best first, as `Ranker.rank_one`; x may also be an array or a tensor (m, *shape)."""
+        return super().rank_one(_flat(x))
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write all that was learned to a safetensors file (whole or not at all).
@@ -169,7 +183,7 @@ class TorchRanker(AveragedRanker):
         tensors |= {name: buffer for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)}
         learner = {name: getattr(self, name) for name in ("_weights", "_average", "_state", "_counters")}
         tensors |= {f"online_rank{name}": value for name, value in learner.items()}
-        names = None if self._names is None else list(self._names)
+        names = None if self._columns is None else list(self._columns.names)
         try:
             about = json.dumps({"n_features": self._n_features, "names": names})
         except TypeError:
@@ -209,7 +223,7 @@ class TorchRanker(AveragedRanker):
         for name in wanted:
             setattr(self, name.removeprefix("online_rank"), tensors[name].copy())
         self._buffers = tuple(tensors[name].copy() for name, _ in buffers)
-        self._names, self._n_features = names, n_features
+        self._columns, self._n_features = None if names is None else Columns(names), n_features
 
     def _parameters(self) -> dict[str, Any]:
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
@@ -244,6 +258,12 @@ class TorchRanker(AveragedRanker):
         if most is not None and self._n_features + n_new > most:
             raise ValueError(f"x has {self._n_features + n_new} features, but shape={self.shape} has room for {most}")
 
+    def _score_all(self, block: Block) -> np.ndarray:
+        # Query by query: a module may look at all documents that it gets, and rounds by how many there are.
+        if len(block.w) < 2:
+            return super()._score_all(block)
+        return np.concatenate([super(TorchRanker, self)._score_all(query) for query in block.each()])
+
     def _score(self, X: np.ndarray) -> np.ndarray:
         torch = _torch()
         finite = np.isfinite(X).all(axis=1)
@@ -252,11 +272,11 @@ class TorchRanker(AveragedRanker):
         # No activation may hide a feature that is no number.
         return scores if finite.all() else np.where(finite, scores, np.nan)
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        for t, (start, stop) in enumerate(itertools.pairwise(offsets.tolist())):
-            if not self._learn_query(X[start:stop], y[start:stop], float(w[t]), rounds[t]):
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        for t, query in enumerate(block.each()):
+            if not self._learn_query(query.X, query.y, float(query.w[0]), rounds[t]):
                 return t
-        return len(w)
+        return len(block.w)
 
     def _learn_query(self, X: np.ndarray, y: np.ndarray, weight: float, row: np.ndarray) -> bool:
         """Learn one query and write its round; False, and nothing is changed, when it has bad values."""
