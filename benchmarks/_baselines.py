@@ -176,18 +176,13 @@ class Pointwise:
         return self.model.predict_proba(X) @ self.model.classes_ if hasattr(self.model, "classes_") else self.model.predict(X)
 
 
-class LambdaMART:
-    """LightGBM's lambdarank, or XGBoost's rank:ndcg."""
+class XGBoost:
+    """LambdaMART of XGBoost; what is not given is its default."""
 
-    def __init__(self, library: str, **settings: Any) -> None:
-        if library == "lightgbm":
-            import lightgbm
+    def __init__(self, **settings: Any) -> None:
+        import xgboost
 
-            self.model: Any = lightgbm.LGBMRanker(objective="lambdarank", verbose=-1, n_jobs=1, random_state=0, **settings)
-        else:
-            import xgboost
-
-            self.model = xgboost.XGBRanker(objective="rank:ndcg", n_jobs=1, random_state=0, **settings)
+        self.model = xgboost.XGBRanker(**{"objective": "rank:ndcg"} | settings)
 
     def learn_many(self, X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> None:
         """Train on all queries."""

@@ -26,9 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import forest, linear_model
 
-from benchmarks._baselines import AdaRank, ESRank, LambdaMART, Pointwise, RankingSVM, TrainingNDCG
-from benchmarks._common import data_folder, environment, parser, save, table
-from benchmarks.quality import Fold, folds, ndcg, shuffled
+from benchmarks._baselines import AdaRank, ESRank, Pointwise, RankingSVM, TrainingNDCG, XGBoost
+from benchmarks._common import environment, parser, save, table
+from benchmarks._data import MQ2008, Fold, data_folder, folds, shuffled
+from benchmarks._models import LambdaMART
+from benchmarks.quality import ndcg
 from online_rank import DirectRanker, GradientRanker, PairwiseRanker, PerceptronRanker, PointwiseRanker
 from online_rank.metrics import MAP
 from online_rank.preprocessing import batch_gaussianize
@@ -74,8 +76,8 @@ RANKERS = {
     "DirectRanker": Method(lambda **s: DirectRanker(seed=0, **s), RATES, (1, 5)),
     "RankNet": Method(lambda **s: DirectRanker(cost="logistic", output="half_tanh", seed=0, **s), RATES, (1, 5)),
     "ListNet, the same network": Method(lambda **s: DirectRanker(cost="listnet", seed=0, **s), RATES, (1, 5)),
-    "LambdaMART, LightGBM": Method(lambda **s: LambdaMART("lightgbm", **s), TREES),
-    "LambdaMART, XGBoost": Method(lambda **s: LambdaMART("xgboost", **s), TREES),
+    "LambdaMART, LightGBM": Method(lambda **s: LambdaMART(n_jobs=1, random_state=0, **s), TREES),
+    "LambdaMART, XGBoost": Method(lambda **s: XGBoost(n_jobs=1, random_state=0, **s), TREES),
     "AdaRank": Method(AdaRank, tuple({"rounds": rounds} for rounds in (5, 20, 100))),
     "ES-Rank": Method(lambda: ESRank("zero")),
     "IESR-Rank": Method(lambda: ESRank("least squares")),
@@ -229,7 +231,7 @@ def main() -> None:
     arguments.add_argument("--forest", action="store_true")
     chosen = arguments.parse_args()
     sections = []
-    for folder in chosen.folders or [data_folder() / "mq2008"]:
+    for folder in chosen.folders or [data_folder() / MQ2008]:
         if not folder.exists():
             raise SystemExit("no data: name a folder of LETOR folds")
         raw = list(folds(folder))

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import secrets
 import threading
 from collections.abc import Hashable, Iterator
 from pathlib import Path
@@ -151,13 +152,13 @@ class TorchRanker(AveragedRanker):
     def _dtype(self) -> str:
         return str(next(iter(self._parameters().values())).dtype).removeprefix("torch.")
 
-    def learn_one(self, x: Any, y: Any, w: float = 1.0) -> None:
+    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None) -> None:
         """Learn from one query, as `Ranker.learn_one`; x may also be an array or a tensor (m, *shape)."""
-        super().learn_one(_flat(x), y, w)
+        super().learn_one(_flat(x), y, w, served=served)
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None) -> None:
         """Learn from a block of queries, as `Ranker.learn_many`; X may also be an array or a tensor (n, *shape)."""
-        super().learn_many(_flat(X), y, qid, w=w)
+        super().learn_many(_flat(X), y, qid, w=w, served=served)
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query, as `Ranker.predict_one`; x may also be an array or a tensor (m, *shape)."""
@@ -177,8 +178,6 @@ class TorchRanker(AveragedRanker):
         The parameters that serve rankings, and the buffers, stand in it by their names in the module: any program can put them
         into a module of the same shape. `load_weights` also takes the rest, and goes on learning as this ranker would.
         """
-        from online_rank.storage.files import write_atomically
-
         tensors = dict(zip(self._parameters(), self._pieces(self._served), strict=True))
         tensors |= {name: buffer for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)}
         learner = {name: getattr(self, name) for name in ("_weights", "_average", "_state", "_counters")}
@@ -189,7 +188,13 @@ class TorchRanker(AveragedRanker):
         except TypeError:
             raise TypeError("feature names must be strings or numbers to be written to a file") from None
         tensors = {name: value.copy() for name, value in tensors.items()}
-        write_atomically(path, _safetensors().save(tensors, {"online_rank": about}))
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            temporary.write_bytes(_safetensors().save(tensors, {"online_rank": about}))
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def load_weights(self, path: str | os.PathLike[str]) -> None:
         """Take what another ranker of the same module and optimizer has learned from a file of `save_weights`.
