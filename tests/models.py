@@ -1,5 +1,7 @@
 """Every public ranker and transformer, and pipelines of them: what tests of the contract run over."""
 
+import importlib.util
+
 import numpy as np
 from river import drift, feature_selection, linear_model, preprocessing, stats
 
@@ -9,6 +11,7 @@ from online_rank import (
     DriftAwareRanker,
     ForEachDocument,
     GradientRanker,
+    KernelPerceptronRanker,
     LossTracker,
     PairwiseRanker,
     PerceptronRanker,
@@ -18,6 +21,7 @@ from online_rank import (
     SignedLog,
     StreamGaussianizer,
     StreamScaler,
+    TorchRanker,
 )
 from online_rank.base.function import QueryFunction
 
@@ -38,6 +42,8 @@ REGISTRY = {
     "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", mass="slam", average=False),
     "perceptron, half-life": lambda: PerceptronRanker(credit="delta", average=10, relative_margin=0.5),
     "perceptron, gradient": lambda: PerceptronRanker(update="gradient", learning_rate=0.1, within_grade="tight"),
+    "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
+    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
     "gradient": lambda: GradientRanker(),
     "gradient, listnet": lambda: GradientRanker("listnet", optimizer="adagrad"),
     "gradient, lambdarank": lambda: GradientRanker("lambdarank", optimizer="adam"),
@@ -73,6 +79,21 @@ REGISTRY = {
     "scaler | pairwise": lambda: StreamScaler() | PairwiseRanker(linear_model.LogisticRegression()),
     "log | scaler": lambda: SignedLog() | StreamScaler(),
 }
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+if HAS_TORCH:
+    import torch
+    from torch.nn import Dropout, Linear, ReLU, Sequential, Tanh
+
+    def network(*layers):
+        torch.manual_seed(0)
+        return Sequential(*layers).double()
+
+    REGISTRY["torch"] = lambda: TorchRanker(network(Linear(5, 4), Tanh(), Linear(4, 1)), shape=(5,))
+    REGISTRY["scaler | torch, averaged"] = lambda: (
+        StreamScaler()
+        | TorchRanker(network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), "lambdarank", shape=(5,), average=10, l2=0.01)
+    )
 
 #: Why a model of the registry cannot be written to a file: it contains code, or a river class that files do not know.
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}

@@ -29,3 +29,7 @@ OPTIMIZER_ROWS = (0, 1, 2, 4)
 # Activations of a network, in `ACTIVATIONS`'s order.
 TANH, RELU = range(2)
 ACTIVATIONS = ("tanh", "relu")
+
+# Kernel functions k(x, z), in `KERNELS`'s order.
+RBF, POLYNOMIAL = range(2)
+KERNELS = ("rbf", "polynomial")

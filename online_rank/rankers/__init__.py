@@ -7,9 +7,11 @@ _HOME = {
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
     "GradientRanker": "gradient",
+    "KernelPerceptronRanker": "kernel",
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
+    "TorchRanker": "torch",
 }
 
 __all__ = [*_HOME]

@@ -28,6 +28,7 @@ NOT_SAVED = {
     "QueryStep": "a base class",
     "Ranker": "a base class",
     "RankingMetric": "a base class",
+    "TorchRanker": "it holds any module of torch",
 }
 
 
