@@ -160,7 +160,7 @@ def scaled_perceptron() -> Ranker:
 
 
 def direct_ranker() -> Ranker:
-    from online_rank.direct import DirectRanker
+    from online_rank.rankers.direct import DirectRanker
 
     return DirectRanker(seed=0)
 
@@ -326,7 +326,7 @@ CONTESTANTS = [
     Contestant("StreamScaler() \\| PerceptronRanker(), learn_many", learn_many(scaled_perceptron)),
     Contestant("GradientRanker(), learn_many", learn_many(GradientRanker)),
     Contestant("GradientRanker(optimizer='adagrad'), learn_many", learn_many(adagrad)),
-    Contestant("DirectRanker(), learn_many", learn_many(direct_ranker), "a network", "online_rank.direct"),
+    Contestant("DirectRanker(), learn_many", learn_many(direct_ranker), "a network", "online_rank.rankers.direct"),
     Contestant(RIVER, river_dicts, "dicts", "river", True, timed=100),
     Contestant("river LogisticRegression, learn_many, 120 pairs", river_frames, "frames", "pandas", True, 400),
     Contestant("scikit-learn SGDClassifier, partial_fit, 120 pairs", scikit_learn, "log loss", "sklearn", True, 400),

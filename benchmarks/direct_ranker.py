@@ -27,10 +27,10 @@ from benchmarks._common import RESULTS, data_folder, environment, parser, save, 
 from benchmarks.quality import folds, shuffled
 from online_rank import StreamGaussianizer, StreamScaler, plot
 from online_rank.base import Ranker
-from online_rank.direct import DirectRanker
-from online_rank.gradient import GradientRanker
 from online_rank.metrics import MAP, NDCG
 from online_rank.query import query_offsets
+from online_rank.rankers.direct import DirectRanker
+from online_rank.rankers.gradient import GradientRanker
 from online_rank.stream.letor import LetorBlock
 from online_rank.stream.synth import GradedGaussians
 

@@ -30,9 +30,9 @@ import numpy as np
 from benchmarks._common import environment, parser, save, table
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.cli import main as command
-from online_rank.persistence import ModelFileError, from_bytes, to_bytes
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
 from online_rank.stream.letor import LetorError, iter_letor
-from online_rank.stream.protocol import RankingService
 
 HANG_SECONDS = 10
 

@@ -3,45 +3,42 @@
 The public names are loaded on first use, so that `import online_rank` costs next to nothing and compiles nothing.
 """
 
-import importlib
-from typing import Any
+from online_rank._lazy import lazily
 
 _HOME = {
-    "BestRanker": "selection",
-    "CheckpointError": "checkpoint",
-    "DirectRanker": "direct",
-    "DriftAwareRanker": "drift",
+    "BestRanker": "rankers.selection",
+    "CheckpointError": "storage",
+    "DirectRanker": "rankers.direct",
+    "DriftAwareRanker": "rankers.drift",
     "ForEachDocument": "preprocessing",
-    "GradientRanker": "gradient",
+    "GradientRanker": "rankers.gradient",
     "LossTracker": "bounds",
-    "ModelFileError": "persistence",
-    "PairwiseRanker": "adapters",
-    "PerceptronRanker": "perceptron",
-    "PointwiseRanker": "adapters",
+    "ModelFileError": "storage",
+    "PairwiseRanker": "rankers.adapters",
+    "PerceptronRanker": "rankers.perceptron",
+    "PointwiseRanker": "rankers.adapters",
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",
-    "RankingPipeline": "compose",
+    "RankingPipeline": "base",
     "Round": "base",
     "SignedLog": "preprocessing",
     "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
     "best_in_hindsight": "bounds",
-    "load": "persistence",
+    "load": "storage",
     "measure": "measures",
     "rank_one": "base",
-    "save": "persistence",
+    "save": "storage",
 }
 _MODULES = (
-    "adapters",
     "bounds",
     "checks",
-    "compose",
-    "drift",
     "evaluate",
     "metrics",
     "plot",
     "preprocessing",
-    "selection",
+    "rankers",
+    "storage",
     "stream",
     "surrogates",
 )
@@ -49,17 +46,4 @@ _MODULES = (
 __version__ = "0.1.0"
 __all__ = [*_HOME, *_MODULES, "__version__"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(__name__, _HOME, _MODULES)

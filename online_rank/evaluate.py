@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from online_rank._progress import progress as shown_progress
-from online_rank._state import adopt, settings_of
-from online_rank._undo import begin, undoing
-from online_rank.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.base.undo import begin, undoing
+from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.tree import adopt, settings_of
 
 __all__ = ["Trace", "progressive"]
 

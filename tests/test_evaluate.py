@@ -6,7 +6,7 @@ from river import utils
 from online_rank import PerceptronRanker
 from online_rank.evaluate import Trace, progressive
 from online_rank.metrics import NDCG
-from online_rank.persistence import from_bytes, to_bytes
+from online_rank.storage.files import from_bytes, to_bytes
 
 
 def queries(n=30, seed=0):

@@ -9,7 +9,7 @@ import numpy as np
 
 from online_rank.bounds import mass, theorems
 from online_rank.measures import measure
-from online_rank.perceptron import PerceptronRanker
+from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["BoundCheck", "Certificate", "certify"]
 

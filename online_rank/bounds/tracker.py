@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels.comparators import accumulate
-from online_rank._undo import joined
 from online_rank.base import Ranker
+from online_rank.base.undo import joined
 from online_rank.bounds.certificate import Certificate, certify
-from online_rank.perceptron import PerceptronRanker
+from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["LossTracker", "Totals"]
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from river import compose
 
+from online_rank.base.transformer import QueryTransformer
 from online_rank.checks import _input, _output
 from online_rank.checks._river import RIVER_ON_FEATURES, RIVER_ON_QUERIES, on_features, on_queries
 from online_rank.checks._subject import is_ranker
-from online_rank.transformer import QueryTransformer
 
 __all__ = ["Check", "CheckFailed", "check_ranker", "check_transformer", "yield_checks"]
 
@@ -108,7 +108,7 @@ def check_ranker(model: Any) -> None:
 def check_transformer(model: Any) -> None:
     """Check that a transformer of queries, or a pipeline of them, keeps the contract of `QueryTransformer`.
 
-    The contract is that of `online_rank.transformer`; the checks are those of `check_ranker`, as far as they apply.
+    The contract is that of `online_rank.base.transformer`; the checks are those of `check_ranker`, as far as they apply.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def copies(model: Any) -> None:
 
 def files(model: Any) -> None:
     """A model read from a file answers and learns like the one that was saved; what cannot be saved says so, by TypeError."""
-    from online_rank.persistence import load, save
+    from online_rank.storage.files import load, save
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model.npz"

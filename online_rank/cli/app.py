@@ -185,7 +185,7 @@ def stream(
     from online_rank.cli.serve import load_model
     from online_rank.cli.service import Places, run
     from online_rank.cli.train import new_model
-    from online_rank.stream.protocol import RankingService
+    from online_rank.serving.protocol import RankingService
 
     ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
     run(RankingService(ranker, measure, max_pending, max_age), Places(checkpoint, every, save, max_line))

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank._progress import progress
-from online_rank.persistence import ModelFileError, load
+from online_rank.storage.files import ModelFileError, load
 
 __all__ = ["check_files", "evaluate", "load_model", "measure_files", "n_features_of", "rank"]
 

@@ -1,4 +1,4 @@
-"""`online-rank stream`: the service of `online_rank.stream.protocol` on standard input and output."""
+"""`online-rank stream`: the service of `online_rank.serving.protocol` on standard input and output."""
 
 import contextlib
 import json
@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from online_rank._state import settings_of
-from online_rank.checkpoint import CheckpointDirectory, CheckpointError
-from online_rank.persistence import save
-from online_rank.stream.journal import Journal
-from online_rank.stream.protocol import RankingService
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.files import save
+from online_rank.storage.journal import Journal
+from online_rank.storage.tree import settings_of
 
 __all__ = ["Places", "run"]
 

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank._progress import progress
-from online_rank.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.cli.serve import measure_files, n_features_of
 from online_rank.cli.settings import Made, Settings
 from online_rank.evaluate import Trace, progressive
+from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 
 __all__ = ["Checkpoints", "new_model", "run"]
 
@@ -50,7 +50,7 @@ def run(
     settings: Settings, checkpoints: Checkpoints, save_as: str | None, report_to: str | None, as_json: bool, quiet: bool
 ) -> None:
     """Train a model, test it, save it, and print and report the figures."""
-    from online_rank.persistence import save
+    from online_rank.storage.files import save
 
     settings.check()
     if save_as is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(save_as))):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from river.metrics.base import Metric, Metrics
 
-from online_rank._undo import begin_own
+from online_rank.base.undo import begin_own
 from online_rank.measures import TIES, as_scores, gains, query_values
 from online_rank.query import Query, as_grades, query_offsets
 

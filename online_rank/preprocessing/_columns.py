@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from online_rank.base import QueryEstimator
+from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Query, document_name, require_finite
-from online_rank.transformer import QueryTransformer
 
 
 class ColumnTransformer(QueryEstimator, QueryTransformer):

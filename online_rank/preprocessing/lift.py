@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from river import base
 
-from online_rank._steps import QueryStep
-from online_rank._undo import begin, joined
+from online_rank.base.step import QueryStep
+from online_rank.base.transformer import QueryTransformer
+from online_rank.base.undo import begin, joined
 from online_rank.query import Documents, Query, as_documents, as_query, document_name, require_finite, require_grades
-from online_rank.transformer import QueryTransformer
 
 __all__ = ["ForEachDocument"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from online_rank import PerceptronRanker, StreamScaler, evaluate
-from online_rank.direct import DirectRanker
+from online_rank.rankers.direct import DirectRanker
 from online_rank.walkthrough._say import heading, say, show
 
 _N_QUERIES = 1200

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from online_rank.stream import _blocks, _source
-from online_rank.stream.letor import LetorError, LetorPosition, iter_letor, read_letor, write_letor
+from online_rank.stream.letor import LetorError, LetorPosition, iter_letor, read_letor, rows, source, write_letor
 
 # Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
@@ -190,16 +189,16 @@ def test_pieces_do_not_show(monkeypatch, size, block):
     """Lines and queries that straddle reads and blocks of any size."""
     text = b"".join(b"%d qid:%d 1:%d 7:2.5 3:%d #docid = d%d\n" % (i % 3, i // 5, i, i * i, i) for i in range(60))
     expected = stream(text, with_qid=True, with_docid=True, n_features=7)
-    monkeypatch.setattr(_blocks, "_CHUNK", size)
-    monkeypatch.setattr(_blocks, "_BLOCK", block)
-    monkeypatch.setattr(_blocks, "LOOK_AHEAD", 60)
+    monkeypatch.setattr(rows, "_CHUNK", size)
+    monkeypatch.setattr(rows, "_BLOCK", block)
+    monkeypatch.setattr(rows, "LOOK_AHEAD", 60)
     assert stream(text, with_qid=True, with_docid=True) == expected
     assert stream(gzip.compress(text), with_qid=True, with_docid=True) == expected
     assert np.array_equal(read_letor(io.BytesIO(text)).X, np.concatenate([query[0] for query in expected]))
 
 
 def test_an_endless_line_is_refused(monkeypatch):
-    monkeypatch.setattr(_source, "_LONGEST_LINE", 1 << 21)
+    monkeypatch.setattr(source, "_LONGEST_LINE", 1 << 21)
     with pytest.raises(LetorError, match=r"line 2: longer than"):
         stream(b"1 qid:1 1:1\n1 qid:1 " + b" " * (1 << 22), n_features=1)
 
@@ -215,8 +214,8 @@ def test_damaged_gzip():
 
 
 def test_the_first_bytes_decide_the_number_of_features(monkeypatch):
-    monkeypatch.setattr(_blocks, "LOOK_AHEAD", 30)
-    monkeypatch.setattr(_blocks, "_CHUNK", 1)
+    monkeypatch.setattr(rows, "LOOK_AHEAD", 30)
+    monkeypatch.setattr(rows, "_CHUNK", 1)
     text = b"1 qid:1 1:1\n1 qid:1 3:1\n" + b"1 qid:2 2:1\n" * 5 + b"1 qid:3 1:1\n1 qid:3 1:1 5:1\n"
     queries = iter_letor(io.BytesIO(text))
     assert next(queries)[0].shape == (2, 3)
@@ -416,8 +415,8 @@ def test_bad_sources(tmp_path):
 
 
 def test_every_position_is_a_place_to_go_on_from(tmp_path, monkeypatch):
-    monkeypatch.setattr(_blocks, "_BLOCK", 12)
-    monkeypatch.setattr(_blocks, "_CHUNK", 50)
+    monkeypatch.setattr(rows, "_BLOCK", 12)
+    monkeypatch.setattr(rows, "_CHUNK", 50)
     one = b"\xef\xbb\xbf1 qid:1 1:1\n# c\n\nbad\n1 qid:1 3:1\n1 qid:2 2:1\nbad\nbad\n0 qid:3 1:2\n2 qid:4 1:1e999\n"
     two = b"bad\n0 qid:3 3:4\n\n1 qid:5 3:5"
     three = b"1 1:6\nbad\n1 1:7\n1 2:8\n"

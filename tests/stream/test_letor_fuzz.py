@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from online_rank.stream import _blocks
-from online_rank.stream.letor import LetorError, iter_letor, read_letor
+from online_rank.stream.letor import LetorError, iter_letor, read_letor, rows
 from tests.reference import letor as reference
 
 # Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
@@ -86,7 +85,7 @@ edits = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400), likely), max_
 @example(edits=[], dtype=np.float64, piece=1)
 @example(edits=[(2, 0, 50)], dtype=np.float32, piece=13)
 def test_mutations(monkeypatch, edits, dtype, piece):
-    monkeypatch.setattr(_blocks, "_CHUNK", piece)
+    monkeypatch.setattr(rows, "_CHUNK", piece)
     assert_same(mutate(SEED, edits), dtype)
 
 

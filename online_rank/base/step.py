@@ -1,0 +1,61 @@
+"""Base class of pipeline steps."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from river import base, compose
+
+from online_rank.base.undo import begin_own
+
+__all__ = ["QueryStep", "check_calling_pipeline", "require_query_step"]
+
+
+class QueryStep(base.Estimator):
+    """Base class of pipeline steps: rankers and transformers of queries."""
+
+    #: Makes a pipeline of two steps; `online_rank.base.pipeline`, which knows rankers and transformers, sets it.
+    _pipeline: ClassVar[Callable[[Any, Any], Any]]
+
+    def __or__(self, other: Any) -> Any:
+        """`self | other`: a pipeline in which `other` works on what this step gives."""
+        return QueryStep._pipeline(self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        """`other | self`: a pipeline in which this step works on what `other` gives."""
+        return QueryStep._pipeline(other, self)
+
+    def _begin(self) -> Callable[[], None]:
+        """Make ready for one change that may fail; calling the answer undoes it (see `begin_own`)."""
+        return begin_own(self)
+
+
+def require_query_step(step: Any) -> None:
+    """Raise TypeError, with advice, unless `step` works on whole queries."""
+    if isinstance(step, QueryStep | compose.FuncTransformer):
+        return
+    name = type(step).__name__
+    if hasattr(step, "transform_one"):
+        raise TypeError(
+            f"{name} transforms one document, but the steps before a ranker get whole queries: "
+            f"wrap it, ForEachDocument({name}(...)), from online_rank"
+        )
+    raise TypeError(
+        f"{name} is neither a ranker nor a transformer of queries; PointwiseRanker({name}(...)) makes a ranker of a "
+        "classifier or regressor, PairwiseRanker of a classifier"
+        if isinstance(step, base.Estimator)
+        else f"{step!r} is neither a ranker nor a transformer of queries"
+    )
+
+
+def check_calling_pipeline() -> None:
+    """Raise TypeError, with advice, when the caller of the caller is a river pipeline with a step for single documents.
+
+    `StandardScaler() | ranker` calls no method of the ranker: river's `|` builds a plain pipeline, which hands whole queries
+    to a transformer of single documents. But river asks its steps for `_supervised` when such a pipeline is first used, and
+    only then can the mistake be told apart from an error deep inside the transformer.
+    """
+    pipeline = sys._getframe(2).f_locals.get("self")
+    if isinstance(pipeline, compose.Pipeline):
+        for step in pipeline.steps.values():
+            require_query_step(step)

@@ -1,0 +1,17 @@
+"""Rankers: models that rank the documents of a query and learn from feedback, one query at a time."""
+
+from online_rank._lazy import lazily
+
+_HOME = {
+    "BestRanker": "selection",
+    "DirectRanker": "direct",
+    "DriftAwareRanker": "drift",
+    "GradientRanker": "gradient",
+    "PairwiseRanker": "adapters",
+    "PerceptronRanker": "perceptron",
+    "PointwiseRanker": "adapters",
+}
+
+__all__ = [*_HOME]
+
+__getattr__, __dir__ = lazily(__name__, _HOME)

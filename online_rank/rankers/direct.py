@@ -1,0 +1,293 @@
+"""The DirectRanker: a neural network that compares documents, learned one query at a time."""
+
+import math
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels import direct as kernels
+from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS
+from online_rank._kernels.network import LANES, score
+from online_rank.measures import discounts
+from online_rank.query import as_query
+from online_rank.rankers.averaged import AveragedRanker, averaging
+from online_rank.rankers.breaks import natural_breaks
+from online_rank.surrogates import OUTPUTS, Surrogate, require_choice
+
+__all__ = ["DirectRanker"]
+
+#: Largest norm of a gradient that is learned from: within it no sum of squares overflows.
+LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
+
+#: Size of the first weights of the first layer and of the output, as a part of Glorot's.
+FIRST_WEIGHTS = 0.1
+
+
+class DirectRanker(AveragedRanker):
+    r"""Neural ranker whose comparisons are a consistent order by construction [DR].
+
+    .. math:: r(x, y) = \tau(g(x) - g(y)), \qquad g(x) = w \cdot f(x),
+
+    f a network that both inputs share, without a bias after it, and tau odd. So r(x, x) = 0, r(x, y) = -r(y, x), and
+    r(x, y) >= 0 with r(y, z) >= 0 give r(x, z) >= 0: exactly, also in floating point, since g is computed once a document and
+    depends on nothing else. One query costs one forward and one backward pass over its m documents, not one over its m^2 pairs.
+
+    RankNet is `cost="logistic", output="half_tanh"`. Features should be of like scale: put a scaler in front.
+
+    The matrix products of learning go through BLAS, which may take several threads for them. For networks of this size one
+    thread is as fast, and much faster where other work keeps the cores busy: set `OPENBLAS_NUM_THREADS=1`, or your BLAS's
+    like.
+
+    Parameters
+    ----------
+    hidden
+        Widths of the layers of f.
+    activation
+        `"tanh"` or `"relu"`.
+    output
+        tau: `"identity"`, `"tanh"`, or `"half_tanh"`, tanh(x / 2). Ranking does not depend on it; comparisons and the costs
+        `"squared"`, `"logistic"` and `"lambdarank"` do.
+    cost
+        `"squared"`, that of [DR]; `"logistic"`, RankNet's; `"lambdarank"`, `"listnet"`, `"slam"`, `"hinge"` or `"structured"`:
+        see `online_rank.surrogates`.
+    pairs, pair_weight
+        Which pairs the pairwise costs learn from, and their weights: see `online_rank.surrogates`. A query's cost is the mean
+        over its pairs.
+    optimizer
+        `"adam"`, `"adagrad"` or `"sgd"`.
+    learning_rate
+        Step size.
+    l2
+        Adds l2 ||parameters||^2 / 2 to the cost of every step.
+    dropout
+        Probability with which a hidden unit is left out, for one document, while learning.
+    accumulate
+        Number of queries whose mean gradient is one step.
+    measure
+        The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins stand for.
+    average
+        Which parameters serve rankings: a number, an average with that half-life in steps; True, the average of all so far;
+        False, the last.
+    dtype
+        `"float32"` or `"float64"`: the precision of the network. Scores and costs are float64 in any case.
+    seed
+        Of the first weights and of dropout. None: another network each time.
+
+    References
+    ----------
+    [DR] Köppel et al., *Pairwise Learning to Rank by Neural Networks Revisited: Reconstruction, Theoretical Analysis and
+    Practical Performance*, 2019.
+
+    Examples
+    --------
+    >>> from online_rank.rankers.direct import DirectRanker
+    >>> model = DirectRanker(seed=1)
+    >>> for _ in range(50):
+    ...     model.learn_one([[0.0, 1.0], [0.5, 0.0], [1.0, 1.0]], [0, 1, 2])
+    >>> model.rank_one([[1.0, 1.0], [0.0, 1.0], [0.5, 0.0]])
+    [0, 2, 1]
+    >>> model.compare_one([1.0, 1.0], [0.0, 1.0]) == -model.compare_one([0.0, 1.0], [1.0, 1.0])
+    True
+    """
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (70, 5),
+        activation: str = "tanh",
+        output: str = "identity",
+        cost: str = "squared",
+        pairs: str = "all",
+        pair_weight: str = "difference",
+        optimizer: str = "adam",
+        learning_rate: float = 1e-3,
+        l2: float = 0.0,
+        dropout: float = 0.0,
+        accumulate: int = 1,
+        measure: str = "ndcg@10",
+        average: bool | float = 1000,
+        dtype: str = "float32",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(average is not False, n_counters=4)
+        self.hidden = hidden
+        self.activation = activation
+        self.output = output
+        self.cost = cost
+        self.pairs = pairs
+        self.pair_weight = pair_weight
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.dropout = dropout
+        self.accumulate = accumulate
+        self.measure = measure
+        self.average = average
+        self.dtype = dtype
+        self.seed = seed
+        self._check()
+        surrogate = Surrogate(cost, measure, output=output, pairs=pairs, pair_weight=pair_weight)
+        self._surrogate = surrogate.kernel_arguments
+        self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation), accumulate])
+        self._constants = np.array([learning_rate, l2, dropout, averaging(average), LARGEST_GRADIENT[dtype]])
+        self._widths = np.array([0, *(-(-width // LANES) * LANES for width in hidden)])
+        self._weights = np.empty(0, dtype)
+        self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0), dtype)
+        self._average = np.empty(0, dtype)
+        self._pending = np.empty(0, dtype)
+        self._key = np.zeros(1, np.uint64)
+
+    def _unit_test_skips(self) -> set[str]:
+        # First weights are drawn column by column, in the order in which features are met.
+        return {"check_shuffle_features_no_impact"}
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of weights and biases."""
+        widths = [self._n_features, *self.hidden]
+        return sum(above * (below + 1) for below, above in zip(widths, self.hidden, strict=False)) + self.hidden[-1]
+
+    def compare_one(self, x_a: Any, x_b: Any) -> float:
+        """r(a, b) = tau(g(a) - g(b)) of two documents: positive when a ranks before b; exactly antisymmetric.
+
+        Parameters
+        ----------
+        x_a, x_b
+            A document each: a feature dict, or a sequence of d numbers.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A document is bad input.
+        """
+        g_a, g_b = (float(self._checked_scores(as_query([x]))[0]) for x in (x_a, x_b))
+        return float(self._tau(np.array([g_a - g_b]))[0])
+
+    def neighbour_gaps_one(self, x: Any) -> list[float]:
+        """r between neighbours of the ranked list of a query: it peaks where the grade changes [DR, section 5.3].
+
+        Returns
+        -------
+        A list of m - 1 numbers >= 0, from the top of `rank_one(x)` down.
+        """
+        ranked = np.sort(self._checked_scores(as_query(x)))[::-1]
+        return self._tau(ranked[:-1] - ranked[1:]).tolist()
+
+    def segment_one(self, x: Any, n_grades: int | None = None) -> list[int] | dict[Hashable, int]:
+        """Cut the ranked list of a query into grades, without knowing any grade of it [DR, section 5.3].
+
+        The cuts are those that make g vary least within grades, as squares (natural breaks; Fisher 1958). That looks at all
+        gaps at once: the largest alone are often those around a single outlier.
+
+        Parameters
+        ----------
+        x
+            A query in any form.
+        n_grades
+            How many grades. None: as many as the learned query with the most.
+
+        Returns
+        -------
+        A list of m grades 0, 1, ... in the order of the documents, or `{document id: grade}` for a query with ids. Documents
+        with equal scores get one grade, so there can be fewer.
+
+        Raises
+        ------
+        ValueError
+            `n_grades` is not positive.
+        """
+        if n_grades is not None and n_grades < 1:
+            raise ValueError(f"n_grades is {n_grades}; it must be at least 1")
+        query = as_query(x)
+        most = max(int(self._counters[3]), 1) if n_grades is None else n_grades
+        grades = natural_breaks(self._checked_scores(query), most).tolist()
+        return grades if query.ids is None else dict(zip(query.ids, grades, strict=True))
+
+    def _tau(self, difference: np.ndarray) -> np.ndarray:
+        slope = OUTPUTS[self.output]
+        if not slope:
+            return difference
+        # tanh of a magnitude, signed afterwards: odd whatever the library's tanh is.
+        return np.copysign(np.tanh(0.5 * slope * np.abs(difference)), difference)
+
+    def _grow(self, n_new: int) -> None:
+        first = self._n_features == 0
+        width = int(self._widths[1])
+        new = self._first_parameters(n_new) if first else np.zeros(n_new * width, self.dtype)
+        self._widths = np.append(self._n_features + n_new, self._widths[1:])
+        self._weights = np.append(new[:0] if first else self._weights, new)
+        grown = np.zeros((len(self._state), len(self._weights)), self.dtype)
+        kept = 0 if first else self._state.shape[1]
+        grown[:, :kept] = self._state[:, :kept]
+        self._state = grown
+        if self._averages:
+            self._average = np.append(new[:0] if first else self._average, new)
+        if self.accumulate > 1:
+            self._pending = np.append(new[:0] if first else self._pending, np.zeros_like(new))
+
+    def _first_parameters(self, n_features: int) -> np.ndarray:
+        """A flat parameter vector as `_kernels.network` lays it out.
+
+        Weights are uniform by Glorot & Bengio 2010, but smaller in the first layer and in the output: the units begin in the
+        linear part of their activation, and the order that the first weights happen to give is soon outweighed.
+        """
+        rng = np.random.default_rng(self.seed)
+        self._key = rng.integers(1 << 63, size=1, dtype=np.uint64)
+        widths = [n_features, *self.hidden, 1]
+        parts = []
+        for number in range(len(self.hidden), -1, -1):
+            below, above = widths[number], widths[number + 1]
+            bound = math.sqrt(6.0 / max(below + above, 1)) * (FIRST_WEIGHTS if number in (0, len(self.hidden)) else 1.0)
+            padded_below = int(self._widths[number]) if number else n_features
+            padded_above = int(self._widths[number + 1]) if number < len(self.hidden) else 1
+            matrix = np.zeros((padded_below, padded_above), self.dtype)
+            matrix[:below, :above] = rng.uniform(-bound, bound, (below, above))
+            if number < len(self.hidden):
+                parts.append(np.zeros(padded_above, self.dtype))
+            parts.append(matrix.ravel())
+        return np.concatenate(parts)
+
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        scores = np.empty(len(X))
+        score(X, self._served, self._widths, self._config[1], scores)
+        return scores
+
+    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+        return kernels.learn(
+            X,
+            y,
+            offsets,
+            w,
+            discounts(len(X)),
+            self._surrogate,
+            self._widths,
+            self._config,
+            self._constants,
+            self._weights,
+            self._state,
+            self._average,
+            self._pending,
+            self._counters,
+            self._key,
+            rounds,
+        )
+
+    def _check(self) -> None:
+        """Raise ValueError for an argument that is none of its allowed values."""
+        require_choice(
+            activation=(self.activation, ACTIVATIONS),
+            optimizer=(self.optimizer, ("adam", "adagrad", "sgd")),
+            dtype=(self.dtype, tuple(LARGEST_GRADIENT)),
+        )
+        widths = self.hidden if isinstance(self.hidden, tuple | list) else ()
+        if not widths or any(not isinstance(width, int | np.integer) or width < 1 for width in widths):
+            raise ValueError(f"hidden is {self.hidden!r}; it is a tuple of widths >= 1 (GradientRanker is the linear one)")
+        for name, value, low, high in (
+            ("learning_rate", self.learning_rate, 0.0, np.inf),
+            ("l2", self.l2, -0.0, np.inf),
+            ("dropout", self.dropout, 0.0, 1.0),
+        ):
+            if not low <= value < high or (name == "learning_rate" and value == 0.0):
+                raise ValueError(f"{name} is {value}; it must be a number from {low:g} to {high:g}")
+        if self.accumulate < 1:
+            raise ValueError(f"accumulate is {self.accumulate}; it must be at least 1")

@@ -1,0 +1,181 @@
+"""A ranker that notices when the truth changes."""
+
+from typing import Any
+
+import numpy as np
+from river import base, drift
+
+from online_rank.base import Ranker, Round
+from online_rank.measures import measure as parse_measure
+from online_rank.rankers.nested import NestedRanker, require_ranker, teach
+
+__all__ = ["DriftAwareRanker"]
+
+_ON_DRIFT = ("reset", "restart_average", "switch")
+
+#: The losses of how many queries `recent` is about the mean of, and the most drift positions that are kept.
+_RECENT = 30
+_MAX_POSITIONS = 100
+
+_SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index("skipped")
+
+
+class DriftAwareRanker(NestedRanker):
+    """Watch the loss of the rankings that a ranker serves, and begin anew when it has become worse.
+
+    Before each query is learned it is ranked, as it would have been served. If there is something to learn from it, a drift
+    detector is told the loss of that ranking (1 - `measure`, ties broken pessimistically), which is also
+    `last_round.served_loss`. When the detector reports a change and the loss has risen, this ranker reacts. Changes for the
+    better, as while a ranker is still learning, are no drift.
+
+    It is the served rankings that are watched since weights that learn often recover from a change by themselves, within so few
+    queries that no detector sees it, while their average over the past goes on to serve what was true before.
+
+    Behind a scaler it is the ranker alone that begins anew: `StreamScaler() | DriftAwareRanker(PerceptronRanker())`.
+
+    Parameters
+    ----------
+    ranker
+        The ranker that learns and ranks. It is replaced by a clone of itself when it is reset.
+    detector
+        A drift detector of river for numbers; None for `river.drift.ADWIN()`. A copy of it is used.
+    on_drift
+        `"reset"`: forget everything. `"switch"`: go on with a second ranker that has learned since the last warning before the
+        drift; without a warning, with a new one. `"restart_average"`: keep the learning weights, and begin their average anew
+        (for rankers that serve averaged weights).
+    warning_detector
+        The detector whose changes for the worse are warnings, for `"switch"`; None for `river.drift.ADWIN(delta=0.05)`.
+    measure
+        What the loss is of (see `online_rank.measure`).
+
+    Raises
+    ------
+    TypeError, ValueError
+        `ranker` is no ranker (a pipeline goes around a DriftAwareRanker, not into it) or has no average to restart, a detector
+        is none, or `on_drift` is unknown.
+
+    References
+    ----------
+    Bifet & Gavaldà, *Learning from Time-Changing Data with Adaptive Windowing*, 2007. Warnings and background learners are
+    those of Gomes et al., *Adaptive random forests for evolving data stream classification*, 2017.
+
+    Examples
+    --------
+    >>> from online_rank import DriftAwareRanker, PerceptronRanker
+    >>> from online_rank.stream.synth import Drifting
+    >>> model = DriftAwareRanker(PerceptronRanker())
+    >>> for X, y in Drifting(n_queries=2000, drift_points=(1000,), n_features=10, n_documents=20):
+    ...     model.learn_one(X, y)
+    >>> model.n_drifts, model.drift_positions
+    (1, (1026,))
+    """
+
+    def __init__(
+        self,
+        ranker: Ranker,
+        detector: base.DriftDetector | None = None,
+        on_drift: str = "reset",
+        warning_detector: base.DriftDetector | None = None,
+        measure: str = "ndcg@10",
+    ) -> None:
+        super().__init__()
+        require_ranker("ranker", ranker)
+        if on_drift not in _ON_DRIFT:
+            raise ValueError(f"on_drift is {on_drift!r}; it must be one of {', '.join(map(repr, _ON_DRIFT))}")
+        if on_drift == "restart_average" and not hasattr(ranker, "restart_average"):
+            raise TypeError(f"on_drift='restart_average' needs a ranker with an average; {type(ranker).__name__} has none")
+        for name, given in (("detector", detector), ("warning_detector", warning_detector)):
+            if given is not None and not isinstance(given, base.DriftDetector):
+                raise TypeError(f"{name} is {given!r}; it is a drift detector of river for numbers, such as drift.ADWIN()")
+        self.ranker: Ranker = ranker
+        self.detector = detector
+        self.on_drift = on_drift
+        self.warning_detector = warning_detector
+        self.measure = measure
+        self._measure = parse_measure(measure)
+        self._alarms = (detector or drift.ADWIN()).clone()
+        self._warnings = (warning_detector or drift.ADWIN(delta=0.05)).clone()
+        self._background: Ranker | None = None
+        self._positions: tuple[int, ...] = ()
+        self._n_drifts = 0
+        self._n_queries = 0
+        # Number and mean of the losses since the last change that `_alarms` reported, and the mean of the recent ones.
+        self._losses = np.zeros(3)
+        self._names, self._n_features = ranker._names, ranker._n_features
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        from online_rank.rankers.perceptron import PerceptronRanker
+
+        for on_drift in _ON_DRIFT:
+            yield {"ranker": PerceptronRanker(), "on_drift": on_drift}
+
+    @property
+    def n_drifts(self) -> int:
+        """How often the loss has become worse."""
+        return self._n_drifts
+
+    @property
+    def drift_positions(self) -> tuple[int, ...]:
+        """After how many queries each drift was noticed; the latest 100."""
+        return self._positions
+
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        return self.ranker._score(X)
+
+    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+        self._meet_features(*self._rankers)
+        for t, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+            query = X[start:stop], y[start:stop], w[t : t + 1]
+            served = self.ranker._score(query[0])
+            if not teach(self.ranker, *query, rounds[t : t + 1]):
+                return t
+            if self._background is not None and not teach(self._background, *query, np.empty((1, rounds.shape[1]))):
+                self._background = None
+            self._n_queries += 1
+            if not rounds[t, _SKIPPED]:
+                loss = self._measure.loss(served, query[1], ties="pessimistic") if np.isfinite(served).all() else 1.0
+                rounds[t, _SERVED_LOSS] = loss
+                self._watch(loss)
+        return len(w)
+
+    @property
+    def _parts(self) -> list[base.Base]:
+        return [*self._rankers, self._alarms, self._warnings]
+
+    @property
+    def _rankers(self) -> list[Ranker]:
+        return [self.ranker] if self._background is None else [self.ranker, self._background]
+
+    def _new_ranker(self) -> Ranker:
+        ranker = self.ranker.clone()
+        ranker.max_features = self.ranker.max_features
+        self._meet_features(ranker)
+        return ranker
+
+    def _watch(self, loss: float) -> None:
+        """Tell the detectors a loss, and react to what they report."""
+        n, mean, recent = self._losses.tolist()
+        n += 1.0
+        mean += (loss - mean) / n
+        recent += (loss - recent) / min(n, _RECENT)
+        worse = recent > mean
+        self._losses[:] = n, mean, recent
+        if self.on_drift == "switch":
+            self._warnings.update(loss)
+            if self._warnings.drift_detected and worse:
+                self._background = self._new_ranker()
+        self._alarms.update(loss)
+        if self._alarms.drift_detected:
+            self._losses[:] = _RECENT, recent, recent
+            if worse:
+                self._n_drifts += 1
+                self._positions = (*self._positions, self._n_queries)[-_MAX_POSITIONS:]
+                self._react()
+
+    def _react(self) -> None:
+        if self.on_drift == "restart_average":
+            self.ranker.restart_average()  # type: ignore[attr-defined]
+        else:
+            self.ranker = self._background or self._new_ranker()
+            self._background = None

@@ -1,0 +1,123 @@
+"""Linear scores, any surrogate, any optimizer."""
+
+import numpy as np
+
+from online_rank._kernels import gradient as kernels
+from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
+from online_rank.measures import discounts
+from online_rank.rankers.averaged import LinearRanker, averaging
+from online_rank.surrogates import Surrogate, require_choice
+
+__all__ = ["GradientRanker"]
+
+#: Step sizes for features of standard deviation about 1; for "scale_free" it is the wealth that bets begin with.
+LEARNING_RATES = {"sgd": 0.1, "adagrad": 0.1, "adam": 0.01, "scale_free": 0.1}
+
+
+class GradientRanker(LinearRanker):
+    r"""Linear ranker that follows the gradient of a surrogate, one query at a time.
+
+    .. math:: s = X w, \qquad z = X^\top \nabla_s \phi(s, R), \qquad w \leftarrow \text{optimizer}(w, z).
+
+    With the logistic surrogate this is linear RankNet (Rank LR), with `"hinge"` online RankSVM, with `"listnet"` linear
+    ListNet, with `"slam"` and `optimizer="sgd"` online gradient descent on SLAM [CT, section 4], and so on.
+
+    Parameters
+    ----------
+    surrogate
+        `"logistic"`, `"hinge"`, `"squared"`, `"listnet"`, `"lambdarank"`, `"slam"` or `"structured"`; see
+        `online_rank.surrogates`.
+    optimizer
+        `"scale_free"`: no step size to set, and no scaler needed in front. Multiplying a feature by a constant, or adding one
+        to it, changes no ranking (ScInOL2 of Kempka, Kotłowski & Warmuth 2019). `"adagrad"`, `"adam"`, `"sgd"`: for features
+        of like scale.
+    learning_rate
+        Step size; for `"scale_free"` the wealth that each coordinate's bets begin with, which matters little. None: 0.1, for
+        `"adam"` 0.01.
+    measure
+        The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins stand for.
+    pairs, pair_weight
+        Which pairs `"logistic"`, `"hinge"` and `"squared"` learn from, and their weights: see `online_rank.surrogates`. A
+        query's cost is the mean over its pairs.
+    margin
+        Delta of `"hinge"` and `"slam"`.
+    l2
+        Adds l2 ||w||^2 / 2 to the cost of every query. Not for `"scale_free"`, since a norm depends on the features' scale.
+    average
+        Which weights serve rankings: False, the last; True, the average of all weight vectors so far; a number, an average with
+        that half-life in queries. None: True, but False for `"scale_free"`, whose first weights are small bets.
+
+    References
+    ----------
+    [CT] Chaudhuri & Tewari, *Perceptron-like Algorithms and Generalization Bounds for Learning to Rank*, 2014.
+
+    Examples
+    --------
+    >>> from online_rank.rankers.gradient import GradientRanker
+    >>> model = GradientRanker()
+    >>> query = {"old": {"clicks": 1e6, "age": 9e-6}, "new": {"clicks": 4e6, "age": 1e-6}}
+    >>> model.learn_one(query, {"old": 0, "new": 2})
+    >>> model.rank_one(query)
+    ['new', 'old']
+    """
+
+    def __init__(
+        self,
+        surrogate: str = "logistic",
+        optimizer: str = "scale_free",
+        learning_rate: float | None = None,
+        measure: str = "ndcg@10",
+        pairs: str = "all",
+        pair_weight: str = "difference",
+        margin: float = 1.0,
+        l2: float = 0.0,
+        average: bool | float | None = None,
+    ) -> None:
+        averages = optimizer != "scale_free" if average is None else average is not False
+        super().__init__(averages, n_counters=2)
+        self.surrogate = surrogate
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.measure = measure
+        self.pairs = pairs
+        self.pair_weight = pair_weight
+        self.margin = margin
+        self.l2 = l2
+        self.average = average
+        require_choice(surrogate=(surrogate, SURROGATES), optimizer=(optimizer, OPTIMIZERS))
+        rate = LEARNING_RATES[optimizer] if learning_rate is None else learning_rate
+        if not 0.0 < rate < np.inf:
+            raise ValueError(f"learning_rate is {learning_rate}; it must be a finite number > 0")
+        if not 0.0 <= l2 < np.inf:
+            raise ValueError(f"l2 is {l2}; it must be a finite number >= 0")
+        if l2 and optimizer == "scale_free":
+            raise ValueError("l2 does not go with optimizer='scale_free': the norm of w depends on the scale of the features")
+        cost = Surrogate(surrogate, measure, margin=margin, pairs=pairs, pair_weight=pair_weight)
+        self._surrogate = cost.kernel_arguments
+        self._config = np.array([OPTIMIZERS.index(optimizer)])
+        self._constants = np.array([rate, l2, averaging(averages if average is None else average)])
+        self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0))
+
+    def _grow(self, n_new: int) -> None:
+        super()._grow(n_new)
+        new = np.zeros((len(self._state), n_new))
+        if self.optimizer == "scale_free":
+            new[3] = self._constants[0]
+        self._state = np.concatenate((self._state, new), axis=1)
+
+    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+        return kernels.learn(
+            X,
+            y,
+            offsets,
+            w,
+            discounts(len(X)),
+            self._surrogate,
+            self._config,
+            self._constants,
+            self._weights,
+            self._state,
+            self._average,
+            self._counters,
+            rounds,
+        )

@@ -1,0 +1,173 @@
+"""The perceptron for ranking."""
+
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels import perceptron as kernels
+from online_rank._kernels.codes import CREDITS, WITHIN_GRADE
+from online_rank.measures import discounts, measure
+from online_rank.rankers.averaged import LinearRanker, averaging
+
+__all__ = ["PerceptronRanker"]
+
+
+class PerceptronRanker(LinearRanker):
+    r"""Linear ranker that learns from its mistakes, with a proven bound on its cumulative loss.
+
+    In a round whose ranking loss RML (1 - measure, ties broken pessimistically) is positive, weights
+    :math:`a_{ij} \ge 0` are put on pairs of documents that are in the wrong order (:math:`R_i > R_j` and
+    :math:`s_j \ge s_i`), and
+
+    .. math:: w \leftarrow w + \sum_{ij} a_{ij} (x_i - x_j), \qquad RML_t \le V_t = \sum_{ij} a_{ij} \le B.
+
+    Then for every sequence of queries and every comparator u (the mass theorem; `online_rank.bounds`)
+
+    .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \sqrt{\sum_t \|z_t\|^2} \le 2 F(u) + 4 B R_X^2 \|u\|^2.
+
+    There is no learning rate, and neither the number of documents nor the scale of the features has to be known: multiplying
+    all updates, or all features, by a constant changes no ranking.
+
+    Parameters
+    ----------
+    measure
+        What to learn for: `"ndcg@10"`, `"ndcg"`, `"ap"`, `"ap>=2"` (grades from 2 on are relevant), `"linear_ndcg"`.
+    credit
+        Which pairs get the mass. `"spread"`: v_i in equal parts on all violators of document i. `"argmax"`: v_i on the
+        best-scored violator ([CT]'s subgradient). `"pairs"`: all violated pairs alike. `"gain"`: G(R_i) - G(R_j).
+        `"delta"`: the change of the measure when i and j swap (LambdaRank's weight; O(m^2)).
+    mass
+        `"loss"` scales the a_ij so that V_t = RML_t. `"slam"` leaves V_t = the sum of v_i over outscored documents
+        (`argmax` and `spread` only).
+    within_grade
+        How the weight vector v treats documents of one grade: their `"mean"` v; by `"document"` order; `"tight"`, the largest v
+        for the highest score.
+    update
+        `"mistake"`: the mass theorem's perceptron, with violated meaning s_j >= s_i - tau. `"gradient"`: online (sub)gradient
+        descent on SLAM in the rounds with a positive loss, with violated meaning s_j > s_i - margin.
+    relative_margin
+        beta of the mistake-driven update: tau is beta times the mean squared norm of the documents seen so far.
+    learning_rate
+        Step size of the gradient update; None for the mistake-driven update, which has none.
+    margin
+        Delta of the gradient update.
+    margin_scale
+        `"constant"`, or `"grade"`: a pair's margin is Delta (R_i - R_j).
+    average
+        Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life
+        in queries (for drift); False, the last weights. The last weights are the ones that learn, and the bounds speak of them.
+
+    Notes
+    -----
+    Algorithm 1 of [CT] as printed is `update="gradient", credit="argmax", mass="slam", within_grade="document",
+    learning_rate=1.0, average=False`.
+
+    References
+    ----------
+    [CT] Chaudhuri & Tewari, *Perceptron-like Algorithms and Generalization Bounds for Learning to Rank*, 2014.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> model = PerceptronRanker()
+    >>> query = {"old": {"clicks": 1.0, "age": 9.0}, "new": {"clicks": 4.0, "age": 1.0}}
+    >>> model.rank_one(query)
+    ['old', 'new']
+    >>> model.learn_one(query, {"old": 0, "new": 2})
+    >>> model.rank_one(query)
+    ['new', 'old']
+    >>> model.last_round.loss
+    0.369...
+    """
+
+    def __init__(
+        self,
+        measure: str = "ndcg@10",
+        credit: str = "spread",
+        mass: str = "loss",
+        within_grade: str = "mean",
+        update: str = "mistake",
+        relative_margin: float = 0.0,
+        learning_rate: float | None = None,
+        margin: float = 1.0,
+        margin_scale: str = "constant",
+        average: bool | float = True,
+    ) -> None:
+        super().__init__(averages=average is not False, n_counters=3)
+        self.measure = measure
+        self.credit = credit
+        self.mass = mass
+        self.within_grade = within_grade
+        self.update = update
+        self.relative_margin = relative_margin
+        self.learning_rate = learning_rate
+        self.margin = margin
+        self.margin_scale = margin_scale
+        self.average = average
+        self._config, self._constants = self._checked()
+
+    def _learn(
+        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, *compared: Any
+    ) -> int:
+        """As the contract says.
+
+        A `LossTracker` gives three things more: whether the loss of the served weights is computed; comparators (n, d), in the
+        order of the state's columns; and where to write their losses on the pairs of the updates, (queries, n, 2): F_t(u) and
+        f_t(u) of each (`online_rank.bounds`).
+        """
+        return kernels.learn(
+            X,
+            y,
+            offsets,
+            w,
+            discounts(len(X)),
+            self._config,
+            self._constants,
+            self._weights,
+            self._average,
+            self._counters,
+            rounds,
+            *compared,
+        )
+
+    def _checked(self) -> tuple[np.ndarray, np.ndarray]:
+        """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""
+        target = measure(self.measure)
+        for name, value, allowed in (
+            ("credit", self.credit, CREDITS),
+            ("mass", self.mass, ("loss", "slam")),
+            ("within_grade", self.within_grade, WITHIN_GRADE),
+            ("update", self.update, ("mistake", "gradient")),
+            ("margin_scale", self.margin_scale, ("constant", "grade")),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
+        for name in ("relative_margin", "margin", *(() if self.learning_rate is None else ("learning_rate",))):
+            if not isinstance(value := getattr(self, name), int | float | np.number):
+                raise TypeError(f"{name} is {value!r}; it must be a number")
+        gradient = self.update == "gradient"
+        if self.mass == "slam" and self.credit not in ("argmax", "spread"):
+            raise ValueError(f"mass='slam' goes with credit='argmax' or 'spread', not with {self.credit!r}")
+        if not 0.0 <= self.relative_margin < np.inf:
+            raise ValueError(f"relative_margin is {self.relative_margin}; it must be a finite number >= 0")
+        if gradient and self.relative_margin:
+            raise ValueError("relative_margin belongs to update='mistake'; update='gradient' has margin")
+        if gradient and (self.learning_rate is None or not 0.0 < self.learning_rate < np.inf):
+            raise ValueError(f"learning_rate is {self.learning_rate}; update='gradient' needs a finite number > 0")
+        if not gradient and self.learning_rate is not None:
+            raise ValueError("learning_rate belongs to update='gradient'; the mistake-driven update has none")
+        if not 0.0 < self.margin < np.inf:
+            raise ValueError(f"margin is {self.margin}; it must be a finite number > 0")
+        if not gradient and (self.margin != 1.0 or self.margin_scale != "constant"):
+            raise ValueError("margin and margin_scale belong to update='gradient'; update='mistake' has relative_margin")
+        config = [
+            *target,
+            CREDITS.index(self.credit),
+            self.mass == "slam",
+            WITHIN_GRADE.index(self.within_grade),
+            gradient,
+            self.margin_scale == "grade",
+        ]
+        step = 1.0 if self.learning_rate is None else self.learning_rate
+        constants = [self.relative_margin, step, self.margin, averaging(self.average)]
+        return np.array(config, dtype=np.int64), np.array(constants)

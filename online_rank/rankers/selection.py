@@ -1,0 +1,161 @@
+"""Choosing a ranker while it learns."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from river import base
+
+from online_rank.base import Ranker, Round
+from online_rank.base.undo import begin, joined
+from online_rank.measures import measure as parse_measure
+from online_rank.rankers.nested import NestedRanker, require_ranker, teach
+
+__all__ = ["BestRanker"]
+
+_SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index("skipped")
+
+
+class BestRanker(NestedRanker):
+    """Let several rankers learn, and rank with the one that has ranked best so far.
+
+    Before a ranker learns a query it ranks it, and its loss (1 - `measure`, ties broken pessimistically) goes into its mean.
+    The ranker with the smallest mean is the best, the first of several. So parameters are chosen on the stream itself, without
+    held-out queries. (The selectors of `river.model_selection` choose among classifiers and regressors.)
+
+    `last_round` is the best ranker's. Behind a scaler: `StreamScaler() | BestRanker([...])`.
+
+    Parameters
+    ----------
+    rankers
+        The rankers to choose from; clones of them learn.
+    measure
+        What the loss is of (see `online_rank.measure`).
+    half_life
+        Losses that many queries ago count half, for streams whose best ranker changes; None: all losses count alike.
+    epsilon
+        None: every ranker learns every query (greedy choice). A number: only one does, so that the cost is that of one ranker,
+        whichever number there are (an epsilon-greedy bandit): with probability `epsilon` any of them, else the best; at the
+        beginning each in turn, ten times.
+    seed
+        Seed of the bandit's draws.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `rankers` is empty or holds something else (a pipeline goes around a BestRanker, not into it), or a parameter is out of
+        its range.
+
+    Examples
+    --------
+    >>> from online_rank import BestRanker, GradientRanker, PerceptronRanker
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> model = BestRanker([PerceptronRanker(average=False), PerceptronRanker(), GradientRanker()])
+    >>> for X, y in NoisyTeacher(n_queries=200, n_features=10, n_documents=20):
+    ...     model.learn_one(X, y)
+    >>> model.best_ranker is model.learners[1]
+    True
+    >>> model.mean_losses.round(3)
+    array([0.114, 0.094, 0.118])
+    """
+
+    def __init__(
+        self,
+        rankers: Sequence[Ranker],
+        measure: str = "ndcg@10",
+        half_life: float | None = None,
+        epsilon: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if not isinstance(rankers, list | tuple) or not rankers:
+            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers")
+        for i, ranker in enumerate(rankers):
+            require_ranker(f"rankers[{i}]", ranker)
+        if half_life is not None and not 0.0 < half_life < np.inf:
+            raise ValueError(f"half_life is {half_life}; it must be a number of queries > 0, or None")
+        if epsilon is not None and not 0.0 <= epsilon <= 1.0:
+            raise ValueError(f"epsilon is {epsilon}; it must be a probability, or None")
+        self.rankers = rankers
+        self.measure = measure
+        self.half_life = half_life
+        self.epsilon = epsilon
+        self.seed = seed
+        self._measure = parse_measure(measure)
+        self._learners = [ranker.clone() for ranker in rankers]
+        # Of the losses of each ranker: total weight, and weighted mean.
+        self._losses = np.zeros((len(rankers), 2))
+        self._n_queries = 0
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        from online_rank.rankers.perceptron import PerceptronRanker
+
+        for epsilon in (None, 0.1):
+            yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon}
+
+    @property
+    def learners(self) -> list[Ranker]:
+        """The rankers that learn, in the order of `rankers`."""
+        return list(self._learners)
+
+    @property
+    def mean_losses(self) -> np.ndarray:
+        """Mean loss of each learner, float64 (number of rankers,), a copy; NaN for one that has not ranked anything yet."""
+        return np.where(self._losses[:, 0] > 0.0, self._losses[:, 1], np.nan)
+
+    @property
+    def best_ranker(self) -> Ranker:
+        """The learner that ranks."""
+        return self._learners[self._best]
+
+    @property
+    def _best(self) -> int:
+        return int(np.argmin(np.where(self._losses[:, 0] > 0.0, self._losses[:, 1], np.inf)))
+
+    @property
+    def _parts(self) -> list[base.Base]:
+        return [*self._learners]
+
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        return self.best_ranker._score(X)
+
+    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+        self._meet_features(*self._learners)
+        for t, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+            if not self._learn_query(X[start:stop], y[start:stop], w[t : t + 1], rounds[t]):
+                return t
+        return len(w)
+
+    def _learn_query(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, row: np.ndarray) -> bool:
+        """Learn one query, all or nothing; `row` receives its round."""
+        learners, best = self._turn(), self._best
+        scores = [self._learners[i]._score(X) for i in learners]
+        rows = np.empty((len(learners), 1, len(row)))
+        undo = joined(*(begin(self._learners[i]) for i in learners[:-1]))
+        for i, own in zip(learners, rows, strict=True):
+            if not teach(self._learners[i], X, y, w, own):
+                undo()
+                return False
+        self._n_queries += 1
+        row[:] = rows[learners.index(best) if best in learners else 0, 0]
+        if not row[_SKIPPED]:
+            keep = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
+            for i, served in zip(learners, scores, strict=True):
+                loss = self._measure.loss(served, y, ties="pessimistic") if np.isfinite(served).all() else 1.0
+                if i == best:
+                    row[_SERVED_LOSS] = loss
+                self._losses[i, 0] = keep * self._losses[i, 0] + 1.0
+                self._losses[i, 1] += (loss - self._losses[i, 1]) / self._losses[i, 0]
+        return True
+
+    def _turn(self) -> list[int]:
+        """Which rankers learn the next query."""
+        n = len(self._learners)
+        if self.epsilon is None:
+            return list(range(n))
+        if self._n_queries < 10 * n:
+            return [self._n_queries % n]
+        # Draws depend on the seed and the number of the query alone: the state is one number.
+        rng = np.random.default_rng([self.seed, self._n_queries])
+        return [int(rng.integers(n)) if rng.random() < self.epsilon else self._best]

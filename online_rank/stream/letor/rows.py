@@ -1,0 +1,360 @@
+"""From bytes to blocks of rows: the part of the LETOR reader that both `iter_letor` and `read_letor` stand on."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank._kernels import letor as kernels
+from online_rank.stream.letor.source import LineTooLongError, Source, open_source, plain_size, source_name, whole_lines
+
+LOOK_AHEAD = 1 << 23  # bytes of the stream that decide the number of features when nobody said
+WIDEST_GUESS = 1 << 16  # features; more must be asked for
+_CHUNK = 1 << 20
+_BLOCK = 1 << 20  # numbers in a block of rows
+_KEPT_ERRORS = 10
+_BOM = b"\xef\xbb\xbf"
+_DOCID = re.compile(rb"docid\s*=\s*(\S+)")
+_TOKEN = re.compile(rb"[^\s#]{0,40}")
+
+_WRONG = {
+    kernels.BAD_GRADE: "the grade {token} is not a number; a line is: grade qid:ID feature:value ...",
+    kernels.GRADE_RANGE: "the grade {token} is not an integer >= 0",
+    kernels.NO_QID: "no qid:..., which the first line has",
+    kernels.UNEXPECTED_QID: "{token}, although the first line has no qid",
+    kernels.EMPTY_QID: "qid: without an id",
+    kernels.BAD_FEATURE: "{token} is not feature:value",
+    kernels.FEATURE_ZERO: "feature 0, but ids start at 1 (zero_based=True if they start at 0)",
+    kernels.FEATURE_TWICE: "feature {feature} is given twice",
+    kernels.BAD_VALUE: "the value {token} of feature {feature} is not a number",
+    kernels.NOT_FINITE: "the value {token} of feature {feature} is not finite",
+    kernels.NULL_VALUE: 'the value of feature {feature} is NULL (null="zero" reads it as 0)',
+}
+
+
+class LetorError(ValueError):
+    """What is wrong with a LETOR file, and where.
+
+    Attributes
+    ----------
+    what : str
+        What is wrong.
+    file : str
+        Name of the file.
+    line, column : int or None
+        Counted from 1; the column in bytes. None where the fault is not in one place.
+    """
+
+    __module__ = "online_rank.stream.letor"
+
+    def __init__(self, what: str, file: str, line: int | None = None, column: int | None = None):
+        super().__init__(what, file, line, column)
+        self.what, self.file, self.line, self.column = what, file, line, column
+
+    def __str__(self) -> str:
+        where = self.file
+        if self.line is not None:
+            where += f", line {self.line}"
+        if self.column is not None:
+            where += f", column {self.column}"
+        return f"{where}: {self.what}"
+
+
+class LetorPosition(NamedTuple):
+    """A place between two queries of a stream, from which `iter_letor` can start again.
+
+    Plain integers, so that it can be kept in a JSON file.
+
+    Attributes
+    ----------
+    file : int
+        Index of the file among the sources.
+    offset : int
+        Byte in the uncompressed content of that file.
+    line : int
+        Line number of that byte, counted from 1.
+    row : int
+        Lines with a document before it in this file.
+    query : int
+        Queries before it in the stream.
+    skipped : int
+        Bad lines left out before it in the stream.
+    n_features : int
+        Number of features of the stream; 0 while nobody knows.
+    """
+
+    file: int = 0
+    offset: int = 0
+    line: int = 1
+    row: int = 0
+    query: int = 0
+    skipped: int = 0
+    n_features: int = 0
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Some rows of the stream and the queries that start among them, as (row, qid, position)."""
+
+    X: np.ndarray
+    y: np.ndarray
+    starts: list[tuple[int, str, LetorPosition]]
+    docids: list[str] | None
+
+
+@dataclass
+class _FileState:
+    """How far a file has been read."""
+
+    index: int
+    name: str
+    origin: int  # offset of the buffer's first byte in the file
+    line: int
+    row: int
+    qid_rule: int
+    group_ends: np.ndarray | None = None
+
+
+class RowReader:
+    """Reads the sources one after the other and yields `RowBlock` after `RowBlock`.
+
+    Attributes
+    ----------
+    n_features : int or None
+        Columns of the blocks from now on; None until it is known. With `grow` it may still rise.
+    errors : list of LetorError
+        The first few bad lines that were left out.
+    skipped : int
+        How many were.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        groups: Sequence[np.ndarray | None],
+        find_group: Callable[[Source], np.ndarray | None],
+        *,
+        dtype: Any,
+        n_features: int | None,
+        zero_based: bool,
+        null_is_zero: bool,
+        skip_errors: bool,
+        with_docid: bool,
+        start: LetorPosition,
+        grow: bool,
+    ):
+        self.n_features = n_features or start.n_features or None
+        self.errors: list[LetorError] = []
+        self._fatal: LetorError | None = None
+        self.skipped = start.skipped
+        self._sources, self._groups, self._find_group = sources, groups, find_group
+        self._dtype = dtype
+        self._first_id = 0 if zero_based else 1
+        self._null_is_zero, self._skip_errors, self._with_docid = null_is_zero, skip_errors, with_docid
+        self._start = start
+        self._guessed, self._grow = self.n_features is None, grow
+        self._queries = start.query
+        self._query: tuple[str, object] | None = None
+        self._seen = np.zeros(0, np.int64)
+        self._line_size = 100.0  # bytes, roughly
+        self._sizes: list[int | None] | None = None
+
+    def __iter__(self) -> Iterator[RowBlock]:
+        for index in range(self._start.file, len(self._sources)):
+            source, start = self._sources[index], self._start if index == self._start.file else LetorPosition()
+            state = _FileState(index, source_name(source), start.offset, start.line, start.row, kernels.QID_UNKNOWN)
+            sizes = self._groups[index]
+            if sizes is not None:
+                state.qid_rule = kernels.QID_IGNORED
+                state.group_ends = np.cumsum(sizes)
+            try:
+                with open_source(source, start.offset) as stream:
+                    yield from self._read_file(stream, state)
+            except LineTooLongError as error:
+                raise LetorError(str(error), state.name, state.line) from None
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise LetorError(f"cannot be uncompressed: {error}", state.name) from error
+            if state.group_ends is not None and len(state.group_ends) and state.row < state.group_ends[-1]:
+                raise LetorError(f"{state.row} documents, but the group sizes add up to {state.group_ends[-1]}", state.name)
+
+    def _read_file(self, stream: Any, state: _FileState) -> Iterator[RowBlock]:
+        """Yield the blocks of an open file."""
+        self._seen = np.zeros(len(self._seen), np.int64)  # line numbers start over
+        first_size = LOOK_AHEAD if self.n_features is None else 0
+        for text, end in whole_lines(stream, first_size, _CHUNK):
+            at = len(_BOM) if state.origin == 0 and text.startswith(_BOM) else 0
+            buffer = np.frombuffer(text, np.uint8)
+            if self.n_features is None:
+                self.n_features = self._measure(buffer, text, at, end, state.qid_rule)
+            while at < end:
+                at, block = self._parse(buffer, text, at, end, state)
+                if block is not None:
+                    yield block
+                if self._fatal is not None:
+                    raise self._fatal
+            state.origin += end
+
+    def _measure(self, buffer: np.ndarray, text: bytearray, at: int, end: int, qid_rule: int) -> int | None:
+        """Number of features that the good lines name (if none, the bad line about to be reported); None without either."""
+        X = np.empty((1, WIDEST_GUESS), self._dtype)
+        y, meta = np.empty(1, np.int64), np.empty((1, kernels.META_COLUMNS), np.int64)
+        slow, seen = np.empty((WIDEST_GUESS + 1, 3), np.int64), np.zeros(WIDEST_GUESS, np.int64)
+        line, row, width, named = 1, 0, 0, None
+        while at < end:
+            code, at, line, row, _, slow_count, qid_rule, found, _, feature = kernels.parse_rows(
+                buffer, at, end, X, y, meta, 0, slow, seen, line, row, qid_rule, self._first_id, self._null_is_zero, True
+            )
+            width = max(width, found)
+            if code != kernels.DONE:  # stopped at a line
+                columns = feature + 1 - self._first_id
+                if code == kernels.SLOW_ROW and self._settle(X[0], y[:1], slow[:slow_count], text) is None:
+                    width, row, qid_rule = max(width, columns), row + 1, _qid_rule(qid_rule, meta[0])
+                elif code != kernels.FEATURE_RANGE:
+                    named = max(named or 0, columns)
+                at, line = text.index(b"\n", at) + 1, line + 1
+        return width if row else None if self._skip_errors else named
+
+    def _parse(self, buffer: np.ndarray, text: bytearray, at: int, end: int, state: _FileState) -> tuple[int, RowBlock | None]:
+        """One block of rows from ``text[at:end]``, and where the next one starts."""
+        d = self.n_features or 0
+        if len(self._seen) < d:
+            self._seen = np.zeros(d, np.int64)
+        # About as many rows as there are lines, judged by the lines before; too few only means another block.
+        room = max(1, min(_BLOCK // max(1, d), int(1.2 * (end - at) / self._line_size) + 16))
+        X, y = np.empty((room, d), self._dtype), np.empty(room, np.int64)
+        meta = np.empty((room, kernels.META_COLUMNS), np.int64)
+        slow = np.empty((d + 1, 3), np.int64)
+        filled, begin = 0, at
+        while at < end and filled < room and self._fatal is None:
+            before = filled
+            code, at, state.line, state.row, filled, slow_count, state.qid_rule, _, where, feature = kernels.parse_rows(
+                buffer, at, end, X, y, meta, filled, slow, self._seen, state.line, state.row, state.qid_rule, self._first_id,
+                self._null_is_zero, False,
+            )  # fmt: skip
+            if code == kernels.FEATURE_RANGE and self._grow and self._guessed:
+                wider = self._measure(buffer, text, at, end, state.qid_rule) or 0
+                if wider > d:
+                    self.n_features = wider
+                    end = at  # the rest goes into a wider block
+                    code = kernels.DONE
+            fault = code if code not in (kernels.DONE, kernels.FULL) else None
+            if code == kernels.SLOW_ROW:
+                trouble = self._settle(X[filled], y[filled : filled + 1], slow[:slow_count], text)
+                if trouble is None:
+                    state.qid_rule = _qid_rule(state.qid_rule, meta[filled])
+                    filled += 1
+                    fault = None
+                else:
+                    fault, where, feature = trouble
+            meta[before:filled, kernels.SKIPPED] = self.skipped
+            if fault is not None:
+                self._fault(fault, text, at, where, feature, state)
+            if code not in (kernels.DONE, kernels.FULL):  # stopped at a line
+                at, state.line, state.row = text.index(b"\n", at) + 1, state.line + 1, state.row + 1
+        if filled:
+            self._line_size = (at - begin) / filled
+        return at, self._block(X[:filled], y[:filled], meta[:filled], text, state) if filled else None
+
+    def _settle(self, x: np.ndarray, y: np.ndarray, slow: np.ndarray, text: bytearray) -> tuple[int, int, int] | None:
+        """Convert the numbers of a row that the kernel left alone; (code, place, feature) of one that is out of range."""
+        for column, place, length in slow.tolist():
+            value = float(text[place : place + length])
+            if column < 0:
+                if not (0 <= value <= 2.0**53 and value == int(value)):
+                    return kernels.GRADE_RANGE, place, 0
+                y[0] = value
+                continue
+            with np.errstate(over="ignore"):
+                x[column] = value
+            if not np.isfinite(x[column]):
+                return kernels.NOT_FINITE, place, column + self._first_id
+        return None
+
+    def _fault(self, code: int, text: bytearray, line_at: int, where: int, feature: int, state: _FileState) -> None:
+        """Note the error that `code` stands for: fatal, to be raised after the rows before it are out, or one more left out."""
+        match = _TOKEN.match(text, where)
+        token = repr(match.group().decode("utf-8", "backslashreplace") if match else "")
+        if code == kernels.FEATURE_RANGE:
+            origin = f"the first {LOOK_AHEAD >> 20} MiB of the stream name" if self._guessed else "the stream has"
+            needed = feature + 1 - self._first_id
+            what = f"feature {feature}, but {origin} {self.n_features} features: pass n_features={needed} or more"
+        else:
+            what = _WRONG[code].format(token=token, feature=feature)
+        error = LetorError(what, state.name, state.line, where - line_at + 1)
+        if not self._skip_errors:
+            self._fatal = error
+            return
+        self.skipped += 1
+        if len(self.errors) < _KEPT_ERRORS:
+            self.errors.append(error)
+
+    def _block(self, X: np.ndarray, y: np.ndarray, meta: np.ndarray, text: bytearray, state: _FileState) -> RowBlock:
+        """The rows, with the queries that start among them."""
+        if state.qid_rule == kernels.QID_ABSENT and state.group_ends is None:
+            sizes = self._find_group(self._sources[state.index])
+            if sizes is None:
+                line = int(meta[0, kernels.LINE])
+                raise LetorError("no qid:... and no file with the sizes of the groups: give it as group=", state.name, line)
+            state.group_ends = np.cumsum(sizes)
+        if state.group_ends is None:
+            groups = np.cumsum(meta[:, kernels.FRESH])
+        else:
+            groups = np.searchsorted(state.group_ends, meta[:, kernels.ROW], side="right")
+            beyond = groups == len(state.group_ends)
+            if beyond.any():
+                line = int(meta[beyond.argmax(), kernels.LINE])
+                raise LetorError(f"more documents than the group sizes add up to ({state.row})", state.name, line)
+        starts = []
+        for r in np.flatnonzero(np.diff(groups, prepend=groups[0] - 1)).tolist():
+            line, place, row, qid_at, qid_length, _, _, _, skipped = meta[r].tolist()
+            qid = text[qid_at : qid_at + qid_length].decode("utf-8", "backslashreplace")
+            # Equal qids on either side of a file's end are one query, as in the concatenation; a group ends with its file.
+            query = ("qid", qid) if state.group_ends is None else ("group", (state.index, int(groups[r])))
+            if query != self._query:
+                self._query = query
+                qid = qid if state.group_ends is None else str(self._queries + 1)
+                position = LetorPosition(
+                    state.index, state.origin + place, line, row, self._queries, skipped, self.n_features or 0
+                )
+                starts.append((r, qid, position))
+                self._queries += 1
+        docids = None
+        if self._with_docid:
+            docids = [_docid(text, *span) for span in meta[:, [kernels.COMMENT, kernels.COMMENT_LENGTH]].tolist()]
+        return RowBlock(X, y, starts, docids)
+
+    def name_of(self, file: int) -> str:
+        """What messages call a source."""
+        return source_name(self._sources[file])
+
+    def fraction(self, position: LetorPosition) -> float | None:
+        """Which part of the sources' bytes lies before a position; None where that is not known."""
+        if self._sizes is None:
+            self._sizes = [plain_size(source) for source in self._sources]
+        sizes = [size for size in self._sizes if size is not None]
+        if len(sizes) < len(self._sizes):
+            return None
+        return (sum(sizes[: position.file]) + position.offset) / max(1, sum(sizes))
+
+    @property
+    def end(self) -> LetorPosition:
+        """The position after the last query."""
+        return LetorPosition(len(self._sources), 0, 1, 0, self._queries, self.skipped, self.n_features or 0)
+
+
+def _qid_rule(rule: int, meta: np.ndarray) -> int:
+    """The rule after one more row."""
+    if rule != kernels.QID_UNKNOWN:
+        return rule
+    return kernels.QID_REQUIRED if meta[kernels.QID_LENGTH] >= 0 else kernels.QID_ABSENT
+
+
+def _docid(text: bytearray, at: int, length: int) -> str:
+    """The X of a comment that says ``docid = X``; else the comment; "" without one."""
+    comment = text[at + 1 : at + length]
+    match = _DOCID.search(comment)
+    return (match.group(1) if match else comment.strip()).decode("utf-8", "backslashreplace")

@@ -1,0 +1,216 @@
+import inspect
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import LossTracker, PerceptronRanker, bounds
+from tests.rankers.test_perceptron import MEASURES
+from tests.reference import bounds as reference
+from tests.reference import perceptron as perceptron_reference
+
+SUBGRADIENT = {"update": "gradient", "credit": "argmax", "mass": "slam", "learning_rate": 1.0}
+NUMBERS = {
+    "comparator_loss": 2.0, "norm": 3.0, "R_X": 1.5, "m": 4, "k": 3, "v_max": 5.0, "gamma": 0.5, "squared_gradient_norms": 7.0,
+    "inner_product": 1.0, "learning_rate": 1e-4, "loss": 0.5,
+}  # fmt: skip
+
+
+def call(name, **changes):
+    function = getattr(bounds, name)
+    required = [p for p in inspect.signature(function).parameters if p in NUMBERS]
+    return function(**{name: NUMBERS[name] for name in required} | changes)
+
+
+@pytest.mark.parametrize(
+    ("names", "covered", "not_covered"),
+    [
+        (
+            ["theorem_5", "regret_bound", "gradient_norm_bound", "theory_learning_rate", "corollary_6"],
+            [SUBGRADIENT, SUBGRADIENT | {"measure": "ap", "within_grade": "tight"}],
+            [{}, SUBGRADIENT | {"credit": "spread"}, SUBGRADIENT | {"mass": "loss"}],
+        ),
+        (
+            ["corollary_7"],
+            [SUBGRADIENT, SUBGRADIENT | {"within_grade": "tight", "measure": "ndcg@3"}],
+            [{}, SUBGRADIENT | {"measure": "ndcg"}, SUBGRADIENT | {"mass": "loss"}],
+        ),
+        (
+            ["any_step_bound", "any_step_data_bound", "any_step_hindsight_bound"],
+            [SUBGRADIENT, {"update": "gradient", "learning_rate": 1.0, "margin_scale": "grade", "credit": "delta"}],
+            [{}],
+        ),
+        (
+            ["mass_bound", "mass_data_bound", "mass_hindsight_bound", "mass_separable_bound"],
+            [{}, {"relative_margin": 1.0, "credit": "gain"}],
+            [SUBGRADIENT],
+        ),
+    ],
+)
+def test_a_bound_raises_for_settings_that_it_does_not_cover(names, covered, not_covered):
+    for name in names:
+        for settings_ in covered:
+            assert call(name, model=PerceptronRanker(**settings_)) == call(name)
+            assert call(name, model=LossTracker(PerceptronRanker(**settings_))) == call(name)
+        for settings_ in not_covered:
+            with pytest.raises(ValueError, match="speaks of"):
+                call(name, model=PerceptronRanker(**settings_))
+        with pytest.raises(ValueError, match="has no update"):
+            call(name, model=object())
+
+
+def test_bad_numbers():
+    with pytest.raises(ValueError, match="norm is -1"):
+        call("mass_bound", norm=-1.0)
+    with pytest.raises(ValueError, match="R_X is 0"):
+        call("theorem_5", R_X=0.0)
+    with pytest.raises(ValueError, match="steps below"):
+        call("theorem_5", learning_rate=1.0)
+    with pytest.raises(ValueError, match="surrogate is 'x'"):
+        bounds.gradient_l1_constant("x", 3)
+
+
+def test_forms_of_one_theorem_agree():
+    theory = call("theory_learning_rate")
+    assert call("theorem_5", learning_rate=theory) == pytest.approx(call("theorem_5", learning_rate=None))
+    assert call("corollary_6") == pytest.approx(call("theorem_5", comparator_loss=0.0, norm=1 / 0.5, learning_rate=None))
+    assert call("mass_separable_bound") == pytest.approx(call("mass_bound", comparator_loss=0.0, norm=1 / 0.5))
+    # The data-dependent V solves Delta V = F + ||u|| sqrt(2 Delta V / eta + Q).
+    V = call("any_step_data_bound", margin=2.0, learning_rate=0.3)
+    assert pytest.approx(2.0 + 3.0 * math.sqrt(2.0 * 2.0 * V / 0.3 + 7.0)) == 2.0 * V
+
+
+A = 0.01
+
+
+def repeat_counterexample(model, teacher, stop, block):
+    """A = a (1, 0), B = (0, 0), C = a (0.5, -0.3) with grades 2, 1, 0, until the ranking is right or the loss above `stop`."""
+    X = A * np.array([[1.0, 0.0], [0.0, 0.0], [0.5, -0.3]])
+    tracker = LossTracker(model, {"teacher": teacher})
+    while tracker.totals.loss <= stop:
+        tracker.learn_many(np.tile(X, (block, 1)), np.tile([2, 1, 0], block), np.repeat(np.arange(block), 3))
+        if tracker.last_round.loss == 0.0:
+            break
+    return tracker
+
+
+def test_the_counterexample_violates_theorem_5_with_step_1_and_obeys_it_with_the_theory_step():
+    # The smallest u with u . (A - B) >= 1 and u . (B - C) >= 1: u = (p, q) / a, p = 1 and 0.5 p - 0.3 q = -1, so q = 5.
+    teacher = np.array([1.0, 5.0]) / A
+    options = {"measure": "ndcg", "update": "gradient", "credit": "argmax", "mass": "slam", "within_grade": "document"}
+    numbers = {"comparator_loss": 0.0, "norm": math.sqrt(26.0) / A, "m": 3, "R_X": A}
+    printed = repeat_counterexample(PerceptronRanker(learning_rate=1.0, average=False, **options), teacher, 3575.0, 5000)
+    bound = bounds.theorem_5(v_max=printed.totals.v_max, **numbers)
+    assert bound == pytest.approx(3574.4, abs=0.05)
+    assert printed.totals.loss > bound
+    # What is true for step 1 is the form with the step in it, and that holds.
+    certificate = printed.certificate()
+    assert certificate.bound("theorem_5") > 1e5
+    assert certificate.holds
+
+    step = bounds.theory_learning_rate(m=3, R_X=A, v_max=printed.totals.v_max)
+    theory = repeat_counterexample(PerceptronRanker(learning_rate=step, average=False, **options), teacher, math.inf, 100)
+    certificate = theory.certificate()
+    assert certificate.pair_loss == pytest.approx(0.0, abs=1e-9)
+    assert certificate.bound("theorem_5") == pytest.approx(bound)
+    assert certificate.holds
+    assert theory.totals.loss == pytest.approx(245.4, abs=0.05)
+    assert theory.totals.n_mistakes == 6794
+
+    driven = PerceptronRanker("ndcg", credit="argmax", mass="slam", within_grade="document")
+    certificate = repeat_counterexample(driven, teacher, math.inf, 10).certificate()
+    assert certificate.holds
+    assert certificate.loss == pytest.approx(0.99, abs=0.005)
+    assert certificate.bound("mass_bound") <= 104.0 + 1e-9
+    assert certificate.totals["n_mistakes"] == 17
+
+
+@given(st.integers(0, 10**6), st.sampled_from(MEASURES), st.sampled_from(["mean", "document", "tight"]))
+@settings(deadline=None, max_examples=300)
+def test_surrogates_bound_the_losses_and_their_gradients(seed, measure, within):
+    """Theorems 2 and 3 of [CT], Corollary 7 and eq. 16, by loops; V lies between."""
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(2, 14))
+    grades = perceptron_reference.effective(measure, rng.integers(0, 4, m).tolist())
+    s = (rng.integers(-3, 4, m) / rng.choice([1.0, 2.0])).tolist()
+    if len(set(grades)) < 2:
+        return
+    v = perceptron_reference.weights(measure, within, s, grades)
+    loss = perceptron_reference.loss(measure, s, grades)
+    outscored = [i for i in range(m) if any(grades[j] < grades[i] and s[j] >= s[i] for j in range(m))]
+    V = sum(v[i] for i in outscored)
+    assert loss <= V + 1e-12
+    assert reference.slam(v, s, grades) >= V - 1e-12
+    assert sum(v) <= 1.0 + 1e-12
+    gradient = reference.slam_gradient(v, s, grades)
+    assert sum(map(abs, gradient)) <= bounds.gradient_l1_constant("slam", m) + 1e-12
+    if loss > 1e-12:
+        X = rng.normal(size=(m, 3))
+        positive = [x for x in v if x > 0.0]
+        bound = bounds.gradient_norm_bound(
+            loss=reference.slam(v, s, grades),
+            m=perceptron_reference.cutoff(measure, m),
+            R_X=float(np.linalg.norm(X, axis=1).max()),
+            v_max=max(positive) / min(positive),
+        )
+        assert float(np.sum((np.array(gradient) @ X) ** 2)) <= bound * (1 + 1e-9)
+
+
+def test_no_weight_of_average_precision_can_be_lowered():
+    for m, r in itertools.product(range(2, 7), range(1, 6)):
+        if r >= m:
+            continue
+        y = [1] * r + [0] * (m - r)
+        v = perceptron_reference.weights_by_position("ap", y)
+        for lowered in range(r):
+            # The documents before it stand above everything, it and the rest tie with the irrelevant ones.
+            s = [10.0 if i < lowered else 0.0 for i in range(m)]
+            loss = perceptron_reference.loss("ap", s, y)
+            assert reference.slam(v, s, y) == pytest.approx(loss, abs=1e-12)
+            less = [0.99 * x if i == lowered else x for i, x in enumerate(v)]
+            assert reference.slam(less, s, y) < loss - 1e-4
+
+
+def test_scores_are_permutation_equivariant():
+    """Theorem 10 of [CT]."""
+    rng = np.random.default_rng(0)
+    model = PerceptronRanker()
+    X = rng.normal(size=(9, 4))
+    model.learn_one(X, rng.integers(0, 3, 9))
+    for _ in range(20):
+        p = rng.permutation(9)
+        assert model.predict_one(X[p]) == np.array(model.predict_one(X))[p].tolist()
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "gradient"),
+    [
+        ("listnet", reference.listnet_gradient),
+        ("ranksvm", reference.ranksvm_gradient),
+        ("structured_margin", reference.structured_margin_gradient),
+        ("svm_map", reference.svm_map_gradient),
+    ],
+)
+def test_l1_norms_of_gradients(surrogate, gradient):
+    rng = np.random.default_rng(1)
+    largest = 0.0
+    for _ in range(60):
+        m = int(rng.integers(2, 7))
+        y = rng.integers(0, 2 if surrogate == "svm_map" else 3, m).tolist()
+        # Scores against the grades reach the largest norms.
+        s = (rng.normal(size=m) - rng.choice([0.0, 5.0]) * np.array(y)).tolist()
+        norm = sum(map(abs, gradient(s, y)))
+        constant = bounds.gradient_l1_constant(surrogate, m)
+        assert norm <= constant + 1e-12
+        largest = max(largest, norm / constant)
+    assert largest > 0.45
+
+
+def test_theorem_8():
+    # 2 L B (8 / n + sqrt(2 / n)), lambda = sqrt(4 L^2 / n / (B^2 / 2 + 4 B^2 / n))
+    assert bounds.theorem_8(n=50, norm=3.0, lipschitz=2.0) == pytest.approx(2 * 2 * 3 * (8 / 50 + 0.2))
+    expected = math.sqrt(4 * 4 / 50 / (9 / 2 + 4 * 9 / 50))
+    assert bounds.theorem_8_regularization(n=50, norm=3.0, lipschitz=2.0) == pytest.approx(expected)

@@ -1,0 +1,419 @@
+import copy
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, load, save
+from online_rank._kernels import comparators as kernels
+from online_rank._kernels import credit as credit_kernels
+from online_rank._kernels.codes import CREDITS as CREDIT_CODES
+from tests.rankers.test_perceptron import CREDITS, MEASURES, SETTINGS, as_block, stream
+from tests.reference import bounds as reference
+from tests.reference import perceptron as perceptron_reference
+
+WEIGHT = 0.5
+
+
+def state(estimator):
+    """All state as comparable values, through the ranker that a tracker holds."""
+    return {
+        name: state(value)
+        if isinstance(value, PerceptronRanker)
+        else value.tobytes()
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in vars(estimator).items()
+        if name != "comparators"
+    }
+
+
+@pytest.mark.parametrize("within_grade", ["mean", "document", "tight"])
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("options", SETTINGS, ids=lambda o: "-".join(map(str, o.values())))
+def test_losses_of_comparators_are_those_of_the_reference(options, measure, within_grade):
+    comparators = {"a": np.array([0.3, -0.2, 0.1]), "zero": np.zeros(3), "large": np.array([-5.0, 4.0, 7.0])}
+    tracker = LossTracker(PerceptronRanker(measure, within_grade=within_grade, **options), comparators)
+    margin = {"margin": options.get("margin", 1.0), "margin_scale": options.get("margin_scale", "constant")}
+    settings_ = options | {"measure": measure, "within_grade": within_grade}
+    squares, expected = [], np.zeros((3, 2))
+    for X, y in stream(seed=len(measure) + 7, n_queries=8):
+        before = tracker.model.weights.tolist() if tracker.n_features else [0.0] * 3
+        grades = perceptron_reference.effective(measure, y)
+        if len(set(grades)) > 1:
+            squares += [sum(x * x for x in row) for row in X.tolist()]
+        mean_square = np.mean(squares) if squares else 0.0
+        *_, a = perceptron_reference.learn(
+            X.tolist(), y.tolist(), before, mean_square=mean_square, weight=WEIGHT, **settings_
+        )  # fmt: skip
+        tracker.learn_one(X, y, WEIGHT)
+        if a:
+            v = perceptron_reference.weights(measure, within_grade, (X @ before).tolist(), grades)
+            for row, u in zip(expected, comparators.values(), strict=True):
+                row += (
+                    reference.pair_loss(a, (X @ u).tolist(), grades, **margin),
+                    WEIGHT * reference.slam(v, (X @ u).tolist(), grades, **margin),
+                )
+        assert tracker._sums == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_comparator_loss_by_hand():
+    # w = 0, so all three documents tie; NDCG, document order: Z = 3 + 1 / log2(3).
+    tracker = LossTracker(PerceptronRanker("ndcg", mass="slam", within_grade="document"), {"u": np.array([0.25])})
+    tracker.learn_one(np.array([[2.0], [4.0], [3.0]]), [2, 1, 0])
+    z = 3.0 + 1.0 / math.log2(3)
+    v = [3.0 * (1.0 - 0.5) / z, 1.0 * (1.0 / math.log2(3) - 0.5) / z]
+    # u-scores 0.5, 1, 0.75. Hinges of the first: 1 + 1 - 0.5 and 1 + 0.75 - 0.5; of the second: 1 + 0.75 - 1.
+    certificate = tracker.certificate()
+    assert certificate.pair_loss == pytest.approx(v[0] * (1.5 + 1.25) / 2 + v[1] * 0.75)
+    assert certificate.surrogate_loss == pytest.approx(v[0] * 1.5 + v[1] * 0.75)
+    assert certificate.norm == 0.25
+    assert tracker.totals.mass == pytest.approx(v[0] + v[1])
+
+
+@pytest.mark.parametrize("credit", CREDITS)
+@pytest.mark.parametrize("shift", [0.0, 1e7])
+def test_many_documents_and_a_shift_that_cancels(credit, shift):
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.normal(size=(80, 4)), np.full(80, shift)])
+    y = rng.integers(0, 5, 80)
+    u = np.append(rng.normal(size=4), 1.0)
+    tracker = LossTracker(PerceptronRanker("ndcg@10", credit=credit), {"u": u})
+    tracker.learn_one(X, y)
+    *_, a = perceptron_reference.learn(X.tolist(), y.tolist(), [0.0] * 5, measure="ndcg@10", credit=credit)
+    expected = reference.pair_loss(a, (X[:, :4] @ u[:4]).tolist(), y.tolist())
+    assert tracker.certificate().pair_loss == pytest.approx(expected, rel=1e-6 if shift else 1e-10)
+
+
+def test_huge_numbers_stay_numbers():
+    tracker = LossTracker(PerceptronRanker(), {"u": np.array([1e150, 0.0])})
+    tracker.learn_one(np.array([[-1e150, 0.0], [1e150, 1.0]]), [1, 0])
+    certificate = tracker.certificate()
+    # Mass 1 - 1 / log2(3) on one pair, whose hinge is 1 + 2e300.
+    assert certificate.pair_loss == pytest.approx((1.0 - 1.0 / math.log2(3)) * 2e300)
+    assert certificate.bound("mass_bound") == math.inf
+    assert certificate.holds
+
+
+@given(st.integers(0, 10**6))
+@settings(deadline=None, max_examples=40)
+def test_slam_loss_is_the_reference(seed):
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(1, 9))
+    y = rng.integers(0, 4, m)
+    level = np.unique(y, return_inverse=True)[1].astype(np.int64)
+    k, v = rng.integers(-3, 4, m) / 2.0, rng.random(m)
+    assert kernels.slam_loss(k, level, level.max() + 1, v, 1.0, np.empty(m)) == pytest.approx(reference.slam(v, k, y))
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    credit=st.sampled_from(["spread", "pairs", "gain"]),
+    kind=st.integers(0, 2),
+    m=st.integers(2, 60),
+    offset=st.sampled_from([0.0, 0.7]),
+    strict=st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_sweeps_add_up_what_pairs_do(seed, credit, kind, m, offset, strict):
+    rng = np.random.default_rng(seed)
+    grade, level = np.unique(rng.integers(0, 5, m), return_inverse=True)
+    level, levels = level.astype(np.int64), len(grade)
+    t, k, v, share = rng.integers(-4, 5, m) / 2.0, rng.integers(-4, 5, m) / 3.0, rng.random(m), rng.random(m)
+    integers, reals, tree = np.zeros((8, m + 1), dtype=np.int64), np.zeros((2, m)), np.zeros((4, m + 1))
+    head, spare, place, start, listed, *others = integers
+    n = credit_kernels.list_head(level, v, credit != "spread", head[:m])
+    credit_kernels.line_up(
+        t, level, levels, offset, strict, head[:n], reals[0], spare[:m], reals[1], place[:m], start, listed[:m]
+    )
+    lined_up = CREDIT_CODES.index(credit), kind, k, 1.0, level, levels, grade, share, head[:n], start, listed[:m]
+    one_by_one = kernels._hinge_one_by_one(*lined_up, reals[0], spare[:m], reals[1])
+    swept = kernels._hinge_by_sweeps(*lined_up, place[:m], *(row[:m] for row in others), *reals, tree)
+    expected = 0.0
+    for i in range(m):
+        for j in range(m):
+            if level[j] < level[i] and (t[j] > t[i] - offset if strict else t[j] >= t[i] - offset):
+                gains = [2.0 ** grade[level[h]] - 1.0 if kind == 0 else grade[level[h]] for h in (i, j)]
+                a = {"spread": share[i] * (v[i] > 0.0), "pairs": 1.0, "gain": gains[0] - gains[1]}[credit]
+                expected += a * max(0.0, 1.0 + k[j] - k[i])
+    assert one_by_one == pytest.approx(expected, rel=1e-12)
+    assert swept == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+class Recorder(PerceptronRanker):
+    """A ranker whose updates are `factor` times what its rounds say."""
+
+    factor = 1.0
+
+    def _learn(self, X, y, offsets, w, rounds, track=False, comparators=None, values=None):
+        before = self._weights.copy()
+        learned = super()._learn(X, y, offsets, w, rounds, track, comparators, values)
+        self._weights += (self.factor - 1.0) * (self._weights - before)
+        return learned
+
+
+def assert_certified(tracker):
+    """The certificate holds, and so does every link of the chain of inequalities that its bounds are made of."""
+    for name in tracker.comparators:
+        certificate = tracker.certificate(name)
+        assert certificate.holds, str(certificate)
+        totals, checks = certificate.totals, {check.name: check.value for check in certificate.bounds}
+        kind = "mass" if tracker.model.update == "mistake" else "any_step"
+        links = [checks[f"{kind}_{form}"] for form in ("hindsight_bound", "data_bound", "bound")]
+        if f"{kind}_bound_surrogate" in checks:
+            links.append(checks[f"{kind}_bound_surrogate"])
+        slack = 1e-9 * (links[-1] + totals["mass"])
+        if tracker.model.mass == "loss":
+            assert totals["mass"] == pytest.approx(totals["loss"])
+        if tracker.model.margin_scale == "constant":
+            links.insert(0, totals["mass"])
+        for smaller, larger in zip([totals["loss"], *links], links, strict=False):
+            assert smaller <= larger + slack, str(certificate)
+
+
+def attained(horizon):
+    """THEORY 4: documents +- e_t in round t; the one ranked first (of equal scores, pessimistically) is irrelevant."""
+    for t in range(horizon):
+        X = np.zeros((2, horizon))
+        X[:, t] = 1.0, -1.0
+        yield X, [1, 0]
+
+
+def test_the_bound_is_attained():
+    horizon = 50
+    teacher = np.full(horizon, 0.5)
+    tracker = LossTracker(PerceptronRanker("ndcg"), {"teacher": teacher})
+    for X, y in attained(horizon):
+        tracker.learn_one(X, y)
+    # Every round ranks the relevant document second: its loss is 1 - 1 / log2(3).
+    loss = horizon * (1.0 - 1.0 / math.log2(3))
+    certificate = tracker.certificate()
+    assert certificate.loss == pytest.approx(loss, rel=1e-12)
+    assert loss == pytest.approx(18.4535, abs=5e-5)
+    # 4 B R_X^2 / gamma^2 with B = 1 - 1 / log2(3), R_X = 1 and gamma = 2 / sqrt(T).
+    for name in ("mass_hindsight_bound", "mass_data_bound", "mass_bound"):
+        assert certificate.bound(name) == pytest.approx(loss, rel=1e-9)
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5])
+def test_a_broken_update_is_caught(factor):
+    sound, broken = (LossTracker(Recorder("ndcg"), {"teacher": np.full(20, 0.5)}) for _ in range(2))
+    broken.model.factor = factor
+    for X, y in attained(20):
+        sound.learn_one(X, y)
+        broken.learn_one(X, y)
+    assert_certified(sound)
+    with pytest.raises(AssertionError):
+        assert_certified(broken)
+
+
+CASES = [*SETTINGS, {"credit": "argmax", "mass": "slam", "update": "gradient", "learning_rate": 1e-3, "margin": 2.0}]
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    options=st.sampled_from(CASES),
+    measure=st.sampled_from([*MEASURES, "ndcg@1"]),
+    within_grade=st.sampled_from(["mean", "document", "tight"]),
+    kind=st.sampled_from(["random", "ties", "teacher", "adversary"]),
+    scale=st.sampled_from([1e-6, 0.1, 1.0, 30.0, 1e6]),
+    weighted=st.booleans(),
+    dtype=st.sampled_from([np.float64, np.float32]),
+)
+@settings(deadline=None, max_examples=300)
+def test_no_certificate_ever_fails(seed, options, measure, within_grade, kind, scale, weighted, dtype):
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(1, 6))
+    teacher = rng.normal(size=d)
+    comparators = {
+        f"{c:g} times the teacher": c / scale * teacher for c in (0.0, 0.1, 1.0, 10.0)
+    } | {"opposite": -teacher, "random": rng.normal(size=d) / scale}  # fmt: skip
+    tracker = LossTracker(PerceptronRanker(measure, within_grade=within_grade, **options), comparators)
+    for _ in range(int(rng.integers(0, 40))):
+        m = int(rng.integers(0, 9))
+        X = rng.integers(-2, 3, (m, d)).astype(float) if kind == "ties" else rng.normal(size=(m, d))
+        if kind == "teacher":
+            y = np.clip(np.rint(X @ teacher + 0.3 * rng.normal(size=m) + 1), 0, 4).astype(int)
+        elif kind == "adversary" and m and tracker.n_features:
+            y = np.argsort(np.argsort(np.array(tracker.predict_one(scale * X)))[::-1]) % 4
+        else:
+            y = rng.integers(0, 4, m)
+        tracker.learn_one((scale * X).astype(dtype), y, float(rng.choice([0.0, 0.3, 4.0])) if weighted else 1.0)
+    assert_certified(tracker)
+
+
+def test_a_block_adds_up_as_its_queries_do():
+    queries = list(stream(seed=3, n_queries=30))
+    X, y, qid = as_block(queries)
+    comparators = {"a": np.array([0.3, -0.2, 0.1]), "b": np.array([1.0, 1.0, -1.0])}
+    one, many = LossTracker(PerceptronRanker(), comparators), LossTracker(PerceptronRanker(), comparators)
+    for query, grades in queries:
+        if len(query):
+            one.learn_one(query, grades)
+    many.learn_many(X, y, qid)
+    assert state(one) == state(many)
+
+
+def test_learns_and_ranks_as_the_ranker_it_holds():
+    model, tracker = PerceptronRanker(), LossTracker(PerceptronRanker(), {"u": np.ones(3)}, served=True)
+    losses, served = 0.0, 0.0
+    for X, y in stream(seed=5):
+        if len(set(y.tolist())) > 1:
+            served += perceptron_reference.loss("ndcg@10", tracker.predict_one(X), y.tolist())
+        model.learn_one(X, y)
+        tracker.learn_one(X, y)
+        losses += model.last_round.loss
+        assert tracker.predict_one(X) == model.predict_one(X)
+        assert tracker.rank_one(X) == model.rank_one(X)
+        assert tracker.last_round._replace(served_loss=0.0) == model.last_round._replace(served_loss=0.0)
+        assert tracker.model.last_round == tracker.last_round
+    assert tracker.totals.loss == pytest.approx(losses)
+    assert tracker.totals.served_loss == pytest.approx(served)
+    assert tracker.totals.n_rounds == 12
+    assert model.served_weights.tolist() == tracker.model.served_weights.tolist()
+
+
+def test_totals_by_hand():
+    tracker = LossTracker(PerceptronRanker("ndcg", average=False))
+    tracker.learn_one(np.array([[3.0, 4.0], [0.0, 1.0]]), [1, 0], w=2.0)  # ties: the loss is 1 - 1 / log2(3), the norm 5
+    tracker.learn_one(np.array([[3.0, 4.0], [0.0, 1.0], [1.0, 1.0]]), [1, 0, 0])  # right by now
+    tracker.learn_one(np.array([[6.0, 8.0]]), [1])  # skipped; the norm is 10
+    loss = 2.0 * (1.0 - 1.0 / math.log2(3))
+    totals = tracker.totals
+    assert (totals.n_rounds, totals.n_skipped, totals.n_mistakes, totals.m) == (3, 1, 1, 3)
+    assert (totals.loss, totals.served_loss, totals.mass, totals.largest_mass) == pytest.approx((loss,) * 4)
+    assert totals.squared_gradient_norms == pytest.approx((loss * 3.0) ** 2 + (loss * 3.0) ** 2)
+    assert (totals.R_X, totals.largest_weight, totals.margin_mass) == (10.0, 2.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "error"),
+    [
+        (np.array([[1.0, np.nan, 0.0], [0.0, 0.0, 0.0]]), [1, 0], "feature 1 of document 0"),
+        (np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]]), [1, -1], "grade of document 1"),
+        (np.ones((2, 4)), [1, 0], "4 features"),
+        (np.array([[1e200, 0.0, 0.0], [-1e200, 0.0, 0.0]]), [1, 0], "non-finite"),
+    ],
+)
+def test_a_rejected_query_changes_nothing(X, y, error):
+    tracker = LossTracker(PerceptronRanker(), {"u": np.ones(3)})
+    for query, grades in stream(seed=6):
+        tracker.learn_one(query, grades)
+    before = state(tracker)
+    with pytest.raises(ValueError, match=error):
+        tracker.learn_one(X, y)
+    assert state(tracker) == before
+    if X.shape[1] == 3:
+        good = np.eye(3)
+        with pytest.raises(ValueError, match=r"document|query 1"):
+            tracker.learn_many(np.concatenate([good, X]), [2, 1, 0, *y], [0, 0, 0, 1, 1])
+        assert state(tracker) == before
+
+
+def test_named_features_come_and_go():
+    tracker = LossTracker(PerceptronRanker(), {"u": {"b": 2.0, "never": 9.0, "a": -1.0}})
+    tracker.learn_one({"p": {"a": 1.0}, "q": {"a": 2.0}}, {"p": 0, "q": 1})
+    assert tracker.certificate().norm == 1.0
+    before = state(tracker)
+    with pytest.raises(ValueError, match="'new'"):
+        tracker.learn_one([{"a": 1.0, "new": math.inf}, {"a": 0.0}], [1, 0])
+    assert state(tracker) == before
+    tracker.learn_one([{"a": 1.0, "b": 2.0}, {"b": 1.0}], [1, 0])
+    assert tracker.feature_names == tracker.model.feature_names == ("a", "b")
+    assert tracker.certificate().norm == pytest.approx(math.sqrt(2.0**2 + 1.0**2))
+    assert_certified(tracker)
+
+
+def test_bad_arguments():
+    with pytest.raises(TypeError, match="type LossTracker"):
+        LossTracker(LossTracker(PerceptronRanker()))
+    learned = PerceptronRanker()
+    learned.learn_one(np.eye(2), [1, 0])
+    with pytest.raises(ValueError, match="learned already"):
+        LossTracker(learned).learn_one(np.eye(2), [1, 0])
+    with pytest.raises(ValueError, match=r"comparators\['u'\] has weights that are not finite"):
+        LossTracker(PerceptronRanker(), {"u": [1.0, math.nan]})
+    with pytest.raises(ValueError, match=r"comparators\['u'\].* norm above 1e\+150"):
+        LossTracker(PerceptronRanker(), {"u": [1e200]})
+    with pytest.raises(TypeError, match=r"comparators\['u'\]"):
+        LossTracker(PerceptronRanker(), {"u": "abc"})
+    tracker = LossTracker(PerceptronRanker(), {"u": [1.0, 2.0, 3.0], "v": [1.0, 2.0, 3.0]})
+    before = state(tracker)
+    with pytest.raises(ValueError, match="3 weights, but the queries have 2"):
+        tracker.learn_one(np.eye(2), [1, 0])
+    with pytest.raises(TypeError, match="give a dict"):
+        tracker.learn_one([{"a": 1.0}, {"a": 2.0}], [1, 0])
+    assert state(tracker) == before
+    with pytest.raises(ValueError, match="2 comparators"):
+        tracker.certificate()
+    with pytest.raises(KeyError, match="'w'"):
+        tracker.certificate("w")
+    with pytest.raises(TypeError, match="names its features"):
+        LossTracker(PerceptronRanker(), {"u": {"a": 1.0}}).learn_one(np.eye(2), [1, 0])
+
+
+def test_copies_and_clones():
+    tracker = LossTracker(PerceptronRanker("ap", credit="gain"), {"u": np.ones(3)})
+    for query, grades in stream(seed=8):
+        tracker.learn_one(query, grades)
+    for twin in (copy.deepcopy(tracker), pickle.loads(pickle.dumps(tracker))):
+        assert state(twin) == state(tracker)
+        twin.learn_one(np.eye(3), [0, 1, 2])
+        assert twin.totals.n_rounds == tracker.totals.n_rounds + 1
+    fresh = tracker.clone()
+    assert fresh.totals.n_rounds == 0
+    assert fresh.model.measure == "ap"
+    assert fresh.model.last_round is None
+    assert tracker.totals.n_rounds == 12
+
+
+def test_behind_a_scaler_and_on_disk(tmp_path):
+    pipeline = StreamScaler() | LossTracker(PerceptronRanker(), {"u": np.array([1.0, 0.0, -1.0])})
+    plain = StreamScaler() | PerceptronRanker()
+    X, y, qid = as_block([query for query in stream(seed=11) if len(query[1])])
+    pipeline.learn_many(X, y, qid)
+    plain.learn_many(X, y, qid)
+    assert pipeline.predict_many(X, qid).tolist() == plain.predict_many(X, qid).tolist()
+    tracker = pipeline["LossTracker"]
+    assert_certified(tracker)
+    # A rejected block leaves both steps as they were.
+    before = state(tracker), tracker.certificate().to_dict()
+    with pytest.raises(ValueError, match="grade of document"):
+        pipeline.learn_many(X, np.where(np.arange(len(y)) == len(y) - 1, -1, y), qid)
+    assert (state(tracker), tracker.certificate().to_dict()) == before
+    save(pipeline, tmp_path / "model.npz")
+    restored = load(tmp_path / "model.npz")
+    assert restored["LossTracker"].certificate().to_dict() == tracker.certificate().to_dict()
+    restored.learn_one(X[:4], [0, 1, 2, 0])
+    assert_certified(restored["LossTracker"])
+
+
+def test_certificate_before_the_first_query():
+    certificate = LossTracker(PerceptronRanker(), {"u": np.ones(3)}).certificate()
+    assert certificate.loss == 0.0
+    assert certificate.holds
+
+
+def test_certificate_as_table_and_dict():
+    tracker = LossTracker(PerceptronRanker(), {"u": np.ones(3)})
+    for query, grades in stream(seed=9):
+        tracker.learn_one(query, grades)
+    certificate = tracker.certificate()
+    content = json.loads(json.dumps(certificate.to_dict()))
+    assert content["loss"] == certificate.loss
+    assert content["holds"] is True
+    assert content["totals"]["served_loss"] is None
+    assert [bound["name"] for bound in content["bounds"]][:3] == ["mass_hindsight_bound", "mass_data_bound", "mass_bound"]
+    text = str(certificate)
+    assert "'u'" in text
+    assert "holds" in text
+    assert "VIOLATED" not in text
+    assert "not tracked" in text
+    with pytest.raises(ValueError, match="update='gradient'"):
+        certificate.bound("theorem_5")
+    with pytest.raises(ValueError, match="no bound 'x'"):
+        certificate.bound("x")

@@ -1,0 +1,232 @@
+"""ForEachDocument: river's transformers on queries."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from river import checks, compose, feature_extraction, feature_selection, linear_model, preprocessing, stats
+
+from online_rank import ForEachDocument, PerceptronRanker, RankingPipeline, StreamScaler
+from tests.base.test_pipeline import NAMES, as_block, as_dicts, queries, state_of
+
+
+def double(x):
+    return {f"2 {name}": 2.0 * value for name, value in x.items()}
+
+
+TRANSFORMERS = {
+    "StandardScaler": preprocessing.StandardScaler,
+    "MinMaxScaler": preprocessing.MinMaxScaler,
+    "RobustScaler": preprocessing.RobustScaler,
+    "Select": lambda: compose.Select("a", "c"),
+    "Discard": lambda: compose.Discard("b"),
+    "union": lambda: preprocessing.MinMaxScaler() + compose.FuncTransformer(double),
+    "pipeline": lambda: compose.Discard("a") | preprocessing.StandardScaler() | feature_extraction.PolynomialExtender(2),
+    "pipelines": lambda: (compose.Select("a") | preprocessing.StandardScaler()) + compose.Select("b"),
+    "RBFSampler": lambda: feature_extraction.RBFSampler(n_components=5, seed=1),
+    "SelectKBest": lambda: feature_selection.SelectKBest(stats.PearsonCorr(), k=2),
+    "VarianceThreshold": feature_selection.VarianceThreshold,
+}
+every_transformer = pytest.mark.parametrize("make", TRANSFORMERS.values(), ids=TRANSFORMERS)
+
+
+def by_hand(transformer, x, y):
+    """One query through a river transformer, document by document, as its pipelines do it."""
+    if transformer._supervised:
+        answer = {i: transformer.transform_one(document) for i, document in x.items()}
+        for i, document in x.items():
+            transformer.learn_one(document, y[i])
+        return answer
+    for document in x.values():
+        transformer.learn_one(document)
+    return {i: transformer.transform_one(document) for i, document in x.items()}
+
+
+def dense(answer):
+    names = list(dict.fromkeys(name for x in answer.values() for name in x))
+    return {i: {name: float(x.get(name, 0.0)) for name in names} for i, x in answer.items()}
+
+
+@every_transformer
+def test_one_document_after_the_other(make):
+    plain, lifted, ranker = make(), ForEachDocument(make()), PerceptronRanker()
+    pipeline = ForEachDocument(make()) | PerceptronRanker()
+    assert type(pipeline) is RankingPipeline
+    for X, y in queries():
+        x, grades = as_dicts(X, y)
+        answer = dense(by_hand(plain, x, grades))
+        lifted.learn_one(x, grades)
+        pipeline.learn_one(x, grades)
+        ranker.learn_one(answer, grades)
+    x, _ = as_dicts(*queries(seed=1)[0])
+    expected = dense({i: plain.transform_one(document) for i, document in x.items()})
+    assert lifted.transform_one(x) == expected
+    assert pipeline.transform_one(x) == expected
+    assert pipeline.predict_one(x) == ranker.predict_one(expected)
+    assert pipeline.rank_one(x) == ranker.rank_one(expected)
+
+
+@every_transformer
+def test_every_form_and_block(make):
+    stream = [query for query in queries() if len(query[1])]
+    models = {form: ForEachDocument(make()) | PerceptronRanker() for form in ("ids", "dicts", "frame", "block")}
+    for X, y in stream:
+        x, grades = as_dicts(X, y)
+        models["ids"].learn_one(x, grades)
+        models["dicts"].learn_one(list(x.values()), y)
+        models["frame"].learn_one(pd.DataFrame(X, columns=NAMES), y)
+    X, y, qid = as_block(stream)
+    models["block"].learn_many(pd.DataFrame(X, columns=NAMES), y, qid)
+    x, _ = as_dicts(*queries(seed=1)[0])
+    expected = models["ids"].predict_one(x)
+    for form, model in models.items():
+        assert model["PerceptronRanker"].n_features == models["ids"]["PerceptronRanker"].n_features, form
+        assert model.predict_one(x) == expected, form
+    scores = models["block"].predict_many(pd.DataFrame(X, columns=NAMES), qid)
+    assert scores.tolist() == [s for X, _ in stream for s in models["ids"].predict_one(pd.DataFrame(X, columns=NAMES))]
+
+
+def test_arrays_name_their_features_by_position():
+    lifted, plain = ForEachDocument(compose.Select(0, 2) | preprocessing.StandardScaler()), StreamScaler()
+    both = ForEachDocument(compose.Select(0, 2) | preprocessing.StandardScaler()) | PerceptronRanker()
+    for X, y in queries():
+        lifted.learn_one(X)
+        plain.learn_one(X)
+        both.learn_one(X, y)
+        both.learn_one(X.tolist() if len(X) else [], y)
+    X, _ = queries(seed=1)[0]
+    answer = lifted.transform_one(X)
+    assert isinstance(answer, np.ndarray)
+    np.testing.assert_allclose(answer, plain.transform_one(X)[:, [0, 2]], rtol=1e-9)
+    assert lifted.transform_one(X.tolist()).tobytes() == answer.tobytes()
+    assert both["PerceptronRanker"].feature_names == (0, 2)
+    assert both.predict_one(X) == both.predict_one(X.tolist())
+
+
+def test_texts_and_categories():
+    model = (
+        ForEachDocument(
+            (compose.Select("title") | feature_extraction.BagOfWords("title"))
+            + (compose.Select("kind") | preprocessing.OneHotEncoder())
+            + compose.Select("clicks")
+        )
+        | PerceptronRanker()
+    )
+    query = {
+        "i": {"title": "rank online", "kind": "pdf", "clicks": 3},
+        "j": {"title": "learn to rank", "kind": "html", "clicks": 0, "unused": None},
+    }
+    model.learn_one(query, {"i": 0, "j": 1})
+    assert model.rank_one(query) == ["j", "i"]
+    assert model.transform_one(query)["i"]["learn"] == 0.0
+    frame = pd.DataFrame({"title": ["rank online", "learn"], "kind": ["pdf", "html"], "clicks": [3, 0]})
+    other = model.clone()
+    other.learn_many(pd.concat([frame, frame]), [0, 1, 0, 1], [1, 1, 2, 2])
+    assert other.rank_one(frame) == [1, 0]
+    assert "kind_pdf" in model.debug_one(query)
+    with pytest.raises(TypeError, match="feature 'title' of document 'i' is 'rank online'"):
+        (StreamScaler() | PerceptronRanker()).learn_one(query, {"i": 0, "j": 1})
+
+
+def test_a_function_before_reads_what_was_given():
+    def length(query):
+        return {i: {"words": len(x["title"].split())} for i, x in query.items()}
+
+    model = length | StreamScaler() | PerceptronRanker()
+    query = {"i": {"title": "rank"}, "j": {"title": "learn to rank"}}
+    model.learn_one(query, {"i": 0, "j": 1})
+    assert model.rank_one(query) == ["j", "i"]
+
+
+def test_behind_another_step_and_in_a_chain():
+    chain = StreamScaler() | ForEachDocument(feature_extraction.PolynomialExtender(2)) | double_query | PerceptronRanker()
+    for X, y in queries():
+        chain.learn_one(*as_dicts(X, y))
+    assert chain["PerceptronRanker"].n_features == 3 + 3 + 3
+
+
+def double_query(query):
+    return {i: {name: 2 * value for name, value in x.items()} for i, x in query.items()}
+
+
+@every_transformer
+def test_rejected_queries_change_nothing(make):
+    model = ForEachDocument(make()) | PerceptronRanker()
+    stream = [query for query in queries() if len(query[1]) > 3]
+    for X, y in stream[:3]:
+        model.learn_one(*as_dicts(X, y))
+    before, inner = copy.deepcopy(model), model[0].transformer
+    x, grades = as_dicts(*stream[3])
+    nan = {i: {**document, "b": np.nan} if i == "doc2" else document for i, document in x.items()}
+    with pytest.raises(ValueError, match="feature 'b' of document 'doc2' is nan"):
+        model.learn_one(nan, grades)
+    with pytest.raises(ValueError, match="'doc1' is -3"):
+        model.learn_one(x, {**grades, "doc1": -3})
+    X, y, qid = as_block(stream[4:6])
+    X[5, 1] = np.inf
+    with pytest.raises(ValueError, match="document 5"):
+        model.learn_many(pd.DataFrame(X, columns=NAMES), y, qid)
+    assert model[0].transformer is inner
+    after_before, after = copy.deepcopy(before), model
+    for X, y in stream[6:9]:
+        after_before.learn_one(*as_dicts(X, y))
+        after.learn_one(*as_dicts(X, y))
+    x, _ = as_dicts(*stream[9])
+    assert after.predict_one(x) == after_before.predict_one(x)
+    assert state_of(after[-1]) == state_of(after_before[-1])
+
+
+def test_what_leaves_must_be_finite_numbers():
+    with pytest.raises(TypeError, match="feature 'kind' of document 'i' is 'pdf'; features are numbers"):
+        ForEachDocument(compose.Select("kind")).transform_one({"i": {"kind": "pdf"}})
+    infinite = ForEachDocument(compose.FuncTransformer(lambda x: {"a": x["a"] * 1e308}))
+    with pytest.raises(ValueError, match="feature 'a' of document 1 is inf"):
+        infinite.transform_one([{"a": 1.0}, {"a": 10.0}])
+
+
+def test_one_dict_is_one_document():
+    lifted, plain = ForEachDocument(preprocessing.StandardScaler()), preprocessing.StandardScaler()
+    for x in ({"a": 1.0}, {"a": 3.0}):
+        lifted.learn_one(x)
+        plain.learn_one(x)
+    assert lifted.transform_one({"a": 5.0}) == plain.transform_one({"a": 5.0})
+    selector = ForEachDocument(feature_selection.SelectKBest(stats.PearsonCorr(), k=1))
+    for i in range(5):
+        selector.learn_one({"a": float(i), "b": 1.0}, i)
+    assert selector.transform_one({"a": 1.0, "b": 1.0}) == {"a": 1.0}
+
+
+def test_river_checks():
+    checks.check_estimator(ForEachDocument(preprocessing.StandardScaler()))
+
+
+@every_transformer
+def test_copies(make):
+    model = ForEachDocument(make()) | PerceptronRanker()
+    for X, y in queries():
+        model.learn_one(*as_dicts(X, y))
+    x, _ = as_dicts(*queries(seed=1)[0])
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)) if "union" not in str(make) else model):
+        assert twin.predict_one(x) == model.predict_one(x)
+    clone = model.clone()
+    assert repr(clone) == repr(model)
+    assert clone.last_round is None
+    assert "ForEachDocument" in model._repr_html_()
+
+
+def test_refused():
+    with pytest.raises(TypeError, match="StreamScaler works on queries already"):
+        ForEachDocument(StreamScaler())
+    with pytest.raises(TypeError, match="transformer is"):
+        ForEachDocument(linear_model.LogisticRegression())
+    with pytest.raises(TypeError, match="FuncTransformer"):
+        ForEachDocument(double)
+    with pytest.raises(TypeError, match="supervised: it learns from grades"):
+        ForEachDocument(feature_selection.SelectKBest(stats.PearsonCorr())).learn_one([{"a": 1.0}])
+    for join in (lambda a, b: a + b, lambda a, b: a * b):
+        with pytest.raises(TypeError, match=r"lift the whole: ForEachDocument\(a \+ b\)"):
+            join(StreamScaler(), ForEachDocument(preprocessing.MinMaxScaler()))
+        with pytest.raises(TypeError, match="lift the whole"):
+            join(ForEachDocument(preprocessing.MinMaxScaler()), "group")

@@ -1,0 +1,244 @@
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import load, save
+from online_rank.rankers.gradient import GradientRanker
+from online_rank.surrogates import Surrogate
+from tests.reference import surrogates as reference
+from tests.reference.optimizers import OPTIMIZERS
+
+NAMES = list(OPTIMIZERS)
+SURROGATES = ["logistic", "hinge", "squared", "listnet", "lambdarank", "slam", "structured"]
+
+
+def stream(n=30, d=4, seed=0, most=12):
+    """Queries whose grades follow a linear score with noise; some have one grade, or one document."""
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=d)
+    queries = []
+    for _ in range(n):
+        X = rng.normal(size=(int(rng.integers(1, most)), d))
+        queries.append((X, np.digitize(X @ u + rng.normal(size=len(X)), [0.0, 2.0])))
+    return queries
+
+
+def block(queries):
+    X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
+    return X, y, np.repeat(np.arange(len(queries)), [len(y) for _, y in queries])
+
+
+def state(model):
+    def plain(value):
+        if isinstance(value, tuple):
+            return tuple(map(plain, value))
+        return value.tobytes() if isinstance(value, np.ndarray) else value
+
+    return {name: plain(value) for name, value in vars(model).items()}
+
+
+@pytest.mark.parametrize("optimizer", NAMES)
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+def test_weights_are_those_of_the_optimizer_on_the_gradient(optimizer, l2):
+    if l2 and optimizer == "scale_free":
+        with pytest.raises(ValueError, match="l2"):
+            GradientRanker(optimizer=optimizer, l2=l2)
+        return
+    model = GradientRanker("logistic", optimizer, 0.2, l2=l2, average=True)
+    cost = Surrogate("logistic", pair_weight="difference")
+    twins = [OPTIMIZERS[optimizer](0.2) for _ in range(4)]
+    served = []
+    for X, y in stream():
+        if optimizer == "scale_free":
+            for twin, column in zip(twins, X.T, strict=True):
+                twin.meet(column.max() - column.min())
+        w = np.array([twin.value for twin in twins])
+        model.learn_one(X, y)
+        if len(set(y)) > 1:
+            z = X.T @ cost.gradient(X @ w, y)
+            for twin, g in zip(twins, z + l2 * w, strict=True):
+                twin.step(g)
+            served.append([twin.value for twin in twins])
+            assert model.last_round.squared_gradient_norm == pytest.approx(z @ z)
+            assert model.weights == pytest.approx(np.array(served[-1]), rel=1e-9, abs=1e-12)
+            assert model.served_weights == pytest.approx(np.mean(served, axis=0), rel=1e-9, abs=1e-12)
+        else:
+            assert model.last_round.skipped
+            assert model.last_round.squared_gradient_norm == 0.0
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_learns(surrogate):
+    queries = stream(400, seed=1)
+    held_out = [query for query in stream(500, seed=1)[400:] if len(set(query[1])) > 1]
+    for optimizer in NAMES:
+        model = GradientRanker(surrogate, optimizer)
+        model.learn_many(*block(queries))
+        loss = [1 - reference.ndcg(model.rank_one(X), y.tolist(), 10) for X, y in held_out]
+        ideal = GradientRanker(surrogate, optimizer)
+        untrained = [1 - reference.ndcg(ideal.rank_one(X), y.tolist(), 10) for X, y in held_out]
+        assert np.mean(loss) < 0.65 * np.mean(untrained)
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_block_is_the_loop_bit_for_bit(surrogate, dtype):
+    queries = [(X.astype(dtype), y) for X, y in stream()]
+    weights = np.random.default_rng(0).uniform(0, 2, len(queries))
+    for optimizer in NAMES:
+        one, many = (GradientRanker(surrogate, optimizer) for _ in range(2))
+        for (X, y), w in zip(queries, weights, strict=True):
+            one.learn_one(X, y, w)
+        many.learn_many(*block(queries), weights)
+        assert state(one) == state(many)
+        together = one.predict_many(*block(queries)[::2])
+        assert together.tolist() == [score for X, _ in queries for score in one.predict_one(X)]
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES)
+def test_scale_free_ignores_the_scale_and_the_origin_of_features(surrogate):
+    queries = stream(60)
+    X, y, qid = block(queries)
+    plain, doubled, scaled, shifted = (GradientRanker(surrogate) for _ in range(4))
+    plain.learn_many(X, y, qid)
+    powers = np.array([2.0**40, 2.0**-40, 2.0**21, 1.0])
+    doubled.learn_many(X * powers, y, qid)
+    assert np.array_equal(doubled.weights * powers, plain.weights)
+    factors = np.array([1e6, 1e-6, 1.0, 1e6])
+    scaled.learn_many(X * factors, y, qid)
+    assert scaled.weights * factors == pytest.approx(plain.weights, rel=1e-6)
+    shifted.learn_many(X + np.array([100.0, 0.0, -5.0, 0.0]), y, qid)
+    assert shifted.weights == pytest.approx(plain.weights, rel=1e-6)
+
+
+def test_a_step_by_hand():
+    # One pair; scores 0: RankNet's gradient is -1/2 and 1/2, so z = -(3 - 1)/2 = -1.
+    model = GradientRanker("logistic", "sgd", 0.5, pair_weight="none")
+    model.learn_one([[3.0], [1.0]], [1, 0], w=3.0)
+    assert model.weights.tolist() == [0.5 * 3.0 * (3.0 - 1.0) / 2]
+    assert model.last_round.loss == pytest.approx(1 - 1 / math.log2(3))
+    assert model.last_round.largest_norm == 3.0
+    assert model.last_round.mass == model.last_round.margin == 0.0
+    half_life = GradientRanker("logistic", "sgd", 0.5, average=1.0)
+    visited = []
+    for X, y in stream(3):
+        half_life.learn_one(X, y)
+        visited.append(half_life.weights)
+    assert half_life.served_weights == pytest.approx((visited[0] / 4 + visited[1] / 2 + visited[2]) / (1 / 4 + 1 / 2 + 1))
+
+
+def test_weight_zero_learns_nothing():
+    for optimizer in NAMES:
+        model = GradientRanker(optimizer=optimizer)
+        X, y = stream(1)[0]
+        model.learn_one(X, y)
+        before = model.weights, model.served_weights
+        model.learn_one(X + 1.0, y, w=0.0)
+        assert np.array_equal(before, (model.weights, model.served_weights))
+
+
+@pytest.mark.parametrize("optimizer", NAMES)
+def test_rejected_queries_leave_no_trace(optimizer):
+    queries = stream(5)
+    model = GradientRanker(optimizer=optimizer)
+    model.learn_many(*block(queries))
+    before = state(copy.deepcopy(model))
+    X, y = queries[0]
+    for value in (np.nan, np.inf, -np.inf):
+        bad = X.copy()
+        bad[-1, 2] = value
+        with pytest.raises(ValueError, match=f"feature 2 of document {len(X) - 1}"):
+            model.learn_one(bad, y)
+        with pytest.raises(ValueError, match="feature 2"):
+            model.learn_many(np.concatenate([X, bad]), np.tile(y, 2), np.repeat([0, 1], len(y)))
+        with pytest.raises(ValueError, match="feature 2"):
+            model.predict_one(bad)
+    with pytest.raises(ValueError, match="grade"):
+        model.learn_one(X, y - 5)
+    with pytest.raises(ValueError, match="w is"):
+        model.learn_one(X, y, w=-1.0)
+    with pytest.raises(ValueError, match="non-finite"):
+        model.learn_one(X * 1e200, y)
+    assert state(model) == before
+
+
+def test_features_that_emerge_change_no_score():
+    rng = np.random.default_rng(0)
+    for optimizer in NAMES:
+        model = GradientRanker(optimizer=optimizer)
+        for _ in range(20):
+            x = [{"a": rng.normal(), "b": rng.normal()} for _ in range(5)]
+            model.learn_one(x, [int(document["a"] > 0) for document in x])
+        before = model.predict_one(x)
+        wider = [{"c": 7.0 * i, **document} for i, document in enumerate(x)]
+        assert model.predict_one(wider) == before
+        model.learn_one(wider, [1] * 5)
+        assert model.predict_one(wider) == before
+        model.learn_one(wider, [0, 0, 1, 1, 2])
+        assert model.feature_names == ("a", "b", "c")
+        assert model.weights[2] != 0.0
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 100), st.sampled_from(SURROGATES), st.sampled_from(NAMES))
+def test_scoring_is_permutation_equivariant(seed, surrogate, optimizer):
+    queries = stream(5, seed=seed)
+    model = GradientRanker(surrogate, optimizer)
+    model.learn_many(*block(queries))
+    X, _ = queries[0]
+    order = np.random.default_rng(seed).permutation(len(X))
+    assert model.predict_one(X[order]) == [model.predict_one(X)[i] for i in order]
+
+
+@pytest.mark.parametrize("optimizer", NAMES)
+def test_saved_and_loaded_it_goes_on_alike(optimizer, tmp_path):
+    model = GradientRanker("slam", optimizer, average=7.0)
+    model.learn_many(*block(stream(10)))
+    save(model, tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz")
+    for X, y in stream(5, seed=1):
+        assert again.predict_one(X) == model.predict_one(X)
+        again.learn_one(X, y)
+        model.learn_one(X, y)
+    assert np.array_equal(again.weights, model.weights)
+
+
+def test_copies_and_degenerate_queries():
+    model = GradientRanker("slam", "adam", measure="ap>=2")
+    for X, y in [
+        (np.empty((0, 3)), []),
+        (np.ones((1, 3)), [2]),
+        (np.ones((4, 3)), [1, 1, 0, 0]),
+        (np.ones((4, 3)), [0, 2, 0, 2]),
+    ]:
+        model.learn_one(X, y)
+    assert not model.weights.any()
+    model.learn_many(*block(stream(5, 3)))
+    assert model.clone().n_features == 0
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        twin.learn_one(*stream(1, 3)[0])
+        assert twin.weights.shape == (3,)
+        assert state(twin) != state(model)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"surrogate": "svm"}, "surrogate"),
+        ({"optimizer": "lbfgs"}, "optimizer"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"l2": -1.0, "optimizer": "sgd"}, "l2"),
+        ({"average": -3}, "average"),
+        ({"measure": "mrr"}, "measure"),
+        ({"margin": math.nan}, "margin"),
+        ({"pairs": "x"}, "pairs"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        GradientRanker(**arguments)

@@ -1,0 +1,302 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import online_rank
+from online_rank import PerceptronRanker, StreamScaler, load
+from online_rank.metrics import metric
+from online_rank.serving.pending import PendingQueries
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.checkpoint import CheckpointError
+from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.storage.journal import Journal
+
+ROOT = Path(online_rank.__file__).resolve().parents[1]
+DOCS = {"a": {"x": 3.0, "y": 0.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"y": 2.0}}
+
+
+def ask(query_id, docs=DOCS):
+    return json.dumps({"id": query_id, "docs": docs}).encode()
+
+
+def grade(query_id, **grades):
+    return json.dumps({"id": query_id, "grades": grades or {"a": 0, "b": 2, "c": 1}}).encode()
+
+
+def test_pending_queries_are_bounded_by_number():
+    pending = PendingQueries(max_queries=2)
+    for i in range(5):
+        pending.remember(i, i * 10)
+    assert [i in pending for i in range(5)] == [False, False, False, True, True]
+    assert (len(pending), pending.n_evicted, pending.get(3), pending.get(0)) == (2, 3, 30, None)
+
+
+def test_pending_queries_are_bounded_by_age():
+    pending = PendingQueries(max_queries=100, max_age=2)
+    for i in range(4):
+        pending.remember(i, i)
+        if i == 1:
+            pending.take(1)
+    # 0 went when 3 came: 3 queries after it; 1 was taken.
+    assert [i in pending for i in range(4)] == [False, False, True, True]
+    assert pending.n_evicted == 1
+
+
+def test_a_query_asked_again_waits_anew():
+    pending = PendingQueries(max_queries=2)
+    for i in (1, 2, 1, 3):
+        pending.remember(i, i)
+    assert [i in pending for i in (1, 2, 3)] == [True, False, True]
+    with pytest.raises(KeyError):
+        pending.take(2)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, None])
+def test_bad_limits(wrong):
+    with pytest.raises(ValueError, match="max_queries"):
+        PendingQueries(wrong)
+    with pytest.raises(ValueError, match="max_age"):
+        PendingQueries(1, wrong)
+    with pytest.raises(ValueError, match="max_learned"):
+        RankingService(PerceptronRanker(), max_learned=wrong)
+
+
+def test_the_service_learns_what_the_model_would_from_delayed_grades():
+    service, model, ndcg = (
+        RankingService(StreamScaler() | PerceptronRanker()),
+        StreamScaler() | PerceptronRanker(),
+        metric("ndcg@10"),
+    )
+    first = service.handle(ask(1)).answer
+    served = model.predict_one(DOCS)
+    other = {"a": {"x": 1.0}, "b": {"z": 5.0}}
+    service.handle(ask("two", other))
+    served_other = model.predict_one(other)
+    reply = service.handle(grade("two", a=1, b=0))
+    model.learn_one(other, {"a": 1, "b": 0})
+    ndcg.update({"a": 1, "b": 0}, served_other)
+    assert reply.answer == {"id": "two", "learned": True, "loss": model.last_round.loss}
+    loss = model.last_round.loss
+    service.handle(grade(1))
+    model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1})
+    ndcg.update({"a": 0, "b": 2, "c": 1}, served)
+    loss += model.last_round.loss
+    assert first == {"id": 1, "ranking": ["a", "b", "c"], "scores": [0.0, 0.0, 0.0]}
+    assert to_bytes(service.model) == to_bytes(model)
+    assert service.stats() == {
+        "ranked": 2, "learned": 2, "duplicates": 0, "pending": 0, "evicted": 0, "ndcg@10": ndcg.get(), "loss": loss,
+    }  # fmt: skip
+    scores = model.predict_one(DOCS)
+    answer = service.handle(ask(3)).answer
+    assert answer["ranking"] == model.rank_one(DOCS)
+    assert answer["scores"] == [scores[name] for name in answer["ranking"]]
+
+
+def test_grades_that_come_twice_are_learned_once():
+    service = RankingService(PerceptronRanker())
+    service.handle(ask(1))
+    service.handle(grade(1))
+    before = to_bytes(service.model)
+    assert service.handle(grade(1)).answer == {"id": 1, "learned": False, "duplicate": True}
+    service.handle(ask(1))  # a client that sends everything again
+    assert service.handle(grade(1)).answer["duplicate"]
+    assert to_bytes(service.model) == before
+    assert len(service._pending) == 0
+
+
+def test_an_evicted_query_and_an_unknown_one_are_errors():
+    service = RankingService(PerceptronRanker(), max_pending=1)
+    service.handle(ask(1))
+    service.handle(ask(2))
+    assert "no query waits" in service.handle(grade(1)).answer["error"]
+    assert "no query waits" in service.handle(grade(77)).answer["error"]
+    assert service.stats()["evicted"] == 1
+
+
+def test_remembered_ids_are_bounded():
+    service = RankingService(PerceptronRanker(), max_learned=2)
+    for i in range(4):
+        service.handle(ask(i))
+        service.handle(grade(i))
+    assert list(service._learned) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (b"", "not a JSON object"),
+        (b"[1]", "not a JSON object: it is of type list"),
+        (b"\xff", "not a JSON object"),
+        (b"[" * 100_000, "not a JSON object"),
+        (b'{"id": 1, "docs": {}', "not a JSON object"),
+        (b'{"id": 1, "docs": {"a": {"x": NaN}}}', "NaN is not a JSON number"),
+        (b'{"id": 1, "docs": {"a": {"x": 1e999}}}', "feature 'x' of document 'a' is inf"),
+        (b'{"id": 1, "docs": {"a": {"x": ' + b"9" * 400 + b"}}}", "too large|inf"),
+        (b'{"id": 1, "docs": {"a": {"x": ' + b"9" * 5000 + b"}}}", "not a JSON object"),
+        (b'{"id": 1, "docs": {"a": {"x": "3"}}}', "features are numbers"),
+        (b'{"id": 1, "docs": {"a": {"x": null}}}', "features are numbers"),
+        (b'{"id": 1, "docs": {"a": {"x": [1]}}}', "features are numbers"),
+        (b'{"id": 1, "docs": {"a": 3}}', "docs must be"),
+        (b'{"id": 1, "docs": [{"x": 3}]}', "docs must be"),
+        (b'{"id": 1, "docs": {"a": {}, "a": {}}}', "'a' stands twice"),
+        (b'{"id": 1, "docs": {"a": {"x": 1, "x": 2}}}', "'x' stands twice"),
+        (b'{"id": true, "docs": {}}', "id must be"),
+        (b'{"id": 1.0, "docs": {}}', "id must be"),
+        (b'{"id": null, "docs": {}}', "id must be"),
+        (b'{"id": 9223372036854775808, "docs": {}}', "id must be"),
+        (b'{"id": "' + b"x" * 1001 + b'", "docs": {}}', "id must be"),
+        (b'{"id": 1}', "a request has the fields"),
+        (b"{}", "this one has none"),
+        (b'{"id": 1, "docs": {}, "grades": {}}', "a request has the fields"),
+        (b'{"cmd": "reset"}', "there are 'save' and 'stats'"),
+        (b'{"cmd": {"a": 1}}', "there are 'save' and 'stats'"),
+        (b'{"id": 7, "grades": {"a": 1, "b": 0}}', "no grade for document 'c'"),
+        (b'{"id": 7, "grades": {"a": 1, "b": 0, "c": 0, "d": 1}}', "'d', which is not in x|no grade|'d'"),
+        (b'{"id": 7, "grades": {"a": 1.5, "b": 0, "c": 0}}', "1.5"),
+        (b'{"id": 7, "grades": {"a": -1, "b": 0, "c": 0}}', "-1"),
+        (b'{"id": 7, "grades": {"a": 1001, "b": 0, "c": 0}}', "1001"),
+        (b'{"id": 7, "grades": {"a": "1", "b": 0, "c": 0}}', "grade"),
+        (b'{"id": 7, "grades": {"a": null, "b": 0, "c": 0}}', "grade"),
+        (b'{"id": 7, "grades": [1, 0, 0]}', "grades must be"),
+    ],
+)
+def test_bad_requests_are_answered_with_their_line_and_change_nothing(request_, message):
+    service = RankingService(StreamScaler() | PerceptronRanker())
+    service.handle(ask(1))
+    service.handle(grade(1))
+    service.handle(ask(7))
+    before = to_bytes(service)
+    reply = service.handle(request_, 17)
+    assert reply.answer["line"] == 17
+    assert any(part in reply.answer["error"] for part in message.split("|"))
+    assert not reply.changed
+    assert to_bytes(service) == before
+    assert service.handle(grade(7)).answer["learned"]  # the right grades may still come
+
+
+def test_grades_that_the_model_refuses_do_not_count_in_the_metric_either():
+    service = RankingService(PerceptronRanker())
+    service.handle(ask(1, {"a": {"x": 1e308}, "b": {"x": -1e308}}))
+    before = to_bytes(service)
+    assert "non-finite" in service.handle(grade(1, a=0, b=2)).answer["error"]
+    assert to_bytes(service) == before
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "docs", "grades", "a", "x"]), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.fixed_dictionaries({}, optional={"id": json_values, "docs": json_values, "grades": json_values, "cmd": json_values}))
+def test_any_json_gets_an_answer(fields):
+    service = RankingService(PerceptronRanker())
+    service.handle(ask(1))
+    before = to_bytes(service)
+    reply = service.handle(json.dumps(fields).encode())
+    json.dumps(reply.answer, allow_nan=False)
+    if "error" in reply.answer:
+        assert to_bytes(service) == before
+
+
+def test_a_service_is_saved_with_everything():
+    service = RankingService(StreamScaler() | PerceptronRanker())
+    for i in range(5):
+        service.handle(ask(i))
+    service.handle(grade(2))
+    again = from_bytes(to_bytes(service))
+    for each in (service, again):
+        each.handle(grade(4))
+        each.handle(ask("new", {"a": {"new": 1.0}}))
+    assert to_bytes(again) == to_bytes(service)
+    assert again.stats() == service.stats()
+
+
+def test_a_journal_gives_back_what_was_appended(tmp_path):
+    journal = Journal(tmp_path, 0)
+    assert list(journal.replay()) == []
+    journal.append([b"one", b"two\r"], sync=True)
+    journal.append([b"{}"], sync=False)
+    journal.close()
+    journal = Journal(tmp_path, 0)
+    assert list(journal.replay()) == [b"one", b"two\r", b"{}"]
+    journal.restart(3)
+    journal.append([b"four"], sync=True)
+    journal.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["journal-3"]
+    assert list(Journal(tmp_path, 3).replay()) == [b"four"]
+
+
+def test_a_record_cut_short_is_dropped_wherever_it_was_cut(tmp_path):
+    journal = Journal(tmp_path, 0)
+    journal.append([b"one", b"two"], sync=True)
+    journal.close()
+    whole = (tmp_path / "journal-0").read_bytes()
+    for size in range(len(whole)):
+        (tmp_path / "journal-0").write_bytes(whole[:size])
+        journal = Journal(tmp_path, 0)
+        assert list(journal.replay()) == ([b"one"] if size >= whole.index(b"\n") + 1 else [])
+        journal.append([b"three"], sync=True)
+        journal.close()
+        assert list(Journal(tmp_path, 0).replay())[-1] == b"three"
+
+
+def test_a_record_damaged_in_the_middle_is_an_error_and_kept(tmp_path):
+    journal = Journal(tmp_path, 0)
+    journal.append([b"one", b"two"], sync=True)
+    data = bytearray((tmp_path / "journal-0").read_bytes())
+    data[10] ^= 1
+    (tmp_path / "journal-0").write_bytes(data)
+    with pytest.raises(CheckpointError, match="damaged 0 bytes from its beginning"):
+        list(Journal(tmp_path, 0).replay())
+    assert (tmp_path / "journal-0").read_bytes() == data
+
+
+def serve(*options, lines, check=True):
+    done = subprocess.run(
+        [sys.executable, "-m", "online_rank", "stream", *map(str, options)],
+        cwd=ROOT, input=lines, capture_output=True, timeout=120, check=check,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()], done
+
+
+def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
+    lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', b"x" * 300, ask(2)])
+    answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", "--max-line", 200, lines=lines)
+    assert done.stderr == b""
+    assert [answer.get("line") for answer in answers] == [None, 3, None, None, None, 7, None]
+    assert answers[2]["learned"]
+    assert answers[3]["stats"]["learned"] == 1
+    assert answers[4] == {"saved": str(tmp_path / "m.npz")}
+    assert "more than 200 bytes" in answers[5]["error"]
+    model = PerceptronRanker()
+    model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1})
+    assert answers[6]["ranking"] == model.rank_one(DOCS) != ["a", "b", "c"]
+    assert to_bytes(load(tmp_path / "m.npz")) == to_bytes(model)
+
+
+def test_the_command_goes_on_where_it_was(tmp_path):
+    state = tmp_path / "state"
+    serve("--checkpoint", state, "--every", 2, lines=b"\n".join([ask(1), ask(2), grade(1)]) + b"\n")
+    answers, _ = serve("--checkpoint", state, lines=grade(1) + b"\n" + grade(2) + b'\n{"cmd":"stats"}\n')
+    assert answers[0]["duplicate"]
+    assert answers[1]["learned"]
+    assert answers[2]["stats"]["ranked"] == 2
+    _, done = serve("--checkpoint", state, "--measure", "ap", lines=b"", check=False)
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert b"other options" in done.stderr
+
+
+def test_saving_without_a_place_is_an_error_answer():
+    answers, _ = serve(lines=b'{"cmd": "save"}\n')
+    assert "nowhere to save to" in answers[0]["error"]

@@ -1,0 +1,214 @@
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from online_rank import PerceptronRanker, StreamScaler
+from online_rank.cli import main
+from online_rank.evaluate import progressive
+from online_rank.metrics import NDCG
+from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.files import ModelFileError, to_bytes
+from online_rank.stream.letor import iter_letor, write_letor
+
+
+def queries(n=50, seed=0):
+    rng = np.random.default_rng(seed)
+    return [(rng.normal(size=(5, 3)), rng.integers(0, 3, 5)) for _ in range(n)]
+
+
+class Stop(Exception):
+    pass
+
+
+def until(n):
+    def watch(trace):
+        if trace.n_queries == n:
+            raise Stop
+
+    return watch
+
+
+def figures(trace):
+    return {**trace.to_dict(), "elapsed": None}, {name: column.tolist() for name, column in trace.columns.items()}
+
+
+@pytest.mark.parametrize("stops", [[1], [9], [10], [49], [50], [12, 31, 31, 47]])
+def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path, stops):
+    expected, ndcg = StreamScaler() | PerceptronRanker(average=9.0), NDCG()
+    whole = progressive(queries(), expected, ndcg, every=10)
+    for stop in stops:
+        with pytest.raises(Stop):
+            progressive(
+                queries(),
+                StreamScaler() | PerceptronRanker(average=9.0),
+                NDCG(),
+                every=10,
+                checkpoint=tmp_path,
+                watch=until(stop),
+            )
+    model, metric = StreamScaler() | PerceptronRanker(average=9.0), NDCG()
+    scaler = model["StreamScaler"]
+    trace = progressive(queries(), model, metric, every=10, checkpoint=tmp_path)
+    assert to_bytes([model, metric]) == to_bytes([expected, ndcg])
+    assert figures(trace) == figures(whole)
+    assert model["StreamScaler"] is scaler  # names that the caller holds still mean the model
+    again = progressive(queries(), model, metric, every=10, checkpoint=tmp_path)
+    assert figures(again) == figures(whole)
+
+
+def test_a_run_goes_on_from_a_position_without_reading_what_is_before(tmp_path):
+    path = tmp_path / "q.txt"
+    X, y = np.concatenate([X for X, _ in queries()]), np.concatenate([y for _, y in queries()])
+    write_letor(path, X, y, np.repeat(np.arange(50), 5))
+    starts = []
+
+    def stream(position):
+        starts.append(position)
+        return iter_letor(path, start=position)
+
+    with pytest.raises(Stop):
+        progressive(stream, PerceptronRanker(), every=10, checkpoint=tmp_path / "run", watch=until(25))
+    model, expected = PerceptronRanker(), PerceptronRanker()
+    trace = progressive(stream, model, every=10, checkpoint=tmp_path / "run")
+    whole = progressive(iter_letor(path), expected, every=10)
+    assert figures(trace) == figures(whole)
+    assert model.weights.tobytes() == expected.weights.tobytes()
+    assert starts[0] is None
+    assert starts[1].offset > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "metrics", "named"),
+    [
+        (PerceptronRanker("ap"), "ndcg", "model"),
+        (StreamScaler() | PerceptronRanker(), "ndcg", "model"),
+        (PerceptronRanker(), "map", "metrics"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused_and_kept(tmp_path, model, metrics, named):
+    progressive(queries(), PerceptronRanker(), "ndcg", checkpoint=tmp_path)
+    before = (tmp_path / "checkpoint.npz").read_bytes()
+    with pytest.raises(CheckpointError, match=f"its {named} has other parameters"):
+        progressive(queries(), model, metrics, checkpoint=tmp_path)
+    assert (tmp_path / "checkpoint.npz").read_bytes() == before
+
+
+def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path):
+    progressive(queries(), PerceptronRanker(), checkpoint=tmp_path)
+    content = bytearray((tmp_path / "checkpoint.npz").read_bytes())
+    content[300] ^= 1
+    (tmp_path / "checkpoint.npz").write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"checkpoint\.npz: the file is damaged"):
+        progressive(queries(), PerceptronRanker(), checkpoint=tmp_path)
+
+
+def test_leftovers_of_a_killed_write_go_away(tmp_path):
+    (tmp_path / ".checkpoint.npz.0123.tmp").write_bytes(b"half")
+    with CheckpointDirectory(tmp_path) as directory:
+        directory.write(1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "lock"]
+
+
+def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):
+    with (
+        CheckpointDirectory(tmp_path),
+        pytest.raises(CheckpointError, match=rf"in use by another process \(id {os.getpid()}\)"),
+    ):
+        CheckpointDirectory(tmp_path)
+    CheckpointDirectory(tmp_path).close()
+
+
+def test_the_lock_dies_with_a_killed_owner(tmp_path):
+    code = (
+        "import sys, time; from online_rank.storage.checkpoint import CheckpointDirectory\n"
+        f"d = CheckpointDirectory({str(tmp_path)!r}); print('locked', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=os.getcwd()) as process:
+        assert process.stdout.readline() == b"locked\n"
+        with pytest.raises(CheckpointError, match=f"id {process.pid}"):
+            CheckpointDirectory(tmp_path)
+        process.send_signal(signal.SIGKILL)
+    CheckpointDirectory(tmp_path).close()
+
+
+def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tmp_path):
+    model = PerceptronRanker()
+    progressive(queries(), model, checkpoint=tmp_path)
+    before = (tmp_path / "checkpoint.npz").read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"), CheckpointDirectory(tmp_path) as directory:
+            directory.write(model)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "checkpoint.npz").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "lock"]
+
+
+def test_a_directory_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"Not a directory|File exists"):
+        progressive(queries(), PerceptronRanker(), checkpoint=tmp_path / "file" / "run")
+    if os.geteuid() != 0:
+        tmp_path.chmod(0o500)
+        with pytest.raises(PermissionError):
+            progressive(queries(), PerceptronRanker(), checkpoint=tmp_path)
+
+
+@pytest.fixture
+def train(tmp_path, capsys):
+    X, y = np.concatenate([X for X, _ in queries()]), np.concatenate([y for _, y in queries()])
+    write_letor(tmp_path / "q.txt", X, y, np.repeat(np.arange(50), 5))
+
+    def train(*options):
+        with pytest.raises(SystemExit) as leaving:
+            main(["train", str(tmp_path / "q.txt"), "--json", "--checkpoint", str(tmp_path / "run"), *options])
+        out, err = capsys.readouterr()
+        return leaving.value.code, out, err
+
+    return train
+
+
+def test_train_goes_on_only_when_told_to_and_only_with_the_same_run(train, tmp_path):
+    code, first, _ = train("--passes", "2")
+    assert code == 0
+    for options, message in (
+        (("--passes", "2"), "holds a run already: go on with --resume"),
+        (("--passes", "3", "--resume"), "other passes"),
+        (("--passes", "2", "--resume", "--measure", "ap"), "other measure"),
+        (("--passes", "2", "--resume", "--seed", "1"), "other seed"),
+    ):
+        code, out, err = train(*options)
+        assert (code, out) == (2, "")
+        assert message in err
+        assert err.count("\n") == 1
+    code, second, _ = train("--passes", "2", "--resume")
+    assert code == 0
+    for report in (a := json.loads(first)), (b := json.loads(second)):
+        report.pop("queries_per_second")
+    assert a == b
+    with (tmp_path / "q.txt").open("a") as file:
+        file.write("1 qid:99 1:1\n")
+    assert "other sizes" in train("--passes", "2", "--resume")[2]
+
+
+def test_two_trainings_in_one_directory(train, tmp_path):
+    with CheckpointDirectory(tmp_path / "run"):
+        code, out, err = train("--resume")
+    assert (code, out) == (2, "")
+    assert "in use by another process" in err
+
+
+def test_resume_needs_a_checkpoint(capsys, tmp_path):
+    (tmp_path / "q.txt").write_text("1 qid:1 1:1\n")
+    with pytest.raises(SystemExit) as leaving:
+        main(["train", str(tmp_path / "q.txt"), "--resume"])
+    assert leaving.value.code == 2
+    assert "--resume needs --checkpoint" in capsys.readouterr().err
