@@ -56,7 +56,7 @@ def mixed_logits(scores, confidence, logits):
             stop += 1
         logit = confidence * (8.0 * ((keys[first] - mean) / deviation) - 4.0 * math.log(0.5 * (first + 1 + stop)))
         for r in range(first, stop):
-            logits[order[r]] = logit
+            logits[order[r]] = logit + 0.0  # never -0
         first = stop
     return math.isfinite(variance)
 

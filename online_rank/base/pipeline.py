@@ -16,6 +16,8 @@ from online_rank.base.rounds import Round
 from online_rank.base.step import QueryStep, check_calling_pipeline, require_query_step
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing, begin, undoing
+from online_rank.feedback import Impression, Policy
+from online_rank.feedback.arrays import as_clicks
 from online_rank.query import Documents, Query, as_documents, as_grades, as_query, in_form_of, query_offsets, require_finite
 
 __all__ = ["QueryFunction", "RankingPipeline"]
@@ -162,7 +164,7 @@ class RankingPipeline(compose.Pipeline):
         """
         query = self._read(x)
         offsets = np.array([0, len(query.X)])
-        grades = None if y is None and not self._supervised else as_grades(y, query)
+        grades = None if y is None and not self._supervised else self._feedback(y, query, offsets)
         with all_or_nothing(*self._transformers):
             transformed = self._through(query, offsets, grades, x, learning=True)
             if grades is not None and isinstance(self._last_step, Ranker):
@@ -189,7 +191,7 @@ class RankingPipeline(compose.Pipeline):
         """
         block: Any = self._read(X)
         offsets = query_offsets(qid, len(block.X))
-        grades = None if y is None and not self._supervised else as_grades(y, block)
+        grades = None if y is None and not self._supervised else self._feedback(y, block, offsets)
         n_queries = len(offsets) - 1
         weights = None if w is None else np.asarray(w)
         at_once = max(1, n_queries)
@@ -207,7 +209,7 @@ class RankingPipeline(compose.Pipeline):
                 self._learn_queries(
                     # Errors call a document by its id, which here is its number in the whole block.
                     block._replace(X=block.X[start:stop], ids=(block.ids or range(len(block.X)))[start:stop]),
-                    None if grades is None else grades[start:stop],
+                    grades if grades is None else grades[first : first + at_once] if type(grades) is tuple else grades[start:stop],
                     part - start,
                     None if weights is None else weights[first : first + at_once],
                     X,
@@ -295,6 +297,20 @@ class RankingPipeline(compose.Pipeline):
                 lines = _document_lines(query, n_decimals, n_shown)
             parts.append(_titled(f"{i}. {step if isinstance(step, QueryFunction) else type(step).__name__}", lines))
         return "\n\n".join(parts)
+
+    def _feedback(self, y: Any, block: Query | Documents, offsets: np.ndarray) -> Any:
+        """Grades, or the clicks on what was shown, which are for the ranker alone."""
+        clicks = as_clicks(y, len(offsets) - 1)
+        if clicks is None:
+            return as_grades(y, block)
+        if any(step._supervised for step in self._transformers):
+            raise TypeError("y holds clicks, but a transformer of the pipeline learns from grades")
+        return clicks
+
+    def show_one(self, x: Any, policy: Policy | None = None) -> Impression:
+        """Draw the ranking of a query that is shown to a user, as `Ranker.show_one` does."""
+        query = self._read(x)
+        return self._ranker.show_one(self._transformed(query, np.array([0, len(query.X)]), x), policy)
 
     @property
     def _ranker(self) -> Ranker:

@@ -12,6 +12,7 @@ from online_rank.base.columns import QueryEstimator
 from online_rank.base.rounds import Round
 from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
+from online_rank.feedback import Impression, Policy
 from online_rank.query import (
     Query,
     answer_in_kind,
@@ -53,6 +54,19 @@ class Ranker(QueryEstimator):
         make the state non-finite: learning stopped before that query, of which nothing was learned.
         """
 
+    #: The policy that `show_one` draws rankings with; None for rankers that are taught by grades.
+    _policy: Policy | None = None
+    #: How many rankings `show_one` has drawn.
+    _n_shown = 0
+
+    def _confidence(self) -> float:
+        """How far a policy should believe the scores, from 0 to 1."""
+        return 1.0
+
+    def _feedback(self, y: Any, query: Query, offsets: np.ndarray) -> Any:
+        """What `y` says about the queries of a block, as `_learn` takes it: grades, here."""
+        return as_grades(y, query)
+
     @property
     def _supervised(self) -> bool:
         check_calling_pipeline()
@@ -92,12 +106,13 @@ class Ranker(QueryEstimator):
         ):
             return
         query = as_query(x)
-        grades = as_grades(y, query)
+        grades = self._feedback(y, query, _single(len(query.X)))
         if query.names is None and self._n_features:
             self._learn_block(self._align(query), grades, _single(len(query.X)), _as_weight(w), query)
             return
         require_finite(query)
-        require_grades(grades, query.ids)
+        if isinstance(grades, np.ndarray):
+            require_grades(grades, query.ids)
         with all_or_nothing(self):
             self._learn_block(self._align_and_grow(query), grades, _single(len(query.X)), _as_weight(w), query)
 
@@ -121,8 +136,8 @@ class Ranker(QueryEstimator):
             Bad input anywhere in the block. The model is then as it was before the block.
         """
         block = as_query(X)
-        grades = as_grades(y, block)
         offsets = query_offsets(qid, len(block.X))
+        grades = self._feedback(y, block, offsets)
         weights = _as_weights(w, len(offsets) - 1)
         if len(offsets) == 1:
             return
@@ -168,6 +183,36 @@ class Ranker(QueryEstimator):
         """
         return rank_one(self, x)
 
+    def show_one(self, x: Any, policy: Policy | None = None) -> Impression:
+        """Draw the ranking of a query that is shown to a user, so that clicks on it can be learned from.
+
+        Draw number t follows from the policy's seed and t alone, and the ranker counts: a copy, and a replay of the same calls,
+        draw the same rankings.
+
+        Parameters
+        ----------
+        x
+            The query.
+        policy
+            How to draw; None for the ranker's own.
+
+        Returns
+        -------
+        The `Impression`: the documents shown, and what learning from their clicks needs. Keep it until the clicks come, and give
+        them to `learn_one(x, shown.clicked([...]))`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `x` is bad input, or there is no policy.
+        """
+        policy = self._policy if policy is None else policy
+        if policy is None:
+            raise TypeError(f"{type(self).__name__} has no policy of its own: show_one(x, policy=PlackettLuce(k=10))")
+        shown = policy.show(self.predict_one(x), self._n_shown, self._confidence())
+        self._n_shown += 1
+        return shown
+
     def _checked_scores(self, query: Query) -> np.ndarray:
         X = self._align(query)
         if not len(X):
@@ -192,7 +237,8 @@ class Ranker(QueryEstimator):
                 raise ValueError(f"w is {w[learned]}; the weight of a query is a finite number >= 0")
             part = slice(int(offsets[learned]), int(offsets[learned + 1]))
             ids = None if query.ids is None else query.ids[part]
-            require_grades(y[part], ids, part.start)
+            if isinstance(y, np.ndarray):
+                require_grades(y[part], ids, part.start)
             require_finite(Query(query.X[part], ids, query.names), part.start)
             name = document_name(0, ids, part.start)
             raise ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")

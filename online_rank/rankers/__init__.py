@@ -10,6 +10,7 @@ _HOME = {
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
+    "SwapRanker": "swap",
 }
 
 __all__ = [*_HOME]

@@ -25,6 +25,7 @@ OURS = {
     "DirectRanker": "online_rank.rankers.direct",
     "DriftAwareRanker": "online_rank.rankers.drift",
     "ERR": "online_rank.metrics",
+    "FairPairs": "online_rank.feedback",
     "ForEachDocument": "online_rank.preprocessing",
     "GradientRanker": "online_rank.rankers.gradient",
     "LetorPosition": "online_rank.stream.letor",
@@ -37,6 +38,8 @@ OURS = {
     "PairwiseAccuracy": "online_rank.metrics",
     "PendingQueries": "online_rank.serving.pending",
     "PerceptronRanker": "online_rank.rankers.perceptron",
+    "PlackettLuce": "online_rank.feedback",
+    "PositionBias": "online_rank.feedback",
     "PrecisionAtK": "online_rank.metrics",
     "QueryNormalizer": "online_rank.preprocessing",
     "RankingPipeline": "online_rank.base.pipeline",
@@ -45,6 +48,7 @@ OURS = {
     "SignedLog": "online_rank.preprocessing",
     "StreamGaussianizer": "online_rank.preprocessing",
     "StreamScaler": "online_rank.preprocessing",
+    "SwapRanker": "online_rank.rankers.swap",
     "Trace": "online_rank.evaluate",
 }
 
