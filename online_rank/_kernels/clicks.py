@@ -15,7 +15,7 @@ import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.codes import ALL_PAIRS, PLACKETT_LUCE, SCALE_FREE
+from online_rank._kernels.codes import ALL_PAIRS, MAX_GRADE, PLACKETT_LUCE, SCALE_FREE
 from online_rank._kernels.optimizers import descend, meet_features
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.rounds import write_round
@@ -224,6 +224,15 @@ def _gradient(X, c, z):
 
 
 @kernel
+def _are_gains(kind, gains):
+    """Whether all gains are numbers >= 0, and grades not too large."""
+    for p in range(gains.shape[0]):
+        if not (gains[p] >= 0.0 and gains[p] < np.inf and (kind != ALL_PAIRS or gains[p] <= MAX_GRADE)):
+            return False
+    return True
+
+
+@kernel
 def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth, w, state, rounds):
     """Learn from the clicks of a block of queries.
 
@@ -260,7 +269,7 @@ def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth
         m = offsets[q + 1] - offsets[q]
         weight = weights[q]
         largest, norms = _gather(X, rows[first:stop], offsets[q], shown[:k])
-        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight)):
+        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and _are_gains(kinds[q], gains[first:stop])):
             return q
         s, e, c = reals[0, :k], reals[1, :k], reals[2, :k]
         copy_to(new_w, w)

@@ -13,6 +13,7 @@ from online_rank.base.rounds import Round
 from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Impression, Policy
+from online_rank.feedback.arrays import as_clicks
 from online_rank.query import (
     Query,
     answer_in_kind,
@@ -65,6 +66,8 @@ class Ranker(QueryEstimator):
 
     def _feedback(self, y: Any, query: Query, offsets: np.ndarray) -> Any:
         """What `y` says about the queries of a block, as `_learn` takes it: grades, here."""
+        if as_clicks(y, len(offsets) - 1) is not None:
+            raise TypeError(f"{type(self).__name__} learns from grades, not from clicks: SwapRanker does")
         return as_grades(y, query)
 
     @property
