@@ -8,6 +8,7 @@ from online_rank._lazy import lazily
 _HOME = {
     "BestRanker": "rankers.selection",
     "CheckpointError": "storage",
+    "ClickPerceptron": "rankers.click_perceptron",
     "Clicks": "feedback",
     "DirectRanker": "rankers.direct",
     "DriftAwareRanker": "rankers.drift",
@@ -23,6 +24,7 @@ _HOME = {
     "PointwiseRanker": "rankers.adapters",
     "PositionBias": "feedback",
     "QueryNormalizer": "preprocessing",
+    "QueryRanks": "preprocessing",
     "Ranker": "base",
     "RankingPipeline": "base",
     "Round": "base",

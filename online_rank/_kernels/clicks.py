@@ -141,17 +141,20 @@ def considered(gains):
 
 
 @kernel
-def swap_credit(kind, gains, logits, rest, scores, e, c):
-    """Credit of the documents shown: for each pair of gains g_i > g_j, weight = rho (g_i - g_j), c_i += weight s'(s_i - s_j),
-    c_j -= the same, with the logistic function s.
+def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
+    """Credit of the documents shown: for each pair of gains g_i > g_j, c_i += rho (g_i - g_j) h(s_i - s_j), c_j -= the same.
 
+    h is the derivative of the logistic function; with a margin (not NaN), h is 1 up to it and 0 beyond.
     `kind` is PLACKETT_LUCE, or ALL_PAIRS (grades: no pair is more likely in one order; weights are divided by their sum), or
-    the position of FairPairs' first pair. Returns the sum of the weights, and of those whose pair the scores have wrong or tied.
+    the position of FairPairs' first pair. Returns the sums of the weights rho (g_i - g_j) of all pairs, of those that the scores
+    have wrong or tied, and of those within the margin.
     """
+    by_margin = not math.isnan(margin)
     n = gains.shape[0] if kind == ALL_PAIRS else considered(gains)
     c[:] = 0.0
     total = 0.0
     wrong = 0.0
+    within = 0.0
     unshown = exponentials(logits, rest, e) if kind == PLACKETT_LUCE else 0.0
     below = 0.0
     if kind == PLACKETT_LUCE:
@@ -169,19 +172,24 @@ def swap_credit(kind, gains, logits, rest, scores, e, c):
             else:
                 continue
             lead = scores[a] - scores[b] if difference > 0.0 else scores[b] - scores[a]
-            x = math.exp(-abs(lead))
-            push = weight * (x / (1.0 + x) / (1.0 + x))
+            total += weight
+            wrong += weight if lead <= 0.0 else 0.0
+            within += weight if lead <= margin else 0.0
+            if by_margin:
+                push = weight if lead <= margin else 0.0
+            else:
+                x = math.exp(-abs(lead))
+                push = weight * (x / (1.0 + x) / (1.0 + x))
             push = push if difference > 0.0 else -push
             c[a] += push
             c[b] -= push
-            total += weight
-            wrong += weight if lead <= 0.0 else 0.0
         if kind == PLACKETT_LUCE:
             below += e[b]
     if kind == ALL_PAIRS and total > 0.0:
         for p in range(n):
             c[p] /= total
-    return total, wrong
+        return 1.0, wrong / total, within / total
+    return total, wrong, within
 
 
 @fast_kernel
@@ -224,7 +232,7 @@ def _gradient(X, c, z):
 
 
 @kernel
-def _are_gains(kind, gains):
+def are_gains(kind, gains):
     """Whether all gains are numbers >= 0, and grades not too large."""
     for p in range(gains.shape[0]):
         if not (gains[p] >= 0.0 and gains[p] < np.inf and (kind != ALL_PAIRS or gains[p] <= MAX_GRADE)):
@@ -269,7 +277,7 @@ def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth
         m = offsets[q + 1] - offsets[q]
         weight = weights[q]
         largest, norms = _gather(X, rows[first:stop], offsets[q], shown[:k])
-        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and _are_gains(kinds[q], gains[first:stop])):
+        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and are_gains(kinds[q], gains[first:stop])):
             return q
         s, e, c = reals[0, :k], reals[1, :k], reals[2, :k]
         copy_to(new_w, w)
@@ -279,7 +287,7 @@ def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth
         _scores(shown[:k], new_w, s)
         if not all_finite(s):
             return q
-        total, wrong = swap_credit(kinds[q], gains[first:stop], logits[first:stop], rests[q], s, e, c)
+        total, wrong, _ = swap_credit(kinds[q], gains[first:stop], logits[first:stop], rests[q], s, np.nan, e, c)
         if not math.isfinite(total):
             return q
         square = 0.0

@@ -55,7 +55,9 @@ def as_clicks(y: Any, n_queries: int) -> tuple[Clicks, ...] | None:
     return clicks
 
 
-def shown_block(clicks: Sequence[Clicks], ids: Sequence[Hashable] | None, offsets: np.ndarray) -> ShownBlock:
+def shown_block(
+    clicks: Sequence[Clicks], ids: Sequence[Hashable] | None, offsets: np.ndarray, drawn: bool = True
+) -> ShownBlock:
     """Find the documents shown among those of the queries.
 
     Parameters
@@ -66,6 +68,8 @@ def shown_block(clicks: Sequence[Clicks], ids: Sequence[Hashable] | None, offset
         Ids of all documents of the block; None when they are known by their position in the query.
     offsets
         (q + 1,) where the queries begin and end.
+    drawn
+        Whether impressions must say how they were drawn.
 
     Raises
     ------
@@ -84,9 +88,9 @@ def shown_block(clicks: Sequence[Clicks], ids: Sequence[Hashable] | None, offset
         if shown.logits is not None:
             logits += shown.logits
             kinds.append(PLACKETT_LUCE)
-        elif shown.pairs_from is not None:
+        elif shown.pairs_from is not None or not drawn:
             logits += [0.0] * len(shown.order)
-            kinds.append(shown.pairs_from)
+            kinds.append(shown.pairs_from or 0)
         else:
             raise ValueError(
                 "y: the impression has no logits, and a ranking that was not drawn at random says nothing about the order of its "

@@ -6,6 +6,7 @@ They are river transformers: `StreamScaler() | PerceptronRanker()` is a pipeline
 from online_rank.preprocessing.gaussianizer import StreamGaussianizer, batch_gaussianize
 from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
+from online_rank.preprocessing.ranks import QueryRanks
 from online_rank.preprocessing.stream_scaler import StreamScaler
 
-__all__ = ["ForEachDocument", "QueryNormalizer", "SignedLog", "StreamGaussianizer", "StreamScaler", "batch_gaussianize"]
+__all__ = ["ForEachDocument", "QueryNormalizer", "QueryRanks", "SignedLog", "StreamGaussianizer", "StreamScaler", "batch_gaussianize"]

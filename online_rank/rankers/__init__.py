@@ -4,6 +4,7 @@ from online_rank._lazy import lazily
 
 _HOME = {
     "BestRanker": "selection",
+    "ClickPerceptron": "click_perceptron",
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
     "GradientRanker": "gradient",

@@ -22,6 +22,7 @@ __all__ = ["CLASSES", "StateError", "class_of", "name_of", "restore", "split"]
 #: class may move to another module without making old files unreadable.
 OURS = {
     "BestRanker": "online_rank.rankers.selection",
+    "ClickPerceptron": "online_rank.rankers.click_perceptron",
     "DirectRanker": "online_rank.rankers.direct",
     "DriftAwareRanker": "online_rank.rankers.drift",
     "ERR": "online_rank.metrics",
@@ -42,6 +43,7 @@ OURS = {
     "PositionBias": "online_rank.feedback",
     "PrecisionAtK": "online_rank.metrics",
     "QueryNormalizer": "online_rank.preprocessing",
+    "QueryRanks": "online_rank.preprocessing",
     "RankingPipeline": "online_rank.base.pipeline",
     "RankingService": "online_rank.serving.protocol",
     "Round": "online_rank.base",

@@ -64,9 +64,8 @@ def test_credit_of_every_click_pattern_of_every_ranking(name, m, k):
         rest = reference.rest_of(order, logits)
         for gains in itertools.product(engagement, repeat=k):
             credit, e = np.empty(k), np.empty(k)
-            total, wrong = kernels.swap_credit(
-                PLACKETT_LUCE, np.array(gains), logits[list(order)], -np.inf if rest is None else rest, scores[list(order)], e, credit
-            )
+            drawn = logits[list(order)], -np.inf if rest is None else rest
+            total, wrong, _ = kernels.swap_credit(PLACKETT_LUCE, np.array(gains), *drawn, scores[list(order)], np.nan, e, credit)
             expected = np.zeros(m)
             for (i, j), push in reference.pushes(
                 order, gains, scores, lambda a, b, order=order: reference.swap_probability(order, a, b, logits)
@@ -77,6 +76,13 @@ def test_credit_of_every_click_pattern_of_every_ranking(name, m, k):
             weights = reference.pushes(order, gains, np.zeros(m), lambda a, b, order=order: reference.swap_probability(order, a, b, logits))
             assert total == pytest.approx(math.fsum(4 * push for push in weights.values()), abs=1e-12)
             assert wrong == pytest.approx(math.fsum(4 * w for (i, j), w in weights.items() if scores[i] <= scores[j]), abs=1e-12)
+
+            _, _, within = kernels.swap_credit(PLACKETT_LUCE, np.array(gains), *drawn, scores[list(order)], 0.5, e, credit)
+            near = {pair: 4 * w for pair, w in weights.items() if scores[pair[0]] - scores[pair[1]] <= 0.5}
+            assert within == pytest.approx(math.fsum(near.values()), abs=1e-12)
+            for position, i in enumerate(order):
+                moved = math.fsum(w if pair[0] == i else -w for pair, w in near.items() if i in pair)
+                assert credit[position] == pytest.approx(moved, abs=1e-12)
 
 
 USERS = {
@@ -124,18 +130,18 @@ def test_without_rho_the_position_is_an_advantage():
 def test_neighbours_of_fair_pairs():
     gains, scores = np.array([1.0, 0.0, 0.0, 1.0]), np.array([0.0, 0.0, 2.0, 0.0])
     credit, e = np.empty(4), np.empty(4)
-    total, wrong = kernels.swap_credit(0, gains, np.zeros(4), -np.inf, scores, e, credit)
+    total, wrong, _ = kernels.swap_credit(0, gains, np.zeros(4), -np.inf, scores, np.nan, e, credit)
     push = 0.5 * (1 / (1 + math.exp(-2.0))) * (1 - 1 / (1 + math.exp(-2.0)))
     assert (total, wrong) == (1.0, 1.0)
     assert credit == pytest.approx([0.5 * 0.25, -0.5 * 0.25, -push, push], abs=1e-15)
-    total, _ = kernels.swap_credit(1, gains, np.zeros(4), -np.inf, scores, e, credit)
+    total, _, _ = kernels.swap_credit(1, gains, np.zeros(4), -np.inf, scores, np.nan, e, credit)
     assert total == 0.0 and not credit.any()  # the pair at positions 1 and 2: neither is clicked
 
 
 def test_grades_are_pairs_of_equal_chances():
     credit, e = np.empty(3), np.empty(3)
-    total, wrong = kernels.swap_credit(ALL_PAIRS, np.array([0.0, 2.0, 1.0]), np.zeros(3), 0.0, np.zeros(3), e, credit)
-    assert total == wrong == 0.5 * 2 + 0.5 * 1 + 0.5 * 1
+    total, wrong, _ = kernels.swap_credit(ALL_PAIRS, np.array([0.0, 2.0, 1.0]), np.zeros(3), 0.0, np.zeros(3), np.nan, e, credit)
+    assert total == wrong == 1.0
     # Pairs (1, 0), (2, 0), (1, 2) with weights 1, .5, .5 of 2, times s'(0) = 1/4.
     assert credit == pytest.approx(np.array([-1.5, 1.5, 0.0]) / 2 / 4, abs=1e-15)
 
