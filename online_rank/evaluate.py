@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._progress import progress as shown_progress
-from online_rank.base.undo import begin, undoing
+from online_rank.base.undo import all_or_nothing
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 
@@ -203,7 +203,7 @@ def progressive(
         for item in queries:
             x, y, arguments = _lesson(item)
             scores = model.predict_one(x)
-            with undoing(*map(begin, measured.values())):
+            with all_or_nothing(*measured.values()):
                 for metric in measured.values():
                     metric.update(y, scores)
                 model.learn_one(x, y, **arguments)

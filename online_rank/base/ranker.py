@@ -1,7 +1,6 @@
 """The contract that every ranker keeps."""
 
 import abc
-import functools
 from collections.abc import Hashable
 from typing import Any
 
@@ -12,24 +11,23 @@ from online_rank.base.columns import QueryEstimator
 from online_rank.base.rounds import Round
 from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
-from online_rank.feedback import Impression, Policy
-from online_rank.feedback.arrays import as_clicks
 from online_rank.query import (
-    Query,
+    ONE,
+    Block,
     answer_in_kind,
-    as_grades,
-    as_query,
     document_name,
     is_plain,
-    query_offsets,
+    read_block,
+    read_query,
     require_finite,
     require_grades,
+    single,
 )
 
 __all__ = ["Ranker", "rank_one"]
 
-#: The weights of a block of one query that has weight 1.
-_ONE = np.ones(1)
+#: From this number of documents on numpy sorts faster than Python.
+_MANY = 50
 
 
 class Ranker(QueryEstimator):
@@ -44,31 +42,30 @@ class Ranker(QueryEstimator):
         self._last_round: np.ndarray | None = None
 
     @abc.abstractmethod
-    def _score(self, X: np.ndarray) -> np.ndarray:
+    def _score(self, X: Any) -> np.ndarray:
         """Scores of documents (n, d), as float64 (n,), by the weights that serve. A document's score depends on it alone."""
 
     @abc.abstractmethod
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        """Learn from a block of queries and write one row of `rounds` (n, len(Round._fields)) for each.
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn from queries and write one row of `rounds` (n, len(Round._fields)) for each.
 
         Returns the number of queries learned. It is smaller than the number given when a query has bad values or would
         make the state non-finite: learning stopped before that query, of which nothing was learned.
         """
 
-    #: The policy that `show_one` draws rankings with; None for rankers that are taught by grades.
-    _policy: Policy | None = None
+    #: Whether `_learn` takes blocks of clicks.
+    _takes_clicks = False
     #: How many rankings `show_one` has drawn.
     _n_shown = 0
+
+    @property
+    def _own_policy(self) -> Any:
+        """The policy that `show_one` draws rankings with; None for a ranker that has none."""
+        return None
 
     def _confidence(self) -> float:
         """How far a policy should believe the scores, from 0 to 1."""
         return 1.0
-
-    def _feedback(self, y: Any, query: Query, offsets: np.ndarray) -> Any:
-        """What `y` says about the queries of a block, as `_learn` takes it: grades, here."""
-        if as_clicks(y, len(offsets) - 1) is not None:
-            raise TypeError(f"{type(self).__name__} learns from grades, not from clicks: SwapRanker does")
-        return as_grades(y, query)
 
     @property
     def _supervised(self) -> bool:
@@ -88,7 +85,8 @@ class Ranker(QueryEstimator):
         x
             The query, in any form that `online_rank.query` lists.
         y
-            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`.
+            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`. For rankers that learn
+            from clicks also `Clicks` on a ranking of `show_one`.
         w
             Weight of the query: the update and the loss that bounds speak of are multiplied by it.
 
@@ -97,29 +95,20 @@ class Ranker(QueryEstimator):
         TypeError, ValueError
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
-        rounds = self._last_round
-        # The common case, by the shortest way, with the row of the round before; what it cannot learn, the long way has a
-        # message for.
-        if (
-            rounds is not None
-            and self._names is None
-            and w == 1.0
-            and is_plain(x, y, self._n_features)
-            and self._learn(x, y, _single(len(y)), _ONE, rounds)
-        ):
-            return
-        query = as_query(x)
-        grades = self._feedback(y, query, _single(len(query.X)))
-        if query.names is None and self._n_features:
-            self._learn_block(self._align(query), grades, _single(len(query.X)), _as_weight(w), query)
-            return
-        require_finite(query)
-        if isinstance(grades, np.ndarray):
-            require_grades(grades, query.ids)
-        with all_or_nothing(self):
-            self._learn_block(self._align_and_grow(query), grades, _single(len(query.X)), _as_weight(w), query)
+        with self._lock:
+            rounds = self._last_round
+            # The common case, by the shortest way, with the row of the round before; what it cannot learn, the other way has a
+            # message for.
+            if (
+                rounds is None
+                or self._columns is not None
+                or w != 1.0
+                or not is_plain(x, y, self._n_features)
+                or not self._learn(Block(x, y, single(len(y)), ONE), rounds)
+            ):
+                self._learn_all(read_query(x, y, w))
 
-    def learn_many(self, X: Any, y: Any, qid: Any, w: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
 
         Parameters
@@ -127,7 +116,7 @@ class Ranker(QueryEstimator):
         X
             Features of n documents: an (n, d) array or a data frame.
         y
-            The n grades.
+            The n grades; or a sequence of one `Clicks` a query.
         qid
             The n query ids; documents of a query stand together.
         w
@@ -138,14 +127,8 @@ class Ranker(QueryEstimator):
         TypeError, ValueError
             Bad input anywhere in the block. The model is then as it was before the block.
         """
-        block = as_query(X)
-        offsets = query_offsets(qid, len(block.X))
-        grades = self._feedback(y, block, offsets)
-        weights = _as_weights(w, len(offsets) - 1)
-        if len(offsets) == 1:
-            return
-        with all_or_nothing(self):
-            self._learn_block(self._align_and_grow(block), grades, offsets, weights, block)
+        with self._lock:
+            self._learn_all(read_block(X, qid, y, w))
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.
@@ -154,8 +137,10 @@ class Ranker(QueryEstimator):
         -------
         A list of m floats, or `{document id: score}` for a query with ids.
         """
-        query = as_query(x)
-        return answer_in_kind(self._checked_scores(query), query)
+        block = read_query(x)
+        with self._lock:
+            scores = self._score_all(block)
+        return answer_in_kind(scores, block)
 
     def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
         """Scores of n documents of any number of queries.
@@ -172,10 +157,9 @@ class Ranker(QueryEstimator):
         -------
         float64 array of shape (n,).
         """
-        query = as_query(X)
-        if qid is not None:
-            query_offsets(qid, len(query.X))
-        return self._checked_scores(query)
+        block = read_query(X) if qid is None else read_block(X, qid)
+        with self._lock:
+            return self._score_all(block)
 
     def rank_one(self, x: Any) -> list[Hashable]:
         """The documents of a query, best first; equal scores keep the order in which the documents were given.
@@ -184,9 +168,12 @@ class Ranker(QueryEstimator):
         -------
         A list of m document ids, or of the positions 0..m-1 for a query without ids.
         """
-        return rank_one(self, x)
+        block = read_query(x)
+        with self._lock:
+            scores = self._score_all(block)
+        return best_first(scores, block.ids)
 
-    def show_one(self, x: Any, policy: Policy | None = None) -> Impression:
+    def show_one(self, x: Any, policy: Any = None) -> Any:
         """Draw the ranking of a query that is shown to a user, so that clicks on it can be learned from.
 
         Draw number t follows from the policy's seed and t alone, and the ranker counts: a copy, and a replay of the same calls,
@@ -197,7 +184,7 @@ class Ranker(QueryEstimator):
         x
             The query.
         policy
-            How to draw; None for the ranker's own.
+            How to draw (`online_rank.feedback`); None for the ranker's own.
 
         Returns
         -------
@@ -209,50 +196,77 @@ class Ranker(QueryEstimator):
         TypeError, ValueError
             `x` is bad input, or there is no policy.
         """
-        policy = self._policy if policy is None else policy
+        block = read_query(x)
+        with self._lock:
+            return self._show(self._score_all(block), block, policy)
+
+    def _show(self, scores: np.ndarray, block: Block, policy: Any) -> Any:
+        policy = self._own_policy if policy is None else policy
         if policy is None:
             raise TypeError(f"{type(self).__name__} has no policy of its own: show_one(x, policy=PlackettLuce(k=10))")
-        shown = policy.show(self.predict_one(x), self._n_shown, self._confidence())
+        shown = policy.show(answer_in_kind(scores, block), self._n_shown, self._confidence())
         self._n_shown += 1
         return shown
 
-    def _checked_scores(self, query: Query) -> np.ndarray:
-        X = self._align(query)
-        if not len(X):
+    def _score_all(self, block: Block) -> np.ndarray:
+        """The scores of a block, finite; float64 (n,)."""
+        X = self._align(block).X
+        if not block.n_documents:
             return np.empty(0)
         if not self._n_features:
-            require_finite(query)
-            return np.zeros(len(X))
+            require_finite(block)
+            return np.zeros(block.n_documents)
         scores = self._score(X)
         # A NaN or infinite feature, and an overflow, cannot leave the scores finite; so this costs m tests, not m d.
         if not all_finite(scores):
-            require_finite(query)
+            require_finite(block)
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
-            raise ValueError(f"x: the score of {document_name(i, query.ids)} is not finite; scale the features")
+            raise ValueError(f"x: the score of {document_name(i, block.ids)} is not finite; scale the features")
         return scores
 
-    def _learn_block(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, query: Query) -> None:
-        """`_learn`, with an error that names what is wrong when it stops early."""
-        rounds = np.empty((len(w), len(Round._fields)))
-        learned = self._learn(X, y, offsets, w, rounds)
-        if learned < len(w):
-            if not (np.isfinite(w[learned]) and w[learned] >= 0):
-                raise ValueError(f"w is {w[learned]}; the weight of a query is a finite number >= 0")
-            part = slice(int(offsets[learned]), int(offsets[learned + 1]))
-            ids = None if query.ids is None else query.ids[part]
-            if isinstance(y, np.ndarray):
-                require_grades(y[part], ids, part.start)
-            require_finite(Query(query.X[part], ids, query.names), part.start)
-            name = document_name(0, ids, part.start)
-            raise ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")
-        # A copy, which does not keep the rounds of a whole block.
-        self._last_round = rounds[-1:].copy()
+    def _learn_all(self, block: Block) -> None:
+        """Learn all queries of a block, or raise an error that names what is wrong with the first bad one, and learn none."""
+        if not len(block.w):
+            return
+        if isinstance(block.y, tuple) and not self._takes_clicks:
+            raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
+        rounds = np.empty((len(block.w), len(Round._fields)))
+        with all_or_nothing() as changes:
+            changes.include(self, block)
+            learned = self._learn(self._align_and_grow(block), rounds)
+            if learned < len(block.w):
+                raise self._rejection(block.queries(learned, learned + 1))
+            # A copy, which does not keep the rounds of a whole block.
+            self._last_round = rounds[-1:].copy()
+
+    def _rejection(self, query: Block) -> ValueError:
+        """The error for a query that was not learned. Raises it itself where the query has a bad value."""
+        w = query.w[0]
+        if not (np.isfinite(w) and w >= 0):
+            return ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
+        if isinstance(query.y, np.ndarray):
+            require_grades(query.y, query.ids)
+        require_finite(query)
+        name = document_name(0, query.ids)
+        return ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")
 
 
-@functools.lru_cache(maxsize=1024)
-def _single(n_documents: int) -> np.ndarray:
-    """Offsets of a block that is one query; nobody writes to them."""
-    return np.array([0, n_documents])
+def best_first(scores: np.ndarray, ids: Any = None) -> list[Hashable]:
+    """The documents, best score first; equal scores keep their order.
+
+    Parameters
+    ----------
+    scores
+        float64 (m,), finite.
+    ids
+        The m document ids; None for the positions 0..m-1.
+    """
+    if len(scores) < _MANY:
+        values = scores.tolist()
+        order: list[Any] = sorted(range(len(values)), key=values.__getitem__, reverse=True)
+    else:
+        order = np.argsort(-scores, kind="stable").tolist()
+    return order if ids is None or isinstance(ids, range) else [ids[i] for i in order]
 
 
 def rank_one(model: Any, x: Any) -> list[Hashable]:
@@ -281,24 +295,5 @@ def rank_one(model: Any, x: Any) -> list[Hashable]:
     """
     scores = model.predict_one(x)
     if isinstance(scores, dict):
-        return sorted(scores, key=scores.__getitem__, reverse=True)
-    return sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
-
-
-def _as_weight(w: Any) -> np.ndarray:
-    """The weight of one query as an array, which nobody writes to."""
-    if w == 1.0:
-        return _ONE
-    try:
-        return np.array([float(w)])
-    except (TypeError, ValueError):
-        raise TypeError(f"w is {w!r}; the weight of a query is one finite number >= 0") from None
-
-
-def _as_weights(w: Any, n_queries: int) -> np.ndarray:
-    if w is None:
-        return np.ones(n_queries)
-    weights = np.asarray(w, dtype=np.float64)
-    if weights.shape != (n_queries,):
-        raise ValueError(f"w has shape {weights.shape}, but the block has {n_queries} queries: one weight a query")
-    return weights
+        return best_first(np.array([*scores.values()]), tuple(scores))
+    return best_first(np.asarray(scores))

@@ -1,14 +1,14 @@
 """The clicks of a block of queries as arrays, for kernels."""
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from online_rank._kernels.codes import ALL_PAIRS, PLACKETT_LUCE
-from online_rank.feedback.impressions import Clicks
+from online_rank.query import Block
 
-__all__ = ["ShownBlock", "as_clicks", "grades_as_shown", "shown_block"]
+__all__ = ["ShownBlock", "shown_block"]
 
 
 class ShownBlock(NamedTuple):
@@ -36,38 +36,15 @@ class ShownBlock(NamedTuple):
     kinds: np.ndarray
 
 
-def as_clicks(y: Any, n_queries: int) -> tuple[Clicks, ...] | None:
-    """The clicks of a block, one a query: `y` is `Clicks` for a single query, or a sequence of them; None for anything else.
+def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
+    """What was shown of the queries of a block, and what was done with it.
 
-    Raises
-    ------
-    ValueError
-        There is not one a query.
-    """
-    if isinstance(y, Clicks):
-        clicks: tuple[Clicks, ...] = (y,)
-    elif isinstance(y, list | tuple) and y and all(isinstance(each, Clicks) for each in y):
-        clicks = tuple(y)
-    else:
-        return None
-    if len(clicks) != n_queries:
-        raise ValueError(f"y has the clicks of {len(clicks)} queries, but the block has {n_queries}")
-    return clicks
-
-
-def shown_block(
-    clicks: Sequence[Clicks], ids: Sequence[Hashable] | None, offsets: np.ndarray, drawn: bool = True
-) -> ShownBlock:
-    """Find the documents shown among those of the queries.
+    Grades are the gains of documents that were all seen, in no particular order.
 
     Parameters
     ----------
-    clicks
-        One a query.
-    ids
-        Ids of all documents of the block; None when they are known by their position in the query.
-    offsets
-        (q + 1,) where the queries begin and end.
+    block
+        Queries with clicks or grades.
     drawn
         Whether impressions must say how they were drawn.
 
@@ -76,11 +53,14 @@ def shown_block(
     ValueError
         A document that was shown is not in its query, or an impression does not say how it was drawn.
     """
+    if not isinstance(block.y, tuple):
+        return _graded(block.y, block.offsets)
+    ids = None if isinstance(block.ids, range) else block.ids
     rows: list[int] = []
     gains: list[float] = []
     logits: list[float] = []
     starts, rests, kinds = [0], [], []
-    for each, first, stop in zip(clicks, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+    for each, first, stop in zip(block.y, block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
         shown = each.impression
         rows += _rows(shown.order, None if ids is None else ids[first:stop], stop - first)
         starts.append(len(rows))
@@ -107,8 +87,7 @@ def shown_block(
     )
 
 
-def grades_as_shown(grades: np.ndarray, offsets: np.ndarray) -> ShownBlock:
-    """Grades as the gains of documents that were all seen, in no particular order."""
+def _graded(grades: np.ndarray, offsets: np.ndarray) -> ShownBlock:
     n_queries = len(offsets) - 1
     rows = np.arange(len(grades)) - np.repeat(offsets[:-1], np.diff(offsets))
     gains = grades.astype(np.float64)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.query.feedback import Feedback
+
 __all__ = ["Clicks", "Impression"]
 
 
@@ -101,7 +103,7 @@ class Impression:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Clicks:
+class Clicks(Feedback):
     """What a user did with a ranking: the feedback that rankers for clicks learn from, as others learn from grades.
 
     A pair of documents of which one has more gain speaks for that one, with the difference as its weight.

@@ -1,7 +1,7 @@
 """How a ranking is drawn that is shown: with enough chance in it that its clicks can be learned from."""
 
 import abc
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,10 @@ class Policy(base.Base, abc.ABC):
             raise ValueError(f"seed is {seed!r}; it is an integer >= 0")
         self.k = k
         self.seed = seed
+
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        """Nothing to undo: a policy never changes."""
+        return lambda: None
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from river.metrics.base import Metric, Metrics
 
-from online_rank.base.undo import begin_own
+from online_rank.base.undo import snapshot_arrays
 from online_rank.measures import TIES, as_scores, gains, query_values
-from online_rank.query import Query, as_grades, query_offsets
+from online_rank.query import as_grades, query_offsets
 
 __all__ = ["RankingMetric", "require_choice", "require_count"]
 
@@ -186,9 +186,9 @@ class RankingMetric(Metric):
             raise ValueError(f"{type(self).__name__} and {type(other).__name__} metrics are not compatible")
         return Metrics([self, other])
 
-    def _begin(self) -> Callable[[], None]:
-        """Make ready for an update that may have to be undone; calling the answer undoes it."""
-        return begin_own(self)
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        """Make ready for an update that may have to be undone; returns a function that undoes it."""
+        return snapshot_arrays(self)
 
     def _gains(self) -> np.ndarray:
         """The gain of every accepted grade."""
@@ -231,7 +231,7 @@ def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -
         y_true = [y_true[name] for name in ids]
     elif hasattr(y_true, "__len__") and len(y_true) != len(scores):
         raise ValueError(f"y_true has {len(y_true)} grades, but y_pred has {len(scores)} scores")
-    return as_grades(y_true, Query(scores, ids))
+    return as_grades(y_true, len(scores), ids)
 
 
 def _exact_sum(terms: list[float]) -> list[float]:

@@ -1,13 +1,12 @@
 """What transformers with state for each feature share, and what those without any state share."""
 
 import abc
-from typing import Any
 
 import numpy as np
 
-from online_rank.base import QueryEstimator
+from online_rank.base.columns import QueryEstimator, as_array
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Query, document_name, require_finite
+from online_rank.query import Block, document_name, require_finite
 
 
 class ColumnTransformer(QueryEstimator, QueryTransformer):
@@ -25,26 +24,26 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
         """Write documents (n, n_features), transformed, to `out`."""
 
-    def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
-        X = self._align_and_grow(block)
-        out = np.empty_like(X)
-        learned = self._learn_transform(X, offsets, out)
-        if learned < len(offsets) - 1:
+    def _learn_block(self, block: Block) -> Block:
+        aligned = self._align_and_grow(block)
+        out = np.empty_like(aligned.X)
+        learned = self._learn_transform(aligned.X, block.offsets, out)
+        if learned < len(block.w):
             require_finite(block)
-            raise too_large(self, block, offsets[learned])
+            raise too_large(self, block, learned)
         return self._answer(block, out)
 
-    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
-        X = self._align(block)
+    def _transform_block(self, block: Block) -> Block:
+        aligned = self._align(block)
         require_finite(block)
         if not self._n_features:
-            return block._replace(X=np.zeros_like(block.X))
-        out = np.empty_like(X)
-        self._transform(X, out)
+            return block._replace(X=np.zeros_like(as_array(block.X, self)))
+        out = np.empty_like(aligned.X)
+        self._transform(aligned.X, out)
         return self._answer(block, out)
 
-    def _answer(self, block: Query, out: np.ndarray) -> Query:
-        return Query(out, block.ids, None if block.names is None else self.feature_names)
+    def _answer(self, block: Block, out: np.ndarray) -> Block:
+        return block._replace(X=out, names=None if block.names is None else self.feature_names)
 
 
 class StatelessTransformer(QueryTransformer):
@@ -54,19 +53,20 @@ class StatelessTransformer(QueryTransformer):
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
         """Write the queries of a block, transformed, to `out`; the number of queries before one with too large features."""
 
-    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
+    def _transform_block(self, block: Block) -> Block:
         require_finite(block)
-        out = np.empty_like(block.X)
-        done = self._transform(block.X, offsets, out)
-        if done < len(offsets) - 1:
-            raise too_large(self, block, offsets[done])
+        X = as_array(block.X, self)
+        out = np.empty_like(X)
+        done = self._transform(X, block.offsets, out)
+        if done < len(block.w):
+            raise too_large(self, block, done)
         return block._replace(X=out)
 
-    def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
-        return self._transform_query(block, offsets, like)
+    def _learn_block(self, block: Block) -> Block:
+        return self._transform_block(block)
 
 
-def too_large(transformer: QueryTransformer, block: Query, start: int) -> ValueError:
-    """The error for finite features whose squares, or differences, are not, in the query that begins at document `start`."""
-    name = document_name(start, block.ids)
+def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueError:
+    """The error for finite features whose squares, or differences, are not, in a query of a block."""
+    name = document_name(int(block.offsets[query]), block.ids)
     return ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")

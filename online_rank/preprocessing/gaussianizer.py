@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels import quantiles as kernels
+from online_rank.base.columns import as_array
 from online_rank.preprocessing._columns import ColumnTransformer
-from online_rank.query import Query, as_query, in_form_of, require_finite
+from online_rank.query import in_form, read_query, require_finite
 
 __all__ = ["StreamGaussianizer", "batch_gaussianize"]
 
@@ -125,18 +126,19 @@ def batch_gaussianize(X: Any, reference: Any = None, deviation: float = 1 / 3) -
     """
     from scipy.special import ndtri
 
-    given = as_query(X)
-    train = given if reference is None else as_query(reference)
-    for query in (given, train):
-        require_finite(query)
-    if train.names != given.names or train.X.shape[1] != given.X.shape[1]:
+    given = read_query(X)
+    train = given if reference is None else read_query(reference)
+    for block in (given, train):
+        require_finite(block)
+    values, known = as_array(given.X, batch_gaussianize), as_array(train.X, batch_gaussianize)
+    if train.names != given.names or known.shape[1] != values.shape[1]:
         raise ValueError("X and reference must have the same features, in the same order")
-    if not len(train.X):
+    if not len(known):
         raise ValueError("reference has no documents")
-    out = np.empty_like(given.X)
-    for j in range(given.X.shape[1]):
-        column = np.sort(train.X[:, j])
-        x = np.clip(given.X[:, j], column[0], column[-1])
+    out = np.empty_like(values)
+    for j in range(values.shape[1]):
+        column = np.sort(known[:, j])
+        x = np.clip(values[:, j], column[0], column[-1])
         share = (np.searchsorted(column, x, side="left") + np.searchsorted(column, x, side="right")) / (2 * len(column))
         out[:, j] = deviation * ndtri(share)
-    return in_form_of(X, Query(out, given.ids, given.names))
+    return in_form(given._replace(X=out))

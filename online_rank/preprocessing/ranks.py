@@ -1,12 +1,11 @@
 """Ranks within the query, beside the features."""
 
-from typing import Any
-
 import numpy as np
 
 from online_rank._kernels.ranks import beside_ranks
+from online_rank.base.columns import as_array
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Query, require_finite
+from online_rank.query import Block, require_finite
 
 __all__ = ["QueryRanks"]
 
@@ -44,13 +43,13 @@ class QueryRanks(QueryTransformer):
         super().__init__()
         self.keep = keep
 
-    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
+    def _transform_block(self, block: Block) -> Block:
         require_finite(block)
-        X = block.X
+        X = as_array(block.X, self)
         width = X.shape[1] if self.keep else 0
         out = np.empty((len(X), width + X.shape[1]), X.dtype)
         out[:, :width] = X[:, :width]
-        beside_ranks(X, offsets, width, out)
+        beside_ranks(X, block.offsets, width, out)
         names = None
         if block.names is not None:
             names = (*(block.names if self.keep else ()), *(f"rank of {name}" for name in block.names))
@@ -58,5 +57,5 @@ class QueryRanks(QueryTransformer):
                 raise ValueError(f"x: a feature is called {max(names, key=names.count)!r}, as the rank of another is")
         return block._replace(X=out, names=names)
 
-    def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
-        return self._transform_query(block, offsets, like)
+    def _learn_block(self, block: Block) -> Block:
+        return self._transform_block(block)

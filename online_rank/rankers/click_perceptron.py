@@ -1,15 +1,13 @@
 """The perceptron on clicks, with a certificate."""
 
-from typing import Any
-
 import numpy as np
 
 from online_rank._kernels import click_perceptron as kernels
 from online_rank._kernels.clicks import confidence
-from online_rank.feedback.arrays import ShownBlock, as_clicks, grades_as_shown, shown_block
+from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.measures import discounts
-from online_rank.query import Query, as_grades
+from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.surrogates import require_choice
 
@@ -101,8 +99,12 @@ class ClickPerceptron(LinearRanker):
         self._constants = np.array([relative_margin, averaging(average)])
         self._squares = np.empty(0)
 
+    _takes_clicks = True
+    #: What bounds speak of (`online_rank.bounds.coverage`).
+    update = "clicks"
+
     @property
-    def _policy(self) -> Policy:
+    def _own_policy(self) -> Policy:
         return _DEFAULT if self.policy is None else self.policy
 
     def _confidence(self) -> float:
@@ -113,26 +115,19 @@ class ClickPerceptron(LinearRanker):
         super()._grow(n_new)
         self._squares = np.concatenate((self._squares, np.zeros(n_new)))
 
-    def _feedback(self, y: Any, query: Query, offsets: np.ndarray) -> Any:
-        clicks = as_clicks(y, len(offsets) - 1)
-        if clicks is None:
-            return as_grades(y, query)
-        if self.examination is not None:
-            longest = max(len(each.impression.order) for each in clicks)
-            if longest > len(self.examination):
-                raise ValueError(f"y: {longest} documents were shown, but examination has {len(self.examination)} positions")
-        return shown_block(clicks, query.ids, offsets, drawn=self.credit == "swap")
-
-    def _learn(self, X: np.ndarray, y: Any, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        shown = y if isinstance(y, ShownBlock) else grades_as_shown(y, offsets)
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        examination = np.array(self.examination or (), np.float64)
+        shown = shown_block(block, drawn=self.credit == "swap")
+        if len(examination) and isinstance(block.y, tuple) and (longest := int(np.diff(shown.starts).max())) > len(examination):
+            raise ValueError(f"y: {longest} documents were shown, but examination has {len(examination)} positions")
         return kernels.learn(
-            X,
-            offsets,
+            block.X,
+            block.offsets,
             *shown,
-            w,
-            np.array(self.examination or (), np.float64),
+            block.w,
+            examination,
             self.cost == "dcg",
-            discounts(len(X)),
+            discounts(block.n_documents),
             self._constants,
             self._weights,
             self._average,

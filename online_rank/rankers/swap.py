@@ -1,14 +1,12 @@
 """A ranker that learns from clicks on rankings that it drew itself."""
 
-from typing import Any
-
 import numpy as np
 
 from online_rank._kernels import clicks as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
-from online_rank.feedback.arrays import ShownBlock, as_clicks, grades_as_shown, shown_block
+from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
-from online_rank.query import Query, as_grades
+from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker
 
 __all__ = ["SwapRanker"]
@@ -74,8 +72,10 @@ class SwapRanker(LinearRanker):
         """How far `show_one` believes the scores: from 0, before anything is learned, towards 1."""
         return kernels.confidence(self._state[0], self._state[1])
 
+    _takes_clicks = True
+
     @property
-    def _policy(self) -> Policy:
+    def _own_policy(self) -> Policy:
         return _DEFAULT if self.policy is None else self.policy
 
     def _confidence(self) -> float:
@@ -87,13 +87,10 @@ class SwapRanker(LinearRanker):
         new[3] = self.wealth
         self._state = np.concatenate((self._state, new), axis=1)
 
-    def _feedback(self, y: Any, query: Query, offsets: np.ndarray) -> Any:
-        clicks = as_clicks(y, len(offsets) - 1)
-        return as_grades(y, query) if clicks is None else shown_block(clicks, query.ids, offsets)
-
-    def _learn(self, X: np.ndarray, y: Any, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        shown = y if isinstance(y, ShownBlock) else grades_as_shown(y, offsets)
-        return kernels.learn(X, offsets, *shown, w, self.wealth, self._weights, self._state, rounds)
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        return kernels.learn(
+            block.X, block.offsets, *shown_block(block), block.w, self.wealth, self._weights, self._state, rounds
+        )
 
 
 _DEFAULT = PlackettLuce()

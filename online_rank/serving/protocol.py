@@ -20,7 +20,7 @@ Ids are strings or integers, and stand for one query each.
 import json
 from typing import Any, NamedTuple
 
-from online_rank.base.undo import begin, undoing
+from online_rank.base.undo import all_or_nothing
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 
@@ -153,7 +153,7 @@ class RankingService:
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
         docs, scores = json.loads(waiting[0]), waiting[1]
-        with undoing(begin(self._metric)):
+        with all_or_nothing(self._metric):
             self._metric.update(grades, dict(zip(docs, scores, strict=True)))
             self.model.learn_one(docs, grades)
         loss = self.model.last_round.loss

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from river import base, utils
 
-from online_rank.base import QueryEstimator
+from online_rank.base import Columns, QueryEstimator
 
 __all__ = ["CLASSES", "StateError", "class_of", "name_of", "restore", "split"]
 
@@ -166,15 +166,15 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
 
 def _extend(made: QueryEstimator, state: dict[str, Any], where: str, budget: int) -> None:
     """Extend a new estimator to the features that its state was saved with."""
-    names, n_features = state.get("_names"), state.get("_n_features", 0)
+    columns, n_features = state.get("_columns"), state.get("_n_features", 0)
     if type(n_features) is not int or not 0 <= n_features <= budget:
         raise StateError(f"{where} has an impossible number of features")
-    if names is not None and (type(names) is not tuple or len(names) != n_features or len(set(names)) != n_features):
+    if columns is not None and (type(columns) is not Columns or len(columns) != n_features):
         raise StateError(f"{where} does not have one name for each of its {n_features} features")
     if type(limit := state.get("max_features", 0)) is int and limit:
         made.max_features = limit
     if n_features:
-        made._extend(names, n_features)
+        made._extend(None if columns is None else columns.names, n_features)
 
 
 def _restore_rolling(parameters: dict[str, Any], state: dict[str, Any], where: str) -> Any:

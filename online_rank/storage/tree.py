@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from river import drift
 
+from online_rank.base import Columns
 from online_rank.query import MAX_FEATURES
 from online_rank.storage.objects import StateError, class_of, name_of, restore, split
 
@@ -58,6 +59,8 @@ def pack(value: Any) -> tuple[Any, list[np.ndarray]]:
             }
         if kind in (set, frozenset):
             return {kind.__name__: sorted((encode(item, where, depth + 1) for item in value), key=json.dumps)}
+        if kind is Columns:
+            return {"columns": [encode(name, f"a name of {where}", depth + 1) for name in value.names]}
         if kind is collections.deque:
             items = [encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
             return {"deque": items, "maxlen": value.maxlen}
@@ -122,6 +125,11 @@ def unpack(tree: Any, arrays: list[np.ndarray]) -> Any:
                 return {"tuple": tuple, "set": set, "frozenset": frozenset}[tag](items)
             except TypeError as error:
                 raise StateError(f"{where}: {error}") from None
+        if tag == "columns" and type(body) is list:
+            names = [decode(name, f"a name of {where}", depth + 1) for name in body]
+            if not all(isinstance(name, Hashable) for name in names) or len(set(names)) != len(names):
+                raise StateError(f"{where} has names that are not all different")
+            return Columns(names)
         if tag == "dict" and type(body) is list and all(type(pair) is list and len(pair) == 2 for pair in body):
             items = [(decode(key, f"a key of {where}", depth + 1), decode(item, where, depth + 1)) for key, item in body]
             if not all(isinstance(key, Hashable) for key, _ in items):

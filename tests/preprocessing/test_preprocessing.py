@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from online_rank import QueryNormalizer, SignedLog, StreamGaussianizer, StreamScaler
 from online_rank.preprocessing._columns import ColumnTransformer
-from online_rank.query import Query, query_offsets
+from online_rank.query import read_block
 from tests.reference import preprocessing as reference
 
 TRANSFORMERS = [
@@ -101,11 +101,11 @@ def test_a_block_is_the_loop_bit_for_bit(transformer, queries):
     for query in queries:
         loop.learn_one(query)
         one_by_one.append(loop.transform_one(query))
-    block.learn_many(X, qid)
+    block.learn_many(X, None, qid)
     assert state_of(block) == state_of(loop)
     assert block.transform_many(X, qid).tobytes() == np.concatenate([loop.transform_one(query) for query in queries]).tobytes()
     # Learning and transforming in one go, as a pipeline does it:
-    together = transformer.clone()._learn_query(Query(X), query_offsets(qid, len(X)), None, X)
+    together = transformer.clone()._learn_block(read_block(X, qid))
     assert together.X.tobytes() == b"".join(answer.tobytes() for answer in one_by_one)
 
 

@@ -228,7 +228,7 @@ def test_a_tracker_keeps_its_certificate():
 def test_a_tracker_and_its_model_must_have_the_same_features():
     content = to_bytes(grown(LossTracker(PerceptronRanker())))
     with pytest.raises(ModelFileError, match="has 0 features, but its model has 2"):
-        from_bytes(repacked(content, lambda h: h["object"]["state"].update(_n_features=0, _names=None)))
+        from_bytes(repacked(content, lambda h: h["object"]["state"].update(_n_features=0, _columns=None)))
 
 
 def test_a_river_pipeline_keeps_the_names_of_its_steps():
@@ -292,7 +292,7 @@ def test_versions(monkeypatch):
 
 
 def test_state_that_an_older_class_did_not_have_is_left_as_the_constructor_makes_it():
-    content = repacked(to_bytes(learned()), lambda h: h["object"]["state"].pop("_names"))
+    content = repacked(to_bytes(learned()), lambda h: h["object"]["state"].pop("_columns"))
     assert from_bytes(content).feature_names is None
 
 
@@ -323,8 +323,8 @@ HOSTILE = {
     "more features than weights": (_set("object", "state", "_n_features", to=5), r"_weights should be an array float64 \(5,\)"),
     "10^12 features": (_set("object", "state", "_n_features", to=10**12), "impossible number of features"),
     "features < 0": (_set("object", "state", "_n_features", to=-1), "impossible number of features"),
-    "names too few": (_set("object", "state", "_names", to={"tuple": ["a"]}), "one name for each"),
-    "names twice": (_set("object", "state", "_names", to={"tuple": ["a", "a", "b", "c"]}), "one name for each"),
+    "names too few": (_set("object", "state", "_columns", to={"columns": ["a"]}), "one name for each"),
+    "names twice": (_set("object", "state", "_columns", to={"columns": ["a", "a", "b", "c"]}), "not all different"),
     "an array that is not there": (_set("object", "state", "_weights", "array", to=99), "not understood"),
     "an array used twice": (_set("object", "state", "_weights", "array", to=0), "not understood|refers to"),
     "not an array": (_set("object", "state", "_weights", to=[1.0] * 4), "should be an array"),
@@ -485,8 +485,8 @@ class Custom(Ranker):
     def _score(self, X):
         return np.zeros(len(X))
 
-    def _learn(self, X, y, offsets, w, rounds):
-        return len(w)
+    def _learn(self, block, rounds):
+        return len(block.w)
 
 
 def test_rankers_from_elsewhere_are_refused():

@@ -198,7 +198,7 @@ def test_pieces_do_not_show(monkeypatch, size, block):
 
 
 def test_an_endless_line_is_refused(monkeypatch):
-    monkeypatch.setattr(source, "_LONGEST_LINE", 1 << 21)
+    monkeypatch.setattr(source_module, "_LONGEST_LINE", 1 << 21)
     with pytest.raises(LetorError, match=r"line 2: longer than"):
         stream(b"1 qid:1 1:1\n1 qid:1 " + b" " * (1 << 22), n_features=1)
 
