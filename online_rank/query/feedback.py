@@ -45,5 +45,5 @@ def as_feedback(y: Any, n_queries: int, n_documents: int, ids: Sequence[Hashable
     if strange is not None:
         raise TypeError(f"y holds {type(each[0]).__name__} and {type(strange).__name__}; it is one {type(each[0]).__name__} a query")
     if len(each) != n_queries:
-        raise ValueError(f"y has the {type(each[0]).__name__} of {len(each)} queries, but there are {n_queries} queries in x")
+        raise ValueError(f"y has the {type(each[0]).__name__} of {len(each)} queries, but x has {n_queries}")
     return each

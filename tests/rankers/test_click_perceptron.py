@@ -115,9 +115,10 @@ def test_learns_and_is_kept(options, tmp_path):
     for x, y in held_out:
         metric.update(y, model.predict_one(x))
     assert metric.get() > 0.85
-    save(model, tmp_path / "model.npz")
-    copies = load(tmp_path / "model.npz"), copy.deepcopy(model), pickle.loads(pickle.dumps(model))
-    expected = [model.show_one(x) for x, _ in held_out[:5]]
+    ranker = model["ClickPerceptron"]
+    save(ranker, tmp_path / "ranker.npz")
+    copies = load(tmp_path / "ranker.npz"), copy.deepcopy(ranker), pickle.loads(pickle.dumps(ranker))
+    expected = [ranker.show_one(x) for x, _ in held_out[:5]]
     for other in copies:
         assert [other.show_one(x) for x, _ in held_out[:5]] == expected
 

@@ -187,7 +187,7 @@ def bad(model):
         "weight": (X, shown.clicked([first]), {"w": -1.0}, ValueError, "w is -1.0"),
         "fewer": (X[:1], shown.clicked([first]), {}, ValueError, "was shown, but x has the documents 0 to 0"),
         "no logits": (X, Impression(shown.order).clicked([first]), {}, ValueError, "the impression has no logits"),
-        "two": (X, [shown.clicked([]), shown.clicked([])], {}, ValueError, "the clicks of 2 queries, but the block has 1"),
+        "two": (X, [shown.clicked([]), shown.clicked([])], {}, ValueError, "the Clicks of 2 queries, but x has 1"),
         "text": (X, "ab", {}, TypeError, "y is of type str"),
     }
 
@@ -206,7 +206,7 @@ def test_rankers_of_grades_refuse_clicks():
     model = StreamScaler() | PerceptronRanker()
     X = np.eye(3)
     clicks = model.show_one(X, PlackettLuce(k=2)).clicked([])
-    with pytest.raises(TypeError, match="PerceptronRanker learns from grades, not from clicks: SwapRanker"):
+    with pytest.raises(TypeError, match="PerceptronRanker learns from grades, not from Clicks: SwapRanker"):
         model.learn_one(X, clicks)
 
 
