@@ -1,6 +1,6 @@
 """Losses beside their bounds: where the literature's bound fails, where ours is attained, and what certificates say.
 
-    python -m benchmarks.bounds [counterexample attained separable noisy file overhead ...]
+    python -m benchmarks.bounds [counterexample attained separable noisy file theorems drift coverage interval overhead ...]
 
 Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png).
 """
@@ -10,14 +10,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
+from benchmarks._bounds_served import coverage, drift, interval, theorems
 from benchmarks._common import RESULTS, data_folder, environment, parser, save, table
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, best_in_hindsight, bounds, plot
+from benchmarks._figures import Curve, figure, number
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, best_in_hindsight, bounds
 from online_rank.bounds import Certificate
 from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import NoisyTeacher, Separable
@@ -32,21 +30,6 @@ DRIVEN = {
     "gain, loss": {"credit": "gain"},
     "delta, loss": {"credit": "delta"},
 }
-
-Curve = tuple[list[float], list[float]]
-
-
-def figure(name: str, title: str, xlabel: str, curves: dict[str, Curve], dashed: dict[str, Curve], log: bool = True) -> str:
-    """Losses (solid) and bounds (dashed) as a picture. Returns the image as Markdown."""
-    drawn = plot.losses(curves, dashed, xlabel, logarithmic=log).figure
-    drawn.savefig(RESULTS / f"bounds_{name}.png", dpi=200)
-    plt.close(drawn)
-    return f"![{title}](bounds_{name}.png)"
-
-
-def number(value: float) -> str:
-    """A number as tables show it."""
-    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def counterexample() -> str:
@@ -317,7 +300,7 @@ def overhead() -> str:
     return f"Time relative to the ranker alone (median ratio of 41 interleaved runs):\n\n{table(header, rows)}"
 
 
-SECTIONS = (counterexample, attained, separable, noisy, file, overhead)
+SECTIONS = (counterexample, attained, separable, noisy, file, theorems, drift, coverage, interval, overhead)
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ class Measure(NamedTuple):
         return 1.0 if np.isnan(value) else float(value)
 
     def loss(self, scores: Any, grades: Any, ties: str = "expected") -> float:
-        """RML = 1 - `value`: the ranking measure loss (THEORY: notation). Bounds speak of `ties="pessimistic"`.
+        """RML = 1 - `value`: the ranking measure loss (`online_rank.bounds`). Bounds speak of `ties="pessimistic"`.
 
         Examples
         --------

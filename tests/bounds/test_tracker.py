@@ -176,7 +176,7 @@ def assert_certified(tracker):
 
 
 def attained(horizon):
-    """THEORY 4: documents +- e_t in round t; the one ranked first (of equal scores, pessimistically) is irrelevant."""
+    """Documents +- e_t in round t; the one ranked first (of equal scores, pessimistically) is irrelevant."""
     for t in range(horizon):
         X = np.zeros((2, horizon))
         X[:, t] = 1.0, -1.0
