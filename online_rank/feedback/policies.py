@@ -135,7 +135,7 @@ class FairPairs(Policy):
     >>> from online_rank.feedback import FairPairs
     >>> shown = FairPairs(k=4, seed=1).show([0.4, 0.3, 0.2, 0.1, 0.0], draw=0)
     >>> shown.order, shown.pairs_from
-    ((0, 1, 2, 3), 0)
+    ((0, 1, 3, 2), 0)
     """
 
     def _show(

@@ -48,7 +48,7 @@ class SwapRanker(LinearRanker):
     --------
     >>> from online_rank import SwapRanker
     >>> from online_rank.feedback import PlackettLuce
-    >>> model = SwapRanker(PlackettLuce(k=2, seed=1))
+    >>> model = SwapRanker(PlackettLuce(k=2, seed=0))
     >>> query = {"a": {"fresh": 0.0}, "b": {"fresh": 1.0}, "c": {"fresh": 0.5}}
     >>> shown = model.show_one(query)
     >>> shown.order

@@ -240,9 +240,9 @@ def click_stream(queries: Iterable[tuple[Any, Any]], model: Any, user: User) -> 
     --------
     >>> from online_rank import StreamScaler, SwapRanker
     >>> from online_rank.stream.clicks import click_stream, user
-    >>> from online_rank.stream.synth import LinearTeacher
+    >>> from online_rank.stream.synth import NoisyTeacher
     >>> model = StreamScaler() | SwapRanker()
-    >>> for x, clicks in click_stream(LinearTeacher(n_queries=50), model, user("perfect")):
+    >>> for x, clicks in click_stream(NoisyTeacher(n_queries=50), model, user("perfect", max_grade=4)):
     ...     model.learn_one(x, clicks)
     """
     for draw, (x, y) in enumerate(queries):
