@@ -7,6 +7,16 @@ Each request is a JSON object on a line of its own, and each gets one line in an
     {"id": "q1", "grades": {"a": 0, "b": 2}}
         -> {"id": "q1", "learned": true, "loss": 0.37}
         -> {"id": "q1", "learned": false, "duplicate": true}                     its grades were learned before
+
+A service that learns from clicks draws the ranking that is to be shown, and is told what was clicked on it:
+
+    {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
+        -> {"id": "q1", "ranking": ["b", "a"]}                                   show these, in this order
+    {"id": "q1", "clicks": ["a"]}                                                [] = seen, nothing clicked; {"a": 0.7} = engagement
+        -> {"id": "q1", "learned": true, "loss": 0.5}
+
+What learning from clicks needs to know of the draw waits with the query; none of it crosses the wire. Also
+
     {"cmd": "stats"}
         -> {"stats": {...}}
     {"cmd": "save"}
@@ -21,12 +31,13 @@ import json
 from typing import Any, NamedTuple
 
 from online_rank.base.undo import all_or_nothing
+from online_rank.feedback import Impression
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 
 __all__ = ["RankingService", "Reply"]
 
-_FIELDS = {frozenset({"id", "docs"}), frozenset({"id", "grades"}), frozenset({"cmd"})}
+_FIELDS = {frozenset({"id", "docs"}), frozenset({"id", "grades"}), frozenset({"id", "clicks"}), frozenset({"cmd"})}
 _MAX_ID = 1000
 
 
@@ -40,7 +51,7 @@ class Reply(NamedTuple):
     changed
         Whether the request changed the state of the service, so that a journal must hold it.
     learned
-        Whether grades were learned, so that the answer must wait until the journal is on the disk.
+        Whether feedback was learned, so that the answer must wait until the journal is on the disk.
     command
         The command that whoever runs the service has to carry out, or None.
     """
@@ -52,20 +63,20 @@ class Reply(NamedTuple):
 
 
 class RankingService:
-    """Answers requests, and learns from grades whenever they come.
+    """Answers requests, and learns from grades or clicks whenever they come.
 
     Its state follows from the requests alone, so that replaying those that changed it brings it back.
 
     Parameters
     ----------
     model
-        A ranker, or a pipeline that ends in one.
+        A ranker, or a pipeline that ends in one. One that learns from clicks draws the rankings that are served.
     measure
-        Name of the metric that measures the rankings that were served.
+        Name of the metric that measures the rankings that were served, where grades come.
     max_pending, max_age
-        How many queries wait for their grades, and for how many further queries (see `PendingQueries`).
+        How many queries wait for their feedback, and for how many further queries (see `PendingQueries`).
     max_learned
-        How many ids of learned queries are remembered, to recognise grades that come twice.
+        How many ids of learned queries are remembered, to recognise feedback that comes twice.
 
     Examples
     --------
@@ -79,7 +90,7 @@ class RankingService:
     >>> service.handle(b'{"id": 1, "grades": {"a": 0, "b": 2}}').answer
     {'id': 1, 'learned': False, 'duplicate': True}
     >>> service.handle(b'{"id": 1, "grade": 2}', line=4).answer
-    {'id': 1, 'error': 'a request has the fields id and docs, id and grades, or cmd; this one has id, grade', 'line': 4}
+    {'id': 1, 'error': 'a request has the fields id and docs, id and grades, id and clicks, or cmd; this one has id, grade', 'line': 4}
     """
 
     def __init__(
@@ -115,7 +126,10 @@ class RankingService:
             _require_fields(fields)
             if "cmd" in fields:
                 return self._command(fields["cmd"])
-            return self._rank(query_id, fields["docs"]) if "docs" in fields else self._learn(query_id, fields["grades"])
+            if "docs" in fields:
+                return self._rank(query_id, fields["docs"])
+            kind = "clicks" if "clicks" in fields else "grades"
+            return self._learn(query_id, kind, fields[kind])
         except (ValueError, TypeError, OverflowError) as error:
             known = {"id": query_id} if _is_id(query_id) else {}
             return Reply({**known, "error": str(error), "line": line})
@@ -133,29 +147,43 @@ class RankingService:
     def _rank(self, query_id: Any, docs: Any) -> Reply:
         if not isinstance(docs, dict) or not all(isinstance(features, dict) for features in docs.values()):
             raise ValueError("docs must be {document: {feature: value}}")
-        scores = self.model.predict_one(docs)
-        ranking = sorted(scores, key=scores.__getitem__, reverse=True)
-        answer = {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
+        if _draws(self.model):
+            shown = self.model.show_one(docs)
+            answer = {"id": query_id, "ranking": list(shown.order)}
+            waiting: tuple[Any, ...] = ([], shown.to_dict())
+        else:
+            scores = self.model.predict_one(docs)
+            ranking = sorted(scores, key=scores.__getitem__, reverse=True)
+            answer = {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
+            waiting = (list(scores.values()),)
         self._counts["ranked"] += 1
         self.n_changes += 1
         if query_id not in self._learned:
             # As text: a fraction of the memory that dicts of floats take.
-            self._pending.remember(query_id, (json.dumps(docs, separators=(",", ":")), list(scores.values())))
+            self._pending.remember(query_id, (json.dumps(docs, separators=(",", ":")), *waiting))
         return Reply(answer, changed=True)
 
-    def _learn(self, query_id: Any, grades: Any) -> Reply:
-        if not isinstance(grades, dict):
+    def _learn(self, query_id: Any, kind: str, feedback: Any) -> Reply:
+        if kind == "grades" and not isinstance(feedback, dict):
             raise ValueError("grades must be {document: grade}")
+        if kind == "clicks" and not isinstance(feedback, dict | list):
+            raise ValueError("clicks must be [document, ...] or {document: engagement}")
         if query_id in self._learned:
             self._counts["duplicates"] += 1
             return Reply({"id": query_id, "learned": False, "duplicate": True})
         waiting = self._pending.get(query_id)
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
-        docs, scores = json.loads(waiting[0]), waiting[1]
+        docs, scores, *shown = json.loads(waiting[0]), *waiting[1:]
+        if kind == "clicks" and not shown:
+            raise ValueError("this service learns from grades: its ranker draws no rankings that clicks could be learned from")
         with all_or_nothing(self._metric):
-            self._metric.update(grades, dict(zip(docs, scores, strict=True)))
-            self.model.learn_one(docs, grades)
+            if kind == "clicks":
+                feedback = Impression.from_dict(shown[0]).clicked(feedback)
+            else:
+                served = _as_served(docs, shown[0]["order"]) if shown else dict(zip(docs, scores, strict=True))
+                self._metric.update(feedback, served)
+            self.model.learn_one(docs, feedback)
         loss = self.model.last_round.loss
         self._pending.take(query_id)
         self._learned[query_id] = None
@@ -172,6 +200,18 @@ class RankingService:
         if command == "save":
             return Reply({}, command="save")
         raise ValueError(f"cmd is {str(command)[:40]!r}; there are 'save' and 'stats'")
+
+
+def _draws(model: Any) -> bool:
+    """Whether the model, or the last step of a pipeline, has a policy of its own."""
+    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
+    return getattr(ranker, "_own_policy", None) is not None
+
+
+def _as_served(docs: dict[str, Any], order: list[str]) -> dict[str, float]:
+    """Scores that rank the documents as they were shown; those that were not tie behind them."""
+    place = {document: -float(position) for position, document in enumerate(order)}
+    return {document: place.get(document, -float(len(order))) for document in docs}
 
 
 def _parsed(request: bytes) -> dict[str, Any]:
@@ -196,7 +236,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _require_fields(fields: dict[str, Any]) -> None:
     if frozenset(fields) not in _FIELDS:
         found = ", ".join(name[:20] for name in list(fields)[:5]) or "none"
-        raise ValueError(f"a request has the fields id and docs, id and grades, or cmd; this one has {found}")
+        raise ValueError(f"a request has the fields id and docs, id and grades, id and clicks, or cmd; this one has {found}")
     if "id" in fields and not _is_id(fields["id"]):
         raise ValueError(f"id must be a string of at most {_MAX_ID} characters, or an integer of at most 64 bits")
 
