@@ -4,40 +4,8 @@ The public names are loaded on first use, so that `import online_rank` costs nex
 """
 
 from online_rank._lazy import lazily
+from online_rank._registry import TOP_LEVEL
 
-_HOME = {
-    "BestRanker": "rankers.selection",
-    "CheckpointError": "storage",
-    "ClickPerceptron": "rankers.click_perceptron",
-    "Clicks": "feedback",
-    "DirectRanker": "rankers.direct",
-    "DriftAwareRanker": "rankers.drift",
-    "FairPairs": "feedback",
-    "ForEachDocument": "preprocessing",
-    "GradientRanker": "rankers.gradient",
-    "Impression": "feedback",
-    "LossTracker": "bounds",
-    "ModelFileError": "storage",
-    "PairwiseRanker": "rankers.adapters",
-    "PerceptronRanker": "rankers.perceptron",
-    "PlackettLuce": "feedback",
-    "PointwiseRanker": "rankers.adapters",
-    "PositionBias": "feedback",
-    "QueryNormalizer": "preprocessing",
-    "QueryRanks": "preprocessing",
-    "Ranker": "base",
-    "RankingPipeline": "base",
-    "Round": "base",
-    "SignedLog": "preprocessing",
-    "StreamGaussianizer": "preprocessing",
-    "StreamScaler": "preprocessing",
-    "SwapRanker": "rankers.swap",
-    "best_in_hindsight": "bounds",
-    "load": "storage",
-    "measure": "measures",
-    "rank_one": "base",
-    "save": "storage",
-}
 _MODULES = (
     "bounds",
     "checks",
@@ -53,6 +21,6 @@ _MODULES = (
 )
 
 __version__ = "0.1.0"
-__all__ = [*_HOME, *_MODULES, "__version__"]
+__all__ = [*TOP_LEVEL, *_MODULES, "__version__"]
 
-__getattr__, __dir__ = lazily(__name__, _HOME, _MODULES)
+__getattr__, __dir__ = lazily(__name__, TOP_LEVEL, _MODULES)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.query import MAX_FEATURES, Block, SparseRows
 
@@ -41,6 +42,14 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self._column)
+
+    def __repr__(self) -> str:
+        return f"Columns({list(self._column)})"
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Columns) and list(self._column) == list(other._column)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> Any:
         return Columns, (list(self._column),)
@@ -92,6 +101,8 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     An ndarray fixes the number of features at first use. Named features extend the state when they first appear.
     """
+
+    _schema = Schema(_n_features=Integer(0), _columns=Names(), max_features=Integer(1))
 
     #: Most features that the state may grow to.
     max_features: int = MAX_FEATURES

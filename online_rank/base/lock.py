@@ -1,9 +1,11 @@
 """Safety of threads."""
 
 import threading
-from typing import Any, Self
+from typing import Any
 
 __all__ = ["Locked"]
+
+_making = threading.Lock()
 
 
 class Locked:
@@ -14,15 +16,20 @@ class Locked:
     """
 
     # In a slot, so that the lock is neither compared, copied, pickled nor undone with the state in `__dict__`.
-    __slots__ = ("_lock",)
+    __slots__ = ("_own_lock",)
 
-    _lock: Any
+    _own_lock: Any
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """A new object, with a lock of its own."""
-        made = super().__new__(cls)
-        made._lock = threading.RLock()
-        return made
+    @property
+    def _lock(self) -> Any:
+        """A reentrant lock of this object alone, made when it is first asked for."""
+        try:
+            return self._own_lock
+        except AttributeError:
+            with _making:
+                if not hasattr(self, "_own_lock"):
+                    self._own_lock = threading.RLock()
+            return self._own_lock
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__

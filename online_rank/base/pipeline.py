@@ -14,6 +14,7 @@ from online_rank.base.function import QueryFunction
 from online_rank.base.lock import Locked
 from online_rank.base.ranker import Ranker, best_first
 from online_rank.base.rounds import Round
+from online_rank.base.schema import Derived, Schema
 from online_rank.base.step import QueryStep, check_calling_pipeline, require_query_step
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing, joined, snapshot
@@ -55,6 +56,11 @@ class RankingPipeline(Locked, compose.Pipeline):
     >>> model["StreamScaler"].means
     {'clicks': 2.0}
     """
+
+    # What river makes of the steps.
+    _schema = Schema(
+        _plan=Derived(), _inference_transformers=Derived(), _last_step_cached=Derived(), _last_step_params=Derived()
+    )
 
     def _add_step(self, obj: Any, at_start: bool) -> None:
         name, step = obj if isinstance(obj, tuple) else (None, obj)

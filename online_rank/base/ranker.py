@@ -9,6 +9,7 @@ import numpy as np
 from online_rank._kernels.arrays import all_finite
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.rounds import Round
+from online_rank.base.schema import Array, Count, Schema
 from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import (
@@ -35,6 +36,8 @@ class Ranker(QueryEstimator):
 
     A subclass implements `_grow`, `_score` and `_learn`; everything else is here, once.
     """
+
+    _schema = Schema(_last_round=Array(1, len(Round._fields), finite=False, optional=True), _n_shown=Count())
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ import numpy as np
 
 from online_rank._kernels.comparators import accumulate
 from online_rank.base import Ranker
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.base.undo import joined
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.query import Block
@@ -106,6 +107,12 @@ class LossTracker(Ranker):
     True
     """
 
+    _schema = Schema(
+        _totals=Array(len(Totals._fields), finite=False),
+        _sums=Array(lambda tracker: len(tracker.comparators or {}), 2),
+        _aligned=Derived(lambda tracker: len(tracker.comparators or {}), "d"),
+    )
+
     def __init__(self, model: PerceptronRanker, comparators: Mapping[str, Any] | None = None, served: bool = False) -> None:
         super().__init__()
         # Not isinstance: river lets a pipeline pass for its last step.
@@ -160,6 +167,13 @@ class LossTracker(Ranker):
         row = names.index(comparator)
         pair_loss, surrogate_loss = self._sums[row].tolist()
         return certify(self.model, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss)
+
+    def _check_state(self) -> None:
+        if (self.model._columns, self.model._n_features) != (self._columns, self._n_features):
+            raise ValueError(f"it has {self._n_features} features, but its model has {self.model._n_features}, or other names")
+
+    def _derive(self) -> None:
+        self._aligned = self._align_comparators()
 
     def _grow(self, n_new: int) -> None:
         """The columns of the state are the model's, which grows when it learns."""

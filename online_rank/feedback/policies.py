@@ -8,6 +8,7 @@ import numpy as np
 from river import base
 
 from online_rank._kernels import clicks as kernels
+from online_rank.base.schema import Schema
 from online_rank.feedback.impressions import Impression
 
 __all__ = ["FairPairs", "PlackettLuce", "Policy"]
@@ -15,6 +16,8 @@ __all__ = ["FairPairs", "PlackettLuce", "Policy"]
 
 class Policy(base.Base, abc.ABC):
     """Draws the ranking to show from scores. It has no state: draw number t of a seed is always the same."""
+
+    _schema = Schema()
 
     def __init__(self, k: int | None = 10, *, seed: int = 0) -> None:
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):

@@ -6,9 +6,12 @@ import numpy as np
 from river import base
 
 from online_rank._kernels import clicks as kernels
+from online_rank.base.schema import Array, Schema
 from online_rank.feedback.impressions import Clicks
 
 __all__ = ["PositionBias"]
+
+_MOST = 10_000
 
 
 class PositionBias(base.Base):
@@ -43,9 +46,11 @@ class PositionBias(base.Base):
     the weights rho are those of Oosterhuis & de Rijke, *Differentiable Unbiased Online Learning to Rank*, 2018.
     """
 
+    _schema = Schema(_sums=Array(4, lambda bias: bias.k - 1, low=0.0))
+
     def __init__(self, k: int = 10) -> None:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ValueError(f"k is {k!r}; it is the number of positions, an integer >= 1")
+        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= _MOST:
+            raise ValueError(f"k is {k!r}; it is the number of positions, an integer from 1 to {_MOST:,}")
         self.k = k
         self._sums = np.zeros((4, k - 1))
 

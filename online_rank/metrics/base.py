@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from river.metrics.base import Metric, Metrics
 
+from online_rank.base.schema import Count, ListOf, Real, Schema
 from online_rank.base.undo import snapshot_arrays
 from online_rank.measures import TIES, as_scores, gains, query_values
 from online_rank.query import as_grades, query_offsets
@@ -37,6 +38,14 @@ class RankingMetric(Metric):
     n_skipped
         Number of queries left out of it.
     """
+
+    # Parts of exact sums do not overlap, so there are never more than a double has exponents for.
+    _schema = Schema(
+        n_queries=Count(),
+        n_skipped=Count(),
+        _total=ListOf(Real(-1e300, 1e300)),
+        _weight=ListOf(Real(-1e300, 1e300)),
+    )
 
     _fmt = ".6f"
     _kind: int
@@ -185,6 +194,11 @@ class RankingMetric(Metric):
         if not isinstance(other, RankingMetric):
             raise ValueError(f"{type(self).__name__} and {type(other).__name__} metrics are not compatible")
         return Metrics([self, other])
+
+    def _check_state(self) -> None:
+        for name in ("_total", "_weight"):
+            if getattr(self, name) != _exact_sum(getattr(self, name)):
+                raise ValueError(f"{name} is not an exact sum")
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
         """Make ready for an update that may have to be undone; returns a function that undoes it."""

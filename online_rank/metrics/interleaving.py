@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank.base.schema import Array, Count, Schema
 from online_rank.bounds.intervals import Interval, LossInterval
 from online_rank.feedback.impressions import Clicks, Impression
 
@@ -73,6 +74,8 @@ class TeamDraft(base.Base):
     0.7200, 95 % interval 0.5... to 0.8..., n = 100
     """
 
+    _schema = Schema(_n_shown=Count(), _sums=Array(3, low=0.0))
+
     def __init__(self, a: Any, b: Any, k: int | None = 10, *, seed: int = 0) -> None:
         for name, ranker in (("a", a), ("b", b)):
             if not hasattr(ranker, "rank_one"):
@@ -86,12 +89,18 @@ class TeamDraft(base.Base):
         self.k = k
         self.seed = seed
         self._n_shown = 0
-        self._account = LossInterval()
+        self._sums = np.zeros(3)
 
     @property
     def n(self) -> int:
         """Number of impressions whose clicks were counted."""
         return self._account.n
+
+    @property
+    def _account(self) -> LossInterval:
+        account = LossInterval()
+        account.sums = self._sums
+        return account
 
     def show_one(self, x: Any) -> Drafted:
         """Draft the two rankings of a query into one.

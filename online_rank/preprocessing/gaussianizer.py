@@ -6,6 +6,7 @@ import numpy as np
 
 from online_rank._kernels import quantiles as kernels
 from online_rank.base.columns import as_array
+from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import in_form, read_query, require_finite
 
@@ -47,6 +48,13 @@ class StreamGaussianizer(ColumnTransformer):
     [-0.431, 0.967, 0.967]
     """
 
+    _schema = Schema(
+        _count=Count(),
+        _values=Array("d", "n_centroids"),
+        _weights=Array("d", "n_centroids"),
+        _sizes=Array("d", dtype="int64", low=0, high="n_centroids"),
+    )
+
     def __init__(self, deviation: float = 1 / 3, n_centroids: int = 200):
         super().__init__()
         if not (np.isfinite(deviation) and deviation > 0):
@@ -66,9 +74,13 @@ class StreamGaussianizer(ColumnTransformer):
         return self._count
 
     def _check_state(self) -> None:
-        """Raise ValueError when a loaded state would send the kernels out of bounds."""
-        if ((self._sizes < 0) | (self._sizes > self._values.shape[1])).any():
-            raise ValueError("a feature has more centroids than there is room for")
+        """Raise ValueError unless each sketch is one of `n_documents` documents: its compression ends only then."""
+        for j, size in enumerate(self._sizes.tolist()):
+            values, weights = self._values[j, :size], np.abs(self._weights[j, :size])
+            if (values[1:] < values[:-1]).any() or (weights < 1.0).any():
+                raise ValueError(f"the centroids of feature {j} are not in order, or have weights below 1")
+            if weights.sum() != self._count:
+                raise ValueError(f"the centroids of feature {j} do not stand for {self._count} documents")
 
     def _grow(self, n_new: int) -> None:
         # What the documents before would have left, had they shown the new features, as 0.

@@ -7,6 +7,7 @@ import numpy as np
 from river import base
 
 from online_rank.base.columns import as_array
+from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import joined, snapshot
@@ -53,6 +54,8 @@ class ForEachDocument(QueryTransformer):
     >>> model.rank_one({"a": {"kind": "pdf", "size": 30}, "b": {"kind": "html", "size": 20}})
     ['b', 'a']
     """
+
+    _schema = Schema()
 
     _takes_documents = True
 
@@ -136,10 +139,11 @@ class ForEachDocument(QueryTransformer):
         return self._answer(block, answers)
 
     def _answer(self, block: Block, answers: list[dict[Hashable, Any]]) -> Block:
-        read = read_query(answers)
+        unnamed = block.ids is None or isinstance(block.ids, range)
+        read = read_query(answers if unnamed else dict(zip(block.ids or (), answers, strict=True)))
         X = as_array(read.X, self)
         # What went in was finite: NaN is the transformer's word for a value that it cannot tell yet.
-        answer = block._replace(X=np.where(np.isnan(X), 0.0, X), names=read.names, form=block.form or dict)
+        answer = block._replace(X=np.where(np.isnan(X), 0.0, X), names=read.names)
         require_finite(answer)
         return answer
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from online_rank._kernels.ranks import beside_ranks
 from online_rank.base.columns import as_array
+from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, require_finite
 
@@ -38,6 +39,8 @@ class QueryRanks(QueryTransformer):
     >>> QueryRanks(keep=False).transform_one([{"clicks": 3}, {"clicks": 0}])
     [{'rank of clicks': 0.25}, {'rank of clicks': -0.25}]
     """
+
+    _schema = Schema()
 
     def __init__(self, *, keep: bool = True) -> None:
         super().__init__()

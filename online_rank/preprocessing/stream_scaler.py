@@ -3,6 +3,7 @@
 import numpy as np
 
 from online_rank._kernels import preprocessing as kernels
+from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
 
 __all__ = ["StreamScaler"]
@@ -33,6 +34,8 @@ class StreamScaler(ColumnTransformer):
     >>> scaler.means, scaler.variances
     ({'bm25': 2.0, 'year': 2020.0}, {'bm25': 1.0, 'year': 0.0})
     """
+
+    _schema = Schema(_count=Count(), _mean=Array("d"), _m2=Array("d", low=0.0))
 
     def __init__(self, with_std: bool = True):
         super().__init__()

@@ -336,7 +336,7 @@ def _from_frame(x: Any, documents: bool) -> _Features:
     for name, dtype in frame.schema.items():
         if not (dtype.is_numeric() or dtype == narwhals.Boolean):
             if documents:
-                return _Features(list(frame.iter_rows(named=True)), None, None, dict)
+                return _Features(list(frame.iter_rows(named=True)), None, None, form)
             raise TypeError(f"x: column {name!r} has dtype {dtype}; features are numbers")
     X = frame.to_numpy()
     if X.dtype.kind == "b" or X.dtype == object:

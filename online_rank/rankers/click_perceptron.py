@@ -4,6 +4,7 @@ import numpy as np
 
 from online_rank._kernels import click_perceptron as kernels
 from online_rank._kernels.clicks import confidence
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.measures import discounts
@@ -99,6 +100,7 @@ class ClickPerceptron(LinearRanker):
         self._constants = np.array([relative_margin, averaging(average)])
         self._squares = np.empty(0)
 
+    _schema = Schema(_counters=Array(3, low=0.0), _squares=Array("d", low=0.0), _constants=Derived())
     _takes_clicks = True
     #: What bounds speak of (`online_rank.bounds.coverage`).
     update = "clicks"

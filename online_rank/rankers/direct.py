@@ -1,5 +1,6 @@
 """The DirectRanker: a neural network that compares documents, learned one query at a time."""
 
+import itertools
 import math
 from collections.abc import Hashable
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 from online_rank._kernels import direct as kernels
 from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.network import LANES, score
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
 from online_rank.query import Block, answer_in_kind, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
@@ -91,6 +93,19 @@ class DirectRanker(AveragedRanker):
     True
     """
 
+    _schema = Schema(
+        _counters=Array(4, low=0.0),
+        _weights=Array("_size", dtype="dtype"),
+        _average=Array(lambda ranker: ranker._size if ranker._averages else 0, dtype="dtype"),
+        _pending=Array(lambda ranker: ranker._size if ranker.accumulate > 1 else 0, dtype="dtype"),
+        _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "_size", dtype="dtype"),
+        _key=Array(1, dtype="uint64"),
+        _surrogate=Derived(),
+        _config=Derived(),
+        _constants=Derived(),
+        _widths=Derived(),
+    )
+
     def __init__(
         self,
         hidden: tuple[int, ...] = (70, 5),
@@ -146,6 +161,17 @@ class DirectRanker(AveragedRanker):
         """Number of weights and biases."""
         widths = [self._n_features, *self.hidden]
         return sum(above * (below + 1) for below, above in zip(widths, self.hidden, strict=False)) + self.hidden[-1]
+
+    @property
+    def _size(self) -> int:
+        """Length of the parameter vector, whose layers are padded to whole lanes; 0 before the first feature is met."""
+        if not self._n_features:
+            return 0
+        widths = [self._n_features, *self._widths[1:].tolist()]
+        return sum(above * (below + 1) for below, above in itertools.pairwise(widths)) + widths[-1]
+
+    def _derive(self) -> None:
+        self._widths[0] = self._n_features
 
     def compare_one(self, x_a: Any, x_b: Any) -> float:
         """r(a, b) = tau(g(a) - g(b)) of two documents: positive when a ranks before b; exactly antisymmetric.

@@ -7,6 +7,7 @@ import numpy as np
 from river import base, drift
 
 from online_rank.base import Ranker, Round
+from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
 from online_rank.rankers.nested import NestedRanker, learn_query, require_ranker, share_columns
@@ -71,6 +72,18 @@ class DriftAwareRanker(NestedRanker):
     >>> model.n_drifts, model.drift_positions
     (1, (1026,))
     """
+
+    _schema = Schema(
+        _measure=Derived(),
+        _alarms=Nested("DriftDetector"),
+        _warnings=Nested("DriftDetector"),
+        _learner=Nested("Ranker", features=True),
+        _background=Nested("Ranker", features=True, optional=True),
+        _positions=ListOf(Count(), kind=tuple),
+        _n_drifts=Count(),
+        _n_queries=Count(),
+        _losses=Array(3),
+    )
 
     def __init__(
         self,

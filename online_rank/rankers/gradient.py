@@ -4,6 +4,7 @@ import numpy as np
 
 from online_rank._kernels import gradient as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
@@ -61,6 +62,14 @@ class GradientRanker(LinearRanker):
     >>> model.rank_one(query)
     ['new', 'old']
     """
+
+    _schema = Schema(
+        _counters=Array(2, low=0.0),
+        _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "d"),
+        _surrogate=Derived(),
+        _config=Derived(),
+        _constants=Derived(),
+    )
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import numpy as np
 
 from online_rank._kernels import perceptron as kernels
 from online_rank._kernels.codes import CREDITS, WITHIN_GRADE
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
 from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
@@ -80,6 +81,8 @@ class PerceptronRanker(LinearRanker):
     >>> model.last_round.loss
     0.369...
     """
+
+    _schema = Schema(_counters=Array(3, low=0.0), _config=Derived(), _constants=Derived())
 
     def __init__(
         self,

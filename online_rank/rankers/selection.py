@@ -8,6 +8,7 @@ import numpy as np
 from river import base
 
 from online_rank.base import Ranker, Round
+from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.base.undo import joined, snapshot
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
@@ -60,6 +61,13 @@ class BestRanker(NestedRanker):
     >>> model.mean_losses.round(3)
     array([0.114, 0.094, 0.118])
     """
+
+    _schema = Schema(
+        _measure=Derived(),
+        _learners=ListOf(Nested("Ranker", features=True), lambda ranker: len(ranker.rankers)),
+        _losses=Array(lambda ranker: len(ranker.rankers), 2),
+        _n_queries=Count(),
+    )
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ import numpy as np
 
 from online_rank._kernels import clicks as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
+from online_rank.base.schema import Array, Schema
 from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.query import Block
@@ -72,6 +73,7 @@ class SwapRanker(LinearRanker):
         """How far `show_one` believes the scores: from 0, before anything is learned, towards 1."""
         return kernels.confidence(self._state[0], self._state[1])
 
+    _schema = Schema(_counters=Array(1, low=0.0), _state=Array(OPTIMIZER_ROWS[SCALE_FREE], "d"))
     _takes_clicks = True
 
     @property

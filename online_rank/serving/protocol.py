@@ -30,6 +30,7 @@ Ids are strings or integers, and stand for one query each.
 import json
 from typing import Any, NamedTuple
 
+from online_rank.base.schema import Count, DictOf, Nested, Plain, Real, Schema, Text
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Impression
 from online_rank.metrics import metric
@@ -93,6 +94,15 @@ class RankingService:
     {'id': 1, 'error': 'a request has the fields id and docs, id and grades, id and clicks, or cmd; this one has id, grade', 'line': 4}
     """
 
+    _schema = Schema(
+        n_changes=Count(),
+        _pending=Nested("PendingQueries"),
+        _metric=Nested("RankingMetric"),
+        _learned=DictOf(Plain(), Plain()),
+        _counts=DictOf(Text("ranked", "learned", "duplicates"), Count()),
+        _loss=Real(0.0),
+    )
+
     def __init__(
         self,
         model: Any,
@@ -150,17 +160,16 @@ class RankingService:
         if _draws(self.model):
             shown = self.model.show_one(docs)
             answer = {"id": query_id, "ranking": list(shown.order)}
-            waiting: tuple[Any, ...] = ([], shown.to_dict())
+            scores, drawn = {}, json.dumps(shown.to_dict(), separators=(",", ":"))
         else:
-            scores = self.model.predict_one(docs)
+            scores, drawn = self.model.predict_one(docs), None
             ranking = sorted(scores, key=scores.__getitem__, reverse=True)
             answer = {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
-            waiting = (list(scores.values()),)
         self._counts["ranked"] += 1
         self.n_changes += 1
         if query_id not in self._learned:
             # As text: a fraction of the memory that dicts of floats take.
-            self._pending.remember(query_id, (json.dumps(docs, separators=(",", ":")), *waiting))
+            self._pending.remember(query_id, (json.dumps(docs, separators=(",", ":")), list(scores.values()), drawn))
         return Reply(answer, changed=True)
 
     def _learn(self, query_id: Any, kind: str, feedback: Any) -> Reply:
@@ -174,14 +183,14 @@ class RankingService:
         waiting = self._pending.get(query_id)
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
-        docs, scores, *shown = json.loads(waiting[0]), *waiting[1:]
-        if kind == "clicks" and not shown:
+        docs, scores, shown = json.loads(waiting[0]), waiting[1], waiting[2] and json.loads(waiting[2])
+        if kind == "clicks" and shown is None:
             raise ValueError("this service learns from grades: its ranker draws no rankings that clicks could be learned from")
         with all_or_nothing(self._metric):
             if kind == "clicks":
-                feedback = Impression.from_dict(shown[0]).clicked(feedback)
+                feedback = Impression.from_dict(shown).clicked(feedback)
             else:
-                served = _as_served(docs, shown[0]["order"]) if shown else dict(zip(docs, scores, strict=True))
+                served = _as_served(docs, shown["order"]) if shown else dict(zip(docs, scores, strict=True))
                 self._metric.update(feedback, served)
             self.model.learn_one(docs, feedback)
         loss = self.model.last_round.loss

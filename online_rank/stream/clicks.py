@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank.base.schema import Schema
 from online_rank.feedback.impressions import Clicks, Impression
 
 __all__ = ["CascadeUser", "DependentUser", "PositionUser", "TrustUser", "User", "click_stream", "user"]
@@ -43,6 +44,8 @@ _CASCADE = {
 
 class User(base.Base, abc.ABC):
     """Somebody who clicks. Answer number t of a seed is always the same."""
+
+    _schema = Schema()
 
     seed: int
 

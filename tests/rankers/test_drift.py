@@ -240,14 +240,14 @@ def test_files_hold_the_detectors(detector, tmp_path):
 
 
 def test_damaged_windows_are_refused():
-    from online_rank.storage.objects import StateError
-    from online_rank.storage.tree import pack, unpack
+    from online_rank.base.schema import StateError
+    from online_rank.storage.tree import Packed, pack, unpack
 
-    tree, arrays = pack(teach(drift_model := DriftAwareRanker(PerceptronRanker()), queries()))
+    tree, arrays, pooled = pack(teach(drift_model := DriftAwareRanker(PerceptronRanker()), queries()))
     for content in ("zz", "00", "ff" * 40, tree["state"]["_alarms"]["state"]["_helper"]["adwin"][:-8]):
         tree["state"]["_alarms"]["state"]["_helper"]["adwin"] = content
         with pytest.raises(StateError, match="not the state of an ADWIN window"):
-            unpack(copy.deepcopy(tree), [array.copy() for array in arrays])
+            unpack(Packed(copy.deepcopy(tree), [array.copy() for array in arrays], pooled))
     assert drift_model.n_drifts == 0
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from online_rank.stream.letor import LetorError, LetorPosition, iter_letor, read_letor, rows, source, write_letor
+from online_rank.stream import LetorError, LetorPosition, iter_letor, read_letor, write_letor
+from online_rank.stream.letor import rows
+from online_rank.stream.letor import source as source_module
 
 # Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
