@@ -1,4 +1,4 @@
-"""The perceptron on clicks: pairs that are in the wrong order, or right by too little, and a mass that a certificate adds up."""
+"""The perceptron on clicks: pairs in the wrong order, or right by too little, and a mass that a certificate adds up."""
 
 import math
 
@@ -22,9 +22,9 @@ def cost_of_rank(by_discount, discounts, above):
 def propensity_credit(by_discount, discounts, scores, rows, gains, examination, margin, c):
     """Credit for an additive cost sum_i r_i lambda(rank_i) of which clicks with known propensities tell without bias.
 
-    For each document i clicked, at position p: mass g_i lambda(n + 1) / examination_p, in equal parts on the n documents j, of all of the
-    query, with s_j >= s_i - margin. Adds to c (m,), which holds zeros. Returns the cost as the clicks estimate it (margin 0), and
-    the mass.
+    For each document i clicked, at position p: mass g_i lambda(n + 1) / examination_p, in equal parts on the n documents j, of
+    all of the query, with s_j >= s_i - margin. Adds to c (m,), which holds zeros. Returns the cost as the clicks estimate it
+    (margin 0), and the mass.
     """
     loss = 0.0
     mass = 0.0

@@ -146,8 +146,8 @@ def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
 
     h is the derivative of the logistic function; with a margin (not NaN), h is 1 up to it and 0 beyond.
     `kind` is PLACKETT_LUCE, or ALL_PAIRS (grades: no pair is more likely in one order; weights are divided by their sum), or
-    the position of FairPairs' first pair. Returns the sums of the weights rho (g_i - g_j) of all pairs, of those that the scores
-    have wrong or tied, and of those within the margin.
+    the position of FairPairs' first pair. Returns the sums of the weights rho (g_i - g_j) of all pairs, of those that the
+    scores have wrong or tied, and of those within the margin.
     """
     by_margin = not math.isnan(margin)
     n = gains.shape[0] if kind == ALL_PAIRS else considered(gains)
@@ -194,7 +194,7 @@ def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
 
 @fast_kernel
 def _gather(X, rows, offset, out):
-    """out[p] = X[offset + rows[p]] in float64; returns the largest squared norm, and whether all is finite (then their sum is)."""
+    """out[p] = X[offset + rows[p]] in float64. Returns the largest and the sum of the squared norms of the rows."""
     largest = 0.0
     norms = 0.0
     for p in range(rows.shape[0]):
@@ -219,7 +219,7 @@ def _scores(X, w, s):
 
 @fast_kernel
 def _gradient(X, c, z):
-    """z = -sum of c_p x_p for c that sum to 0, by differences to the first row: exactly 0 for what is constant. Returns ||z||^2."""
+    """z = -sum of c_p x_p for c that sum to 0; exactly 0 where all rows are alike. Returns ||z||^2."""
     z[:] = 0.0
     for p in range(1, X.shape[0]):
         if c[p] != 0.0:
@@ -310,8 +310,8 @@ def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth
 def harvest(clicks, logits, rest, sums):
     """Add one ranking to what tells the examination of neighbouring positions apart.
 
-    sums (4, k - 1): sum of rho c_p, of rho c_{p+1}, and of the squares of both, for each p. A document stands at p as often as at
-    p + 1, weighted by rho, so that the two sums have the ratio of the positions.
+    sums (4, k - 1): sum of rho c_p, of rho c_{p+1}, and of the squares of both, for each p. A document stands at p as often as
+    at p + 1, weighted by rho, so that the two sums have the ratio of the positions.
     """
     k = clicks.shape[0]
     e = np.empty(k)

@@ -88,8 +88,8 @@ class Ranker(QueryEstimator):
         x
             The query, in any form that `online_rank.query` lists.
         y
-            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`. For rankers that learn
-            from clicks also `Clicks` on a ranking of `show_one`.
+            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`. For rankers that
+            learn from clicks also `Clicks` on a ranking of `show_one`.
         w
             Weight of the query: the update and the loss that bounds speak of are multiplied by it.
 
@@ -191,8 +191,8 @@ class Ranker(QueryEstimator):
 
         Returns
         -------
-        The `Impression`: the documents shown, and what learning from their clicks needs. Keep it until the clicks come, and give
-        them to `learn_one(x, shown.clicked([...]))`.
+        The `Impression`: the documents shown, and what learning from their clicks needs. Keep it until the clicks come, and
+        give them to `learn_one(x, shown.clicked([...]))`.
 
         Raises
         ------

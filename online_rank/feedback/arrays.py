@@ -73,8 +73,8 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
             kinds.append(shown.pairs_from or 0)
         else:
             raise ValueError(
-                "y: the impression has no logits, and a ranking that was not drawn at random says nothing about the order of its "
-                "documents: show rankings by show_one of a ranker with a policy, and keep the Impression until the clicks come"
+                "y: the impression has no logits, and a ranking that was not drawn at random says nothing about the order of "
+                "its documents: show rankings by show_one of a ranker with a policy, and keep the Impression until clicks come"
             )
         rests.append(-np.inf if shown.rest is None else shown.rest)
     return ShownBlock(

@@ -28,7 +28,8 @@ class Impression:
     rest
         logsumexp of the logits of the documents that were not shown; None when all were, or there are no logits.
     pairs_from
-        For a ranking of `FairPairs`: the position (0 or 1) of the first of the pairs of neighbours that were put in random order.
+        For a ranking of `FairPairs`: the position (0 or 1) of the first of the pairs of neighbours that were put in random
+        order.
 
     Raises
     ------
@@ -83,7 +84,9 @@ class Impression:
             A document was not shown, or an engagement is not a finite number >= 0.
         """
         if isinstance(clicks, str | bytes) or not isinstance(clicks, Iterable):
-            raise TypeError(f"clicks is of type {type(clicks).__name__}; it is the ids of the documents clicked, or {{id: engagement}}")
+            raise TypeError(
+                f"clicks is of type {type(clicks).__name__}; it is the ids of the documents clicked, or {{id: engagement}}"
+            )
         gains = dict(clicks) if isinstance(clicks, Mapping) else dict.fromkeys(clicks, 1.0)
         values = tuple([gains.pop(document, 0.0) for document in self.order])
         if gains:
@@ -126,7 +129,9 @@ class Clicks(Feedback):
 
     def __post_init__(self) -> None:
         if not isinstance(self.impression, Impression):
-            raise TypeError(f"impression is of type {type(self.impression).__name__}; it is an Impression, as show_one gives it")
+            raise TypeError(
+                f"impression is of type {type(self.impression).__name__}; it is an Impression, as show_one gives it"
+            )
         gains = _floats("gains", self.gains)
         object.__setattr__(self, "gains", gains)
         if len(gains) != len(self.impression.order):

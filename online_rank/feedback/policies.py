@@ -37,7 +37,9 @@ class Policy(base.Base, abc.ABC):
     def __hash__(self) -> int:
         return hash((type(self), *vars(self).values()))
 
-    def show(self, scores: Sequence[float] | np.ndarray | Mapping[Hashable, float], draw: int, confidence: float = 1.0) -> Impression:
+    def show(
+        self, scores: Sequence[float] | np.ndarray | Mapping[Hashable, float], draw: int, confidence: float = 1.0
+    ) -> Impression:
         """Draw the ranking to show.
 
         Parameters
@@ -76,8 +78,8 @@ class PlackettLuce(Policy):
 
     .. math:: \mathrm{logit}_i = a\,\Big(8\,\frac{s_i - \bar s}{\mathrm{std}(s)} - 4 \ln \mathrm{rank}_i\Big),
 
-    and 0 when all scores are the same; tied documents share the mean of their ranks. One half is a law of scores and the other a
-    law of ranks, so that neither outliers nor ties dominate, and neither depends on the scale of scores. The confidence a in
+    and 0 when all scores are the same; tied documents share the mean of their ranks. One half is a law of scores and the other
+    a law of ranks, so that neither outliers nor ties dominate, and neither depends on the scale of scores. The confidence a in
     [0, 1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers that have none.
 
     Drawing adds Gumbel noise to the logits and takes the k largest. Every ranking has a positive probability.
@@ -119,8 +121,9 @@ class PlackettLuce(Policy):
 class FairPairs(Policy):
     """Show the ranking by scores, but each pair of neighbours in random order (Radlinski & Joachims 2006).
 
-    The pairs are those of the positions (0, 1), (2, 3), ... or (1, 2), (3, 4), ..., each partition half of the time. No document
-    moves by more than one place, so that a cautious site can learn from clicks; it learns more slowly, from neighbours alone.
+    The pairs are those of the positions (0, 1), (2, 3), ... or (1, 2), (3, 4), ..., each partition half of the time. No
+    document moves by more than one place, so that a cautious site can learn from clicks; it learns more slowly, from
+    neighbours alone.
 
     Parameters
     ----------

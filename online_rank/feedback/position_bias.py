@@ -17,9 +17,9 @@ _MOST = 10_000
 class PositionBias(base.Base):
     r"""Estimate the examination of each position, relative to the first, from clicks on rankings with chance in them.
 
-    Where a click is (position is examined) and (document attracts), neighbours that might as well stand the other way round tell
-    the ratio of two positions, whatever the documents are. For positions p and p + 1 of each ranking, with rho the probability
-    of the exchanged order given that it is one of the two,
+    Where a click is (position is examined) and (document attracts), neighbours that might as well stand the other way round
+    tell the ratio of two positions, whatever the documents are. For positions p and p + 1 of each ranking, with rho the
+    probability of the exchanged order given that it is one of the two,
 
     .. math:: \mathrm{up}_p \mathrel{+}= \rho\,c_p, \quad \mathrm{down}_p \mathrel{+}= \rho\,c_{p+1}, \quad
         \frac{\theta_{p+1}}{\theta_p} = \min\Big(1, \frac{\mathrm{down}_p + 1}{\mathrm{up}_p + 1}\Big).
@@ -42,8 +42,8 @@ class PositionBias(base.Base):
 
     References
     ----------
-    Agarwal, Zaitsev, Wang, Li, Najork & Joachims, *Estimating Position Bias without Intrusive Interventions*, 2019 (harvesting);
-    the weights rho are those of Oosterhuis & de Rijke, *Differentiable Unbiased Online Learning to Rank*, 2018.
+    Agarwal, Zaitsev, Wang, Li, Najork & Joachims, *Estimating Position Bias without Intrusive Interventions*, 2019
+    (harvesting); the weights rho are those of Oosterhuis & de Rijke, *Differentiable Unbiased Online Learning to Rank*, 2018.
     """
 
     _schema = Schema(_sums=Array(4, lambda bias: bias.k - 1, low=0.0))
@@ -81,7 +81,7 @@ class PositionBias(base.Base):
         return tuple(np.exp(np.cumsum([0.0, *self._log_ratios()])).tolist())
 
     def interval(self, z: float = 1.96) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Lower and upper ends of intervals for `examination`, at a fixed time, by the delta method: `z` standard errors in logs."""
+        """Ends of intervals for `examination`, at a fixed time: `z` standard errors in logs, by the delta method."""
         up, down, up2, down2 = self._sums
         error = z * np.sqrt(np.cumsum([0.0, *((up2 + 1.0) / (up + 1.0) ** 2 + (down2 + 1.0) / (down + 1.0) ** 2)]))
         log = np.cumsum([0.0, *self._log_ratios()])

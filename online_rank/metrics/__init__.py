@@ -10,7 +10,18 @@ from online_rank.metrics.binary import MAP, MRR, PrecisionAtK
 from online_rank.metrics.graded import ERR, NDCG, LinearNDCG, PairwiseAccuracy
 from online_rank.metrics.names import metric
 
-__all__ = ["ERR", "MAP", "MRR", "NDCG", "LinearNDCG", "PairwiseAccuracy", "PrecisionAtK", "RankingMetric", "TeamDraft", "metric"]
+__all__ = [
+    "ERR",
+    "MAP",
+    "MRR",
+    "NDCG",
+    "LinearNDCG",
+    "PairwiseAccuracy",
+    "PrecisionAtK",
+    "RankingMetric",
+    "TeamDraft",
+    "metric",
+]
 
 # Not a metric of grades, and the only one that needs the rooms of clicks and bounds.
 __getattr__, __dir__ = lazily(__name__, {"TeamDraft": "interleaving"})

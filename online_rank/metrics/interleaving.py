@@ -40,10 +40,10 @@ class Drafted(Impression):
 class TeamDraft(base.Base):
     r"""Which of two rankers do users prefer? Both rankings are drafted into one list, and clicks are votes.
 
-    As captains pick teams: in each round a coin decides which ranker picks first, and each picks the document that it ranks highest
-    among those that nobody has picked. A click is a point for the ranker that picked the document. With h_a and h_b points, an
-    impression counts 1 for the ranker with more, 1/2 for each where there are as many. A user to whom the rankings are equally good
-    prefers neither in expectation, whatever the bias of positions (Radlinski, Kurup & Joachims 2008).
+    As captains pick teams: in each round a coin decides which ranker picks first, and each picks the document that it ranks
+    highest among those that nobody has picked. A click is a point for the ranker that picked the document. With h_a and h_b
+    points, an impression counts 1 for the ranker with more, 1/2 for each where there are as many. A user to whom the rankings
+    are equally good prefers neither in expectation, whatever the bias of positions (Radlinski, Kurup & Joachims 2008).
 
     The interval holds at all times at once, so that a comparison may be stopped, or go on, because of what it says; nothing is
     assumed of queries and users, and the rankers may go on learning (`online_rank.bounds.intervals`).
@@ -133,7 +133,7 @@ class TeamDraft(base.Base):
         return 2.0 * self._account.mean - 1.0 if self.n else 0.0
 
     def interval(self, level: float = 0.95) -> Interval:
-        """Where the mean over the impressions so far of P(b preferred) + P(neither)/2 is, at all times with probability `level`.
+        """Where the mean of P(b preferred) + P(neither)/2 over the impressions is, at all times with probability `level`.
 
         1/2 stands for rankers between which users see no difference; b is better when the lower limit is above it.
         """

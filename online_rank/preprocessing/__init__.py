@@ -9,4 +9,12 @@ from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
 from online_rank.preprocessing.ranks import QueryRanks
 from online_rank.preprocessing.stream_scaler import StreamScaler
 
-__all__ = ["ForEachDocument", "QueryNormalizer", "QueryRanks", "SignedLog", "StreamGaussianizer", "StreamScaler", "batch_gaussianize"]
+__all__ = [
+    "ForEachDocument",
+    "QueryNormalizer",
+    "QueryRanks",
+    "SignedLog",
+    "StreamGaussianizer",
+    "StreamScaler",
+    "batch_gaussianize",
+]

@@ -14,13 +14,14 @@ __all__ = ["QueryRanks"]
 class QueryRanks(QueryTransformer):
     """Give each feature a companion: the rank of the document's value among those of its query.
 
-    The companion of a value is the share of the query's documents with a smaller value, equal ones counted half, minus a half: 0 in
-    the middle, and for a feature that is constant in the query. The d features come first, then the d ranks, in the same order; the
-    rank of a feature named f is called "rank of f".
+    The companion of a value is the share of the query's documents with a smaller value, equal ones counted half, minus a half:
+    0 in the middle, and for a feature that is constant in the query. The d features come first, then the d ranks, in the same
+    order; the rank of a feature named f is called "rank of f".
 
-    Put it first, and a scaler behind it: `QueryRanks() | StreamScaler() | SwapRanker()`. Ranks help where raw features have heavy
-    tails (counts, lengths, page ranks of web search), since a linear model follows the few largest values. On features that are
-    normalised within the query already they cost a little, at first above all, because there are twice as many weights to learn.
+    Put it first, and a scaler behind it: `QueryRanks() | StreamScaler() | SwapRanker()`. Ranks help where raw features have
+    heavy tails (counts, lengths, page ranks of web search), since a linear model follows the few largest values. On features
+    that are normalised within the query already they cost a little, at first above all, because there are twice as many
+    weights to learn.
 
     Parameters
     ----------

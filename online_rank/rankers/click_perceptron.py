@@ -20,8 +20,8 @@ CREDITS, COSTS = ("swap", "propensity"), ("rank", "dcg")
 class ClickPerceptron(LinearRanker):
     r"""Linear ranker that learns from clicks by the mistakes that they show, with a bound on their sum.
 
-    Weights :math:`a_{ij} \ge 0` are put on pairs of a document i clicked and a document j that the scores do not rank below it by
-    more than a margin, :math:`s_j \ge s_i - \tau`, and
+    Weights :math:`a_{ij} \ge 0` are put on pairs of a document i clicked and a document j that the scores do not rank below it
+    by more than a margin, :math:`s_j \ge s_i - \tau`, and
 
     .. math:: w \leftarrow w + \sum_{ij} a_{ij} (x_i - x_j), \qquad V_t = \sum_{ij} a_{ij}.
 
@@ -31,12 +31,12 @@ class ClickPerceptron(LinearRanker):
 
     What V_t bounds depends on the credit:
 
-    - `"swap"`: pairs and weights of `SwapRanker`, a_ij = rho (g_i - g_j): V_t is at least the weight of the pairs shown that the
-      learning weights have wrong or tied (`last_round.loss`). Nothing is assumed of users.
-    - `"propensity"`: users look at position p with the known probability `examination[p - 1]`, whatever the documents. A click on i
-      has the mass lambda(rank_i) / examination, in equal parts on the documents j of the whole query. In expectation V_t is then at
-      least the cost sum_i r_i lambda(rank_i) of the ranking by the learning weights, over the documents i that were shown, with r_i the
-      probability that i attracts a click (of all documents, where all are shown).
+    - `"swap"`: pairs and weights of `SwapRanker`, a_ij = rho (g_i - g_j): V_t is at least the weight of the pairs shown that
+      the learning weights have wrong or tied (`last_round.loss`). Nothing is assumed of users.
+    - `"propensity"`: users look at position p with the known probability `examination[p - 1]`, whatever the documents. A click
+      on i has the mass lambda(rank_i) / examination, in equal parts on the documents j of the whole query. In expectation V_t
+      is then at least the cost sum_i r_i lambda(rank_i) of the ranking by the learning weights, over the documents i that were
+      shown, with r_i the probability that i attracts a click (of all documents, where all are shown).
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ class ClickPerceptron(LinearRanker):
     relative_margin
         beta: tau is beta times the mean squared norm of the documents seen so far.
     average
-        Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life in
-        queries; False, the last.
+        Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life
+        in queries; False, the last.
 
     Notes
     -----

@@ -37,13 +37,14 @@ class SwapRanker(LinearRanker):
 
     Notes
     -----
-    `last_round.loss` is the part of the pairs, by weight, that the scores had wrong or tied before the update. Grades are learned
-    as well: as gains of documents that were all seen, with equal chances of every order (for a start from judged queries).
+    `last_round.loss` is the part of the pairs, by weight, that the scores had wrong or tied before the update. Grades are
+    learned as well: as gains of documents that were all seen, with equal chances of every order (for a start from judged
+    queries).
 
     References
     ----------
-    [PDGD] Oosterhuis & de Rijke, *Differentiable Unbiased Online Learning to Rank*, 2018: the pairs and their weight. Optimizer:
-    Kempka, Kotłowski & Warmuth, *Adaptive Scale-Invariant Online Algorithms for Learning Linear Models*, 2019.
+    [PDGD] Oosterhuis & de Rijke, *Differentiable Unbiased Online Learning to Rank*, 2018: the pairs and their weight.
+    Optimizer: Kempka, Kotłowski & Warmuth, *Adaptive Scale-Invariant Online Algorithms for Learning Linear Models*, 2019.
 
     Examples
     --------
@@ -96,4 +97,3 @@ class SwapRanker(LinearRanker):
 
 
 _DEFAULT = PlackettLuce()
-

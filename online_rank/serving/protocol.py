@@ -12,8 +12,9 @@ A service that learns from clicks draws the ranking that is to be shown, and is 
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
         -> {"id": "q1", "ranking": ["b", "a"]}                                   show these, in this order
-    {"id": "q1", "clicks": ["a"]}                                                [] = seen, nothing clicked; {"a": 0.7} = engagement
+    {"id": "q1", "clicks": ["a"]}                                                [] = looked at, nothing clicked
         -> {"id": "q1", "learned": true, "loss": 0.5}
+    {"id": "q2", "clicks": {"a": 0.7}}                                           engagement: time, purchases, ...
 
 What learning from clicks needs to know of the draw waits with the query; none of it crosses the wire. Also
 
@@ -91,7 +92,7 @@ class RankingService:
     >>> service.handle(b'{"id": 1, "grades": {"a": 0, "b": 2}}').answer
     {'id': 1, 'learned': False, 'duplicate': True}
     >>> service.handle(b'{"id": 1, "grade": 2}', line=4).answer
-    {'id': 1, 'error': 'a request has the fields id and docs, id and grades, id and clicks, or cmd; this one has id, grade', 'line': 4}
+    {'id': 1, 'error': 'a request has the fields id and docs, id and grades, id and clicks, or cmd; this one ...', 'line': 4}
     """
 
     _schema = Schema(

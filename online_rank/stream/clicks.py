@@ -21,8 +21,8 @@ from online_rank.feedback.impressions import Clicks, Impression
 
 __all__ = ["CascadeUser", "DependentUser", "PositionUser", "TrustUser", "User", "click_stream", "user"]
 
-#: Probabilities of a click, and of leaving after one, by grade, for 2, 3 and 5 grades: Oosterhuis & de Rijke (2018), table 2, who
-#: take them from Guo, Liu & Wang (2009) and Hofmann, Whiteson & de Rijke (2013).
+#: Probabilities of a click, and of leaving after one, by grade, for 2, 3 and 5 grades: Oosterhuis & de Rijke (2018), table 2,
+#: who take them from Guo, Liu & Wang (2009) and Hofmann, Whiteson & de Rijke (2013).
 _CASCADE = {
     "perfect": {
         1: ((0.0, 1.0), (0.0, 0.0)),
@@ -61,7 +61,7 @@ class User(base.Base, abc.ABC):
         draw
             Number of the answer: the same number gives the same randomness.
         """
-        grades = np.array([y[document] for document in shown.order], np.int64)  # type: ignore[index, call-overload]
+        grades = np.array([y[document] for document in shown.order], np.int64)  # type: ignore[call-overload]
         clicked = self._browse(grades, np.random.default_rng([self.seed, draw]))
         return Clicks(shown, tuple(clicked.astype(np.float64).tolist()))
 
@@ -71,7 +71,7 @@ class User(base.Base, abc.ABC):
 
 
 class CascadeUser(User):
-    """Reads from the top down, clicks with a probability that depends on the grade, and after a click may be satisfied and leave.
+    """Reads from the top down, clicks by the grade, and after a click may be satisfied, and leave.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class CascadeUser(User):
 
 
 class PositionUser(User):
-    """Looks at position p = 1, 2, ... with probability p^-eta, and clicks on what is seen by its grade (the position-based model).
+    """Looks at position p with probability p^-eta, and clicks on what is seen by its grade (the position-based model).
 
     Parameters
     ----------

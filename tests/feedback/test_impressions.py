@@ -14,7 +14,8 @@ def test_clicks_by_id_in_the_order_shown():
     assert shown.clicked(["a", "b"]).gains == (1.0, 1.0, 0.0)
     assert shown.clicked({"a": 0.7, "c": 2}).gains == (0.0, 0.7, 2.0)
     assert shown.clicked([]).gains == (0.0, 0.0, 0.0)
-    assert not shown.clicked([]).any and shown.clicked(["a"]).any
+    assert not shown.clicked([]).any
+    assert shown.clicked(["a"]).any
 
 
 def test_clicks_by_position_in_the_query():
@@ -34,7 +35,7 @@ def test_frozen_and_ready_for_json():
 
 
 @pytest.mark.parametrize(
-    "make, error, message",
+    ("make", "error", "message"),
     [
         (lambda: Impression("abc"), TypeError, "order is of type str"),
         (lambda: Impression(3), TypeError, "order is of type int"),

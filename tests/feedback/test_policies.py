@@ -25,7 +25,8 @@ def test_law_of_the_draws():
     ranks = [2.5, 1, 4, 2.5]
     logits = [0.1 * (8 * (s - 0.2) / deviation - 4 * math.log(rank)) for s, rank in zip(scores, ranks, strict=True)]
     expected = {order: n * p for order, p in reference.rankings(logits, 2)}
-    assert len(expected) == 12 and min(expected.values()) > 100
+    assert len(expected) == 12
+    assert min(expected.values()) > 100
     chi2 = sum((counts[order] - e) ** 2 / e for order, e in expected.items())
     assert stats.chi2.sf(chi2, 11) > 0.01
     assert stats.chi2.sf(sum((counts[order] - n / 12) ** 2 / (n / 12) for order in expected), 11) < 1e-12  # not the uniform law
@@ -35,7 +36,8 @@ def test_an_impression_says_how_it_was_drawn():
     shown = PlackettLuce(k=2, seed=3).show(SCORES, draw=5)
     everything = PlackettLuce(k=None, seed=3).show(SCORES, draw=5)
     logits = dict(zip(everything.order, everything.logits, strict=True))
-    assert everything.order[:2] == shown.order and everything.rest is None
+    assert everything.order[:2] == shown.order
+    assert everything.rest is None
     assert shown.logits == tuple(logits[i] for i in shown.order)
     assert shown.rest == pytest.approx(math.log(sum(math.exp(logits[i]) for i in everything.order[2:])), abs=1e-12)
 
@@ -46,7 +48,8 @@ def test_fair_pairs_exchange_neighbours_half_of_the_time():
     swapped = collections.Counter()
     for draw in range(n):
         shown = policy.show(scores, draw)
-        assert shown.logits is None and sorted(shown.order) == [1, 2, 3, 4, 5]
+        assert shown.logits is None
+        assert sorted(shown.order) == [1, 2, 3, 4, 5]
         place = {document: p for p, document in enumerate(shown.order)}
         assert all(abs(place[i] - (i - 1)) <= 1 for i in place)
         for a in range(shown.pairs_from, 4, 2):
@@ -63,7 +66,8 @@ def test_a_draw_follows_from_seed_and_number(policy, tmp_path):
     draws = [policy.show(SCORES, draw) for draw in range(30)]
     save(policy, tmp_path / "policy.npz")
     for other in (policy.clone(), copy.deepcopy(policy), pickle.loads(pickle.dumps(policy)), load(tmp_path / "policy.npz")):
-        assert other == policy and hash(other) == hash(policy)
+        assert other == policy
+        assert hash(other) == hash(policy)
         assert [other.show(SCORES, draw) for draw in range(30)] == draws
     assert len({shown.order for shown in draws}) > 1
     assert [type(policy)(k=3, seed=5).show(SCORES, draw) for draw in range(30)] != draws
@@ -89,7 +93,7 @@ def test_little_to_show(policy, m):
 
 
 @pytest.mark.parametrize(
-    "call, message",
+    ("call", "message"),
     [
         (lambda: PlackettLuce(k=0), "k is 0"),
         (lambda: PlackettLuce(k=True), "k is True"),

@@ -26,7 +26,7 @@ def exponentials(order, logits):
 
 
 @pytest.mark.parametrize("logits", LOGITS.values(), ids=LOGITS)
-@pytest.mark.parametrize("m, k", [(2, 2), (5, 5), (6, 3), (6, 6)])
+@pytest.mark.parametrize(("m", "k"), [(2, 2), (5, 5), (6, 3), (6, 6)])
 def test_rho_of_every_pair_of_every_ranking(logits, m, k):
     logits = np.array(logits[:m])
     for order in itertools.permutations(range(m), k):
@@ -50,11 +50,18 @@ def test_rho_by_hand():
 
 
 def test_considered_is_up_to_one_after_the_last_click():
-    for gains, n in (([0, 0, 0, 0], 0), ([1, 0, 0, 0], 2), ([0, 0, 1, 0], 4), ([0, 0, 0, 1], 4), ([0.2, 0, 0.1, 0, 0], 4), ([], 0)):
+    for gains, n in (
+        ([0, 0, 0, 0], 0),
+        ([1, 0, 0, 0], 2),
+        ([0, 0, 1, 0], 4),
+        ([0, 0, 0, 1], 4),
+        ([0.2, 0, 0.1, 0, 0], 4),
+        ([], 0),
+    ):
         assert kernels.considered(np.array(gains, float)) == n
 
 
-@pytest.mark.parametrize("m, k", [(4, 4), (5, 3)])
+@pytest.mark.parametrize(("m", "k"), [(4, 4), (5, 3)])
 @pytest.mark.parametrize("name", ["spread", "tied"])
 def test_credit_of_every_click_pattern_of_every_ranking(name, m, k):
     logits = np.array(LOGITS[name][:m])
@@ -65,7 +72,9 @@ def test_credit_of_every_click_pattern_of_every_ranking(name, m, k):
         for gains in itertools.product(engagement, repeat=k):
             credit, e = np.empty(k), np.empty(k)
             drawn = logits[list(order)], -np.inf if rest is None else rest
-            total, wrong, _ = kernels.swap_credit(PLACKETT_LUCE, np.array(gains), *drawn, scores[list(order)], np.nan, e, credit)
+            total, wrong, _ = kernels.swap_credit(
+                PLACKETT_LUCE, np.array(gains), *drawn, scores[list(order)], np.nan, e, credit
+            )
             expected = np.zeros(m)
             for (i, j), push in reference.pushes(
                 order, gains, scores, lambda a, b, order=order: reference.swap_probability(order, a, b, logits)
@@ -73,9 +82,13 @@ def test_credit_of_every_click_pattern_of_every_ranking(name, m, k):
                 expected[i] += push
                 expected[j] -= push
             assert credit == pytest.approx(expected[list(order)], abs=1e-12)
-            weights = reference.pushes(order, gains, np.zeros(m), lambda a, b, order=order: reference.swap_probability(order, a, b, logits))
+            weights = reference.pushes(
+                order, gains, np.zeros(m), lambda a, b, order=order: reference.swap_probability(order, a, b, logits)
+            )
             assert total == pytest.approx(math.fsum(4 * push for push in weights.values()), abs=1e-12)
-            assert wrong == pytest.approx(math.fsum(4 * w for (i, j), w in weights.items() if scores[i] <= scores[j]), abs=1e-12)
+            assert wrong == pytest.approx(
+                math.fsum(4 * w for (i, j), w in weights.items() if scores[i] <= scores[j]), abs=1e-12
+            )
 
             _, _, within = kernels.swap_credit(PLACKETT_LUCE, np.array(gains), *drawn, scores[list(order)], 0.5, e, credit)
             near = {pair: 4 * w for pair, w in weights.items() if scores[pair[0]] - scores[pair[1]] <= 0.5}
@@ -96,7 +109,7 @@ USERS = {
 
 
 @pytest.mark.parametrize("user", USERS.values(), ids=USERS)
-@pytest.mark.parametrize("m, k", [(5, 4), (4, 4), (6, 3)])
+@pytest.mark.parametrize(("m", "k"), [(5, 4), (4, 4), (6, 3)])
 def test_equal_documents_are_not_pushed_apart_and_better_ones_rise(user, m, k):
     grades = (0, 2, 0, 1, 1, 0)[:m]
     logits, scores = LOGITS["spread"][:m], (0.4, -0.2, 1.3, 0.0, 0.8, -1.0)[:m]
@@ -135,12 +148,15 @@ def test_neighbours_of_fair_pairs():
     assert (total, wrong) == (1.0, 1.0)
     assert credit == pytest.approx([0.5 * 0.25, -0.5 * 0.25, -push, push], abs=1e-15)
     total, _, _ = kernels.swap_credit(1, gains, np.zeros(4), -np.inf, scores, np.nan, e, credit)
-    assert total == 0.0 and not credit.any()  # the pair at positions 1 and 2: neither is clicked
+    assert total == 0.0
+    assert not credit.any()
 
 
 def test_grades_are_pairs_of_equal_chances():
     credit, e = np.empty(3), np.empty(3)
-    total, wrong, _ = kernels.swap_credit(ALL_PAIRS, np.array([0.0, 2.0, 1.0]), np.zeros(3), 0.0, np.zeros(3), np.nan, e, credit)
+    total, wrong, _ = kernels.swap_credit(
+        ALL_PAIRS, np.array([0.0, 2.0, 1.0]), np.zeros(3), 0.0, np.zeros(3), np.nan, e, credit
+    )
     assert total == wrong == 1.0
     # Pairs (1, 0), (2, 0), (1, 2) with weights 1, .5, .5 of 2, times s'(0) = 1/4.
     assert credit == pytest.approx(np.array([-1.5, 1.5, 0.0]) / 2 / 4, abs=1e-15)

@@ -55,7 +55,7 @@ def test_equal_rankings_have_equal_teams():
 def test_points_decide():
     comparison = TeamDraft(Fixed(0, 1, 2), Fixed(2, 1, 0), k=3, seed=4)
     assert (comparison.get(), comparison.n) == (0.0, 0)
-    for clicked, votes in (({"b"}, 1.0), ({"b"}, 1.0), ({"a"}, 0.0), (set(), 0.5)):
+    for clicked, _votes in (({"b"}, 1.0), ({"b"}, 1.0), ({"a"}, 0.0), (set(), 0.5)):
         shown = comparison.show_one(None)
         first = {team: document for document, team in reversed(list(zip(shown.order, shown.teams, strict=True)))}
         comparison.update(shown.clicked([first[team] for team in clicked]))
@@ -68,12 +68,18 @@ def test_points_decide():
 def test_the_better_ranker_is_found_and_equal_ones_are_not_told_apart(name):
     grades = [0, 2, 0, 1, 0, 0]
     good, bad = Fixed(1, 3, 0, 2, 4, 5), Fixed(0, 2, 4, 1, 3, 5)
-    for a, b, better in ((bad, good, True), (good, bad, False), (good, good, None), (Fixed(0, 1, 2, 3, 4, 5), Fixed(2, 1, 0, 3, 4, 5), None)):
+    for a, b, better in (
+        (bad, good, True),
+        (good, bad, False),
+        (good, good, None),
+        (Fixed(0, 1, 2, 3, 4, 5), Fixed(2, 1, 0, 3, 4, 5), None),
+    ):
         comparison, who = TeamDraft(a, b, k=4, seed=2), user(name, seed=5)
         for draw in range(1500):
             comparison.update(who.clicks(comparison.show_one(None), grades, draw))
         low, high = comparison.interval()[:2]
-        assert (low > 0.5) == (better is True) and (high < 0.5) == (better is False)
+        assert (low > 0.5) == (better is True)
+        assert (high < 0.5) == (better is False)
 
 
 def test_replays_and_json():
@@ -86,7 +92,8 @@ def test_replays_and_json():
     assert Drafted.from_dict(json.loads(json.dumps(shown[0].to_dict()))) == shown[0]
     comparison.update(shown[0].clicked([0]))
     other = copy.deepcopy(comparison)
-    assert other.show_one(X) == comparison.show_one(X) and other.interval() == comparison.interval()
+    assert other.show_one(X) == comparison.show_one(X)
+    assert other.interval() == comparison.interval()
 
 
 def test_bad_input():
@@ -94,7 +101,7 @@ def test_bad_input():
         TeamDraft(3, Fixed(1))
     with pytest.raises(ValueError, match="k is 0"):
         TeamDraft(Fixed(1), Fixed(1), k=0)
-    with pytest.raises(TypeError, match="those on an impression of TeamDraft.show_one"):
+    with pytest.raises(TypeError, match=r"those on an impression of TeamDraft\.show_one"):
         TeamDraft(Fixed(1), Fixed(1)).update(Impression((1,)).clicked([1]))
     with pytest.raises(ValueError, match="teams is"):
         Drafted((1, 2), teams=("a",))

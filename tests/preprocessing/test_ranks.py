@@ -17,11 +17,15 @@ def test_by_hand():
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.lists(st.floats(-1e300, 1e300), min_size=3, max_size=3), min_size=1, max_size=40), st.sampled_from([np.float32, np.float64]))
+@given(
+    st.lists(st.lists(st.floats(-1e300, 1e300), min_size=3, max_size=3), min_size=1, max_size=40),
+    st.sampled_from([np.float32, np.float64]),
+)
 def test_against_scipy(rows, dtype):
     X = np.clip(np.array(rows), -3e38, 3e38).astype(dtype)
     out = QueryRanks().transform_one(X)
-    assert out.dtype == dtype and (out[:, :3] == X).all()
+    assert out.dtype == dtype
+    assert (out[:, :3] == X).all()
     assert out[:, 3:] == pytest.approx((rankdata(X, axis=0) - 0.5) / len(X) - 0.5, abs=1e-6)
 
 

@@ -78,8 +78,8 @@ def test_updates_and_bound_from_the_definition(options):
     assert V > 10
     for u in (w, 0.1 * w, np.ones(4), -w, np.random.default_rng(1).normal(size=4)):
         F = math.fsum(a * max(0.0, 1.0 - u @ difference) for pairs in updates for a, difference in pairs)
-        assert V <= F + u @ w + 1e-9
-        assert V <= F + np.linalg.norm(u) * math.sqrt(Q) + 1e-9
+        assert F + u @ w + 1e-9 >= V
+        assert F + np.linalg.norm(u) * math.sqrt(Q) + 1e-9 >= V
     e = max(0.0, np.mean(w**2 / squares) - 1.0)
     assert model._confidence() == pytest.approx(e / (e + 2))
 
@@ -124,7 +124,7 @@ def test_learns_and_is_kept(options, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    ("options", "message"),
     [
         ({"credit": "propensity"}, "credit='propensity' goes with examination"),
         ({"examination": (1.0,)}, "credit='swap' goes without examination"),

@@ -158,13 +158,16 @@ def test_nothing_to_learn_from():
     shown = model.show_one(X)
     for clicks in (shown.clicked([]), shown.clicked(shown.order)):
         model.learn_one(X, clicks)
-        assert model.last_round.skipped and model.last_round.loss == 0.0
+        assert model.last_round.skipped
+        assert model.last_round.loss == 0.0
     model.learn_one(X, shown.clicked(shown.order[:1]), w=0.0)
     model.learn_one(X[:0], Impression((), logits=()).clicked([]))
     assert model.weights.tobytes() == before.tobytes()
 
 
-@pytest.mark.parametrize("X", [np.float32, np.asfortranarray, lambda X: X[::-1][::-1], lambda X: np.frombuffer(X.tobytes()).reshape(X.shape)])
+@pytest.mark.parametrize(
+    "X", [np.float32, np.asfortranarray, lambda X: X[::-1][::-1], lambda X: np.frombuffer(X.tobytes()).reshape(X.shape)]
+)
 def test_arrays_of_every_kind(X):
     one, other = SwapRanker(), SwapRanker()
     for t, (x, y) in enumerate(teacher(10)):
@@ -210,7 +213,9 @@ def test_rankers_of_grades_refuse_clicks():
         model.learn_one(X, clicks)
 
 
-@pytest.mark.parametrize("options, error", [({"policy": 3}, TypeError), ({"wealth": 0.0}, ValueError), ({"wealth": np.inf}, ValueError)])
+@pytest.mark.parametrize(
+    ("options", "error"), [({"policy": 3}, TypeError), ({"wealth": 0.0}, ValueError), ({"wealth": np.inf}, ValueError)]
+)
 def test_bad_settings(options, error):
     with pytest.raises(error, match=next(iter(options))):
         SwapRanker(**options)

@@ -1,4 +1,4 @@
-"""Rankings drawn by the Plackett-Luce law and clicks on them, straight from the definitions: sums over everything that can happen."""
+"""Rankings drawn by the Plackett-Luce law and clicks on them, by definition: sums over all that can happen."""
 
 import itertools
 import math

@@ -42,10 +42,12 @@ def test_shows_and_learns_what_the_model_alone_would():
             clicked = [d for d in shown.order if docs[d]["x"] > 0.5]
             reply = service.handle(request(id=late, clicks=clicked))
             model.learn_one(docs, shown.clicked(clicked))
-            assert reply.changed and reply.learned
+            assert reply.changed
+            assert reply.learned
             assert reply.answer == {"id": late, "learned": True, "loss": model.last_round.loss}
     assert service.model.weights.tobytes() == model.weights.tobytes()
-    assert service.stats()["learned"] == 25 and service.stats()["pending"] == 5
+    assert service.stats()["learned"] == 25
+    assert service.stats()["pending"] == 5
 
 
 def test_engagement_no_click_and_twice():
@@ -69,7 +71,7 @@ def test_grades_on_what_was_shown_measure_what_was_shown():
 
 
 @pytest.mark.parametrize(
-    "clicks, message",
+    ("clicks", "message"),
     [
         (["e"], "document 'e' was not shown"),
         ("d1", r"clicks must be \[document, ...\] or"),
@@ -84,7 +86,8 @@ def test_bad_clicks_change_nothing(clicks, message):
     service.handle(request(id="q", docs=queries(1)[0]))
     before = to_bytes(service)
     reply = service.handle(request(id="q", clicks=clicks), line=2)
-    assert not reply.changed and reply.answer["id"] == "q"
+    assert not reply.changed
+    assert reply.answer["id"] == "q"
     with pytest.raises(ValueError, match=message):
         raise ValueError(reply.answer["error"])
     assert to_bytes(service) == before
@@ -130,7 +133,10 @@ def test_command_line_is_killed_and_goes_on(tmp_path):
     for part in (range(6), range(6, 12)):
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
             for t in part:
-                for make in (lambda t=t: request(id=t, docs=stream[t]), lambda t=t: request(id=t, clicks=answers[-1]["ranking"][:1])):
+                for make in (
+                    lambda t=t: request(id=t, docs=stream[t]),
+                    lambda t=t: request(id=t, clicks=answers[-1]["ranking"][:1]),
+                ):
                     process.stdin.write(make() + b"\n")
                     process.stdin.flush()
                     answers.append(json.loads(process.stdout.readline()))

@@ -126,7 +126,9 @@ MADE = {
         lambda: shown_and_clicked(online_rank.SwapRanker()),
         lambda: teach(online_rank.SwapRanker(online_rank.FairPairs(k=3)), named=True),
     ],
-    "TeamDraft": [lambda: shown_and_clicked(TeamDraft(teach(online_rank.SwapRanker()), teach(online_rank.PerceptronRanker()), k=3))],
+    "TeamDraft": [
+        lambda: shown_and_clicked(TeamDraft(teach(online_rank.SwapRanker()), teach(online_rank.PerceptronRanker()), k=3))
+    ],
     "Trace": [trace],
     "TrustUser": [lambda: user("trust", 4)],
     "LetorPosition": [lambda: class_of("LetorPosition", "here")(1, 2, 3)],

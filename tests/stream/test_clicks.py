@@ -36,7 +36,7 @@ USERS = {
 }
 
 
-@pytest.mark.parametrize("who, law", USERS.values(), ids=USERS)
+@pytest.mark.parametrize(("who", "law"), USERS.values(), ids=USERS)
 def test_click_patterns_have_their_probabilities(who, law):
     shown = Impression(("x", "y", "z"))
     grades = dict(zip(shown.order, GRADES, strict=True))
@@ -75,7 +75,7 @@ def test_a_stream_of_clicks():
 
 
 @pytest.mark.parametrize(
-    "make, message",
+    ("make", "message"),
     [
         (lambda: user("curious"), "name is 'curious'"),
         (lambda: user("perfect", 0), "max_grade is 0"),
