@@ -61,9 +61,13 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 def demo(
     queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Length of the stream.")] = 6000,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
+    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks of simulated users, without grades.")] = False,
 ) -> None:
-    """Watch a ranker learn from a stream of queries whose truth changes half way."""
-    from online_rank.cli.demo import run
+    """Watch a ranker learn from a stream of queries whose truth changes half way, or from clicks."""
+    if clicks:
+        from online_rank.cli.demo_clicks import run
+    else:
+        from online_rank.cli.demo import run
 
     run(queries, seed)
 
