@@ -10,6 +10,7 @@ _MODULES = (
     "bounds",
     "checks",
     "evaluate",
+    "feedback",
     "metrics",
     "plot",
     "preprocessing",

@@ -132,9 +132,13 @@ def warm_up() -> None:
 def demo(
     queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Length of the stream.")] = 6000,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
+    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks of simulated users, without grades.")] = False,
 ) -> None:
-    """Watch a ranker learn from a stream of queries whose truth changes half way."""
-    from online_rank.cli.demo import run
+    """Watch a ranker learn from a stream of queries whose truth changes half way, or from clicks."""
+    if clicks:
+        from online_rank.cli.demo_clicks import run
+    else:
+        from online_rank.cli.demo import run
 
     run(queries, seed)
 
@@ -275,6 +279,7 @@ def stream(
     model: Annotated[
         str | None, typer.Option("--model", metavar="MODEL", help="Start from this model, not from nothing.")
     ] = None,
+    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks: a new model for them.")] = False,
     measure: Measure = "ndcg@10",
     scale: Scaling = Scale.stream,
     log: Log = False,
@@ -301,6 +306,8 @@ def stream(
 ) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
 
+    With --clicks, or a model for clicks: {"id": "q1", "clicks": ["a"]} is learned, and rankings are drawn to be learned from.
+
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
 
     {"id": "q1", "grades": {"a": 0, "b": 2}} is learned, any time later.
@@ -312,6 +319,8 @@ def stream(
     from online_rank.cli.train import new_model
     from online_rank.serving.protocol import RankingService
 
-    ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
+    if clicks and model is not None:
+        raise typer.BadParameter("--clicks begins a new model; without it, a --model for clicks learns from clicks")
+    ranker = new_model(measure, scale.value, log, clicks) if model is None else load_model(model)
     service = RankingService(ranker, measure, max_pending, max_age, max_pending_bytes=max_pending_bytes)
     run(service, Places(checkpoint, every, save, max_line))

@@ -36,11 +36,11 @@ def ranker_of(model: Any) -> Any:
     return list(model.steps.values())[-1] if hasattr(model, "steps") else model
 
 
-def new_model(measure: str, scale: str, log: bool) -> Any:
-    """A model that has learned nothing yet."""
-    from online_rank import PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
+def new_model(measure: str, scale: str, log: bool, clicks: bool = False) -> Any:
+    """A model that has learned nothing yet; one for clicks learns for no measure."""
+    from online_rank import PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler, SwapRanker
 
-    model: Any = PerceptronRanker(measure=measure)
+    model: Any = SwapRanker() if clicks else PerceptronRanker(measure=measure)
     if scale != "none":
         model = (StreamScaler() if scale == "stream" else QueryNormalizer()) | model
     return SignedLog() | model if log else model

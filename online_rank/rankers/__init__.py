@@ -4,6 +4,7 @@ from online_rank._lazy import lazily
 
 _HOME = {
     "BestRanker": "selection",
+    "ClickPerceptron": "click_perceptron",
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
     "GradientRanker": "gradient",
@@ -11,6 +12,7 @@ _HOME = {
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
+    "SwapRanker": "swap",
     "TorchRanker": "torch",
 }
 

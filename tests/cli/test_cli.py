@@ -269,6 +269,20 @@ def test_demo_in_a_pipe(run):
     assert 15 < out.count("\n") < 40
 
 
+def test_demo_of_clicks_in_a_pipe(run):
+    code, out, err = run("demo", "--clicks", "--queries", 160, "--seed", 1)
+    assert (code, err) == (0, "")
+    assert "trust the top" in out
+    assert "  1.00, 0." in out  # the examination of the positions
+    assert "\x1b" not in out
+
+
+def test_a_stream_of_clicks_begins_a_new_model(files, run):
+    code, _, err = run("stream", "--clicks", "--model", files / "model.npz")
+    assert code == 2
+    assert "--clicks begins a new model" in err
+
+
 #: The command on a terminal, with bars that appear at once, however fast it is.
 IMPATIENT = "from online_rank import _progress, cli; _progress._PATIENCE = 0.0; cli.main()"
 
