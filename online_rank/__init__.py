@@ -7,6 +7,8 @@ from online_rank._lazy import lazily
 
 _HOME = {
     "BestRanker": "rankers.selection",
+    "BlendRanker": "rankers.blend",
+    "BoostedRanker": "rankers.boosted",
     "CheckpointError": "storage",
     "DirectRanker": "rankers.direct",
     "DriftAwareRanker": "rankers.drift",
@@ -20,10 +22,13 @@ _HOME = {
     "QueryNormalizer": "preprocessing",
     "Ranker": "base",
     "RankingPipeline": "base",
+    "RidgeRanker": "rankers.ridge",
     "Round": "base",
     "SignedLog": "preprocessing",
     "StreamGaussianizer": "preprocessing",
+    "StreamQuantileMap": "preprocessing",
     "StreamScaler": "preprocessing",
+    "StreamTargetEncoder": "preprocessing",
     "best_in_hindsight": "bounds",
     "load": "storage",
     "measure": "measures",

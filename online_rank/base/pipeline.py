@@ -5,7 +5,7 @@
 import contextlib
 import itertools
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from online_rank.base.ranker import Ranker, rank_one
 from online_rank.base.rounds import Round
 from online_rank.base.step import QueryStep, check_calling_pipeline, require_query_step
 from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import all_or_nothing, begin, undoing
+from online_rank.base.undo import all_or_nothing, begin, joined, undoing
 from online_rank.query import Documents, Query, as_documents, as_grades, as_query, in_form_of, query_offsets, require_finite
 
 __all__ = ["QueryFunction", "RankingPipeline"]
@@ -200,7 +200,7 @@ class RankingPipeline(compose.Pipeline):
             with all_or_nothing(*self._transformers):
                 self._learn_queries(block, grades, offsets, w, X)
             return
-        with undoing(*map(begin, self.steps.values())):
+        with undoing(self._begin()):
             for first in range(0, n_queries, at_once):
                 part = offsets[first : first + at_once + 1]
                 start, stop = int(part[0]), int(part[-1])
@@ -232,7 +232,7 @@ class RankingPipeline(compose.Pipeline):
         """
         block = self._read(X)
         offsets = np.array([0, len(block.X)]) if qid is None else query_offsets(qid, len(block.X))
-        return self._ranker.predict_many(self._transformed(block, offsets, X))
+        return self._ranker.predict_many(self._transformed(block, offsets, X), qid)
 
     def rank_one(self, x: Any) -> list[Hashable]:
         """The documents of a query, best first, as `Ranker.rank_one` gives them."""
@@ -295,6 +295,10 @@ class RankingPipeline(compose.Pipeline):
                 lines = _document_lines(query, n_decimals, n_shown)
             parts.append(_titled(f"{i}. {step if isinstance(step, QueryFunction) else type(step).__name__}", lines))
         return "\n\n".join(parts)
+
+    def _begin(self) -> Callable[[], None]:
+        """Make every step ready for changes that may fail; calling the answer undoes them."""
+        return joined(*map(begin, self.steps.values()))
 
     @property
     def _ranker(self) -> Ranker:

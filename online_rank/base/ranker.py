@@ -45,6 +45,10 @@ class Ranker(QueryEstimator):
     def _score(self, X: np.ndarray) -> np.ndarray:
         """Scores of documents (n, d), as float64 (n,), by the weights that serve. A document's score depends on it alone."""
 
+    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """As `_score`, for a block of queries: for rankers whose score of a document depends on the others of its query."""
+        return self._score(X)
+
     @abc.abstractmethod
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         """Learn from a block of queries and write one row of `rounds` (n, len(Round._fields)) for each.
@@ -147,17 +151,15 @@ class Ranker(QueryEstimator):
         X
             Features: an (n, d) array or a data frame.
         qid
-            The n query ids, or None for a single query. A ranker scores every document by itself, and uses them only to
-            check the block; a pipeline with a transformer that looks at whole queries needs them.
+            The n query ids, or None for a single query. Most rankers score every document by itself, and use them only to
+            check the block; a blend, and a pipeline with a transformer that looks at whole queries, need them.
 
         Returns
         -------
         float64 array of shape (n,).
         """
         query = as_query(X)
-        if qid is not None:
-            query_offsets(qid, len(query.X))
-        return self._checked_scores(query)
+        return self._checked_scores(query, None if qid is None else query_offsets(qid, len(query.X)))
 
     def rank_one(self, x: Any) -> list[Hashable]:
         """The documents of a query, best first; equal scores keep the order in which the documents were given.
@@ -168,14 +170,15 @@ class Ranker(QueryEstimator):
         """
         return rank_one(self, x)
 
-    def _checked_scores(self, query: Query) -> np.ndarray:
+    def _checked_scores(self, query: Query, offsets: np.ndarray | None = None) -> np.ndarray:
+        """Scores of a query, or of the queries of a block that begin and end at `offsets`."""
         X = self._align(query)
         if not len(X):
             return np.empty(0)
         if not self._n_features:
             require_finite(query)
             return np.zeros(len(X))
-        scores = self._score(X)
+        scores = self._score(X) if offsets is None else self._score_queries(X, offsets)
         # A NaN or infinite feature, and an overflow, cannot leave the scores finite; so this costs m tests, not m d.
         if not all_finite(scores):
             require_finite(query)

@@ -1,6 +1,7 @@
 """What transformers with state for each feature share, and what those without any state share."""
 
 import abc
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -11,24 +12,32 @@ from online_rank.query import Query, document_name, require_finite
 
 
 class ColumnTransformer(QueryEstimator, QueryTransformer):
-    """A transformer whose state has a column for each feature; it gives what it was given, column by column."""
+    """A transformer whose state has a column for each feature; it gives one or more columns for each that it was given."""
 
     @abc.abstractmethod
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, y: np.ndarray | None, out: np.ndarray) -> int:
         """For each query of a block, in turn: learn from it, then write it, transformed, to `out`.
 
-        Returns the number of queries learned; it is smaller than the number given when the next one would leave the state
-        non-finite.
+        A supervised transformer, which has the grades `y`, writes it first. Returns the number of queries learned; it is
+        smaller than the number given when the next one would leave the state non-finite.
         """
 
     @abc.abstractmethod
-    def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
-        """Write documents (n, n_features), transformed, to `out`."""
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+        """Write a block of queries, features (n, n_features), transformed, to `out`."""
+
+    def _room(self, X: np.ndarray) -> np.ndarray:
+        """An array for `X`, transformed."""
+        return np.empty_like(X)
+
+    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+        """Names of the columns that are given for features with `names`."""
+        return names
 
     def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
         X = self._align_and_grow(block)
-        out = np.empty_like(X)
-        learned = self._learn_transform(X, offsets, out)
+        out = self._room(X)
+        learned = self._learn_transform(X, offsets, y, out)
         if learned < len(offsets) - 1:
             require_finite(block)
             raise too_large(self, block, offsets[learned])
@@ -38,13 +47,15 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         X = self._align(block)
         require_finite(block)
         if not self._n_features:
-            return block._replace(X=np.zeros_like(block.X))
-        out = np.empty_like(X)
-        self._transform(X, out)
+            out = self._room(block.X)
+            out[:] = 0.0
+            return Query(out, block.ids, None if block.names is None else self._given_names(block.names))
+        out = self._room(X)
+        self._transform(X, offsets, out)
         return self._answer(block, out)
 
     def _answer(self, block: Query, out: np.ndarray) -> Query:
-        return Query(out, block.ids, None if block.names is None else self.feature_names)
+        return Query(out, block.ids, None if block.names is None else self._given_names(self.feature_names or ()))
 
 
 class StatelessTransformer(QueryTransformer):

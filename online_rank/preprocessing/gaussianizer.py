@@ -77,13 +77,13 @@ class StreamGaussianizer(ColumnTransformer):
         self._weights = np.concatenate([self._weights, weights])
         self._sizes = np.concatenate([self._sizes, np.full(n_new, int(self._count > 0))])
 
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, y: np.ndarray | None, out: np.ndarray) -> int:
         learned, self._count = kernels.learn_and_gaussianize(
             X, offsets, self._count, self._values, self._weights, self._sizes, self.deviation, out
         )
         return learned
 
-    def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         kernels.gaussianize(X, 0, len(X), self._count, self._values, self._weights, self._sizes, self.deviation, out)
 
 

@@ -66,9 +66,9 @@ class StreamScaler(ColumnTransformer):
         self._mean = np.concatenate([self._mean, np.zeros(n_new)])
         self._m2 = np.concatenate([self._m2, np.zeros(n_new)])
 
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, y: np.ndarray | None, out: np.ndarray) -> int:
         learned, self._count = kernels.learn_and_scale(X, offsets, self._count, self._mean, self._m2, self.with_std, out)
         return learned
 
-    def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         kernels.scale(X, self._count, self._mean, self._m2, self.with_std, out)

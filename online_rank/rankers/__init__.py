@@ -4,12 +4,15 @@ from online_rank._lazy import lazily
 
 _HOME = {
     "BestRanker": "selection",
+    "BlendRanker": "blend",
+    "BoostedRanker": "boosted",
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
     "GradientRanker": "gradient",
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
+    "RidgeRanker": "ridge",
 }
 
 __all__ = [*_HOME]

@@ -123,6 +123,9 @@ class DriftAwareRanker(NestedRanker):
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.ranker._score(X)
 
+    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        return self.ranker._score_queries(X, offsets)
+
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
         self._meet_features(*self._rankers)
         for t, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):

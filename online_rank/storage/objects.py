@@ -22,6 +22,8 @@ __all__ = ["CLASSES", "StateError", "class_of", "name_of", "restore", "split"]
 #: class may move to another module without making old files unreadable.
 OURS = {
     "BestRanker": "online_rank.rankers.selection",
+    "BlendRanker": "online_rank.rankers.blend",
+    "BoostedRanker": "online_rank.rankers.boosted",
     "DirectRanker": "online_rank.rankers.direct",
     "DriftAwareRanker": "online_rank.rankers.drift",
     "ERR": "online_rank.metrics",
@@ -39,11 +41,15 @@ OURS = {
     "PerceptronRanker": "online_rank.rankers.perceptron",
     "PrecisionAtK": "online_rank.metrics",
     "QueryNormalizer": "online_rank.preprocessing",
+    "Ramps": "online_rank.preprocessing",
     "RankingPipeline": "online_rank.base.pipeline",
     "RankingService": "online_rank.serving.protocol",
+    "RidgeRanker": "online_rank.rankers.ridge",
     "Round": "online_rank.base",
     "SignedLog": "online_rank.preprocessing",
     "StreamGaussianizer": "online_rank.preprocessing",
+    "StreamQuantileMap": "online_rank.preprocessing",
+    "StreamTargetEncoder": "online_rank.preprocessing",
     "StreamScaler": "online_rank.preprocessing",
     "Trace": "online_rank.evaluate",
 }
@@ -77,7 +83,7 @@ CLASSES = {**OURS, **RIVER}
 #: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
 #: kernels take as their configuration, a tracker's comparators in the order of the columns, the plan of river's Pipeline.
 _REBUILT = {
-    *("_config", "_constants", "_surrogate", "_averages", "_widths", "_aligned"),
+    *("_config", "_constants", "_surrogate", "_averages", "_widths", "_aligned", "_candidates", "_keep", "_ramps"),
     *("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"),
 }
 

@@ -1,0 +1,116 @@
+"""Features replaced by what grades documents with such values have had."""
+
+import functools
+from collections.abc import Hashable
+
+import numpy as np
+
+from online_rank._kernels import encoder as kernels
+from online_rank._kernels.arrays import all_finite
+from online_rank.preprocessing._columns import ColumnTransformer
+
+__all__ = ["StreamTargetEncoder"]
+
+#: The grid of every feature covers the range of normal scores.
+_REACH = 2.6
+
+
+class StreamTargetEncoder(ColumnTransformer):
+    r"""Add to each feature the mean grade of documents with values near its own, as the stream has shown it so far.
+
+    Grades are standardised within their query. A grid of `n_points` points over [-2.6, 2.6], for features that
+    `StreamQuantileMap` or another scaler has brought there, keeps for each point the sum S of these grades and the weight C of
+    the documents near it; a document counts for the two points next to its value, in shares that fall linearly with the
+    distance. Every feature gives two columns: z itself, and
+
+    .. math:: e(z) = \text{prior} \cdot S / (C + \text{prior}),
+
+    linear between points. A linear ranker behind it can follow any function of a single feature.
+
+    It is supervised: a query is transformed by the tables as they were before its grades were learned.
+
+    Parameters
+    ----------
+    n_points
+        Points of the grid.
+    prior
+        How many documents of mean grade 0 every point begins with.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
+
+    References
+    ----------
+    Micci-Barreca, *A Preprocessing Scheme for High-Cardinality Categorical Attributes*, 2001, with grid points in place of
+    categories.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank import StreamTargetEncoder
+    >>> encoder = StreamTargetEncoder(n_points=3, prior=1.0)
+    >>> encoder.learn_one(np.array([[-2.6], [0.0], [0.0]]), [1, 0, 0])
+
+    The standardised grades are 1.414, -0.707 and -0.707; half of 1.414 at -2.6, and a third of their sum at 0:
+
+    >>> encoder.transform_one(np.array([[-2.6], [-1.3], [0.0]])).round(3)
+    array([[-2.6  ,  0.707],
+           [-1.3  ,  0.118],
+           [ 0.   , -0.471]])
+    """
+
+    def __init__(self, n_points: int = 20, *, prior: float = 5.0):
+        super().__init__()
+        if n_points < 2:
+            raise ValueError(f"n_points is {n_points}; at least 2 are needed")
+        if not 0.0 < prior < np.inf:
+            raise ValueError(f"prior is {prior}; it is a finite number > 0")
+        self.n_points = n_points
+        self.prior = prior
+        self._sums = np.empty((0, n_points))
+        self._counts = np.empty((0, n_points))
+
+    @property
+    def _supervised(self) -> bool:
+        return True
+
+    def _check_state(self) -> None:
+        """Raise ValueError when a loaded table would make columns that are not finite."""
+        if not (np.isfinite(self._sums).all() and np.isfinite(self._counts).all() and (self._counts >= 0.0).all()):
+            raise ValueError("a table has values that are not finite, or negative counts")
+
+    def _grow(self, n_new: int) -> None:
+        new = np.zeros((n_new, self.n_points))
+        self._sums = np.concatenate([self._sums, new])
+        self._counts = np.concatenate([self._counts, new])
+
+    def _room(self, X: np.ndarray) -> np.ndarray:
+        return np.empty((len(X), 2 * X.shape[1]))
+
+    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+        return _encoded_names(names)
+
+    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, y: np.ndarray | None, out: np.ndarray) -> int:
+        if y is None:
+            raise TypeError("StreamTargetEncoder is supervised: it learns from grades, y")
+        if not all_finite(X.reshape(-1)):
+            return int(np.searchsorted(offsets, np.flatnonzero(~np.isfinite(X).all(axis=1))[0], side="right")) - 1
+        kernels.encode_and_learn(X, y, offsets, -_REACH, self._step, self.prior, self._sums, self._counts, out)
+        return len(offsets) - 1
+
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+        kernels.encode(X, 0, len(X), -_REACH, self._step, self.prior, self._sums, self._counts, out)
+
+    @property
+    def _step(self) -> float:
+        return 2.0 * _REACH / (self.n_points - 1)
+
+
+@functools.lru_cache(maxsize=64)
+def _encoded_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """Each name, and after it that of its encoding: new features come last."""
+    return tuple(
+        given for name in names for given in (name, f"{name} encoded" if isinstance(name, str) else (name, "encoded"))
+    )
