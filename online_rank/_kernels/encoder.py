@@ -31,13 +31,16 @@ def standardised(y, target):
 
 
 @kernel
-def encode(Z, a, b, lowest, step, prior, sums, counts, out):
-    """For each feature j: out[a:b, 2 j] = z and out[a:b, 2 j + 1] = prior S / (C + prior), linear between the grid's points.
+def encode(Z, a, b, lowest, step, prior, keep_all, sums, counts, out):
+    """For each feature: a column z, and a column prior S / (C + prior), linear between the grid's points.
+
+    Without `keep_all` the column z is left out for every other feature, beginning with the first.
 
     sums, counts : (d, K) sums S of grades and of weights C at the points lowest, lowest + step, ...; values beyond count as ends.
     """
     last = sums.shape[1] - 1
     for i in range(a, b):
+        column = 0
         for j in range(Z.shape[1]):
             z = np.float64(Z[i, j])
             place = min(max((z - lowest) / step, 0.0), np.float64(last))
@@ -45,8 +48,11 @@ def encode(Z, a, b, lowest, step, prior, sums, counts, out):
             right = place - k
             left_mean = sums[j, k] / (counts[j, k] + prior)
             right_mean = sums[j, k + 1] / (counts[j, k + 1] + prior)
-            out[i, 2 * j] = z
-            out[i, 2 * j + 1] = prior * (left_mean + right * (right_mean - left_mean))
+            if keep_all or j % 2 == 1:
+                out[i, column] = z
+                column += 1
+            out[i, column] = prior * (left_mean + right * (right_mean - left_mean))
+            column += 1
 
 
 @kernel
@@ -65,11 +71,11 @@ def learn_encoding(Z, a, b, target, lowest, step, sums, counts):
 
 
 @kernel
-def encode_and_learn(Z, y, offsets, lowest, step, prior, sums, counts, out):
+def encode_and_learn(Z, y, offsets, lowest, step, prior, keep_all, sums, counts, out):
     """For each query: write it, encoded, to `out`, then learn its grades. A query of one grade teaches nothing."""
     target = np.empty(Z.shape[0])
     for t in range(offsets.shape[0] - 1):
         a, b = offsets[t], offsets[t + 1]
-        encode(Z, a, b, lowest, step, prior, sums, counts, out)
+        encode(Z, a, b, lowest, step, prior, keep_all, sums, counts, out)
         if b > a and standardised(y[a:b], target[: b - a]):
             learn_encoding(Z, a, b, target, lowest, step, sums, counts)

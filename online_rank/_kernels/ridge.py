@@ -10,101 +10,112 @@ from online_rank._kernels.encoder import standardised
 from online_rank._kernels.judge import judge
 from online_rank._kernels.rounds import write_round
 
-# Rows that are added to a matrix at once: one load and store of an entry for eight products.
-_ROWS = 8
+# Sums of products are computed for blocks of 4 x 4 entries, which stay in registers, over multiples of 8 terms.
+_BLOCK, _TERMS = 4, 8
 
 
 @fast_kernel
-def _add_products(A, sign, rows, first):
-    """A[i, j] += sign sum_k rows[k, i] rows[k, j] for first <= i <= j: eight rows at once."""
-    d = A.shape[0]
-    a, b, c, e = rows[0], rows[1], rows[2], rows[3]
-    f, g, h, o = rows[4], rows[5], rows[6], rows[7]
-    for i in range(first, d):
-        row = A[i]
-        p, q, r, s = sign * a[i], sign * b[i], sign * c[i], sign * e[i]
-        t, u, v, w = sign * f[i], sign * g[i], sign * h[i], sign * o[i]
-        for j in range(i, d):
-            row[j] += p * a[j] + q * b[j] + r * c[j] + s * e[j] + t * f[j] + u * g[j] + v * h[j] + w * o[j]
+def _products(P, i, Q, j, n, out):
+    """out[r, c] = sum over k < n of P[i + r, k] Q[j + c, k], for r, c < 4."""
+    p, q, r, s = P[i], P[i + 1], P[i + 2], P[i + 3]
+    a, b, c, e = Q[j], Q[j + 1], Q[j + 2], Q[j + 3]
+    pa = pb = pc = pe = qa = qb = qc = qe = ra = rb = rc = re = sa = sb = sc = se = 0.0
+    for k in range(n):
+        t, u, v, w = p[k], q[k], r[k], s[k]
+        f, g, h, o = a[k], b[k], c[k], e[k]
+        pa, pb, pc, pe = pa + t * f, pb + t * g, pc + t * h, pe + t * o
+        qa, qb, qc, qe = qa + u * f, qb + u * g, qc + u * h, qe + u * o
+        ra, rb, rc, re = ra + v * f, rb + v * g, rc + v * h, re + v * o
+        sa, sb, sc, se = sa + w * f, sb + w * g, sc + w * h, se + w * o
+    out[0, 0], out[0, 1], out[0, 2], out[0, 3] = pa, pb, pc, pe
+    out[1, 0], out[1, 1], out[1, 2], out[1, 3] = qa, qb, qc, qe
+    out[2, 0], out[2, 1], out[2, 2], out[2, 3] = ra, rb, rc, re
+    out[3, 0], out[3, 1], out[3, 2], out[3, 3] = sa, sb, sc, se
+
+
+@kernel
+def padded(n, multiple):
+    """The smallest multiple that is at least n."""
+    return (n + multiple - 1) // multiple * multiple
 
 
 @kernel
 def centre(X, centred):
-    """Write X (m, d) minus its column means to `centred` (at least m rows, d), 0 to the rows below; the largest square sum.
+    """Write the columns of X (m, d) less their means to the rows of `centred` (d or more, m or more); 0 to what is left.
 
-    Exactly 0 in columns that are constant.
+    Exactly 0 for columns that are constant.
     """
     m, d = X.shape
-    mean = np.zeros(d)
-    for i in range(1, m):
-        for j in range(d):
-            mean[j] += np.float64(X[i, j]) - np.float64(X[0, j])
+    centred[d:] = 0.0
     for j in range(d):
-        mean[j] = np.float64(X[0, j]) + mean[j] / m
-    centred[m:] = 0.0
-    for i in range(m):
-        for j in range(d):
-            centred[i, j] = np.float64(X[i, j]) - mean[j]
+        row = centred[j]
+        mean = 0.0
+        for i in range(m):
+            row[i] = np.float64(X[i, j]) - np.float64(X[0, j])
+            mean += row[i]
+        mean /= m
+        for i in range(m):
+            row[i] -= mean
+        row[m:] = 0.0
 
 
 @kernel
 def add_query(centred, m, target, weight, keep, gram, moment):
-    """gram = keep gram + weight C'C / m (upper triangle), moment = keep moment + weight C't / m.
+    """gram = keep gram + weight C'C / m (upper triangle), moment = keep moment + weight C't / m, C' being `centred`.
 
-    centred : (rows, d), rows a multiple of 8 of which those from m on are 0; it is scaled by sqrt(weight / m)
+    centred : rows and columns padded with 0 to multiples of 4 and 8
     """
     d = gram.shape[0]
-    factor = math.sqrt(weight / m)
+    factor = weight / m
     for j in range(d):
-        moment[j] *= keep
-    for i in range(m):
-        for j in range(d):
-            centred[i, j] *= factor
-            moment[j] += factor * target[i] * centred[i, j]
-    if keep < 1.0:
-        for i in range(d):
-            for j in range(i, d):
-                gram[i, j] *= keep
-    for first in range(0, centred.shape[0], _ROWS):
-        _add_products(gram, 1.0, centred[first : first + _ROWS], 0)
+        total = 0.0
+        for i in range(m):
+            total += centred[j, i] * target[i]
+        moment[j] = keep * moment[j] + factor * total
+    block = np.empty((_BLOCK, _BLOCK))
+    for i in range(0, d, _BLOCK):
+        for j in range(i, d, _BLOCK):
+            _products(centred, i, centred, j, centred.shape[1], block)
+            for r in range(i, min(i + _BLOCK, d)):
+                for c in range(max(r, j), min(j + _BLOCK, d)):
+                    gram[r, c] = keep * gram[r, c] + factor * block[r - i, c - j]
 
 
 @kernel
 def solve(gram, moment, ridge, factor, solution):
-    """Solve (gram + ridge I) solution = moment by Cholesky's decomposition U'U; `factor` (d, d) is workspace, U after it.
+    """Solve (gram + ridge I) solution = moment by Cholesky's decomposition L L'.
 
-    Only the upper triangle of `gram` is read. Returns False where the matrix is not positive definite in floating point.
+    Only the upper triangle of `gram` (d, d) is read. `factor` is workspace, d padded to a multiple of 4 in both directions.
+    Returns False where the matrix is not positive definite in floating point.
     """
     d = gram.shape[0]
+    block = np.empty((_BLOCK, _BLOCK))
+    for i in range(0, d, _BLOCK):
+        for j in range(0, i + 1, _BLOCK):
+            _products(factor, i, factor, j, j, block)
+            for r in range(i, i + _BLOCK):
+                for c in range(j, min(j + _BLOCK, r + 1)):
+                    if r < d:
+                        value = gram[c, r] + (ridge if r == c else 0.0) - block[r - i, c - j]
+                    else:
+                        value = 1.0 if r == c else 0.0
+                    for k in range(j, c):
+                        value -= factor[r, k] * factor[c, k]
+                    if r == c:
+                        if not value > 0.0:
+                            return False
+                        factor[r, r] = math.sqrt(value)
+                    else:
+                        factor[r, c] = value / factor[c, c]
     for i in range(d):
-        for j in range(i, d):
-            factor[i, j] = gram[i, j]
-        factor[i, i] += ridge
-    for first in range(0, d, _ROWS):
-        end = min(first + _ROWS, d)
-        for i in range(first, end):
-            for k in range(first, i):
-                u = factor[k, i]
-                for j in range(i, d):
-                    factor[i, j] -= u * factor[k, j]
-            if not factor[i, i] > 0.0:
-                return False
-            inverse = 1.0 / math.sqrt(factor[i, i])
-            for j in range(i, d):
-                factor[i, j] *= inverse
-        if end - first == _ROWS:
-            _add_products(factor, -1.0, factor[first:end], end)
-    for i in range(d):
-        solution[i] = moment[i]
-    for i in range(d):
-        solution[i] /= factor[i, i]
-        for j in range(i + 1, d):
-            solution[j] -= factor[i, j] * solution[i]
+        value = moment[i]
+        for k in range(i):
+            value -= factor[i, k] * solution[k]
+        solution[i] = value / factor[i, i]
     for i in range(d - 1, -1, -1):
-        total = solution[i]
-        for j in range(i + 1, d):
-            total -= factor[i, j] * solution[j]
-        solution[i] = total / factor[i, i]
+        solution[i] /= factor[i, i]
+        for k in range(i):
+            solution[k] -= factor[i, k] * solution[i]
     return True
 
 
@@ -156,7 +167,7 @@ def learn_query(X, y, weight, keep, kind, cutoff, threshold, discounts, weights,
     target = np.empty(m)
     learns = levels > 1 and weight > 0.0 and standardised(y, target)
     if learns:
-        centred = np.empty(((m + _ROWS - 1) // _ROWS * _ROWS, d))
+        centred = np.empty((padded(d, _BLOCK), padded(m, _TERMS)))
         centre(X, centred)
         # A bound on every entry of the new matrix: no product can overflow, nor can the sums.
         bound = weight * 4.0 * largest * (m + math.sqrt(m))

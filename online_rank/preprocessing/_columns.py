@@ -8,7 +8,7 @@ import numpy as np
 
 from online_rank.base import QueryEstimator
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Query, document_name, require_finite
+from online_rank.query import Query, document_name, require_finite, require_grades
 
 
 class ColumnTransformer(QueryEstimator, QueryTransformer):
@@ -35,6 +35,10 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return names
 
     def _learn_query(self, block: Query, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
+        if self._supervised:
+            if y is None:
+                raise TypeError(f"{type(self).__name__} is supervised: it learns from grades, y")
+            require_grades(y, block.ids)
         X = self._align_and_grow(block)
         out = self._room(X)
         learned = self._learn_transform(X, offsets, y, out)

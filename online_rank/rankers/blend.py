@@ -27,7 +27,7 @@ class BlendRanker(NestedRanker):
     r"""Rank by a convex blend of rankers, whose weights follow from how well blends have ranked so far.
 
     Scores are standardised within the query (z-scores), so that rankers of different scales can be added. Candidates are all
-    weights of the grid with steps 1/`steps` that add up to 1. Before a query is learned, it is ranked by the blend of each
+    weights of the grid with steps 1/`grid` that add up to 1. Before a query is learned, it is ranked by the blend of each
     candidate c, and with L_c the cumulative loss (1 - `measure`, ties broken pessimistically) the weights that serve are
 
     .. math:: p = \sum_c \pi_c c, \qquad \pi_c \propto \exp(-\text{rate} \cdot L_c).
@@ -46,8 +46,8 @@ class BlendRanker(NestedRanker):
         streaming trees, and ridge on target encodings. `"light"`: the same without trees.
     measure
         What the loss is of (see `online_rank.measure`).
-    steps
-        The grid of the candidates' weights has steps 1/`steps`.
+    grid
+        The grid of the candidates' weights has steps 1/`grid`.
     rate
         How fast weights follow the losses.
     half_life
@@ -78,7 +78,7 @@ class BlendRanker(NestedRanker):
         rankers: Sequence[Ranker | RankingPipeline] | str | None = None,
         measure: str = "ndcg@10",
         *,
-        steps: int = 4,
+        grid: int = 4,
         rate: float = 1.0,
         half_life: float | None = None,
     ) -> None:
@@ -91,22 +91,22 @@ class BlendRanker(NestedRanker):
                 isinstance(ranker, RankingPipeline) and ranker.steps and isinstance(ranker._last_step, Ranker)
             ):
                 raise TypeError(f"rankers[{i}] is {ranker!r}; it is a ranker, or a pipeline that ends in one")
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise ValueError(f"steps is {steps}; it is an integer, at least 1")
-        if math.comb(steps + len(chosen) - 1, steps) > _MAX_CANDIDATES:
-            raise ValueError(f"steps is {steps}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
+        if isinstance(grid, bool) or not isinstance(grid, int) or grid < 1:
+            raise ValueError(f"grid is {grid}; it is an integer, at least 1")
+        if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
+            raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
         if not 0.0 <= rate < np.inf:
             raise ValueError(f"rate is {rate}; it is a finite number >= 0")
         if half_life is not None and not 0.0 < half_life < np.inf:
             raise ValueError(f"half_life is {half_life}; it must be a number of queries > 0, or None")
         self.rankers = rankers
         self.measure = measure
-        self.steps = steps
+        self.grid = grid
         self.rate = rate
         self.half_life = half_life
         self._measure = parse_measure(measure)
         self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
-        self._candidates = _grid(steps, len(chosen))
+        self._candidates = _grid(grid, len(chosen))
         self._learners = [ranker.clone() for ranker in chosen]
         self._losses = np.zeros(len(self._candidates))
 
@@ -191,7 +191,7 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     trees = [] if name == "light" else [BoostedRanker()]
     ramps = Ramps() | GradientRanker("logistic", "adagrad")
     # The one with the largest state comes last: that of the others is copied before a query is learned.
-    return [RidgeRanker(), ramps, *trees, StreamTargetEncoder() | RidgeRanker()]
+    return [RidgeRanker(), ramps, *trees, StreamTargetEncoder(keep="relative") | RidgeRanker()]
 
 
 def _grid(steps: int, n: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels import trees as kernels
+from online_rank._kernels.codes import MAX_GRADE
 from online_rank._kernels.judge import judge
 from online_rank.base import Ranker
 from online_rank.measures import discounts
@@ -21,8 +22,8 @@ _REACH = 2.6
 _N_BINS = 64
 #: The first trees grow from so many queries.
 _FIRST = 8
-#: Shares of the queries and of the columns that a tree grows from.
-_QUERIES, _COLUMNS = 0.8, 0.3
+#: Shares of the queries and of the columns that a tree grows from, and the most columns.
+_QUERIES, _COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
 _LEAST_DOCUMENTS = 20
 #: Pairs with a document among the best k + 3 count.
 _BEYOND = 3
@@ -128,8 +129,8 @@ class BoostedRanker(Ranker):
             raise ValueError(f"measure is {measure!r}; trees grow for 'ndcg@K'")
         if window < _FIRST:
             raise ValueError(f"window is {window}; at least {_FIRST} queries are needed")
-        if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= 8:
-            raise ValueError(f"depth is {depth}; it is an integer from 1 to 8")
+        if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= 6:
+            raise ValueError(f"depth is {depth}; it is an integer from 1 to 6")
         if not 1.0 <= rate < np.inf:
             raise ValueError(f"rate is {rate}; it is a finite number, at least 1")
         if not 0.0 <= decay < 1.0:
@@ -144,10 +145,8 @@ class BoostedRanker(Ranker):
         self.learning_rate = learning_rate
         self.seed = seed
         self._measure = parsed
-        inner = 2**depth - 1
-        self._features = np.empty((0, inner), dtype=np.int64)
-        self._thresholds = np.empty((0, inner), dtype=np.int64)
-        self._leaves = np.empty((0, inner + 1))
+        # Features and thresholds (T, 2^depth - 1) and leaves (T, 2^depth) of T trees, the oldest first; empty without trees.
+        self._trees: tuple[np.ndarray, ...] = ()
         self._gains = np.empty(0)
         # The window, oldest query first: bins of each query; grades and scores of all documents; a weight for each query.
         self._bins: tuple[np.ndarray, ...] = ()
@@ -169,7 +168,7 @@ class BoostedRanker(Ranker):
     @property
     def n_trees(self) -> int:
         """Number of trees that count."""
-        return len(self._features)
+        return len(self._trees[0]) if self._trees else 0
 
     @property
     def importance(self) -> np.ndarray | dict:
@@ -196,9 +195,8 @@ class BoostedRanker(Ranker):
 
     def _score_bins(self, bins: np.ndarray) -> np.ndarray:
         scores = np.zeros(len(bins))
-        kernels.score_trees(
-            bins, self._features, self._thresholds, self._leaves, 1.0 - self.decay, self.learning_rate, scores
-        )
+        if self._trees:
+            kernels.score_trees(bins, *self._trees, 1.0 - self.decay, self.learning_rate, scores)
         return scores
 
     def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
@@ -251,7 +249,7 @@ class BoostedRanker(Ranker):
 
     @property
     def _n_chosen(self) -> int:
-        return max(1, round(_COLUMNS * self._n_features))
+        return min(_MOST_COLUMNS, max(1, round(_COLUMNS * self._n_features)))
 
     @property
     def _n_parts(self) -> int:
@@ -280,6 +278,9 @@ class BoostedRanker(Ranker):
         rng = np.random.default_rng([self.seed, self._n_grown])
         k, inner, parts = self._growing, 2**self.depth - 1, self._n_parts
         chosen = np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))
+        if self._names is not None:
+            # By name: the order in which features first appeared does not matter.
+            chosen = np.argsort(np.array([repr(name) for name in self._names]))[chosen]
         used = np.zeros(k, dtype=np.bool_)
         used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
         offsets = np.concatenate([[0], np.cumsum([len(scores) for scores in self._scores[:k]])])
@@ -352,15 +353,44 @@ class BoostedRanker(Ranker):
         gains = self._gains.copy()
         np.add.at(gains, features[0][split], growth.best[:, split, 0].max(axis=0))
         self._gains = gains
-        self._features = np.concatenate([self._features, features])[-_MAX_TREES:]
-        self._thresholds = np.concatenate([self._thresholds, thresholds])[-_MAX_TREES:]
-        self._leaves = np.concatenate([self._leaves, leaves])[-_MAX_TREES:]
+        new = (features, thresholds, leaves)
+        old = self._trees or tuple(part[:0] for part in new)
+        self._trees = tuple(np.concatenate(pair)[-_MAX_TREES:] for pair in zip(old, new, strict=True))
         self._n_grown += 1
         self._growing = self._step = self._pace = 0
         _GROWTHS.pop(self, None)
 
     def _check_state(self) -> None:
-        """Raise ValueError when loaded trees, or a loaded window, would send the kernels out of bounds."""
-        inner = 2**self.depth - 1
-        if self._n_features == 0 and (len(self._features) or len(self._bins)):
-            raise ValueError("trees without features")
+        """Raise ValueError when loaded trees, or a loaded window, would send the kernels out of bounds, or on without end."""
+        inner, d = 2**self.depth - 1, self._n_features
+        if self._trees:
+            n = len(self._trees[0])
+            _require_arrays("trees", self._trees, [(np.int64, (n, inner)), (np.int64, (n, inner)), (np.float64, (n, inner + 1))])
+            features, thresholds, leaves = self._trees
+            if not (n and 0 <= features.min() <= features.max() < d and 0 <= thresholds.min() <= thresholds.max() <= _N_BINS):
+                raise ValueError("a tree splits by a feature or at a bin that there is not")
+            if not np.isfinite(leaves).all() or n > _MAX_TREES:
+                raise ValueError("a leaf is not finite, or there are too many trees")
+        if not len(self._bins) == len(self._grades) == len(self._scores) == len(self._query_weights):
+            raise ValueError("the parts of the window have different lengths")
+        for bins, grades, scores, weight in zip(self._bins, self._grades, self._scores, self._query_weights, strict=True):
+            m = len(grades) if isinstance(grades, np.ndarray) and grades.ndim == 1 else 0
+            _require_arrays("window", (bins, grades, scores), [(np.uint8, (m, d)), (np.int64, (m,)), (np.float64, (m,))])
+            if not m or bins.max(initial=0) >= _N_BINS or not 0 <= grades.min() <= grades.max() <= MAX_GRADE:
+                raise ValueError("a query of the window is empty, or has bins or grades out of range")
+            if not (np.isfinite(scores).all() and type(weight) is float and 0.0 < weight < np.inf):
+                raise ValueError("a query of the window has scores or a weight that are not finite")
+        if not (0 <= self._n_queries < self._due < np.inf and self._n_grown >= 0):
+            raise ValueError("a counter is out of its range")
+        steps = self._n_steps if self._growing else 1
+        if not (0 <= self._growing <= len(self._bins) and 0 <= self._step < steps and self._pace >= (self._growing > 0)):
+            raise ValueError("the tree that is growing does not fit the window")
+
+
+def _require_arrays(what: str, arrays: tuple[np.ndarray, ...], kinds: list[tuple[type, tuple[int, ...]]]) -> None:
+    """Raise ValueError unless arrays have these dtypes and shapes."""
+    if len(arrays) != len(kinds):
+        raise ValueError(f"{what}: {len(arrays)} arrays instead of {len(kinds)}")
+    for array, (dtype, shape) in zip(arrays, kinds, strict=True):
+        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+            raise ValueError(f"{what}: not an array {dtype.__name__} {shape}")

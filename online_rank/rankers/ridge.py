@@ -171,7 +171,8 @@ class RidgeRanker(Ranker):
         # All of them by the time that they are due again, unless that is too much for a query.
         gap = max(1.0, (_GROWTH - 1.0) * self._n_queries)
         number = min(math.ceil(total / gap), max(1, int(_WORK / (d**3 / 6.0))))
-        factor, solution = np.empty((d, d)), np.empty(d)
+        size = kernels.padded(d, 4)
+        factor, solution = np.empty((size, size)), np.empty(d)
         for k in range(self._next, min(self._next + number, total)):
             if kernels.solve(self._gram, self._moment, _LAMBDAS[k], factor, solution) and np.isfinite(solution).all():
                 self._weights[k] = solution
