@@ -4,37 +4,8 @@ The public names are loaded on first use, so that `import online_rank` costs nex
 """
 
 from online_rank._lazy import lazily
+from online_rank._registry import TOP_LEVEL
 
-_HOME = {
-    "BestRanker": "rankers.selection",
-    "BlendRanker": "rankers.blend",
-    "BoostedRanker": "rankers.boosted",
-    "CheckpointError": "storage",
-    "DirectRanker": "rankers.direct",
-    "DriftAwareRanker": "rankers.drift",
-    "ForEachDocument": "preprocessing",
-    "GradientRanker": "rankers.gradient",
-    "LossTracker": "bounds",
-    "ModelFileError": "storage",
-    "PairwiseRanker": "rankers.adapters",
-    "PerceptronRanker": "rankers.perceptron",
-    "PointwiseRanker": "rankers.adapters",
-    "QueryNormalizer": "preprocessing",
-    "Ranker": "base",
-    "RankingPipeline": "base",
-    "RidgeRanker": "rankers.ridge",
-    "Round": "base",
-    "SignedLog": "preprocessing",
-    "StreamGaussianizer": "preprocessing",
-    "StreamQuantileMap": "preprocessing",
-    "StreamScaler": "preprocessing",
-    "StreamTargetEncoder": "preprocessing",
-    "best_in_hindsight": "bounds",
-    "load": "storage",
-    "measure": "measures",
-    "rank_one": "base",
-    "save": "storage",
-}
 _MODULES = (
     "bounds",
     "checks",
@@ -49,6 +20,6 @@ _MODULES = (
 )
 
 __version__ = "0.1.0"
-__all__ = [*_HOME, *_MODULES, "__version__"]
+__all__ = [*TOP_LEVEL, *_MODULES, "__version__"]
 
-__getattr__, __dir__ = lazily(__name__, _HOME, _MODULES)
+__getattr__, __dir__ = lazily(__name__, TOP_LEVEL, _MODULES)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from online_rank._progress import progress as shown_progress
-from online_rank.base.undo import begin, undoing
+from online_rank.base.schema import Count, DictOf, Integer, ListOf, Real, Schema, Text
+from online_rank.base.undo import all_or_nothing
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 
@@ -46,6 +47,18 @@ class Trace:
     elapsed : float
         Seconds spent on predicting, measuring and learning, and on waiting for the stream.
     """
+
+    _schema = Schema(
+        n_queries=Count(),
+        n_documents=Count(),
+        mistakes=Count(),
+        skipped=Count(),
+        values=DictOf(Text(), Real()),
+        loss=Real(0.0),
+        elapsed=Real(0.0),
+        _spacing=Integer(1),
+        _records=ListOf(ListOf(Real(), kind=tuple)),
+    )
 
     def __init__(self, every: int | None = None) -> None:
         if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
@@ -203,7 +216,7 @@ def progressive(
         for item in queries:
             x, y, arguments = _lesson(item)
             scores = model.predict_one(x)
-            with undoing(*map(begin, measured.values())):
+            with all_or_nothing(*measured.values()):
                 for metric in measured.values():
                     metric.update(y, scores)
                 model.learn_one(x, y, **arguments)

@@ -9,7 +9,7 @@ import numpy as np
 
 from online_rank._kernels.codes import AP, EXPECTED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.metrics import ideal_value, metric_values
-from online_rank.query import Query, as_grades, document_name, require_grades
+from online_rank.query import as_grades, document_name, require_grades
 
 __all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "measure", "query_values"]
 
@@ -73,7 +73,7 @@ class Measure(NamedTuple):
         if ties not in TIES:
             raise ValueError(f"ties is {ties!r}; there are {', '.join(map(repr, TIES))}")
         s = as_scores(scores)
-        y = as_grades(grades, Query(s))
+        y = as_grades(grades, len(s))
         value = query_values(self.kind, self.k, self.threshold, TIES[ties], gains(), s, y, np.array([0, len(s)]))[0]
         return 1.0 if np.isnan(value) else float(value)
 
@@ -98,7 +98,7 @@ class Measure(NamedTuple):
         >>> measure("linear_ndcg").ideal([0, 2, 1])
         5.0
         """
-        y = _as_plain(as_grades(grades, Query(np.empty(len(grades)))))
+        y = _as_plain(as_grades(grades, len(grades)))
         value = ideal_value(self.kind, self.k, self.threshold, y, gains(), discounts(len(y)))
         if value < 0:
             require_grades(y)

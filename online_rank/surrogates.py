@@ -27,7 +27,7 @@ from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, SURROGATES, WITHIN_GRADE
 from online_rank.measures import Measure, discounts
 from online_rank.measures import measure as parse_measure
-from online_rank.query import Query, as_grades, require_grades
+from online_rank.query import as_grades, require_grades
 
 __all__ = [
     "Surrogate",
@@ -197,7 +197,7 @@ class Surrogate:
         return 2.0 * total * (32.0 / 27.0 * self._slope if self._slope else np.inf)
 
     def _grades(self, y: np.ndarray) -> np.ndarray:
-        grades = as_grades(y, Query(np.empty((len(y), 0))))
+        grades = as_grades(y, len(y))
         require_grades(grades)
         return grades
 

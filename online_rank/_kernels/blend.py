@@ -47,6 +47,14 @@ def mix(weights, Z, out):
 
 
 @kernel
+def blend(S, weights, out):
+    """out (m,) = the blend of scores S (K, m), each standardised."""
+    Z = np.empty(S.shape)
+    standardise(S, Z)
+    mix(weights, Z, out)
+
+
+@kernel
 def judge_blends(kind, cutoff, threshold, S, y, discounts, candidates, served, losses):
     """Losses of the blends of scores S (K, m) by the `candidates` (c, K) weights and, last, by the weights `served` (K,).
 

@@ -36,7 +36,7 @@ def encode(Z, a, b, lowest, step, prior, keep_all, sums, counts, out):
 
     Without `keep_all` the column z is left out for every other feature, beginning with the first.
 
-    sums, counts : (d, K) sums S of grades and of weights C at the points lowest, lowest + step, ...; values beyond count as ends.
+    sums, counts : (d, K) sums S of grades and of weights C at the points lowest, lowest + step, ...; values beyond are clamped
     """
     last = sums.shape[1] - 1
     for i in range(a, b):

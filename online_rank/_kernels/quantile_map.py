@@ -123,7 +123,7 @@ def map_queries(X, offsets, values, scores, sizes, out):
 
 @kernel
 def ramps(Z, knots, height, out):
-    """For each column c of Z: its value, then height clip((z - P_k) / (P_{k+1} - P_k), 0, 1) for each pair of neighbouring knots.
+    """For each column of Z: its value, then height clip((z - P_k) / (P_{k+1} - P_k), 0, 1) for all neighbouring knots.
 
     out : (n, columns * number of knots)
     """

@@ -1,4 +1,7 @@
-"""Ridge regression of the standardised grade on features centred within the query, without BLAS: the bits do not depend on threads."""
+"""Ridge regression of the standardised grade on features centred within the query.
+
+Without BLAS: it would make the bits depend on the number of threads, and small products wait for them.
+"""
 
 import math
 
@@ -40,6 +43,12 @@ def padded(n, multiple):
 
 
 @kernel
+def _row_start(r, d):
+    """Where entry (r, c) of an upper triangle stands, less c."""
+    return r * d - (r * (r + 1)) // 2
+
+
+@kernel
 def centre(X, centred):
     """Write the columns of X (m, d) less their means to the rows of `centred` (d or more, m or more); 0 to what is left.
 
@@ -60,35 +69,38 @@ def centre(X, centred):
 
 
 @kernel
-def add_query(centred, m, target, weight, keep, gram, moment):
-    """gram = keep gram + weight C'C / m (upper triangle), moment = keep moment + weight C't / m, C' being `centred`.
+def add_query(centred, m, target, weight, keep, gram, moment, new_gram, new_moment):
+    """new_gram = keep gram + weight C'C / m, new_moment = keep moment + weight C't / m, with `centred` the transpose of C.
+
+    gram, new_gram : the upper triangle of a (d, d) matrix, row by row
 
     centred : rows and columns padded with 0 to multiples of 4 and 8
     """
-    d = gram.shape[0]
+    d = moment.shape[0]
     factor = weight / m
     for j in range(d):
         total = 0.0
         for i in range(m):
             total += centred[j, i] * target[i]
-        moment[j] = keep * moment[j] + factor * total
+        new_moment[j] = keep * moment[j] + factor * total
     block = np.empty((_BLOCK, _BLOCK))
     for i in range(0, d, _BLOCK):
         for j in range(i, d, _BLOCK):
             _products(centred, i, centred, j, centred.shape[1], block)
             for r in range(i, min(i + _BLOCK, d)):
+                row = _row_start(r, d)
                 for c in range(max(r, j), min(j + _BLOCK, d)):
-                    gram[r, c] = keep * gram[r, c] + factor * block[r - i, c - j]
+                    new_gram[row + c] = keep * gram[row + c] + factor * block[r - i, c - j]
 
 
 @kernel
 def solve(gram, moment, ridge, factor, solution):
     """Solve (gram + ridge I) solution = moment by Cholesky's decomposition L L'.
 
-    Only the upper triangle of `gram` (d, d) is read. `factor` is workspace, d padded to a multiple of 4 in both directions.
+    gram : the upper triangle, row by row; factor : workspace, d padded to a multiple of 4 in both directions
     Returns False where the matrix is not positive definite in floating point.
     """
-    d = gram.shape[0]
+    d = moment.shape[0]
     block = np.empty((_BLOCK, _BLOCK))
     for i in range(0, d, _BLOCK):
         for j in range(0, i + 1, _BLOCK):
@@ -96,7 +108,7 @@ def solve(gram, moment, ridge, factor, solution):
             for r in range(i, i + _BLOCK):
                 for c in range(j, min(j + _BLOCK, r + 1)):
                     if r < d:
-                        value = gram[c, r] + (ridge if r == c else 0.0) - block[r - i, c - j]
+                        value = gram[_row_start(c, d) + r] + (ridge if r == c else 0.0) - block[r - i, c - j]
                     else:
                         value = 1.0 if r == c else 0.0
                     for k in range(j, c):
@@ -131,7 +143,10 @@ def score_all(X, W, S):
 
 
 @kernel
-def learn_query(X, y, weight, keep, kind, cutoff, threshold, discounts, weights, best, gram, moment, losses, row):
+def learn_query(
+    X, y, weight, keep, kind, cutoff, threshold, discounts, weights, best, gram, moment, losses,
+    new_gram, new_moment, new_losses, row,
+):  # fmt: skip
     """Learn from one query: judge the rankings by all weight vectors, then add the query to the normal equations.
 
     Parameters
@@ -140,7 +155,8 @@ def learn_query(X, y, weight, keep, kind, cutoff, threshold, discounts, weights,
     weight, keep : sample weight, and the factor by which the past fades
     kind, cutoff, threshold, discounts : the measure that weight vectors are judged by, and its table
     weights, best : (K, d), and which of them serves rankings
-    gram, moment, losses : (d, d), (d,), (K,), changed in place
+    gram, moment, losses : (d (d + 1) / 2,), (d,), (K,): normal equations, and losses so far
+    new_gram, new_moment, new_losses : the same after the query, written when it is learned
     row : a `Round`, written last
 
     Returns
@@ -169,14 +185,14 @@ def learn_query(X, y, weight, keep, kind, cutoff, threshold, discounts, weights,
     if learns:
         centred = np.empty((padded(d, _BLOCK), padded(m, _TERMS)))
         centre(X, centred)
-        # A bound on every entry of the new matrix: no product can overflow, nor can the sums.
-        bound = weight * 4.0 * largest * (m + math.sqrt(m))
+        # Entries are at most the largest square, so no product can overflow, nor can the sums.
+        diagonal = 0.0
         for j in range(d):
-            bound = max(bound, bound + gram[j, j])
-        if not math.isfinite(bound * m):
+            diagonal = max(diagonal, gram[_row_start(j, d) + j])
+        if not math.isfinite(diagonal + 16.0 * max(weight, 1.0) * max(largest, 1.0) * m):
             return -1
-        add_query(centred, m, target, weight, keep, gram, moment)
+        add_query(centred, m, target, weight, keep, gram, moment, new_gram, new_moment)
         for k in range(judged.shape[0]):
-            losses[k] = keep * losses[k] + weight * judged[k]
+            new_losses[k] = keep * losses[k] + weight * judged[k]
     write_round(row, judged[best], np.nan, 0.0, 0.0, 0.0, weight, m, largest, 0.0, levels < 2)
     return np.int64(learns)

@@ -1,13 +1,16 @@
 """Steps of a pipeline of queries: rankers, transformers, pipelines, and what they share."""
 
-from online_rank.base.columns import QueryEstimator
-from online_rank.base.pipeline import QueryFunction, RankingPipeline
-from online_rank.base.ranker import Ranker, rank_one
+from online_rank.base.columns import Columns, QueryEstimator
+from online_rank.base.function import QueryFunction
+from online_rank.base.pipeline import RankingPipeline
+from online_rank.base.ranker import Ranker, best_first, rank_one
 from online_rank.base.rounds import Round
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
+from online_rank.base.undo import all_or_nothing, snapshot
 
 __all__ = [
+    "Columns",
     "QueryEstimator",
     "QueryFunction",
     "QueryStep",
@@ -15,5 +18,8 @@ __all__ = [
     "Ranker",
     "RankingPipeline",
     "Round",
+    "all_or_nothing",
+    "best_first",
     "rank_one",
+    "snapshot",
 ]

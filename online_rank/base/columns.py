@@ -1,14 +1,99 @@
 """Estimators with state that has a column for each feature."""
 
 import abc
-from collections.abc import Hashable
+import itertools
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 import numpy as np
 
+from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
-from online_rank.query import MAX_FEATURES, Query
+from online_rank.query import MAX_FEATURES, Block, SparseRows
 
-__all__ = ["QueryEstimator"]
+__all__ = ["Columns", "QueryEstimator", "as_array"]
+
+#: Most cells of an array that sparse documents are written out to, for steps that need one.
+_MAX_CELLS = 1 << 24
+
+
+class Columns:
+    """Names of features, and the column that each stands for: one dictionary, which only grows.
+
+    Parameters
+    ----------
+    names
+        The names of the first columns, all different.
+
+    Examples
+    --------
+    >>> columns = Columns(["clicks", "age"])
+    >>> columns.add(["age", "bm25"])
+    1
+    >>> columns.names, columns.of(["bm25", "never met"])
+    (('clicks', 'age', 'bm25'), array([ 2, -1]))
+    """
+
+    __slots__ = ("_column", "_names")
+
+    def __init__(self, names: Iterable[Hashable] = ()) -> None:
+        self._column = {name: j for j, name in enumerate(names)}
+        self._names: tuple[Hashable, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __repr__(self) -> str:
+        return f"Columns({list(self._column)})"
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Columns) and list(self._column) == list(other._column)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return Columns, (list(self._column),)
+
+    def __deepcopy__(self, memo: Any) -> "Columns":
+        copy = Columns()
+        copy._column = self._column.copy()
+        return copy
+
+    @property
+    def names(self) -> tuple[Hashable, ...]:
+        """The names in the order of their columns."""
+        if self._names is None:
+            self._names = tuple(self._column)
+        return self._names
+
+    def of(self, names: Iterable[Hashable]) -> np.ndarray:
+        """The column of each name, int64; -1 for one that has none."""
+        find = self._column.get
+        return np.array([find(name, -1) for name in names], dtype=np.int64)
+
+    def missing(self, names: Iterable[Hashable]) -> list[Hashable]:
+        """Those of the names that have no column."""
+        column = self._column
+        return [name for name in names if name not in column]
+
+    def add(self, names: Iterable[Hashable]) -> int:
+        """Give each name that has none the next column. Returns how many are new."""
+        before = len(self._column)
+        for name in names:
+            self._column.setdefault(name, len(self._column))
+        if len(self._column) > before:
+            self._names = None
+        return len(self._column) - before
+
+    def since(self, n: int) -> list[Hashable]:
+        """The names of all columns but the first `n`."""
+        return list(itertools.islice(reversed(self._column), len(self._column) - n))[::-1]
+
+    def truncate(self, n: int) -> None:
+        """Forget all but the first `n` columns."""
+        while len(self._column) > n:
+            self._column.popitem()
+            self._names = None
 
 
 class QueryEstimator(QueryStep, abc.ABC):
@@ -17,11 +102,16 @@ class QueryEstimator(QueryStep, abc.ABC):
     An ndarray fixes the number of features at first use. Named features extend the state when they first appear.
     """
 
+    _schema = Schema(_n_features=Integer(0), _columns=Names(), max_features=Integer(1))
+
     #: Most features that the state may grow to.
     max_features: int = MAX_FEATURES
 
+    #: Whether the step takes `SparseRows`; others get an array, where it is not too large.
+    _takes_sparse: bool = False
+
     def __init__(self) -> None:
-        self._names: tuple[Hashable, ...] | None = None
+        self._columns: Columns | None = None
         self._n_features = 0
 
     @property
@@ -32,61 +122,110 @@ class QueryEstimator(QueryStep, abc.ABC):
     @property
     def feature_names(self) -> tuple[Hashable, ...] | None:
         """Names of the features in the order of the state's columns; None when features are known by position."""
-        return self._names
+        return None if self._columns is None else self._columns.names
 
     @abc.abstractmethod
     def _grow(self, n_new: int) -> None:
         """Extend the state by columns for `n_new` features. State arrays are replaced, never changed in place."""
 
-    def _align(self, query: Query) -> np.ndarray:
-        """The features of `query` in the order of the state's columns; features that were never learned are left out."""
-        if not len(query.X):
-            return np.empty((0, self._n_features), query.X.dtype)
-        if query.names is None:
-            self._require_columns(query)
-            return query.X
-        if query.names == self._names:
-            return query.X
-        if self._names is None:
+    def _align(self, block: Block) -> Block:
+        """`block` with its features in the order of the state's columns; features that were never met are left out."""
+        X = block.X
+        if not block.n_documents:
+            return block._replace(X=np.empty((0, self._n_features), X.dtype))
+        if block.names is None:
+            self._require_positions(block)
+            return block if self._takes_sparse or isinstance(X, np.ndarray) else block._replace(X=as_array(X, self))
+        if self._columns is None:
             if self._n_features:
                 raise ValueError(f"x names its features, but {type(self).__name__} has learned from arrays, without names")
-            return np.empty((len(query.X), 0))
-        columns = {name: j for j, name in enumerate(self._names)}
-        X = np.zeros((len(query.X), len(columns)), query.X.dtype)
-        known = [(j, columns[name]) for j, name in enumerate(query.names) if name in columns]
-        if known:
-            source, target = np.array(known).T
-            X[:, target] = query.X[:, source]
-        return X
+            return block._replace(X=np.empty((block.n_documents, 0)))
+        if isinstance(X, SparseRows):
+            rows = _moved(X, self._columns.of(block.names), self._n_features)
+            return block._replace(X=rows if self._takes_sparse else as_array(rows, self))
+        if self._has(block.names):
+            return block
+        return block._replace(X=self._placed(X, block.names))
 
-    def _align_and_grow(self, query: Query) -> np.ndarray:
-        """As `_align`, after the state was extended by the features of `query` that it has not met."""
-        if not len(query.X):
+    def _has(self, names: tuple[Hashable, ...]) -> bool:
+        """Whether these are the names of all columns, in order."""
+        return self._columns is not None and len(names) == self._n_features and names == self._columns.names
+
+    def _placed(self, X: np.ndarray, names: tuple[Hashable, ...]) -> np.ndarray:
+        """The columns of X at the places of their names."""
+        columns = self._columns.of(names) if self._columns is not None else np.empty(0, dtype=np.int64)
+        known = np.flatnonzero(columns >= 0)
+        placed = np.zeros((len(X), self._n_features), X.dtype)
+        placed[:, columns[known]] = X[:, known]
+        return placed
+
+    def _align_and_grow(self, block: Block) -> Block:
+        """As `_align`, after the state was extended by the features of `block` that it has not met."""
+        if not block.n_documents:
             pass
-        elif query.names is None:
+        elif block.names is None:
             if not self._n_features:
-                self._extend(None, query.X.shape[1])
-        elif query.names != self._names and (self._names is not None or not self._n_features):
-            names = self._names or ()
-            known = set(names)
-            new = tuple(name for name in query.names if name not in known)
-            self._extend(names + new, len(new))
-        return self._align(query)
+                self._extend(None, block.X.shape[1])
+        elif (self._columns is not None or not self._n_features) and not self._has(block.names):
+            self._extend(block.names)
+        return self._align(block)
 
-    def _extend(self, names: tuple[Hashable, ...] | None, n_new: int) -> None:
+    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
+        """Extend the state by columns for the names that have none, or by `n_new` columns without names."""
+        columns = self._columns
+        if names is not None:
+            columns = Columns() if columns is None else columns
+            new = columns.missing(names)
+            n_new = len(new)
         if self._n_features + n_new > self.max_features:
             raise ValueError(
                 f"x brings {n_new} new features to the {self._n_features} that {type(self).__name__} has; "
                 f"at most {self.max_features} are accepted (attribute max_features)"
             )
-        self._grow(n_new)
-        self._names = names
+        if n_new:
+            self._grow(n_new)
+            if names is not None and columns is not None:
+                columns.add(new)
+        self._columns = columns
         self._n_features += n_new
 
-    def _require_columns(self, query: Query) -> None:
-        if self._names:
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        undo_state, columns, n = super()._snapshot(block), self._columns, self._n_features
+
+        def undo() -> None:
+            undo_state()
+            if columns is not None:
+                columns.truncate(n)
+
+        return undo
+
+    def _require_positions(self, block: Block) -> None:
+        if self._columns:
             raise ValueError(f"x does not name its features, as {type(self).__name__} has learned them: give dicts or a frame")
-        if self._n_features and query.X.shape[1] != self._n_features:
+        if self._n_features and block.X.shape[1] != self._n_features:
             raise ValueError(
-                f"x has {query.X.shape[1]} features, but {type(self).__name__} has learned from {self._n_features}"
+                f"x has {block.X.shape[1]} features, but {type(self).__name__} has learned from {self._n_features}"
             )
+
+
+def _moved(X: SparseRows, columns: np.ndarray, n_columns: int) -> SparseRows:
+    """Sparse rows with entry (i, j) moved to column `columns[j]`; left out where that is negative."""
+    target = columns[X.columns]
+    known = target >= 0
+    if known.all():
+        return SparseRows(X.starts, target.astype(np.int32), X.values, n_columns)
+    kept = np.append(0, np.cumsum(known))
+    return SparseRows(kept[X.starts], target[known].astype(np.int32), X.values[known], n_columns)
+
+
+def as_array(X: Any, step: Any) -> np.ndarray:
+    """Features as an array, for a step that needs one. Raises ValueError for sparse ones of which it would be too large."""
+    if not isinstance(X, SparseRows):
+        return X
+    n, d = X.shape
+    if n * d > _MAX_CELLS:
+        raise ValueError(
+            f"x has {n} documents of {d} features, of which few are filled; {type(step).__name__} needs them as an array "
+            f"of at most {_MAX_CELLS} numbers"
+        )
+    return X.toarray()

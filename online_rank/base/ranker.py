@@ -1,7 +1,6 @@
 """The contract that every ranker keeps."""
 
 import abc
-import functools
 from collections.abc import Hashable
 from typing import Any
 
@@ -10,24 +9,26 @@ import numpy as np
 from online_rank._kernels.arrays import all_finite
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.rounds import Round
+from online_rank.base.schema import Array, Schema
 from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import (
-    Query,
+    ONE,
+    Block,
     answer_in_kind,
-    as_grades,
-    as_query,
     document_name,
     is_plain,
-    query_offsets,
+    read_block,
+    read_query,
     require_finite,
     require_grades,
+    single,
 )
 
 __all__ = ["Ranker", "rank_one"]
 
-#: The weights of a block of one query that has weight 1.
-_ONE = np.ones(1)
+#: From this number of documents on numpy sorts faster than Python.
+_MANY = 50
 
 
 class Ranker(QueryEstimator):
@@ -36,22 +37,24 @@ class Ranker(QueryEstimator):
     A subclass implements `_grow`, `_score` and `_learn`; everything else is here, once.
     """
 
+    _schema = Schema(_last_round=Array(1, len(Round._fields), finite=False, optional=True))
+
     def __init__(self) -> None:
         super().__init__()
         #: A row (1, fields of Round) of this ranker alone: `learn_one` writes the next round over it.
         self._last_round: np.ndarray | None = None
 
     @abc.abstractmethod
-    def _score(self, X: np.ndarray) -> np.ndarray:
+    def _score(self, X: Any) -> np.ndarray:
         """Scores of documents (n, d), as float64 (n,), by the weights that serve. A document's score depends on it alone."""
 
-    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """As `_score`, for a block of queries: for rankers whose score of a document depends on the others of its query."""
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        """As `_score`, for queries: for rankers whose score of a document depends on the other documents of its query."""
         return self._score(X)
 
     @abc.abstractmethod
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        """Learn from a block of queries and write one row of `rounds` (n, len(Round._fields)) for each.
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn from queries and write one row of `rounds` (n, len(Round._fields)) for each.
 
         Returns the number of queries learned. It is smaller than the number given when a query has bad values or would
         make the state non-finite: learning stopped before that query, of which nothing was learned.
@@ -84,28 +87,20 @@ class Ranker(QueryEstimator):
         TypeError, ValueError
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
-        rounds = self._last_round
-        # The common case, by the shortest way, with the row of the round before; what it cannot learn, the long way has a
-        # message for.
-        if (
-            rounds is not None
-            and self._names is None
-            and w == 1.0
-            and is_plain(x, y, self._n_features)
-            and self._learn(x, y, _single(len(y)), _ONE, rounds)
-        ):
-            return
-        query = as_query(x)
-        grades = as_grades(y, query)
-        if query.names is None and self._n_features:
-            self._learn_block(self._align(query), grades, _single(len(query.X)), _as_weight(w), query)
-            return
-        require_finite(query)
-        require_grades(grades, query.ids)
-        with all_or_nothing(self):
-            self._learn_block(self._align_and_grow(query), grades, _single(len(query.X)), _as_weight(w), query)
+        with self._lock:
+            rounds = self._last_round
+            # The common case, by the shortest way, with the row of the round before; what it cannot learn, the other way has a
+            # message for.
+            if (
+                rounds is None
+                or self._columns is not None
+                or w != 1.0
+                or not is_plain(x, y, self._n_features)
+                or not self._learn(Block(x, y, single(len(y)), ONE), rounds)
+            ):
+                self._learn_all(read_query(x, y, w))
 
-    def learn_many(self, X: Any, y: Any, qid: Any, w: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
 
         Parameters
@@ -124,14 +119,8 @@ class Ranker(QueryEstimator):
         TypeError, ValueError
             Bad input anywhere in the block. The model is then as it was before the block.
         """
-        block = as_query(X)
-        grades = as_grades(y, block)
-        offsets = query_offsets(qid, len(block.X))
-        weights = _as_weights(w, len(offsets) - 1)
-        if len(offsets) == 1:
-            return
-        with all_or_nothing(self):
-            self._learn_block(self._align_and_grow(block), grades, offsets, weights, block)
+        with self._lock:
+            self._learn_all(read_block(X, qid, y, w))
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.
@@ -140,8 +129,10 @@ class Ranker(QueryEstimator):
         -------
         A list of m floats, or `{document id: score}` for a query with ids.
         """
-        query = as_query(x)
-        return answer_in_kind(self._checked_scores(query), query)
+        block = read_query(x)
+        with self._lock:
+            scores = self._score_all(block)
+        return answer_in_kind(scores, block)
 
     def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
         """Scores of n documents of any number of queries.
@@ -158,8 +149,9 @@ class Ranker(QueryEstimator):
         -------
         float64 array of shape (n,).
         """
-        query = as_query(X)
-        return self._checked_scores(query, None if qid is None else query_offsets(qid, len(query.X)))
+        block = read_query(X) if qid is None else read_block(X, qid)
+        with self._lock:
+            return self._score_all(block)
 
     def rank_one(self, x: Any) -> list[Hashable]:
         """The documents of a query, best first; equal scores keep the order in which the documents were given.
@@ -168,45 +160,68 @@ class Ranker(QueryEstimator):
         -------
         A list of m document ids, or of the positions 0..m-1 for a query without ids.
         """
-        return rank_one(self, x)
+        block = read_query(x)
+        with self._lock:
+            scores = self._score_all(block)
+        return best_first(scores, block.ids)
 
-    def _checked_scores(self, query: Query, offsets: np.ndarray | None = None) -> np.ndarray:
-        """Scores of a query, or of the queries of a block that begin and end at `offsets`."""
-        X = self._align(query)
-        if not len(X):
+    def _score_all(self, block: Block) -> np.ndarray:
+        """The scores of a block, finite; float64 (n,)."""
+        X = self._align(block).X
+        if not block.n_documents:
             return np.empty(0)
         if not self._n_features:
-            require_finite(query)
-            return np.zeros(len(X))
-        scores = self._score(X) if offsets is None else self._score_queries(X, offsets)
+            require_finite(block)
+            return np.zeros(block.n_documents)
+        scores = self._score_queries(X, block.offsets)
         # A NaN or infinite feature, and an overflow, cannot leave the scores finite; so this costs m tests, not m d.
         if not all_finite(scores):
-            require_finite(query)
+            require_finite(block)
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
-            raise ValueError(f"x: the score of {document_name(i, query.ids)} is not finite; scale the features")
+            raise ValueError(f"x: the score of {document_name(i, block.ids)} is not finite; scale the features")
         return scores
 
-    def _learn_block(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, query: Query) -> None:
-        """`_learn`, with an error that names what is wrong when it stops early."""
-        rounds = np.empty((len(w), len(Round._fields)))
-        learned = self._learn(X, y, offsets, w, rounds)
-        if learned < len(w):
-            if not (np.isfinite(w[learned]) and w[learned] >= 0):
-                raise ValueError(f"w is {w[learned]}; the weight of a query is a finite number >= 0")
-            part = slice(int(offsets[learned]), int(offsets[learned + 1]))
-            ids = None if query.ids is None else query.ids[part]
-            require_grades(y[part], ids, part.start)
-            require_finite(Query(query.X[part], ids, query.names), part.start)
-            name = document_name(0, ids, part.start)
-            raise ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")
-        # A copy, which does not keep the rounds of a whole block.
-        self._last_round = rounds[-1:].copy()
+    def _learn_all(self, block: Block) -> None:
+        """Learn all queries of a block, or raise an error that names what is wrong with the first bad one, and learn none."""
+        if not len(block.w):
+            return
+        rounds = np.empty((len(block.w), len(Round._fields)))
+        with all_or_nothing() as changes:
+            changes.include(self, block)
+            learned = self._learn(self._align_and_grow(block), rounds)
+            if learned < len(block.w):
+                raise self._rejection(block.queries(learned, learned + 1))
+            # A copy, which does not keep the rounds of a whole block.
+            self._last_round = rounds[-1:].copy()
+
+    def _rejection(self, query: Block) -> ValueError:
+        """The error for a query that was not learned. Raises it itself where the query has a bad value."""
+        w = query.w[0]
+        if not (np.isfinite(w) and w >= 0):
+            return ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
+        if isinstance(query.y, np.ndarray):
+            require_grades(query.y, query.ids)
+        require_finite(query)
+        name = document_name(0, query.ids)
+        return ValueError(f"the query of {name} would make {type(self).__name__} non-finite; scale the features")
 
 
-@functools.lru_cache(maxsize=1024)
-def _single(n_documents: int) -> np.ndarray:
-    """Offsets of a block that is one query; nobody writes to them."""
-    return np.array([0, n_documents])
+def best_first(scores: np.ndarray, ids: Any = None) -> list[Hashable]:
+    """The documents, best score first; equal scores keep their order.
+
+    Parameters
+    ----------
+    scores
+        float64 (m,), finite.
+    ids
+        The m document ids; None for the positions 0..m-1.
+    """
+    if len(scores) < _MANY:
+        values = scores.tolist()
+        order: list[Any] = sorted(range(len(values)), key=values.__getitem__, reverse=True)
+    else:
+        order = np.argsort(-scores, kind="stable").tolist()
+    return order if ids is None or isinstance(ids, range) else [ids[i] for i in order]
 
 
 def rank_one(model: Any, x: Any) -> list[Hashable]:
@@ -235,24 +250,5 @@ def rank_one(model: Any, x: Any) -> list[Hashable]:
     """
     scores = model.predict_one(x)
     if isinstance(scores, dict):
-        return sorted(scores, key=scores.__getitem__, reverse=True)
-    return sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
-
-
-def _as_weight(w: Any) -> np.ndarray:
-    """The weight of one query as an array, which nobody writes to."""
-    if w == 1.0:
-        return _ONE
-    try:
-        return np.array([float(w)])
-    except (TypeError, ValueError):
-        raise TypeError(f"w is {w!r}; the weight of a query is one finite number >= 0") from None
-
-
-def _as_weights(w: Any, n_queries: int) -> np.ndarray:
-    if w is None:
-        return np.ones(n_queries)
-    weights = np.asarray(w, dtype=np.float64)
-    if weights.shape != (n_queries,):
-        raise ValueError(f"w has shape {weights.shape}, but the block has {n_queries} queries: one weight a query")
-    return weights
+        return best_first(np.array([*scores.values()]), tuple(scores))
+    return best_first(np.asarray(scores))

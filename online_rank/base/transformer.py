@@ -3,12 +3,11 @@
 import abc
 from typing import Any
 
-import numpy as np
 from river import base
 
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
-from online_rank.query import Documents, Query, as_grades, as_query, in_form_of, query_offsets
+from online_rank.query import Block, in_form, read_block, read_query
 
 __all__ = ["QueryTransformer"]
 
@@ -16,27 +15,22 @@ __all__ = ["QueryTransformer"]
 class QueryTransformer(QueryStep, base.Transformer):
     """A river transformer that works on whole queries, in every form, and answers in the form it was asked in.
 
-    A subclass implements `_transform_query` and `_learn_query`.
+    A subclass implements `_transform_block` and `_learn_block`.
     """
 
-    @abc.abstractmethod
-    def _transform_query(self, block: Any, offsets: np.ndarray, like: Any) -> Query:
-        """A block of queries, as `_read` gives it, transformed. Raises ValueError on NaN and infinity.
-
-        `like` is what the user gave, for a transformer that has to show him the queries in his form (see `in_form_of`).
-        """
+    #: Whether feature dicts come as the user gave them, texts and categories included, to a first step of a pipeline.
+    _takes_documents: bool = False
 
     @abc.abstractmethod
-    def _learn_query(self, block: Any, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
-        """For each query of a block, in turn: learn from it, then transform it (if supervised: the other way round).
+    def _transform_block(self, block: Block) -> Block:
+        """The queries, transformed. Raises ValueError on NaN and infinity."""
 
-        Returns the transformed block. May leave a part of the block learned when it raises: callers stand inside
-        `all_or_nothing`. `y` holds the grades, where there are any.
+    @abc.abstractmethod
+    def _learn_block(self, block: Block) -> Block:
+        """For each query, in turn: learn from it, then transform it (if supervised: the other way round).
+
+        Returns the transformed queries. May leave a part of them learned when it raises: callers stand inside `all_or_nothing`.
         """
-
-    def _read(self, x: Any) -> Query | Documents:
-        """A query as it comes to this transformer when that is the first step of a pipeline."""
-        return as_query(x)
 
     def learn_one(self, x: Any, y: Any = None) -> None:
         """Learn from one query, in any form.
@@ -53,10 +47,9 @@ class QueryTransformer(QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input, for example NaN or infinity. The transformer is then as it was.
         """
-        query = self._read(x)
-        grades = None if y is None else as_grades(y, query)
-        with all_or_nothing(self):
-            self._learn_query(query, np.array([0, len(query.X)]), grades, x)
+        block = read_query(x, y, documents=self._takes_documents)
+        with self._lock, all_or_nothing(self):
+            self._learn_block(block)
 
     def transform_one(self, x: Any) -> Any:
         """The query, transformed, in the form in which it was given.
@@ -66,36 +59,37 @@ class QueryTransformer(QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input, for example NaN or infinity.
         """
-        query = self._read(x)
-        return in_form_of(x, self._transform_query(query, np.array([0, len(query.X)]), x))
+        block = read_query(x, documents=self._takes_documents)
+        with self._lock:
+            return in_form(self._transform_block(block))
 
-    def learn_many(self, X: Any, qid: Any, y: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any) -> None:
         """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
 
         Parameters
         ----------
         X
             Features of n documents: an (n, d) array or a data frame.
+        y
+            The n grades, which only a supervised transformer looks at; others take None.
         qid
             The n query ids; documents of a query stand together.
-        y
-            The n grades, which only a supervised transformer looks at.
 
         Raises
         ------
         TypeError, ValueError
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
-        block = self._read(X)
-        offsets = query_offsets(qid, len(block.X))
-        grades = None if y is None else as_grades(y, block)
-        with all_or_nothing(self):
-            self._learn_query(block, offsets, grades, X)
+        block = read_block(X, qid, y, documents=self._takes_documents)
+        with self._lock, all_or_nothing(self):
+            self._learn_block(block)
 
-    def transform_many(self, X: Any, qid: Any) -> Any:
-        """A block of queries, transformed, in the form in which it was given."""
-        block = self._read(X)
-        return in_form_of(X, self._transform_query(block, query_offsets(qid, len(block.X)), X))
+    def transform_many(self, X: Any, qid: Any = None) -> Any:
+        """A block of queries, transformed, in the form in which it was given; without `qid` it is a single query."""
+        documents = self._takes_documents
+        block = read_query(X, documents=documents) if qid is None else read_block(X, qid, documents=documents)
+        with self._lock:
+            return in_form(self._transform_block(block))
 
     def __add__(self, other: Any) -> Any:
         """Raise TypeError: river's union joins feature dicts, and would join queries document by document, wrongly."""

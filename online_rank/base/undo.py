@@ -3,73 +3,118 @@
 import collections
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 from river import base, utils
 
-__all__ = ["all_or_nothing", "begin", "begin_own", "joined", "undoing"]
+__all__ = ["all_or_nothing", "joined", "put_back", "snapshot", "snapshot_arrays", "snapshot_references"]
 
-#: Undoes changes.
+#: Undoes changes. May be called again after it was interrupted.
 Undo = Callable[[], None]
 
 
-def begin_own(part: Any) -> Undo:
-    """Make `part` ready for one change that may fail; calling the answer undoes it.
+class all_or_nothing:
+    """Undo the changes that parts make to themselves when the body raises, be it by Ctrl-C.
 
-    The change is made to copies of the arrays, and all other state is replaced, never changed in place; so undoing is putting
-    the old values back. A part for which this is not enough says how in a method `_begin` of its own.
+    Parameters
+    ----------
+    *parts
+        Rankers, transformers, metrics. Further ones join in the body by `include`, each before it changes.
+
+    Examples
+    --------
+    >>> from online_rank import StreamScaler
+    >>> scaler = StreamScaler()
+    >>> try:
+    ...     with all_or_nothing(scaler):
+    ...         scaler.learn_one([[1.0], [2.0]])
+    ...         raise KeyError
+    ... except KeyError:
+    ...     scaler.n_documents
+    0
     """
-    before = dict(vars(part))
-    vars(part).update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
-    return lambda: _put_back(part, before)
+
+    def __init__(self, *parts: Any) -> None:
+        self._undo = [snapshot(part) for part in parts]
+
+    def include(self, part: Any, block: Any = None) -> None:
+        """Undo the changes of `part` too; `block` is what it is about to learn from, where that is known."""
+        self._undo.append(snapshot(part, block))
+
+    def __enter__(self) -> "all_or_nothing":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        # A second Ctrl-C must not leave half of it undone; the first is raised anyway.
+        while kind is not None and self._undo:
+            with contextlib.suppress(KeyboardInterrupt):
+                self._undo[-1]()
+                self._undo.pop()
 
 
-def begin(part: Any) -> Undo:
-    """Make `part` ready for several changes, of which any may fail, whatever it holds; calling the answer undoes them.
+def snapshot(part: Any, block: Any = None) -> Undo:
+    """Make `part` ready for changes that may have to be undone, whatever it is.
 
-    Objects of river change in place: a copy of what they have learned is kept. A metric in a window and several metrics in one
-    stay the objects that the user may hold.
+    Parameters
+    ----------
+    part
+        A step of this library says by its method `_snapshot` how it is undone. Of other objects, such as river's, which change
+        in place, a deep copy of what they have learned is kept. A metric in a window and several metrics in one stay the
+        objects that the user may hold.
+    block
+        What the part is about to learn from; None for anything.
+
+    Returns
+    -------
+    A function that undoes the changes since.
     """
-    if hasattr(type(part), "_begin"):
-        held = [value for value in vars(part).values() if isinstance(value, base.Base) and not hasattr(type(value), "_begin")]
-        return joined(part._begin(), *map(begin, held))
+    if hasattr(type(part), "_snapshot"):
+        held = [
+            value for value in vars(part).values() if isinstance(value, base.Base) and not hasattr(type(value), "_snapshot")
+        ]
+        return joined(part._snapshot(block), *map(snapshot, held)) if held else part._snapshot(block)
     if isinstance(part, utils.Rolling | utils.TimeRolling):
         # What a window holds is never changed; only which queries it holds.
         window = {name: copy.copy(value) for name, value in vars(part).items() if name != "obj"}
-        return joined(begin(part.obj), lambda: vars(part).update(window))
+        return joined(snapshot(part.obj), lambda: vars(part).update(window))
     if isinstance(part, collections.UserList):  # River's Metrics, which it takes most of a second to import.
-        return joined(*map(begin, part))
+        return joined(*map(snapshot, part))
     before = copy.deepcopy(vars(part))
-    return lambda: _put_back(part, before)
+    return lambda: put_back(part, before)
+
+
+def snapshot_arrays(part: Any) -> Undo:
+    """The snapshot of a part whose arrays change in place, and whose other state is replaced.
+
+    The changes are made to copies of the arrays; so undoing is putting the old values back.
+    """
+    before = dict(vars(part))
+    vars(part).update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
+    return lambda: put_back(part, before)
+
+
+def snapshot_references(part: Any) -> Undo:
+    """The snapshot of a part that replaces all of its state when it learns, arrays too: nothing is copied."""
+    before = dict(vars(part))
+    return lambda: put_back(part, before)
+
+
+def put_back(part: Any, before: dict[str, Any]) -> None:
+    """Give `part` the attributes that it had."""
+    state = vars(part)
+    state.update(before)
+    for name in [name for name in state if name not in before]:
+        del state[name]
 
 
 def joined(*undo: Undo) -> Undo:
-    """One that undoes all."""
+    """A function that calls all of `undo`."""
 
     def undo_all() -> None:
         for undo_part in undo:
             undo_part()
 
     return undo_all
-
-
-@contextlib.contextmanager
-def undoing(*undo: Undo) -> Iterator[None]:
-    """Call all of `undo` when the body raises."""
-    try:
-        yield
-    except BaseException:
-        joined(*undo)()
-        raise
-
-
-def all_or_nothing(*parts: Any) -> contextlib.AbstractContextManager[None]:
-    """Undo the change that each of `parts` (rankers, transformers) makes to itself when the body raises."""
-    return undoing(*[part._begin() for part in parts])
-
-
-def _put_back(part: Any, before: dict[str, Any]) -> None:
-    vars(part).clear()
-    vars(part).update(before)

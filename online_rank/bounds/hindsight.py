@@ -8,9 +8,10 @@ import numpy as np
 from online_rank._kernels import hindsight as kernels
 from online_rank._progress import progress as shown_progress
 from online_rank.base import QueryEstimator
+from online_rank.base.columns import as_array
 from online_rank.bounds.coverage import require_positive
 from online_rank.measures import discounts, measure
-from online_rank.query import MAX_GRADE, as_grades, as_query, query_offsets, require_finite, require_grades
+from online_rank.query import MAX_GRADE, Block, read_block, read_query, require_finite, require_grades
 
 __all__ = ["Hindsight", "best_in_hindsight"]
 
@@ -172,24 +173,25 @@ class _Columns(QueryEstimator):
 def _block(queries: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[Hashable, ...] | None]:
     """A stream or block as X, y, offsets and the names of the features, checked."""
     if isinstance(queries, tuple):
-        block = as_query(queries[0])
-        y = as_grades(queries[1], block)
-        offsets = query_offsets(queries[2], len(block.X))
-        require_finite(block)
-        require_grades(y)
-        return block.X, y, offsets, block.names
+        block = read_block(queries[0], queries[2], queries[1])
+        _require_values(block)
+        return as_array(block.X, best_in_hindsight), block.y, block.offsets, block.names
     return _collect(queries)
+
+
+def _require_values(block: Block) -> None:
+    require_finite(block)
+    require_grades(block.y, block.ids)
 
 
 def _collect(queries: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[Hashable, ...] | None]:
     columns = _Columns()
     parts, grades = [], []
     for x, y in queries:
-        query = as_query(x)
-        grades.append(as_grades(y, query))
-        require_finite(query)
-        require_grades(grades[-1], query.ids)
-        parts.append(columns._align_and_grow(query))
+        query = read_query(x, y)
+        _require_values(query)
+        grades.append(query.y)
+        parts.append(columns._align_and_grow(query).X)
     X = np.zeros((sum(map(len, parts)), columns.n_features))
     offsets = np.cumsum([0, *map(len, parts)])
     for part, start, stop in zip(parts, offsets[:-1], offsets[1:], strict=True):

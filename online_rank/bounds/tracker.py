@@ -1,15 +1,18 @@
 """What a ranker loses while it learns, and what other weights would have lost."""
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank._kernels.comparators import accumulate
 from online_rank.base import Ranker
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.base.undo import joined
 from online_rank.bounds.certificate import Certificate, certify
+from online_rank.query import Block
+from online_rank.rankers.nested import share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["LossTracker", "Totals"]
@@ -104,6 +107,12 @@ class LossTracker(Ranker):
     True
     """
 
+    _schema = Schema(
+        _totals=Array(len(Totals._fields), finite=False),
+        _sums=Array(lambda tracker: len(tracker.comparators or {}), 2),
+        _aligned=Derived(lambda tracker: len(tracker.comparators or {}), "d"),
+    )
+
     def __init__(self, model: PerceptronRanker, comparators: Mapping[str, Any] | None = None, served: bool = False) -> None:
         super().__init__()
         # Not isinstance: river lets a pipeline pass for its last step.
@@ -159,30 +168,36 @@ class LossTracker(Ranker):
         pair_loss, surrogate_loss = self._sums[row].tolist()
         return certify(self.model, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss)
 
+    def _check_state(self) -> None:
+        if (self.model._columns, self.model._n_features) != (self._columns, self._n_features):
+            raise ValueError(f"it has {self._n_features} features, but its model has {self.model._n_features}, or other names")
+
+    def _derive(self) -> None:
+        self._aligned = self._align_comparators()
+
     def _grow(self, n_new: int) -> None:
         """The columns of the state are the model's, which grows when it learns."""
 
-    def _extend(self, names: tuple[Hashable, ...] | None, n_new: int) -> None:
+    def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)
         self._aligned = self._align_comparators()
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.model._score(X)
 
-    def _begin(self) -> Callable[[], None]:
-        return joined(super()._begin(), self.model._begin())
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        return joined(super()._snapshot(block), self.model._snapshot(block))
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
         model = self.model
         # Not in __init__, which also makes a tracker anew around a model that it has taught, from a file.
         if not self._totals[0] and model.last_round is not None:
             raise ValueError("model has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
-        if (self._names, self._n_features) != (model._names, model._n_features):
-            model._extend(self._names, self._n_features - model._n_features)
+        share_columns(self, model)
         track = self.served or model.average is False
-        values = np.empty((len(w), *self._sums.shape))
-        learned = model._learn(X, y, offsets, w, rounds, track, self._aligned, values)
-        if learned == len(w):
+        values = np.empty((len(block.w), *self._sums.shape))
+        learned = model._learn(block, rounds, track, self._aligned, values)
+        if learned == len(block.w):
             accumulate(rounds, values, self._totals, self._sums)
             model._last_round = rounds[-1:].copy()
         return learned
@@ -194,10 +209,10 @@ class LossTracker(Ranker):
             return rows
         for row, (name, u) in zip(rows, (self.comparators or {}).items(), strict=True):
             if isinstance(u, Mapping):
-                if self._names is None:
+                if self.feature_names is None:
                     raise TypeError(f"comparators[{name!r}] names its features, but the queries do not")
-                row[:] = [u.get(feature, 0.0) for feature in self._names]
-            elif self._names is not None:
+                row[:] = [u.get(feature, 0.0) for feature in self.feature_names]
+            elif self.feature_names is not None:
                 raise TypeError(f"comparators[{name!r}] is an array, but the queries name their features: give a dict")
             elif len(u) != len(row):
                 raise ValueError(f"comparators[{name!r}] has {len(u)} weights, but the queries have {len(row)} features")

@@ -67,7 +67,7 @@ def degenerate_queries(model: Any) -> None:
         ):
             model.learn_one(x, y)
             assert len(answer_of(model, x)) == len(y), f"{len(y)} documents did not get {len(y)} answers"
-        assert len(model.clone().learn_many(np.empty((0, len(NAMES))), qid=[], y=[]) or []) == 0
+        assert len(model.clone().learn_many(np.empty((0, len(NAMES))), [], []) or []) == 0
         assert len(answer_many(model, np.empty((0, len(NAMES))), [])) == 0, "an empty block was answered"
     model = taught_by(model.clone(), make_queries(), dicts=True)
     model.learn_one({}, {})

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from river import base, compose
 
-from online_rank.base import Ranker
+from online_rank.base import Columns, Ranker
 
 NAMES = ("clicks", "age", "bm25", "length", "const")
 
@@ -92,6 +92,8 @@ def state_of(value: Any) -> Any:
         return type(value), [(repr(key), state_of(part)) for key, part in value.items()]
     if isinstance(value, list | tuple):
         return type(value), [state_of(part) for part in value]
+    if isinstance(value, Columns):
+        return Columns, [repr(name) for name in value.names]
     if isinstance(value, base.Base):
         return type(value), sorted(
             (key, state_of(part)) for key, part in vars(value).items() if not key.startswith("_inference")

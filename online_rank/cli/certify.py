@@ -8,7 +8,7 @@ import numpy as np
 
 from online_rank._progress import progress
 from online_rank.bounds import LossTracker, best_in_hindsight
-from online_rank.query import Query
+from online_rank.query import Block, read_query
 
 __all__ = ["tracked"]
 
@@ -38,14 +38,13 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, sh
     return certified
 
 
-def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Query, Any]]:
+def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Block, Any]]:
     """The queries as the transformers, which learn from them, pass them on."""
     total, fraction = getattr(queries, "n_queries", None), partial(getattr, queries, "fraction", None)
     with progress("reading for the comparator", total, shown=shown, part=fraction) as show:
         for n_queries, (X, y, *_) in enumerate(queries, start=1):
-            query = Query(X)
+            query = read_query(X, y)
             for step in transformers:
-                step.learn_one(query)
-                query = step.transform_one(query)
+                query = step._learn_block(query)
             show(n_queries)
             yield query, y

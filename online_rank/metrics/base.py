@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from river.metrics.base import Metric, Metrics
 
-from online_rank.base.undo import begin_own
+from online_rank.base.schema import Count, ListOf, Real, Schema
+from online_rank.base.undo import snapshot_arrays
 from online_rank.measures import TIES, as_scores, gains, query_values
-from online_rank.query import Query, as_grades, query_offsets
+from online_rank.query import as_grades, query_offsets
 
 __all__ = ["RankingMetric", "require_choice", "require_count"]
 
@@ -37,6 +38,14 @@ class RankingMetric(Metric):
     n_skipped
         Number of queries left out of it.
     """
+
+    # Parts of exact sums do not overlap, so there are never more than a double has exponents for.
+    _schema = Schema(
+        n_queries=Count(),
+        n_skipped=Count(),
+        _total=ListOf(Real(-1e300, 1e300)),
+        _weight=ListOf(Real(-1e300, 1e300)),
+    )
 
     _fmt = ".6f"
     _kind: int
@@ -186,9 +195,14 @@ class RankingMetric(Metric):
             raise ValueError(f"{type(self).__name__} and {type(other).__name__} metrics are not compatible")
         return Metrics([self, other])
 
-    def _begin(self) -> Callable[[], None]:
-        """Make ready for an update that may have to be undone; calling the answer undoes it."""
-        return begin_own(self)
+    def _check_state(self) -> None:
+        for name in ("_total", "_weight"):
+            if getattr(self, name) != _exact_sum(getattr(self, name)):
+                raise ValueError(f"{name} is not an exact sum")
+
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        """Make ready for an update that may have to be undone; returns a function that undoes it."""
+        return snapshot_arrays(self)
 
     def _gains(self) -> np.ndarray:
         """The gain of every accepted grade."""
@@ -231,7 +245,7 @@ def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -
         y_true = [y_true[name] for name in ids]
     elif hasattr(y_true, "__len__") and len(y_true) != len(scores):
         raise ValueError(f"y_true has {len(y_true)} grades, but y_pred has {len(scores)} scores")
-    return as_grades(y_true, Query(scores, ids))
+    return as_grades(y_true, len(scores), ids)
 
 
 def _exact_sum(terms: list[float]) -> list[float]:

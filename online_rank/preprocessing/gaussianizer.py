@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels import quantiles as kernels
+from online_rank.base.columns import as_array
+from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
-from online_rank.query import Query, as_query, in_form_of, require_finite
+from online_rank.query import Block, in_form, read_query, require_finite
 
 __all__ = ["StreamGaussianizer", "batch_gaussianize"]
 
@@ -46,6 +48,13 @@ class StreamGaussianizer(ColumnTransformer):
     [-0.431, 0.967, 0.967]
     """
 
+    _schema = Schema(
+        _count=Count(),
+        _values=Array("d", "n_centroids"),
+        _weights=Array("d", "n_centroids"),
+        _sizes=Array("d", dtype="int64", low=0, high="n_centroids"),
+    )
+
     def __init__(self, deviation: float = 1 / 3, n_centroids: int = 200):
         super().__init__()
         if not (np.isfinite(deviation) and deviation > 0):
@@ -65,9 +74,13 @@ class StreamGaussianizer(ColumnTransformer):
         return self._count
 
     def _check_state(self) -> None:
-        """Raise ValueError when a loaded state would send the kernels out of bounds."""
-        if ((self._sizes < 0) | (self._sizes > self._values.shape[1])).any():
-            raise ValueError("a feature has more centroids than there is room for")
+        """Raise ValueError unless each sketch is one of `n_documents` documents: its compression ends only then."""
+        for j, size in enumerate(self._sizes.tolist()):
+            values, weights = self._values[j, :size], np.abs(self._weights[j, :size])
+            if (values[1:] < values[:-1]).any() or (weights < 1.0).any():
+                raise ValueError(f"the centroids of feature {j} are not in order, or have weights below 1")
+            if weights.sum() != self._count:
+                raise ValueError(f"the centroids of feature {j} do not stand for {self._count} documents")
 
     def _grow(self, n_new: int) -> None:
         # What the documents before would have left, had they shown the new features, as 0.
@@ -77,9 +90,9 @@ class StreamGaussianizer(ColumnTransformer):
         self._weights = np.concatenate([self._weights, weights])
         self._sizes = np.concatenate([self._sizes, np.full(n_new, int(self._count > 0))])
 
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, y: np.ndarray | None, out: np.ndarray) -> int:
+    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         learned, self._count = kernels.learn_and_gaussianize(
-            X, offsets, self._count, self._values, self._weights, self._sizes, self.deviation, out
+            block.X, block.offsets, self._count, self._values, self._weights, self._sizes, self.deviation, out
         )
         return learned
 
@@ -125,18 +138,19 @@ def batch_gaussianize(X: Any, reference: Any = None, deviation: float = 1 / 3) -
     """
     from scipy.special import ndtri
 
-    given = as_query(X)
-    train = given if reference is None else as_query(reference)
-    for query in (given, train):
-        require_finite(query)
-    if train.names != given.names or train.X.shape[1] != given.X.shape[1]:
+    given = read_query(X)
+    train = given if reference is None else read_query(reference)
+    for block in (given, train):
+        require_finite(block)
+    values, known = as_array(given.X, batch_gaussianize), as_array(train.X, batch_gaussianize)
+    if train.names != given.names or known.shape[1] != values.shape[1]:
         raise ValueError("X and reference must have the same features, in the same order")
-    if not len(train.X):
+    if not len(known):
         raise ValueError("reference has no documents")
-    out = np.empty_like(given.X)
-    for j in range(given.X.shape[1]):
-        column = np.sort(train.X[:, j])
-        x = np.clip(given.X[:, j], column[0], column[-1])
+    out = np.empty_like(values)
+    for j in range(values.shape[1]):
+        column = np.sort(known[:, j])
+        x = np.clip(values[:, j], column[0], column[-1])
         share = (np.searchsorted(column, x, side="left") + np.searchsorted(column, x, side="right")) / (2 * len(column))
         out[:, j] = deviation * ndtri(share)
-    return in_form_of(X, Query(out, given.ids, given.names))
+    return in_form(given._replace(X=out))

@@ -1,16 +1,17 @@
 """Any river transformer, on queries."""
 
-import math
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
 from river import base
 
+from online_rank.base.columns import as_array
+from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
-from online_rank.base.undo import begin, joined
-from online_rank.query import Documents, Query, as_documents, as_query, document_name, require_finite, require_grades
+from online_rank.base.undo import joined, snapshot
+from online_rank.query import Block, feature_dicts, read_query, require_finite, require_grades
 
 __all__ = ["ForEachDocument"]
 
@@ -53,6 +54,10 @@ class ForEachDocument(QueryTransformer):
     >>> model.rank_one({"a": {"kind": "pdf", "size": 30}, "b": {"kind": "html", "size": 20}})
     ['b', 'a']
     """
+
+    _schema = Schema()
+
+    _takes_documents = True
 
     def __init__(self, transformer: Any):
         super().__init__()
@@ -107,54 +112,40 @@ class ForEachDocument(QueryTransformer):
         """
         return super().transform_one([x])[0] if _is_document(x) else super().transform_one(x)
 
-    def _read(self, x: Any) -> Query | Documents:
-        return as_documents(x)
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        return joined(super()._snapshot(block), snapshot(self.transformer))
 
-    def _begin(self) -> Callable[[], None]:
-        return joined(super()._begin(), begin(self.transformer))
+    def _transform_block(self, block: Block) -> Block:
+        require_finite(block)
+        return self._answer(block, [self.transformer.transform_one(x) for x in feature_dicts(block)])
 
-    def _transform_query(self, block: Query | Documents, offsets: np.ndarray, like: Any) -> Query:
-        return self._answer(block, [self.transformer.transform_one(x) for x in _feature_dicts(block)])
-
-    def _learn_query(self, block: Query | Documents, offsets: np.ndarray, y: np.ndarray | None, like: Any) -> Query:
-        documents = _feature_dicts(block)
+    def _learn_block(self, block: Block) -> Block:
+        require_finite(block)
         supervised = self.transformer._supervised
-        if supervised and y is None:
+        if supervised and block.y is None:
             raise TypeError(f"{self} is supervised: it learns from grades, y")
         if supervised:
-            require_grades(y, block.ids)  # type: ignore[arg-type]
+            require_grades(block.y, block.ids)
         answers = []
-        for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-            query = documents[start:stop]
+        for query in block.each():
+            documents = feature_dicts(query)
             if not supervised:
-                for x in query:
+                for x in documents:
                     self.transformer.learn_one(x)
-            answers += [self.transformer.transform_one(x) for x in query]
+            answers += [self.transformer.transform_one(x) for x in documents]
             if supervised:
-                for x, grade in zip(query, y[start:stop].tolist(), strict=True):  # type: ignore[index]
+                for x, grade in zip(documents, query.y.tolist(), strict=True):
                     self.transformer.learn_one(x, grade)
         return self._answer(block, answers)
 
-    def _answer(self, block: Query | Documents, answers: list[dict[Hashable, Any]]) -> Query:
-        query = as_query(answers if block.ids is None else dict(zip(block.ids, answers, strict=True)))
+    def _answer(self, block: Block, answers: list[dict[Hashable, Any]]) -> Block:
+        unnamed = block.ids is None or isinstance(block.ids, range)
+        read = read_query(answers if unnamed else dict(zip(block.ids or (), answers, strict=True)))
+        X = as_array(read.X, self)
         # What went in was finite: NaN is the transformer's word for a value that it cannot tell yet.
-        query = query._replace(X=np.where(np.isnan(query.X), 0.0, query.X))
-        require_finite(query)
-        return query
-
-
-def _feature_dicts(block: Query | Documents) -> list[dict[Hashable, Any]]:
-    """The documents of a block as feature dicts, after a look for NaN and infinity."""
-    if isinstance(block, Query):
-        require_finite(block)
-        names = range(block.X.shape[1]) if block.names is None else block.names
-        return [dict(zip(names, row, strict=True)) for row in block.X.tolist()]
-    for i, x in enumerate(block.X):
-        for name, value in x.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                document = document_name(i, block.ids)
-                raise ValueError(f"x: feature {name!r} of {document} is {value}; features must be finite")
-    return [dict(x) for x in block.X]
+        answer = block._replace(X=np.where(np.isnan(X), 0.0, X), names=read.names)
+        require_finite(answer)
+        return answer
 
 
 def _is_document(x: Any) -> bool:

@@ -1,15 +1,17 @@
 """Features mapped by their quantiles in a sample of the stream: the recommended first step on raw features."""
 
 import functools
+import itertools
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 
 from online_rank._kernels import quantile_map as kernels
 from online_rank._kernels.arrays import all_finite
+from online_rank.base.columns import as_array
+from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Schema
 from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer
-from online_rank.query import Query, require_finite
+from online_rank.query import Block, require_finite, single
 
 __all__ = ["Ramps", "StreamQuantileMap"]
 
@@ -76,6 +78,19 @@ class StreamQuantileMap(ColumnTransformer):
     {'clicks': 0.967, 'clicks in query': 0.621}
     """
 
+    _schema = Schema(
+        _ramps=Derived(),
+        _count=Count(),
+        _due=Count(),
+        _cursor=Integer(0, "d"),
+        _sample=ListOf(Array(_CHUNK, "d"), lambda made: -(-min(made._count, made.n_sample) // _CHUNK), kind=tuple),
+        _values=Array("d", "n_knots"),
+        _scores=Array("d", "n_knots"),
+        _sizes=Array("d", dtype="int64", low=0, high="n_knots"),
+    )
+
+    _changes_in_place = False
+
     def __init__(
         self,
         ramps: int | None = None,
@@ -122,22 +137,10 @@ class StreamQuantileMap(ColumnTransformer):
         return self._values[j, :size].copy(), self._scores[j, :size].copy()
 
     def _check_state(self) -> None:
-        """Raise ValueError when a loaded state would send the kernels out of bounds, or make scores that are not finite."""
-        d, rows = self._n_features, min(self._count, self.n_sample)
-        if self._count < 0 or not 0 <= self._cursor <= d or len(self._sample) != -(-rows // _CHUNK):
-            raise ValueError("the sample does not fit the number of documents")
-        for chunk in self._sample:
-            if not isinstance(chunk, np.ndarray) or chunk.dtype != np.float64 or chunk.shape != (_CHUNK, d):
-                raise ValueError(f"a part of the sample is not an array float64 {(_CHUNK, d)}")
-            if not np.isfinite(chunk).all():
-                raise ValueError("the sample is not finite")
-        if ((self._sizes < 0) | (self._sizes > self.n_knots)).any():
-            raise ValueError("a feature has more knots than there is room for")
-        used = np.arange(self.n_knots) < self._sizes[:, None]
+        """Raise ValueError unless the knots of each feature ascend, as the search for a place among them needs."""
+        beyond = np.arange(1, self.n_knots) >= self._sizes[:, None]
         for table in (self._values, self._scores):
-            with np.errstate(invalid="ignore", over="ignore"):
-                ascends = (table[:, 1:] > table[:, :-1]) | ~used[:, 1:]
-            if not (np.isfinite(table) | ~used).all() or not ascends.all():
+            if not ((table[:, 1:] > table[:, :-1]) | beyond).all():
                 raise ValueError("the knots of a feature do not ascend")
 
     def _grow(self, n_new: int) -> None:
@@ -155,14 +158,15 @@ class StreamQuantileMap(ColumnTransformer):
         pairs = _pair_names(names)
         return pairs if self._ramps is None else _ramp_names(pairs, self._ramps.n_knots)
 
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, y: np.ndarray | None, out: np.ndarray) -> int:
-        if not all_finite(X.reshape(-1)):
-            return int(np.searchsorted(offsets, np.flatnonzero(~np.isfinite(X).all(axis=1))[0], side="right")) - 1
-        for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
+        if not all_finite(block.X.reshape(-1)):
+            return 0
+        for start, stop in itertools.pairwise(block.offsets.tolist()):
             if stop > start:
-                self._learn_documents(X[start:stop])
-                self._transform(X[start:stop], np.array([0, stop - start]), out[start:stop])
-        return len(offsets) - 1
+                X = block.X[start:stop]
+                self._learn_documents(X)
+                self._transform(X, single(stop - start), out[start:stop])
+        return len(block.w)
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         mapped = out if self._ramps is None else np.empty((len(X), 2 * X.shape[1]))
@@ -185,7 +189,7 @@ class StreamQuantileMap(ColumnTransformer):
             self._find_knots()
 
     def _take(self, X: np.ndarray, slots: np.ndarray) -> None:
-        """Put each document into its slot. Chunks are replaced, never changed, so that an undone change costs no copy of all."""
+        """Put each document into its slot. Chunks are replaced, never changed: undoing needs no copy of the sample."""
         sample, own = list(self._sample), set()
         for i in np.flatnonzero(slots >= 0).tolist():
             k, row = divmod(int(slots[i]), _CHUNK)
@@ -204,6 +208,7 @@ class StreamQuantileMap(ColumnTransformer):
             self._due = int(_GROWTH * self._count)
         stop = min(self._n_features, self._cursor + max(1, _SORTED_AT_ONCE // rows))
         part = np.concatenate([chunk[:, self._cursor : stop] for chunk in self._sample])[:rows]
+        self._values, self._scores, self._sizes = self._values.copy(), self._scores.copy(), self._sizes.copy()
         kernels.find_knots(part, self._cursor, self._values, self._scores, self._sizes)
         self._cursor = stop
 
@@ -243,11 +248,12 @@ class Ramps(StatelessTransformer):
         kernels.ramps(X, _knots(self.n_knots), _HEIGHT, out)
         return len(offsets) - 1
 
-    def _transform_query(self, block: Query, offsets: np.ndarray, like: Any) -> Query:
+    def _transform_block(self, block: Block) -> Block:
         require_finite(block)
-        out = np.empty((len(block.X), block.X.shape[1] * self.n_knots), block.X.dtype)
-        self._transform(block.X, offsets, out)
-        return Query(out, block.ids, None if block.names is None else _ramp_names(block.names, self.n_knots))
+        X = as_array(block.X, self)
+        out = np.empty((len(X), X.shape[1] * self.n_knots), X.dtype)
+        self._transform(X, block.offsets, out)
+        return block._replace(X=out, names=None if block.names is None else _ramp_names(block.names, self.n_knots))
 
 
 @functools.cache

@@ -7,7 +7,9 @@ import numpy as np
 
 from online_rank._kernels import encoder as kernels
 from online_rank._kernels.arrays import all_finite
+from online_rank.base.schema import Array, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
+from online_rank.query import Block
 
 __all__ = ["StreamTargetEncoder"]
 
@@ -36,9 +38,9 @@ class StreamTargetEncoder(ColumnTransformer):
     prior
         How many documents of mean grade 0 every point begins with.
     keep
-        `"all"`: every feature gives z and e(z). `"relative"`, behind `StreamQuantileMap`: of the two columns that it gives for a
-        feature only the second one, relative to the query, is kept beside the encodings of both. Within a query the two differ
-        by a factor only, and three columns cost a ridge regression half of what four do.
+        `"all"`: every feature gives z and e(z). `"relative"`, behind `StreamQuantileMap`: of its two columns for a feature only
+        the second one, relative to the query, is kept beside the encodings of both. Within a query the two differ by a factor
+        only, and three columns cost a ridge regression half of what four do.
 
     Raises
     ------
@@ -65,6 +67,8 @@ class StreamTargetEncoder(ColumnTransformer):
            [ 0.   , -0.471]])
     """
 
+    _schema = Schema(_sums=Array("d", "n_points"), _counts=Array("d", "n_points", low=0.0))
+
     def __init__(self, n_points: int = 20, *, prior: float = 5.0, keep: str = "all"):
         super().__init__()
         if n_points < 2:
@@ -83,11 +87,6 @@ class StreamTargetEncoder(ColumnTransformer):
     def _supervised(self) -> bool:
         return True
 
-    def _check_state(self) -> None:
-        """Raise ValueError when a loaded table would make columns that are not finite."""
-        if not (np.isfinite(self._sums).all() and np.isfinite(self._counts).all() and (self._counts >= 0.0).all()):
-            raise ValueError("a table has values that are not finite, or negative counts")
-
     def _grow(self, n_new: int) -> None:
         new = np.zeros((n_new, self.n_points))
         self._sums = np.concatenate([self._sums, new])
@@ -100,12 +99,13 @@ class StreamTargetEncoder(ColumnTransformer):
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
         return _encoded_names(names, self.keep == "all")
 
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, y: np.ndarray | None, out: np.ndarray) -> int:
-        if not all_finite(X.reshape(-1)):
-            return int(np.searchsorted(offsets, np.flatnonzero(~np.isfinite(X).all(axis=1))[0], side="right")) - 1
-        keep = self.keep == "all"
-        kernels.encode_and_learn(X, y, offsets, -_REACH, self._step, self.prior, keep, self._sums, self._counts, out)
-        return len(offsets) - 1
+    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
+        if not all_finite(block.X.reshape(-1)):
+            return 0
+        kernels.encode_and_learn(
+            block.X, block.y, block.offsets, -_REACH, self._step, self.prior, self.keep == "all", self._sums, self._counts, out
+        )
+        return len(block.w)
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         keep = self.keep == "all"

@@ -1,45 +1,36 @@
-"""Queries and their grades, in every accepted form.
+"""Queries and their grades: whatever a user gives is read once, at the door, into a `Block`.
 
 A query is m documents with d features each. It may come as
 
 - an (m, d) ndarray, float32 or float64 (used as it is when C-contiguous), or a list of m rows of numbers;
 - a list of m feature dicts;
 - a dict `{document id: feature dict}`;
-- a pandas or polars data frame with one row a document.
+- a pandas, polars or pyarrow data frame with one row a document.
 
 Named features (dicts, frames) may appear, vanish and come back; a missing one is 0.
 """
 
-from online_rank.query.forms import (
-    MAX_FEATURES,
-    MAX_GRADE,
-    Documents,
-    Query,
-    answer_in_kind,
-    as_documents,
-    as_grades,
-    as_query,
-    document_name,
-    in_form_of,
-    is_plain,
-    query_offsets,
-    require_finite,
-    require_grades,
-)
+from online_rank.query.blocks import ONE, Block, document_name, query_offsets, require_finite, single
+from online_rank.query.forms import MAX_FEATURES, answer_in_kind, feature_dicts, in_form, is_plain, read_block, read_query
+from online_rank.query.grades import MAX_GRADE, as_grades, require_grades
+from online_rank.query.sparse import SparseRows
 
 __all__ = [
     "MAX_FEATURES",
     "MAX_GRADE",
-    "Documents",
-    "Query",
+    "ONE",
+    "Block",
+    "SparseRows",
     "answer_in_kind",
-    "as_documents",
     "as_grades",
-    "as_query",
     "document_name",
-    "in_form_of",
+    "feature_dicts",
+    "in_form",
     "is_plain",
     "query_offsets",
+    "read_block",
+    "read_query",
     "require_finite",
     "require_grades",
+    "single",
 ]

@@ -9,7 +9,7 @@ from river import base
 
 from online_rank.base import Ranker, Round
 from online_rank.measures import measure as parse_measure
-from online_rank.query import MAX_GRADE
+from online_rank.query import MAX_GRADE, Block
 
 __all__ = ["PairwiseRanker", "PointwiseRanker"]
 
@@ -51,27 +51,32 @@ class _RiverRanker(Ranker):
             return np.full(len(X), np.nan)
         return np.array([self._score_document(x) for x in self._documents(X)])
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        bad = ~(np.abs(X.astype(np.float64)) <= _LARGEST).all(axis=1) | (y < 0) | (y > MAX_GRADE)
-        bad_queries = ~np.isfinite(w) | (w < 0)
-        if bad.any():
-            bad_queries[np.searchsorted(offsets, np.flatnonzero(bad)[0], side="right") - 1] = True
-        if bad_queries.any():
-            return int(np.flatnonzero(bad_queries)[0])
-        if not self._accepts_weights and (w != 1.0).any():
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        learnable = self._learnable(block)
+        if learnable < len(block.w):
+            return learnable
+        if not self._accepts_weights and (block.w != 1.0).any():
             raise ValueError(f"w: the model of this {type(self).__name__} does not learn with weights; leave w out")
         name = parse_measure(self.measure)
-        for t, weight in enumerate(w.tolist()):
-            part = slice(int(offsets[t]), int(offsets[t + 1]))
-            documents, grades = self._documents(X[part]), y[part]
+        for t, query in enumerate(block.each()):
+            X, grades, weight = query.X, query.y, float(query.w[0])
+            documents = self._documents(X)
             scores = [self._score_document(x) for x in documents]
             loss = name.loss(scores, grades, ties="pessimistic") if np.isfinite(scores).all() else 1.0
-            norm = float(np.sqrt((X[part].astype(np.float64) ** 2).sum(axis=1)).max(initial=0.0))
+            norm = float(np.sqrt((X.astype(np.float64) ** 2).sum(axis=1)).max(initial=0.0))
             skipped = weight == 0.0 or not self._teaches(grades)
             if not skipped:
-                self._learn_documents(documents, X[part], grades, {"w": weight} if self._accepts_weights else {})
+                self._learn_documents(documents, X, grades, {"w": weight} if self._accepts_weights else {})
             rounds[t] = Round(loss, np.nan, 0.0, 0.0, 0.0, weight, len(documents), norm, 0.0, skipped)
-        return len(w)
+        return len(block.w)
+
+    def _learnable(self, block: Block) -> int:
+        """How many queries, from the first on, have no bad value."""
+        bad = ~(np.abs(block.X.astype(np.float64)) <= _LARGEST).all(axis=1) | (block.y < 0) | (block.y > MAX_GRADE)
+        bad_queries = ~np.isfinite(block.w) | (block.w < 0)
+        if bad.any():
+            bad_queries[np.searchsorted(block.offsets, np.flatnonzero(bad)[0], side="right") - 1] = True
+        return int(np.flatnonzero(bad_queries)[0]) if bad_queries.any() else len(block.w)
 
     def _teaches(self, y: np.ndarray) -> bool:
         """Whether there is something to learn from a query with these grades."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from online_rank._kernels.perceptron import score
 from online_rank.base import Ranker
+from online_rank.base.schema import Array, Derived, Schema
 
 __all__ = ["AveragedRanker", "LinearRanker", "averaging"]
 
@@ -29,6 +30,8 @@ class AveragedRanker(Ranker):
 
     Its kernel keeps the effective number of averaged weight vectors in `_counters[0]`.
     """
+
+    _schema = Schema(_averages=Derived())
 
     average: Any
 
@@ -57,6 +60,11 @@ class AveragedRanker(Ranker):
 
 class LinearRanker(AveragedRanker):
     """A ranker whose scores are linear in the features."""
+
+    _schema = Schema(
+        _weights=Array("d"),
+        _average=Array(lambda ranker: ranker._n_features if ranker._averages else 0),
+    )
 
     @property
     def weights(self) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Several rankers, blended by how well their blends have ranked so far."""
 
+import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -11,12 +12,13 @@ from river import base
 from online_rank._kernels import blend as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank.base import Ranker, RankingPipeline
-from online_rank.base.undo import begin, undoing
+from online_rank.base import Ranker, RankingPipeline, Round
+from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
+from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
-from online_rank.query import Query
-from online_rank.rankers.nested import NestedRanker
+from online_rank.query import Block, single
+from online_rank.rankers.nested import NestedRanker, learn_query
 
 __all__ = ["BlendRanker"]
 
@@ -41,7 +43,7 @@ class BlendRanker(NestedRanker):
     Parameters
     ----------
     rankers
-        Rankers and pipelines that end in one, which all get the same features; clones of them learn. None: the default blend,
+        Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend,
         for features that `StreamQuantileMap` gives (`StreamQuantileMap() | BlendRanker()`): ridge, a logistic ranker on ramps,
         streaming trees, and ridge on target encodings. `"light"`: the same without trees.
     measure
@@ -72,6 +74,14 @@ class BlendRanker(NestedRanker):
     >>> model.weights.sum()
     1.0
     """
+
+    _schema = Schema(
+        _measure=Derived(),
+        _keep=Derived(),
+        _candidates=Derived(),
+        _learners=ListOf(Nested("Ranker", "RankingPipeline"), lambda ranker: ranker._candidates.shape[1]),
+        _losses=Array(lambda ranker: len(ranker._candidates)),
+    )
 
     def __init__(
         self,
@@ -107,7 +117,7 @@ class BlendRanker(NestedRanker):
         self._measure = parse_measure(measure)
         self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
         self._candidates = _grid(grid, len(chosen))
-        self._learners = [ranker.clone() for ranker in chosen]
+        self._learners = [copy.deepcopy(ranker) for ranker in chosen]
         self._losses = np.zeros(len(self._candidates))
 
     @classmethod
@@ -133,43 +143,38 @@ class BlendRanker(NestedRanker):
     def _parts(self) -> list[base.Base]:
         return [*self._learners]
 
-    def _check_state(self) -> None:
-        """Raise ValueError when a loaded state is none that learning could have left."""
-        if not np.isfinite(self._losses).all():
-            raise ValueError("a loss is not finite")
-
     def _score(self, X: np.ndarray) -> np.ndarray:
-        query = Query(X, None, self._names)
-        S = np.stack([_scores(learner, query) for learner in self._learners])
-        Z, scores = np.empty(S.shape), np.empty(len(X))
-        kernels.standardise(S, Z)
-        kernels.mix(self.weights, Z, scores)
-        return scores
+        return self._score_queries(X, single(len(X)))
 
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        parts = [self._score(X[start:stop]) for start, stop in itertools.pairwise(offsets.tolist()) if stop > start]
-        return np.concatenate(parts)
+        block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
+        S = np.stack([_scores(learner, block) for learner in self._learners])
+        scores, weights = np.empty(len(X)), self.weights
+        for start, stop in itertools.pairwise(offsets.tolist()):
+            kernels.blend(S[:, start:stop], weights, scores[start:stop])
+        return scores
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        for t, (start, stop) in enumerate(itertools.pairwise(offsets.tolist())):
-            if not self._learn_query(X[start:stop], y[start:stop], float(w[t]), rounds[t]):
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        block = block._replace(names=self.feature_names)
+        for t, query in enumerate(block.each() if len(block.w) > 1 else [block]):
+            if not self._learn_query(query, rounds[t]):
                 return t
-        return len(w)
+        return len(block.w)
 
-    def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> bool:
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """Learn one query, all or nothing; `row` receives its round. Returns whether the query is good.
 
         A learner that rejects what is not bad in itself raises; then the others are as they were.
         """
-        m = len(y)
-        if not (math.isfinite(w) and w >= 0.0 and all_finite(X.reshape(-1)) and (not m or 0 <= y.min() <= y.max() <= MAX_GRADE)):
+        X, y, m, w = query.X, query.y, len(query.y), float(query.w[0])
+        good = math.isfinite(w) and w >= 0.0 and all_finite(X.reshape(-1))
+        if not (good and y.min(initial=0) >= 0 and y.max(initial=0) <= MAX_GRADE):
             return False
-        query, served = Query(X, None, self._names), self.weights
+        served = self.weights
         S = np.empty((len(self._learners), m))
-        # The last one changes all of itself or nothing.
-        with undoing(*map(begin, self._learners[:-1])):
+        with all_or_nothing(*self._learners):
             for scores, learner in zip(S, self._learners, strict=True):
-                scores[:] = _rank_and_learn(learner, query, y, w)
+                scores[:] = _rank_and_learn(learner, query)
         losses = np.empty(len(self._losses) + 1)
         levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
         if levels > 1:
@@ -190,7 +195,6 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
     trees = [] if name == "light" else [BoostedRanker()]
     ramps = Ramps() | GradientRanker("logistic", "adagrad")
-    # The one with the largest state comes last: that of the others is copied before a query is learned.
     return [RidgeRanker(), ramps, *trees, StreamTargetEncoder(keep="relative") | RidgeRanker()]
 
 
@@ -200,24 +204,21 @@ def _grid(steps: int, n: int) -> np.ndarray:
     return np.array([np.diff([-1, *bar, steps + n - 1]) - 1 for bar in bars]) / steps
 
 
-def _scores(learner: Ranker | RankingPipeline, query: Query) -> np.ndarray:
-    if isinstance(learner, RankingPipeline):
-        query = learner._transformed(query, np.array([0, len(query.X)]), query)
-        learner = learner._ranker
-    return learner._checked_scores(query)
+def _scores(learner: Ranker | RankingPipeline, block: Block) -> np.ndarray:
+    return learner._score_block(block) if isinstance(learner, RankingPipeline) else learner._score_all(block)
 
 
-def _rank_and_learn(learner: Ranker | RankingPipeline, query: Query, y: np.ndarray, w: float) -> np.ndarray:
+def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block) -> np.ndarray:
     """The learner's scores by what it knew of the grades before, and then let it learn.
 
     The features go through the transformers of a pipeline once: those that learn from features alone have then seen the query.
     """
-    if not isinstance(learner, RankingPipeline):
-        scores = learner._checked_scores(query)
-        learner.learn_one(query, y, w)
-        return scores
-    with undoing(*map(begin, learner._transformers)):
-        given = learner._through(query, np.array([0, len(y)]), y, query, learning=True)
-        scores = learner._ranker._checked_scores(given)
-        learner._ranker.learn_one(given, y, w)
+    if isinstance(learner, RankingPipeline):
+        for step in learner._transformers:
+            query = step._learn_block(query)
+        learner = learner._ranker
+    scores = learner._score_all(query)
+    aligned = learner._align_and_grow(query)
+    if not learn_query(learner, aligned, np.empty((1, len(Round._fields)))):
+        raise learner._rejection(query)
     return scores

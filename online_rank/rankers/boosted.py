@@ -12,8 +12,10 @@ from online_rank._kernels import trees as kernels
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank._kernels.judge import judge
 from online_rank.base import Ranker
+from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
+from online_rank.query import Block
 
 __all__ = ["BoostedRanker"]
 
@@ -112,6 +114,26 @@ class BoostedRanker(Ranker):
     107
     """
 
+    _schema = Schema(
+        _measure=Derived(),
+        _features=Array(None, "_n_inner", dtype="int64", low=0),
+        _thresholds=Array("n_trees", "_n_inner", dtype="int64", low=0, high=_N_BINS),
+        _leaves=Array("n_trees", lambda ranker: ranker._n_inner + 1),
+        _gains=Array("d"),
+        _bins=ListOf(Array(None, "d", dtype="uint8", high=_N_BINS - 1), kind=tuple),
+        _grades=ListOf(Array(None, dtype="int64", low=0, high=MAX_GRADE), lambda ranker: len(ranker._bins), kind=tuple),
+        _scores=ListOf(Array(None), lambda ranker: len(ranker._bins), kind=tuple),
+        _query_weights=ListOf(Real(5e-324), lambda ranker: len(ranker._bins), kind=tuple),
+        _n_queries=Count(),
+        _n_grown=Count(),
+        _due=Real(_FIRST),
+        _growing=Integer(0, lambda ranker: len(ranker._bins)),
+        _step=Count(),
+        _pace=Count(),
+    )
+
+    _changes_in_place = False
+
     def __init__(
         self,
         measure: str = "ndcg@10",
@@ -145,8 +167,11 @@ class BoostedRanker(Ranker):
         self.learning_rate = learning_rate
         self.seed = seed
         self._measure = parsed
-        # Features and thresholds (T, 2^depth - 1) and leaves (T, 2^depth) of T trees, the oldest first; empty without trees.
-        self._trees: tuple[np.ndarray, ...] = ()
+        # Of each tree, the oldest first: feature and threshold of its nodes, values of its leaves.
+        inner = self._n_inner
+        self._features = np.empty((0, inner), dtype=np.int64)
+        self._thresholds = np.empty((0, inner), dtype=np.int64)
+        self._leaves = np.empty((0, inner + 1))
         self._gains = np.empty(0)
         # The window, oldest query first: bins of each query; grades and scores of all documents; a weight for each query.
         self._bins: tuple[np.ndarray, ...] = ()
@@ -168,7 +193,12 @@ class BoostedRanker(Ranker):
     @property
     def n_trees(self) -> int:
         """Number of trees that count."""
-        return len(self._trees[0]) if self._trees else 0
+        return len(self._features)
+
+    @property
+    def _n_inner(self) -> int:
+        """Number of nodes of a tree that are not leaves."""
+        return 2**self.depth - 1
 
     @property
     def importance(self) -> np.ndarray | dict:
@@ -195,15 +225,14 @@ class BoostedRanker(Ranker):
 
     def _score_bins(self, bins: np.ndarray) -> np.ndarray:
         scores = np.zeros(len(bins))
-        if self._trees:
-            kernels.score_trees(bins, *self._trees, 1.0 - self.decay, self.learning_rate, scores)
+        kernels.score_trees(bins, self._features, self._thresholds, self._leaves, 1.0 - self.decay, self.learning_rate, scores)
         return scores
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        for t, (start, stop) in enumerate(itertools.pairwise(offsets.tolist())):
-            if not self._learn_query(X[start:stop], y[start:stop], float(w[t]), rounds[t]):
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
+            if not self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]):
                 return t
-        return len(w)
+        return len(block.w)
 
     def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> bool:
         m = len(y)
@@ -276,11 +305,11 @@ class BoostedRanker(Ranker):
     def _begin_growth(self) -> _Growth:
         """Draw queries and columns for a new tree; all else is still to be computed."""
         rng = np.random.default_rng([self.seed, self._n_grown])
-        k, inner, parts = self._growing, 2**self.depth - 1, self._n_parts
+        k, inner, parts = self._growing, self._n_inner, self._n_parts
         chosen = np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))
-        if self._names is not None:
+        if self.feature_names is not None:
             # By name: the order in which features first appeared does not matter.
-            chosen = np.argsort(np.array([repr(name) for name in self._names]))[chosen]
+            chosen = np.argsort(np.array([repr(name) for name in self.feature_names]))[chosen]
         used = np.zeros(k, dtype=np.bool_)
         used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
         offsets = np.concatenate([[0], np.cumsum([len(scores) for scores in self._scores[:k]])])
@@ -320,9 +349,7 @@ class BoostedRanker(Ranker):
             growth.histograms, growth.best[part],
         )  # fmt: skip
         if part == self._n_parts - 1:
-            kernels.split_level(
-                level, growth.best, growth.bins, growth.rows, growth.bounds, growth.columns, growth.thresholds
-            )
+            kernels.split_level(level, growth.best, growth.bins, growth.rows, growth.bounds, growth.columns, growth.thresholds)
 
     def _prepare(self, first: int, stop: int, growth: _Growth) -> None:
         """Columns and gradients of the queries first..stop of the window."""
@@ -353,44 +380,21 @@ class BoostedRanker(Ranker):
         gains = self._gains.copy()
         np.add.at(gains, features[0][split], growth.best[:, split, 0].max(axis=0))
         self._gains = gains
-        new = (features, thresholds, leaves)
-        old = self._trees or tuple(part[:0] for part in new)
-        self._trees = tuple(np.concatenate(pair)[-_MAX_TREES:] for pair in zip(old, new, strict=True))
+        self._features = np.concatenate([self._features, features])[-_MAX_TREES:]
+        self._thresholds = np.concatenate([self._thresholds, thresholds])[-_MAX_TREES:]
+        self._leaves = np.concatenate([self._leaves, leaves])[-_MAX_TREES:]
         self._n_grown += 1
         self._growing = self._step = self._pace = 0
         _GROWTHS.pop(self, None)
 
     def _check_state(self) -> None:
-        """Raise ValueError when loaded trees, or a loaded window, would send the kernels out of bounds, or on without end."""
-        inner, d = 2**self.depth - 1, self._n_features
-        if self._trees:
-            n = len(self._trees[0])
-            _require_arrays("trees", self._trees, [(np.int64, (n, inner)), (np.int64, (n, inner)), (np.float64, (n, inner + 1))])
-            features, thresholds, leaves = self._trees
-            if not (n and 0 <= features.min() <= features.max() < d and 0 <= thresholds.min() <= thresholds.max() <= _N_BINS):
-                raise ValueError("a tree splits by a feature or at a bin that there is not")
-            if not np.isfinite(leaves).all() or n > _MAX_TREES:
-                raise ValueError("a leaf is not finite, or there are too many trees")
-        if not len(self._bins) == len(self._grades) == len(self._scores) == len(self._query_weights):
-            raise ValueError("the parts of the window have different lengths")
-        for bins, grades, scores, weight in zip(self._bins, self._grades, self._scores, self._query_weights, strict=True):
-            m = len(grades) if isinstance(grades, np.ndarray) and grades.ndim == 1 else 0
-            _require_arrays("window", (bins, grades, scores), [(np.uint8, (m, d)), (np.int64, (m,)), (np.float64, (m,))])
-            if not m or bins.max(initial=0) >= _N_BINS or not 0 <= grades.min() <= grades.max() <= MAX_GRADE:
-                raise ValueError("a query of the window is empty, or has bins or grades out of range")
-            if not (np.isfinite(scores).all() and type(weight) is float and 0.0 < weight < np.inf):
-                raise ValueError("a query of the window has scores or a weight that are not finite")
-        if not (0 <= self._n_queries < self._due < np.inf and self._n_grown >= 0):
-            raise ValueError("a counter is out of its range")
-        steps = self._n_steps if self._growing else 1
-        if not (0 <= self._growing <= len(self._bins) and 0 <= self._step < steps and self._pace >= (self._growing > 0)):
+        """Raise ValueError when trees or window, as loaded, would send the kernels out of bounds, or on without end."""
+        if self._features.max(initial=-1) >= self._n_features:
+            raise ValueError("a tree splits by a feature that there is not")
+        sizes = [[len(part) for part in parts] for parts in (self._bins, self._grades, self._scores)]
+        if sizes[0] != sizes[1] or sizes[0] != sizes[2] or 0 in sizes[0]:
+            raise ValueError("a query of the window is empty, or its parts have different lengths")
+        if not self._n_queries < self._due:
+            raise ValueError("a tree is overdue")
+        if self._growing and not (self._step < self._n_steps and self._pace > 0):
             raise ValueError("the tree that is growing does not fit the window")
-
-
-def _require_arrays(what: str, arrays: tuple[np.ndarray, ...], kinds: list[tuple[type, tuple[int, ...]]]) -> None:
-    """Raise ValueError unless arrays have these dtypes and shapes."""
-    if len(arrays) != len(kinds):
-        raise ValueError(f"{what}: {len(arrays)} arrays instead of {len(kinds)}")
-    for array, (dtype, shape) in zip(arrays, kinds, strict=True):
-        if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
-            raise ValueError(f"{what}: not an array {dtype.__name__} {shape}")

@@ -1,5 +1,6 @@
 """The DirectRanker: a neural network that compares documents, learned one query at a time."""
 
+import itertools
 import math
 from collections.abc import Hashable
 from typing import Any
@@ -9,8 +10,9 @@ import numpy as np
 from online_rank._kernels import direct as kernels
 from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.network import LANES, score
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
-from online_rank.query import as_query
+from online_rank.query import Block, answer_in_kind, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.rankers.breaks import natural_breaks
 from online_rank.surrogates import OUTPUTS, Surrogate, require_choice
@@ -91,6 +93,19 @@ class DirectRanker(AveragedRanker):
     True
     """
 
+    _schema = Schema(
+        _counters=Array(4, low=0.0),
+        _weights=Array("_size", dtype="dtype"),
+        _average=Array(lambda ranker: ranker._size if ranker._averages else 0, dtype="dtype"),
+        _pending=Array(lambda ranker: ranker._size if ranker.accumulate > 1 else 0, dtype="dtype"),
+        _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "_size", dtype="dtype"),
+        _key=Array(1, dtype="uint64"),
+        _surrogate=Derived(),
+        _config=Derived(),
+        _constants=Derived(),
+        _widths=Derived(),
+    )
+
     def __init__(
         self,
         hidden: tuple[int, ...] = (70, 5),
@@ -147,6 +162,17 @@ class DirectRanker(AveragedRanker):
         widths = [self._n_features, *self.hidden]
         return sum(above * (below + 1) for below, above in zip(widths, self.hidden, strict=False)) + self.hidden[-1]
 
+    @property
+    def _size(self) -> int:
+        """Length of the parameter vector, whose layers are padded to whole lanes; 0 before the first feature is met."""
+        if not self._n_features:
+            return 0
+        widths = [self._n_features, *self._widths[1:].tolist()]
+        return sum(above * (below + 1) for below, above in itertools.pairwise(widths)) + widths[-1]
+
+    def _derive(self) -> None:
+        self._widths[0] = self._n_features
+
     def compare_one(self, x_a: Any, x_b: Any) -> float:
         """r(a, b) = tau(g(a) - g(b)) of two documents: positive when a ranks before b; exactly antisymmetric.
 
@@ -160,7 +186,7 @@ class DirectRanker(AveragedRanker):
         TypeError, ValueError
             A document is bad input.
         """
-        g_a, g_b = (float(self._checked_scores(as_query([x]))[0]) for x in (x_a, x_b))
+        g_a, g_b = (float(self._score_all(read_query([x]))[0]) for x in (x_a, x_b))
         return float(self._tau(np.array([g_a - g_b]))[0])
 
     def neighbour_gaps_one(self, x: Any) -> list[float]:
@@ -170,7 +196,7 @@ class DirectRanker(AveragedRanker):
         -------
         A list of m - 1 numbers >= 0, from the top of `rank_one(x)` down.
         """
-        ranked = np.sort(self._checked_scores(as_query(x)))[::-1]
+        ranked = np.sort(self._score_all(read_query(x)))[::-1]
         return self._tau(ranked[:-1] - ranked[1:]).tolist()
 
     def segment_one(self, x: Any, n_grades: int | None = None) -> list[int] | dict[Hashable, int]:
@@ -198,10 +224,10 @@ class DirectRanker(AveragedRanker):
         """
         if n_grades is not None and n_grades < 1:
             raise ValueError(f"n_grades is {n_grades}; it must be at least 1")
-        query = as_query(x)
+        query = read_query(x)
         most = max(int(self._counters[3]), 1) if n_grades is None else n_grades
-        grades = natural_breaks(self._checked_scores(query), most).tolist()
-        return grades if query.ids is None else dict(zip(query.ids, grades, strict=True))
+        grades: Any = answer_in_kind(natural_breaks(self._score_all(query), most), query)
+        return grades
 
     def _tau(self, difference: np.ndarray) -> np.ndarray:
         slope = OUTPUTS[self.output]
@@ -252,7 +278,8 @@ class DirectRanker(AveragedRanker):
         score(X, self._served, self._widths, self._config[1], scores)
         return scores
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        X, y, offsets, w, *_ = block
         return kernels.learn(
             X,
             y,

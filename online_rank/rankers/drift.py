@@ -1,13 +1,16 @@
 """A ranker that notices when the truth changes."""
 
+import copy
 from typing import Any
 
 import numpy as np
 from river import base, drift
 
 from online_rank.base import Ranker, Round
+from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import measure as parse_measure
-from online_rank.rankers.nested import NestedRanker, require_ranker, teach
+from online_rank.query import Block
+from online_rank.rankers.nested import NestedRanker, learn_query, require_ranker, share_columns
 
 __all__ = ["DriftAwareRanker"]
 
@@ -36,7 +39,7 @@ class DriftAwareRanker(NestedRanker):
     Parameters
     ----------
     ranker
-        The ranker that learns and ranks. It is replaced by a clone of itself when it is reset.
+        What learns and ranks is a copy of it; after a reset, a new one with the same parameters.
     detector
         A drift detector of river for numbers; None for `river.drift.ADWIN()`. A copy of it is used.
     on_drift
@@ -70,6 +73,18 @@ class DriftAwareRanker(NestedRanker):
     (1, (1026,))
     """
 
+    _schema = Schema(
+        _measure=Derived(),
+        _alarms=Nested("DriftDetector"),
+        _warnings=Nested("DriftDetector"),
+        _learner=Nested("Ranker", features=True),
+        _background=Nested("Ranker", features=True, optional=True),
+        _positions=ListOf(Count(), kind=tuple),
+        _n_drifts=Count(),
+        _n_queries=Count(),
+        _losses=Array(3),
+    )
+
     def __init__(
         self,
         ranker: Ranker,
@@ -87,7 +102,7 @@ class DriftAwareRanker(NestedRanker):
         for name, given in (("detector", detector), ("warning_detector", warning_detector)):
             if given is not None and not isinstance(given, base.DriftDetector):
                 raise TypeError(f"{name} is {given!r}; it is a drift detector of river for numbers, such as drift.ADWIN()")
-        self.ranker: Ranker = ranker
+        self.ranker = ranker
         self.detector = detector
         self.on_drift = on_drift
         self.warning_detector = warning_detector
@@ -95,13 +110,14 @@ class DriftAwareRanker(NestedRanker):
         self._measure = parse_measure(measure)
         self._alarms = (detector or drift.ADWIN()).clone()
         self._warnings = (warning_detector or drift.ADWIN(delta=0.05)).clone()
+        self._learner: Ranker = copy.deepcopy(ranker)
         self._background: Ranker | None = None
         self._positions: tuple[int, ...] = ()
         self._n_drifts = 0
         self._n_queries = 0
         # Number and mean of the losses since the last change that `_alarms` reported, and the mean of the recent ones.
         self._losses = np.zeros(3)
-        self._names, self._n_features = ranker._names, ranker._n_features
+        self._columns, self._n_features = copy.deepcopy(ranker._columns), ranker._n_features
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -109,6 +125,11 @@ class DriftAwareRanker(NestedRanker):
 
         for on_drift in _ON_DRIFT:
             yield {"ranker": PerceptronRanker(), "on_drift": on_drift}
+
+    @property
+    def learner(self) -> Ranker:
+        """The ranker that learns and ranks."""
+        return self._learner
 
     @property
     def n_drifts(self) -> int:
@@ -121,26 +142,25 @@ class DriftAwareRanker(NestedRanker):
         return self._positions
 
     def _score(self, X: np.ndarray) -> np.ndarray:
-        return self.ranker._score(X)
+        return self._learner._score(X)
 
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        return self.ranker._score_queries(X, offsets)
+        return self._learner._score_queries(X, offsets)
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        self._meet_features(*self._rankers)
-        for t, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
-            query = X[start:stop], y[start:stop], w[t : t + 1]
-            served = self.ranker._score(query[0])
-            if not teach(self.ranker, *query, rounds[t : t + 1]):
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        share_columns(self, *self._rankers)
+        for t, query in enumerate(block.each()):
+            served = self._learner._score(query.X)
+            if not learn_query(self._learner, query, rounds[t : t + 1]):
                 return t
-            if self._background is not None and not teach(self._background, *query, np.empty((1, rounds.shape[1]))):
+            if self._background is not None and not learn_query(self._background, query, np.empty((1, rounds.shape[1]))):
                 self._background = None
             self._n_queries += 1
             if not rounds[t, _SKIPPED]:
-                loss = self._measure.loss(served, query[1], ties="pessimistic") if np.isfinite(served).all() else 1.0
+                loss = self._measure.loss(served, query.y, ties="pessimistic") if np.isfinite(served).all() else 1.0
                 rounds[t, _SERVED_LOSS] = loss
                 self._watch(loss)
-        return len(w)
+        return len(block.w)
 
     @property
     def _parts(self) -> list[base.Base]:
@@ -148,12 +168,12 @@ class DriftAwareRanker(NestedRanker):
 
     @property
     def _rankers(self) -> list[Ranker]:
-        return [self.ranker] if self._background is None else [self.ranker, self._background]
+        return [self._learner] if self._background is None else [self._learner, self._background]
 
     def _new_ranker(self) -> Ranker:
         ranker = self.ranker.clone()
         ranker.max_features = self.ranker.max_features
-        self._meet_features(ranker)
+        share_columns(self, ranker)
         return ranker
 
     def _watch(self, loss: float) -> None:
@@ -178,7 +198,7 @@ class DriftAwareRanker(NestedRanker):
 
     def _react(self) -> None:
         if self.on_drift == "restart_average":
-            self.ranker.restart_average()  # type: ignore[attr-defined]
+            self._learner.restart_average()  # type: ignore[attr-defined]
         else:
-            self.ranker = self._background or self._new_ranker()
+            self._learner = self._background or self._new_ranker()
             self._background = None

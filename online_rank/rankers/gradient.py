@@ -4,7 +4,9 @@ import numpy as np
 
 from online_rank._kernels import gradient as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
+from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.surrogates import Surrogate, require_choice
 
@@ -61,6 +63,14 @@ class GradientRanker(LinearRanker):
     ['new', 'old']
     """
 
+    _schema = Schema(
+        _counters=Array(2, low=0.0),
+        _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "d"),
+        _surrogate=Derived(),
+        _config=Derived(),
+        _constants=Derived(),
+    )
+
     def __init__(
         self,
         surrogate: str = "logistic",
@@ -105,7 +115,8 @@ class GradientRanker(LinearRanker):
             new[3] = self._constants[0]
         self._state = np.concatenate((self._state, new), axis=1)
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        X, y, offsets, w, *_ = block
         return kernels.learn(
             X,
             y,

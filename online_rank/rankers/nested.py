@@ -8,13 +8,18 @@ import numpy as np
 from river import base
 
 from online_rank.base import Ranker
-from online_rank.base.undo import begin, joined
+from online_rank.base.undo import joined, snapshot
+from online_rank.query import Block
 
-__all__ = ["NestedRanker", "require_ranker", "teach"]
+__all__ = ["NestedRanker", "learn_query", "require_ranker", "share_columns"]
 
 
 class NestedRanker(Ranker):
-    """A ranker that holds others: they are taught on its features, and a rejected query leaves all of them as they were."""
+    """A ranker that holds others, which learn on its features; a rejected query leaves all of them as they were.
+
+    Those that learn are copies of what the constructor was given: its arguments stay as they are. They are found under
+    `learner`, or `learners`.
+    """
 
     @property
     @abc.abstractmethod
@@ -24,19 +29,20 @@ class NestedRanker(Ranker):
     def _grow(self, n_new: int) -> None:
         """The state is that of the rankers inside, which grow when they learn."""
 
-    def _begin(self) -> Callable[[], None]:
-        return joined(super()._begin(), *map(begin, self._parts))
-
-    def _meet_features(self, *rankers: Ranker) -> None:
-        """Let rankers know the features that this one has met."""
-        for ranker in rankers:
-            if (ranker._names, ranker._n_features) != (self._names, self._n_features):
-                ranker._extend(self._names, self._n_features - ranker._n_features)
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        return joined(super()._snapshot(block), *(snapshot(part, block) for part in self._parts))
 
 
-def teach(ranker: Ranker, X: np.ndarray, y: np.ndarray, w: np.ndarray, row: np.ndarray) -> bool:
+def share_columns(source: Ranker, *rankers: Ranker) -> None:
+    """Let rankers know the features that `source` has met."""
+    for ranker in rankers:
+        if n_new := source._n_features - ranker._n_features:
+            ranker._extend(None if source._columns is None else source._columns.since(ranker._n_features), n_new)
+
+
+def learn_query(ranker: Ranker, query: Block, row: np.ndarray) -> bool:
     """Let a ranker learn one query, all or nothing; `row` (1, fields of Round) receives its round. Returns whether it did."""
-    if ranker._learn(X, y, np.array([0, len(y)]), w, row) == 0:
+    if ranker._learn(query, row) == 0:
         return False
     ranker._last_round = row.copy()
     return True

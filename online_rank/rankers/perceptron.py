@@ -6,7 +6,9 @@ import numpy as np
 
 from online_rank._kernels import perceptron as kernels
 from online_rank._kernels.codes import CREDITS, WITHIN_GRADE
+from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
+from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
 
 __all__ = ["PerceptronRanker"]
@@ -80,6 +82,8 @@ class PerceptronRanker(LinearRanker):
     0.369...
     """
 
+    _schema = Schema(_counters=Array(3, low=0.0), _config=Derived(), _constants=Derived())
+
     def __init__(
         self,
         measure: str = "ndcg@10",
@@ -106,15 +110,14 @@ class PerceptronRanker(LinearRanker):
         self.average = average
         self._config, self._constants = self._checked()
 
-    def _learn(
-        self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray, *compared: Any
-    ) -> int:
+    def _learn(self, block: Block, rounds: np.ndarray, *compared: Any) -> int:
         """As the contract says.
 
         A `LossTracker` gives three things more: whether the loss of the served weights is computed; comparators (n, d), in the
         order of the state's columns; and where to write their losses on the pairs of the updates, (queries, n, 2): F_t(u) and
         f_t(u) of each (`online_rank.bounds`).
         """
+        X, y, offsets, w, *_ = block
         return kernels.learn(
             X,
             y,

@@ -1,5 +1,6 @@
 """Ridge regression within queries, with every strength of regularisation at once."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,8 +8,10 @@ import numpy as np
 from online_rank._kernels import ridge as kernels
 from online_rank._kernels.perceptron import score
 from online_rank.base import Ranker
+from online_rank.base.schema import Array, Count, Derived, Integer, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
+from online_rank.query import Block
 
 __all__ = ["RidgeRanker"]
 
@@ -31,7 +34,7 @@ class RidgeRanker(Ranker):
     cumulative loss (1 - `measure`, ties broken pessimistically) so far serves rankings. So nothing has to be tuned.
 
     The equations are solved again whenever the number of queries has grown by a fifth, spread over queries: no call has to wait
-    for all of them. A query costs O(m d^2), and the memory is 8 d^2 bytes: it is for up to a few hundred columns of about unit
+    for all of them. A query costs O(m d^2), and the memory is 4 d^2 bytes: it is for up to a few hundred columns of about unit
     scale, behind `StreamQuantileMap` or a scaler.
 
     A query of one grade, or of one document, teaches nothing.
@@ -63,8 +66,21 @@ class RidgeRanker(Ranker):
     0.1
     """
 
-    #: The matrix has the square of so many entries.
+    _schema = Schema(
+        _measure=Derived(),
+        _keep=Derived(),
+        _gram=Array(lambda ranker: ranker._n_features * (ranker._n_features + 1) // 2),
+        _moment=Array("d"),
+        _weights=Array(len(_LAMBDAS), "d"),
+        _losses=Array(len(_LAMBDAS)),
+        _n_queries=Count(),
+        _due=Count(),
+        _next=Integer(0, len(_LAMBDAS)),
+    )
+
+    #: The matrix has half of the square of so many entries.
     max_features = 2048
+    _changes_in_place = False
 
     def __init__(self, measure: str = "ndcg@10", *, half_life: float | None = None) -> None:
         super().__init__()
@@ -74,7 +90,8 @@ class RidgeRanker(Ranker):
         self.half_life = half_life
         self._measure = parse_measure(measure)
         self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
-        self._gram = np.empty((0, 0))
+        # The upper triangle of A, row by row.
+        self._gram = np.empty(0)
         self._moment = np.empty(0)
         self._weights = np.empty((len(_LAMBDAS), 0))
         self._losses = np.zeros(len(_LAMBDAS))
@@ -111,8 +128,8 @@ class RidgeRanker(Ranker):
         ValueError
             Parameters or features differ.
         """
-        same = (other.measure, other.half_life, other._names, other._n_features)
-        if same != (self.measure, self.half_life, self._names, self._n_features):
+        same = (other.measure, other.half_life, other.feature_names, other._n_features)
+        if same != (self.measure, self.half_life, self.feature_names, self._n_features):
             raise ValueError("other has other parameters or other features; sums of different things do not add up")
         self._gram = self._gram + other._gram
         self._moment = self._moment + other._moment
@@ -120,7 +137,6 @@ class RidgeRanker(Ranker):
         self._n_queries += other._n_queries
         self._due = self._n_queries
         self._next = len(_LAMBDAS)
-        self._weights = self._weights.copy()
         while self._solve_some():
             pass
 
@@ -128,16 +144,11 @@ class RidgeRanker(Ranker):
     def _best(self) -> int:
         return int(np.argmin(self._losses))
 
-    def _check_state(self) -> None:
-        """Raise ValueError when a loaded state is none that learning could have left."""
-        arrays = (self._gram, self._moment, self._weights, self._losses)
-        if not all(np.isfinite(array).all() for array in arrays) or (self._gram.diagonal() < 0.0).any():
-            raise ValueError("sums or weights are not finite, or a sum of squares is negative")
-        if not (0 <= self._next <= len(_LAMBDAS) and self._n_queries >= 0):
-            raise ValueError("a counter is out of its range")
-
     def _grow(self, n_new: int) -> None:
-        self._gram = np.pad(self._gram, (0, n_new))
+        d = self._n_features
+        gram = np.zeros((d + n_new, d + n_new))
+        gram[np.triu_indices(d)] = self._gram
+        self._gram = gram[np.triu_indices(d + n_new)]
         self._moment = np.pad(self._moment, (0, n_new))
         self._weights = np.pad(self._weights, ((0, 0), (0, n_new)))
 
@@ -146,19 +157,21 @@ class RidgeRanker(Ranker):
         score(X, self._weights[self._best], scores)
         return scores
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
         kind, cutoff, threshold = self._measure
-        for t, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+        for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
+            new = np.empty_like(self._gram), np.empty_like(self._moment), np.empty_like(self._losses)
             learned = kernels.learn_query(
-                X[start:stop], y[start:stop], w[t], self._keep, kind, cutoff, threshold, discounts(stop - start),
-                self._weights, self._best, self._gram, self._moment, self._losses, rounds[t],
+                block.X[start:stop], block.y[start:stop], block.w[t], self._keep, kind, cutoff, threshold,
+                discounts(stop - start), self._weights, self._best, self._gram, self._moment, self._losses, *new, rounds[t],
             )  # fmt: skip
             if learned < 0:
                 return t
             if learned:
+                self._gram, self._moment, self._losses = new
                 self._n_queries += 1
                 self._solve_some()
-        return len(w)
+        return len(block.w)
 
     def _solve_some(self) -> bool:
         """Solve for a few lambdas when it is time. Returns whether there was anything to solve."""
@@ -172,9 +185,10 @@ class RidgeRanker(Ranker):
         gap = max(1.0, (_GROWTH - 1.0) * self._n_queries)
         number = min(math.ceil(total / gap), max(1, int(_WORK / (d**3 / 6.0))))
         size = kernels.padded(d, 4)
-        factor, solution = np.empty((size, size)), np.empty(d)
+        factor, solution, weights = np.empty((size, size)), np.empty(d), self._weights.copy()
         for k in range(self._next, min(self._next + number, total)):
             if kernels.solve(self._gram, self._moment, _LAMBDAS[k], factor, solution) and np.isfinite(solution).all():
-                self._weights[k] = solution
+                weights[k] = solution
+        self._weights = weights
         self._next = min(self._next + number, total)
         return True

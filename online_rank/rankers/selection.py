@@ -1,5 +1,6 @@
 """Choosing a ranker while it learns."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,9 +8,11 @@ import numpy as np
 from river import base
 
 from online_rank.base import Ranker, Round
-from online_rank.base.undo import begin, joined
+from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
+from online_rank.base.undo import joined, snapshot
 from online_rank.measures import measure as parse_measure
-from online_rank.rankers.nested import NestedRanker, require_ranker, teach
+from online_rank.query import Block
+from online_rank.rankers.nested import NestedRanker, learn_query, require_ranker, share_columns
 
 __all__ = ["BestRanker"]
 
@@ -28,7 +31,7 @@ class BestRanker(NestedRanker):
     Parameters
     ----------
     rankers
-        The rankers to choose from; clones of them learn.
+        The rankers to choose from; copies of them learn.
     measure
         What the loss is of (see `online_rank.measure`).
     half_life
@@ -59,6 +62,13 @@ class BestRanker(NestedRanker):
     array([0.114, 0.094, 0.118])
     """
 
+    _schema = Schema(
+        _measure=Derived(),
+        _learners=ListOf(Nested("Ranker", features=True), lambda ranker: len(ranker.rankers)),
+        _losses=Array(lambda ranker: len(ranker.rankers), 2),
+        _n_queries=Count(),
+    )
+
     def __init__(
         self,
         rankers: Sequence[Ranker],
@@ -82,7 +92,7 @@ class BestRanker(NestedRanker):
         self.epsilon = epsilon
         self.seed = seed
         self._measure = parse_measure(measure)
-        self._learners = [ranker.clone() for ranker in rankers]
+        self._learners = [copy.deepcopy(ranker) for ranker in rankers]
         # Of the losses of each ranker: total weight, and weighted mean.
         self._losses = np.zeros((len(rankers), 2))
         self._n_queries = 0
@@ -123,21 +133,21 @@ class BestRanker(NestedRanker):
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         return self.best_ranker._score_queries(X, offsets)
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, w: np.ndarray, rounds: np.ndarray) -> int:
-        self._meet_features(*self._learners)
-        for t, (start, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
-            if not self._learn_query(X[start:stop], y[start:stop], w[t : t + 1], rounds[t]):
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        share_columns(self, *self._learners)
+        for t, query in enumerate(block.each()):
+            if not self._learn_query(query, rounds[t]):
                 return t
-        return len(w)
+        return len(block.w)
 
-    def _learn_query(self, X: np.ndarray, y: np.ndarray, w: np.ndarray, row: np.ndarray) -> bool:
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """Learn one query, all or nothing; `row` receives its round."""
         learners, best = self._turn(), self._best
-        scores = [self._learners[i]._score(X) for i in learners]
+        scores = [self._learners[i]._score(query.X) for i in learners]
         rows = np.empty((len(learners), 1, len(row)))
-        undo = joined(*(begin(self._learners[i]) for i in learners[:-1]))
+        undo = joined(*(snapshot(self._learners[i], query) for i in learners[:-1]))
         for i, own in zip(learners, rows, strict=True):
-            if not teach(self._learners[i], X, y, w, own):
+            if not learn_query(self._learners[i], query, own):
                 undo()
                 return False
         self._n_queries += 1
@@ -145,7 +155,7 @@ class BestRanker(NestedRanker):
         if not row[_SKIPPED]:
             keep = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
             for i, served in zip(learners, scores, strict=True):
-                loss = self._measure.loss(served, y, ties="pessimistic") if np.isfinite(served).all() else 1.0
+                loss = self._measure.loss(served, query.y, ties="pessimistic") if np.isfinite(served).all() else 1.0
                 if i == best:
                     row[_SERVED_LOSS] = loss
                 self._losses[i, 0] = keep * self._losses[i, 0] + 1.0

@@ -3,6 +3,8 @@
 from collections.abc import Hashable
 from typing import Any
 
+from online_rank.base.schema import Count, DictOf, ListOf, Plain, Real, Schema, Text, TupleOf
+
 __all__ = ["PendingQueries"]
 
 
@@ -33,6 +35,12 @@ class PendingQueries:
     >>> pending.take("c"), "a" in pending, pending.n_evicted
     ('C', False, 1)
     """
+
+    _schema = Schema(
+        n_evicted=Count(),
+        _clock=Count(),
+        _queries=DictOf(Plain(), TupleOf(Count(), TupleOf(Text(), ListOf(Real())))),
+    )
 
     def __init__(self, max_queries: int = 10_000, max_age: int = 100_000) -> None:
         for name, value in (("max_queries", max_queries), ("max_age", max_age)):

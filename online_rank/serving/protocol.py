@@ -20,7 +20,8 @@ Ids are strings or integers, and stand for one query each.
 import json
 from typing import Any, NamedTuple
 
-from online_rank.base.undo import begin, undoing
+from online_rank.base.schema import Count, DictOf, Nested, Plain, Real, Schema, Text
+from online_rank.base.undo import all_or_nothing
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 
@@ -81,6 +82,15 @@ class RankingService:
     >>> service.handle(b'{"id": 1, "grade": 2}', line=4).answer
     {'id': 1, 'error': 'a request has the fields id and docs, id and grades, or cmd; this one has id, grade', 'line': 4}
     """
+
+    _schema = Schema(
+        n_changes=Count(),
+        _pending=Nested("PendingQueries"),
+        _metric=Nested("RankingMetric"),
+        _learned=DictOf(Plain(), Plain()),
+        _counts=DictOf(Text("ranked", "learned", "duplicates"), Count()),
+        _loss=Real(0.0),
+    )
 
     def __init__(
         self,
@@ -153,7 +163,7 @@ class RankingService:
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
         docs, scores = json.loads(waiting[0]), waiting[1]
-        with undoing(begin(self._metric)):
+        with all_or_nothing(self._metric):
             self._metric.update(grades, dict(zip(docs, scores, strict=True)))
             self.model.learn_one(docs, grades)
         loss = self.model.last_round.loss

@@ -1,9 +1,8 @@
 """Saving and loading: one npz file with a JSON header, and nothing in it that could be executed.
 
-A file is an uncompressed zip archive: `header.json` (format and library version, the object as a tree: class, parameters,
-feature names, state) and one `.npy` member for each array, so `numpy.load` opens it too. Every member carries the zip format's
-CRC-32, and the last 64 bytes, which are the archive's comment, are the SHA-256 of all that stands before them. Equal models
-give equal bytes.
+A file is an uncompressed zip archive (`online_rank.storage.archive`): `header.json` (format and library version, the object as
+a tree: class, parameters, state) and one `.npy` member for each array, so `numpy.load` opens it too. The last 64 bytes are the
+SHA-256 of all that stands before them. Equal models give equal bytes.
 
 What can be saved: the rankers, transformers, pipelines, metrics, trackers and detectors of online_rank; river's
 `utils.Rolling` around a metric; and river's `compose.{Select, Discard, Prefixer, Suffixer, Renamer, TransformerUnion}`,
@@ -12,20 +11,22 @@ What can be saved: the rankers, transformers, pipelines, metrics, trackers and d
 """
 
 import contextlib
-import hashlib
+import errno
 import io
 import json
+import math
 import os
 import secrets
-import zipfile
+import stat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from online_rank import __version__
-from online_rank.storage.objects import StateError
-from online_rank.storage.tree import pack, unpack
+from online_rank.base.schema import StateError
+from online_rank.storage.archive import ArchiveError, read_archive, write_archive
+from online_rank.storage.tree import Packed, pack, unpack
 
 __all__ = ["FORMAT_VERSION", "ModelFileError", "load", "save"]
 
@@ -34,8 +35,12 @@ FORMAT_VERSION = 1
 
 _FORMAT = "online_rank"
 _HEADER = "header.json"
-_DIGEST_SIZE = 64
-_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+#: A header may take this much memory, and four times the file.
+_HEADER_ROOM = 32 << 20
+
+#: Where the header of an array ends at the latest.
+_NPY_HEADER = 10_240
 
 
 class ModelFileError(ValueError):
@@ -111,56 +116,40 @@ def load(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> Any:
 
 def to_bytes(value: Any) -> bytes:
     """The content of a file for `value`: a model, or plain containers of models, numbers and arrays."""
-    tree, arrays = pack(value)
-    header = {"format": _FORMAT, "version": FORMAT_VERSION, "library": __version__, "object": tree}
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        text = json.dumps(header, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-        archive.writestr(zipfile.ZipInfo(_HEADER, _EPOCH), text)
-        for i, array in enumerate(arrays):
-            member = io.BytesIO()
-            np.lib.format.write_array(member, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{i}.npy", _EPOCH), member.getbuffer())
-        archive.comment = b"0" * _DIGEST_SIZE
-    content = buffer.getvalue()[:-_DIGEST_SIZE]
-    return content + hashlib.sha256(content).hexdigest().encode()
+    tree, arrays, pooled = pack(value)
+    header = {"format": _FORMAT, "version": FORMAT_VERSION, "library": __version__, "strings": pooled, "object": tree}
+    text = json.dumps(header, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    members = [(_HEADER, text.encode())]
+    for i, array in enumerate(arrays):
+        member = io.BytesIO()
+        np.lib.format.write_array(member, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+        members.append((f"{i}.npy", member.getvalue()))
+    return write_archive(members)
 
 
 def from_bytes(content: bytes) -> Any:
     """What `to_bytes` made `content` of. Raises ModelFileError."""
-    body, digest = content[:-_DIGEST_SIZE], content[-_DIGEST_SIZE:]
-    if not body.startswith(b"PK\x03\x04"):
-        raise ModelFileError("not a model file of online_rank" if content else "the file is empty")
-    if hashlib.sha256(body).hexdigest().encode() != digest:
-        raise ModelFileError("the file is damaged or cut short (its checksum is wrong), or was not written by online_rank")
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            header = _read_header(archive)
-            members = archive.infolist()[1:]
-            if [member.filename for member in members] != [f"{i}.npy" for i in range(len(members))]:
-                raise ModelFileError("its members are not a header and numbered arrays")
-            arrays = [_read_array(archive, member) for member in members]
-    except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, LookupError, UnicodeDecodeError) as error:
-        raise ModelFileError(f"the archive is malformed: {error}") from None
-    try:
-        return unpack(header["object"], arrays)
-    except StateError as error:
+        members = read_archive(content)
+        if not members or members[0][0] != _HEADER:
+            raise ModelFileError("it has no header, so it is not a model file of online_rank")
+        header = _read_header(members[0][1], len(content))
+        if [name for name, _ in members[1:]] != [f"{i}.npy" for i in range(len(members) - 1)]:
+            raise ModelFileError("its members are not a header and numbered arrays")
+        arrays = [_read_array(name, data) for name, data in members[1:]]
+        return unpack(Packed(header["object"], arrays, header.get("strings") is True))
+    except (ArchiveError, StateError) as error:
         raise ModelFileError(str(error)) from None
+    except MemoryError:
+        raise ModelFileError("the model needs more memory than there is") from None
 
 
-def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    # A stored member is as large as its bytes in the file: a small file cannot claim to hold a large array.
-    if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
-        raise ModelFileError(f"its member {member.filename[:40]!r} is compressed; model files are not")
-    return archive.read(member)
-
-
-def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
-    members = archive.infolist()
-    if not members or members[0].filename != _HEADER:
-        raise ModelFileError("it has no header, so it is not a model file of online_rank")
+def _read_header(data: memoryview, file_size: int) -> dict[str, Any]:
+    text = bytes(data)
+    if _parsed_size(text) > _HEADER_ROOM + 4 * file_size:
+        raise ModelFileError("its header has more parts than a model file of its size can have")
     try:
-        header = json.loads(_read_member(archive, members[0]), parse_constant=_refuse_constant)
+        header = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
     except RecursionError:
         raise ModelFileError("its header is nested too deeply") from None
     except ValueError as error:
@@ -179,36 +168,50 @@ def _read_header(archive: zipfile.ZipFile) -> dict[str, Any]:
     return header
 
 
+def _parsed_size(text: bytes) -> int:
+    """About how many bytes the parsed JSON, and the value made of it, take at most."""
+    containers, items, strings = text.count(b"[") + text.count(b"{"), text.count(b","), text.count(b'"') // 2
+    return 2 * (72 * containers + 40 * items + 64 * strings) + 2 * len(text)
+
+
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    data = io.BytesIO(_read_member(archive, member))
+def _read_array(name: str, member: memoryview) -> np.ndarray:
+    data = io.BytesIO(member[:_NPY_HEADER])
     try:
         np.lib.format.read_magic(data)
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(data)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        raise ModelFileError(f"its array {member.filename} has no valid header: {error}") from None
+        raise ModelFileError(f"its array {name} has no valid header: {error}") from None
     start = data.tell()
     if fortran or dtype.kind not in "biuf":
-        raise ModelFileError(f"its array {member.filename} has dtype {dtype}, which is not one of numbers")
+        raise ModelFileError(f"its array {name} has dtype {dtype}, which is not one of numbers")
     if any(type(n) is not int or n < 0 for n in shape) or len(shape) > 32:
-        raise ModelFileError(f"its array {member.filename} has an impossible shape")
-    count = 1
-    for n in shape:
-        count *= n
-    if count * dtype.itemsize != member.file_size - start:
-        raise ModelFileError(f"its array {member.filename} declares {shape} {dtype}, which is not what the file holds")
-    return np.frombuffer(data.getbuffer()[start:], dtype).reshape(shape).copy()
+        raise ModelFileError(f"its array {name} has an impossible shape")
+    if math.prod(shape) * dtype.itemsize != len(member) - start:
+        raise ModelFileError(f"its array {name} declares {shape} {dtype}, which is not what the file holds")
+    return np.frombuffer(member[start:], dtype).reshape(shape).copy()
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file so that a crash at any instant leaves the old content or the new one, on the disk."""
+def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | None = None) -> None:
+    """Write a file so that a crash at any instant leaves the old content or the new one, on the disk.
+
+    A file that is there keeps its permissions; a new one gets `mode`, or those of the umask. What is no regular file, such as a
+    device, is never replaced: OSError.
+    """
     target = Path(os.path.realpath(path))
+    with contextlib.suppress(FileNotFoundError):
+        present = os.stat(target).st_mode
+        if not stat.S_ISREG(present):
+            raise OSError(errno.EINVAL, "not a regular file, so it is not replaced", str(target))
+        mode = stat.S_IMODE(present)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "xb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:
+            if mode is not None:
+                os.chmod(temporary, mode)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

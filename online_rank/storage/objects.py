@@ -1,220 +1,190 @@
-"""Objects as the parameters of their constructor and the rest of their state, and back.
+"""Objects as their settings and their state, and back.
 
-An object of a class listed here comes back by calling the constructor with its parameters and putting the state into place,
-after every value was checked against what the constructor made. Nothing else is ever called, so a file cannot make the library
-do anything but build these objects.
+The settings are the arguments of the constructor; the state is what the class declares (`online_rank.base.schema`). An object
+comes back by calling the constructor with settings of the annotated types, and putting the state into place after each part of
+it was checked against its declaration. So a file cannot make the library do anything but build these objects.
+Arrays come from the file: no array grows to a size that a file only claims.
 """
 
-import collections
-import importlib
 import inspect
-import sys
+import types
+import typing
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from river import base, utils
 
-from online_rank.base import QueryEstimator
+from online_rank import _registry
+from online_rank.base.schema import Derived, Field, StateError, check_object, schema_of, settings_names
+from online_rank.storage.river_classes import RIVER, river_class, river_name
 
-__all__ = ["CLASSES", "StateError", "class_of", "name_of", "restore", "split"]
-
-#: Our classes that may stand in a file, and the module that each is imported from. Files know them by their bare names, so a
-#: class may move to another module without making old files unreadable.
-OURS = {
-    "BestRanker": "online_rank.rankers.selection",
-    "BlendRanker": "online_rank.rankers.blend",
-    "BoostedRanker": "online_rank.rankers.boosted",
-    "DirectRanker": "online_rank.rankers.direct",
-    "DriftAwareRanker": "online_rank.rankers.drift",
-    "ERR": "online_rank.metrics",
-    "ForEachDocument": "online_rank.preprocessing",
-    "GradientRanker": "online_rank.rankers.gradient",
-    "LetorPosition": "online_rank.stream.letor",
-    "LinearNDCG": "online_rank.metrics",
-    "LossTracker": "online_rank.bounds",
-    "MAP": "online_rank.metrics",
-    "MRR": "online_rank.metrics",
-    "Measure": "online_rank.measures",
-    "NDCG": "online_rank.metrics",
-    "PairwiseAccuracy": "online_rank.metrics",
-    "PendingQueries": "online_rank.serving.pending",
-    "PerceptronRanker": "online_rank.rankers.perceptron",
-    "PrecisionAtK": "online_rank.metrics",
-    "QueryNormalizer": "online_rank.preprocessing",
-    "Ramps": "online_rank.preprocessing",
-    "RankingPipeline": "online_rank.base.pipeline",
-    "RankingService": "online_rank.serving.protocol",
-    "RidgeRanker": "online_rank.rankers.ridge",
-    "Round": "online_rank.base",
-    "SignedLog": "online_rank.preprocessing",
-    "StreamGaussianizer": "online_rank.preprocessing",
-    "StreamQuantileMap": "online_rank.preprocessing",
-    "StreamTargetEncoder": "online_rank.preprocessing",
-    "StreamScaler": "online_rank.preprocessing",
-    "Trace": "online_rank.evaluate",
-}
-
-#: Classes of river that are restored the same way: their whole state is plain numbers and containers.
-RIVER = {
-    "river.compose.Discard": "river.compose",
-    "river.compose.Pipeline": "river.compose",
-    "river.compose.Prefixer": "river.compose",
-    "river.compose.Renamer": "river.compose",
-    "river.compose.Select": "river.compose",
-    "river.compose.Suffixer": "river.compose",
-    "river.compose.TransformerUnion": "river.compose",
-    "river.drift.ADWIN": "river.drift",
-    "river.drift.KSWIN": "river.drift",
-    "river.drift.NoDrift": "river.drift",
-    "river.feature_extraction.PolynomialExtender": "river.feature_extraction",
-    "river.preprocessing.FeatureHasher": "river.preprocessing",
-    "river.preprocessing.MaxAbsScaler": "river.preprocessing",
-    "river.preprocessing.MinMaxScaler": "river.preprocessing",
-    "river.preprocessing.Normalizer": "river.preprocessing",
-    "river.preprocessing.StandardScaler": "river.preprocessing",
-    "river.stats.AbsMax": "river.stats",
-    "river.stats.Max": "river.stats",
-    "river.stats.Min": "river.stats",
-    "river.utils.Rolling": "river.utils",
-}
-
-CLASSES = {**OURS, **RIVER}
-
-#: Attributes that follow from the parameters, so that they are made anew and neither saved nor taken from a file: what our
-#: kernels take as their configuration, a tracker's comparators in the order of the columns, the plan of river's Pipeline.
-_REBUILT = {
-    *("_config", "_constants", "_surrogate", "_averages", "_widths", "_aligned", "_candidates", "_keep", "_ramps"),
-    *("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params"),
-}
-
-_MISSING = object()
+__all__ = ["Budget", "class_of", "name_of", "restore", "schema", "split"]
 
 
-class StateError(ValueError):
-    """A tree does not describe an object that can be restored."""
+class Budget:
+    """How many bytes a file may still make objects allocate besides its own arrays."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self.left = n_bytes
+
+    def spend(self, n_bytes: int, where: str) -> None:
+        """Raise StateError when more is spent than there is."""
+        self.left -= n_bytes
+        if self.left < 0:
+            raise StateError(f"{where} takes much more memory than the file has bytes")
 
 
 def name_of(cls: type) -> str | None:
-    """The name by which files know a class; None for a class that is not listed."""
-    for name, module in CLASSES.items():
-        if name.rpartition(".")[2] == cls.__name__ and getattr(sys.modules.get(module), cls.__name__, None) is cls:
-            return name
-    return None
+    """The name by which files know a class; None for one that may not stand in files. Imports nothing."""
+    if _registry.home_of(cls) is not None:
+        return cls.__name__ if schema_of(cls) is not None or hasattr(cls, "_fields") else None
+    return river_name(cls)
 
 
 def class_of(name: Any, where: str) -> type:
-    """The class that files know by `name`. Raises StateError for one that is not listed."""
-    if type(name) is not str or name not in CLASSES:
+    """The class that files know by `name`. Raises StateError for one that may not stand in files."""
+    cls = None
+    if type(name) is str and (name in _registry.CLASSES or name in RIVER):
+        cls = _registry.public_class(name) if name in _registry.CLASSES else river_class(name)
+    if cls is None or name_of(cls) is None:
         raise StateError(f"{where} is of class {str(name)[:80]!r}, which this version of online_rank does not restore")
-    return getattr(importlib.import_module(CLASSES[name]), name.rpartition(".")[2])
+    return cls
 
 
-def _parameter_names(cls: type) -> tuple[list[str], str | None]:
-    """Names of the constructor's parameters, and of the one that takes all positional arguments."""
-    parameters = list(inspect.signature(cls).parameters.values())
-    variadic = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)], variadic
+def schema(cls: type) -> Mapping[str, Field]:
+    """The state that a class declares, or that is declared for a class of river."""
+    return RIVER[name].state if (name := river_name(cls)) is not None else schema_of(cls) or {}
 
 
-def split(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The constructor's parameters of an object, and the rest of its state."""
-    if isinstance(value, utils.Rolling):
-        return {"window_size": value.window_size}, {"obj": value.obj, "window": value.window}
-    names, variadic = _parameter_names(type(value))
-    state = {key: item for key, item in vars(value).items() if key not in names and key not in _REBUILT}
-    parameters = {name: vars(value)[name] for name in names}
-    if variadic is not None:
-        items = state.pop(variadic)
-        parameters[variadic] = list(items.items()) if isinstance(items, dict) else sorted(items, key=repr)
+def split(value: Any, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of an object, and its state. Raises TypeError when an attribute is neither, or does not match."""
+    cls = type(value)
+    fields, settings = schema(cls), _settings(cls)
+    attributes = vars(value) | ({"window_size": value.window_size} if cls is utils.Rolling else {})
+    for name in vars(value):
+        if name not in fields and name not in settings and (cls, name) != (utils.Rolling, "_window_size"):
+            raise TypeError(f"cannot save {where}: {cls.__name__} does not declare its attribute {name!r} in _schema")
+    state = {}
+    for name, field in fields.items():
+        if isinstance(field, Derived) or (name not in attributes and hasattr(cls, name)):
+            continue
+        state[name] = field.trim(attributes[name], value)
+        try:
+            field.check(state[name], f"{where}.{name}", value)
+        except StateError as error:
+            raise TypeError(f"cannot save {error}") from None
+    variadic = _variadic(cls)
+    parameters = {name: _listed(attributes[name]) if name == variadic else attributes[name] for name in settings}
     return parameters, state
 
 
-def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where: str, budget: int) -> Any:
-    """A new object of `cls`; its state must fit what the constructor makes of its parameters."""
-    if cls is utils.Rolling:
-        return _restore_rolling(parameters, state, where)
-    names, variadic = _parameter_names(cls)
-    if not set(parameters) <= {*names, variadic}:
-        raise StateError(f"{where}: a {cls.__name__} has no parameter {sorted(set(parameters) - {*names, variadic})[0]!r}")
-    positional = parameters.pop(variadic, []) if variadic is not None else []
-    # A constructor may want parts that have learned nothing; those that have come into place afterwards.
-    parts = {key: value for key, value in parameters.items() if isinstance(value, base.Estimator)}
-    try:
-        made = cls(*positional, **{**parameters, **{key: part.clone() for key, part in parts.items()}})
-        vars(made).update(parts)
-        if isinstance(made, QueryEstimator):
-            _extend(made, state, where, budget)
-    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, MemoryError) as error:
-        if isinstance(error, StateError):
-            raise
-        raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {error}") from None
-    for key, part in parts.items():
-        if isinstance(made, QueryEstimator) and isinstance(part, QueryEstimator) and part.n_features != made.n_features:
-            raise StateError(f"{where} has {made.n_features} features, but its {key} has {part.n_features}")
-    for key, value in state.items():
-        present = vars(made).get(key, getattr(cls, key, _MISSING))
-        if present is _MISSING or key in _REBUILT or callable(present) or isinstance(present, property):
-            raise StateError(f"{where}: a {cls.__name__} has no {key!r}")
-        vars(made)[key] = _fitted(value, present, f"{where}.{key}")
-    if hasattr(made, "_check_state"):  # of classes whose kernels take positions from the state
+def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where: str, budget: Budget) -> Any:
+    """A new object of `cls` from a file; settings and state must match what the class declares."""
+    _check_settings(cls, parameters, where)
+    fields = schema(cls)
+    stored = {name: field for name, field in fields.items() if not isinstance(field, Derived)}
+    for name in state:
+        if name not in stored:
+            raise StateError(f"{where}: a {cls.__name__} has no {name!r}")
+    made = _constructed(cls, parameters, where)
+    for name, field in stored.items():
+        if name in state:
+            field.check(state[name], f"{where}.{name}", made)
+            present = vars(made).get(name)
+            # river's defaultdicts and Counters stay what they are.
+            vars(made)[name] = _refilled(present, state[name]) if isinstance(present, dict) else state[name]
+        elif not hasattr(cls, name):
+            raise StateError(f"{where} has no {name}")
+    check_object(made, where)
+    for name, field in fields.items():
+        if isinstance(field, Derived):
+            budget.spend(field.n_bytes(made), f"{where}.{name}")
+    if hasattr(made, "_derive"):
         try:
-            made._check_state()
-        except ValueError as error:
+            made._derive()
+        except (TypeError, ValueError) as error:
             raise StateError(f"{where}: {error}") from None
     return made
 
 
-def _extend(made: QueryEstimator, state: dict[str, Any], where: str, budget: int) -> None:
-    """Extend a new estimator to the features that its state was saved with."""
-    names, n_features = state.get("_names"), state.get("_n_features", 0)
-    if type(n_features) is not int or not 0 <= n_features <= budget:
-        raise StateError(f"{where} has an impossible number of features")
-    if names is not None and (type(names) is not tuple or len(names) != n_features or len(set(names)) != n_features):
-        raise StateError(f"{where} does not have one name for each of its {n_features} features")
-    if type(limit := state.get("max_features", 0)) is int and limit:
-        made.max_features = limit
-    if n_features:
-        made._extend(names, n_features)
+def _settings(cls: type) -> tuple[str, ...]:
+    return ("window_size",) if cls is utils.Rolling else settings_names(cls)
 
 
-def _restore_rolling(parameters: dict[str, Any], state: dict[str, Any], where: str) -> Any:
-    """A metric in a rolling window; river's constructor would make the metric itself."""
-    size, inner, window = parameters.get("window_size"), state.get("obj"), state.get("window")
-    calls = window if type(window) is collections.deque and window.maxlen == size and size else [None]
-    if not all(type(call) is tuple and [type(part) for part in call] == [tuple, dict] for call in calls):
-        raise StateError(f"{where} has no valid window")
-    if not isinstance(inner, utils.rolling.Rollable):
-        raise StateError(f"{where} rolls over something without update and revert")
-    made = utils.Rolling.__new__(utils.Rolling)
-    vars(made).update(obj=inner, _window_size=size, window=window)
+def _variadic(cls: type) -> str | None:
+    parameters = inspect.signature(cls).parameters.values()
+    return None if cls is utils.Rolling else next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+
+
+def _listed(items: Any) -> list[Any]:
+    """What an argument such as `*steps` was given."""
+    return list(items.items()) if isinstance(items, dict) else sorted(items, key=repr)
+
+
+def _refilled(present: dict, items: dict) -> dict:
+    present.clear()
+    present.update(items)
+    return present
+
+
+def _constructed(cls: type, parameters: dict[str, Any], where: str) -> Any:
+    """What the constructor makes of settings."""
+    if cls is utils.Rolling:  # Its constructor would make the metric itself.
+        made = utils.Rolling.__new__(utils.Rolling)
+        made._window_size = parameters["window_size"]
+        return made
+    arguments = dict(parameters)
+    positional = arguments.pop(_variadic(cls) or "", [])
+    # A constructor may want parts that have learned nothing; those that have come into place afterwards.
+    parts = {name: part for name, part in arguments.items() if isinstance(part, base.Estimator)}
+    try:
+        made = cls(*positional, **{**arguments, **{name: part.clone() for name, part in parts.items()}})
+    except Exception as error:  # Of river's constructors too, whatever they raise.
+        raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {error}") from None
+    vars(made).update(parts)
     return made
 
 
-def _fitted(value: Any, made: Any, where: str) -> Any:
-    """`value`, if it can take the place of `made`, which the constructor made."""
-    if isinstance(made, np.ndarray):
-        if not isinstance(value, np.ndarray) or value.dtype != made.dtype or value.shape != made.shape:
-            found = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
-            raise StateError(f"{where} should be an array {made.dtype} {made.shape}, not {found}")
-    elif isinstance(made, dict):
-        if type(value) is not dict:
-            raise StateError(f"{where} should be a dict, not {type(value).__name__}")
-        made.clear()
-        made.update(value)
-        return made
-    elif hasattr(made, "_fields"):
-        if value != made:
-            raise StateError(f"{where} should be {made}, not {value}")
-    elif isinstance(made, list | tuple) and made:
-        if type(value) is not type(made) or len(value) != len(made):
-            raise StateError(f"{where} should be a {type(made).__name__} of {len(made)}")
-        return type(made)(_fitted(v, m, f"{where}[{i}]") for i, (v, m) in enumerate(zip(value, made, strict=True)))
-    elif made is not None and type(value) is not type(made) and not (_is_number(value) and _is_number(made)):
-        raise StateError(f"{where} should be of type {type(made).__name__}, not {type(value).__name__}")
-    elif type(value) is int and not -(2**63) <= value < 2**63:
-        raise StateError(f"{where} is an integer of more than 64 bits")
-    return value
+def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
+    """Raise StateError unless `parameters` are the constructor's, each of the annotated type."""
+    expected = _settings(cls)
+    if unknown := sorted(set(parameters) - set(expected)):
+        raise StateError(f"{where}: a {cls.__name__} has no parameter {unknown[0]!r}")
+    if missing := sorted(set(expected) - set(parameters)):
+        raise StateError(f"{where} has no parameter {missing[0]!r}")
+    if (name := river_name(cls)) is not None:
+        owner = types.SimpleNamespace(**parameters)
+        for key, field in RIVER[name].settings.items():
+            try:
+                field.check(parameters[key], f"{where}.{key}", owner)
+            except TypeError as error:  # of a limit that depends on another setting, which is of a wrong type
+                raise StateError(f"{where}.{key}: {error}") from None
+        return
+    hints = typing.get_type_hints(vars(cls).get("__init__") or cls.__init__)  # type: ignore[misc]
+    for key, value in parameters.items():
+        if not _is_a(value, hints.get(key, Any)):
+            raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {key} is a {type(value).__name__}")
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            raise StateError(f"{where}.{key} is an integer of more than 64 bits")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+def _is_a(value: Any, hint: Any) -> bool:
+    """Whether a setting from a file is of the annotated type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or isinstance(hint, typing.TypeVar):
+        return True
+    if origin in (types.UnionType, typing.Union):
+        return any(_is_a(value, each) for each in arguments)
+    if hint is None or hint is type(None):
+        return value is None
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        return type(value) in (tuple, list) and all(_is_a(item, arguments[0]) for item in value)
+    if origin in (list, Sequence):
+        return type(value) in (tuple, list) and all(_is_a(item, arguments[0]) for item in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(_is_a(k, arguments[0]) and _is_a(v, arguments[1]) for k, v in value.items())
+    return isinstance(value, origin or hint)

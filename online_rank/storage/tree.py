@@ -1,72 +1,115 @@
-"""Values as a JSON tree and a list of arrays, and back: what `persistence` writes to files."""
+"""Values as a JSON tree, a pool of strings and a list of arrays, and back: what files hold.
+
+Long strings, and the strings of long lists, stand in the pool, which is two arrays of the file. So what a value takes in
+memory is a small multiple of what it takes in a file, and a header that would take more is refused before it is parsed.
+"""
 
 import collections
+import hashlib
 import json
 import math
 import random
 import sys
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 import numpy as np
 from river import drift
 
-from online_rank.query import MAX_FEATURES
-from online_rank.storage.objects import StateError, class_of, name_of, restore, split
+from online_rank.base.columns import Columns
+from online_rank.base.schema import StateError
+from online_rank.storage.objects import Budget, class_of, name_of, restore, split
 
-__all__ = ["adopt", "pack", "settings_of", "unpack"]
+__all__ = ["Packed", "adopt", "pack", "settings_of", "unpack"]
 
 _MAX_DEPTH = 64
 
+#: What objects may allocate besides the arrays of a file and as much again.
+_SPARE_BYTES = 8 << 20
 
-def pack(value: Any) -> tuple[Any, list[np.ndarray]]:
-    """A JSON tree for `value`, and the arrays that the tree refers to by number.
+#: Strings longer than this, and lists with more strings than this, go to the pool.
+_LONG = 32
 
-    Raises
-    ------
-    TypeError
-        Something inside `value` is of a type that is not saved; the message says where.
-    """
-    arrays: list[np.ndarray] = []
-    seen: set[int] = set()
+_DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
+_SEQUENCES: dict[str, Callable[[list], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
-    def encode(value: Any, where: str, depth: int) -> Any:
+
+class Packed(NamedTuple):
+    """What a file holds: a JSON tree, and the arrays that it refers to by number; the last two may be the pool of strings."""
+
+    tree: Any
+    arrays: list[np.ndarray]
+    pooled: bool
+
+
+class _Packer:
+    """Encodes values; `settings_only` leaves out state, and shows arrays by their digest."""
+
+    def __init__(self, settings_only: bool = False) -> None:
+        self.arrays: list[np.ndarray] = []
+        self.strings: list[str] = []
+        self._settings_only = settings_only
+        self._seen: set[int] = set()
+
+    def encode(self, value: Any, where: str, depth: int) -> Any:
+        """The JSON tree of a value. Raises TypeError for what is not saved."""
         if depth > _MAX_DEPTH:
             raise TypeError(f"cannot save {where[:80]}...: nested deeper than {_MAX_DEPTH} levels, or containing itself")
         kind = type(value)
-        if value is None or kind in (bool, int, str):
+        if value is None or kind in (bool, int):
             return value
+        if kind is str:
+            return value if len(value) <= _LONG or self._settings_only else {"text": self._pooled([value])}
         if kind is float:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind is list:
-            return [encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
+            return self._items(value, where, depth)
         if kind is np.ndarray:
-            if value.dtype.kind not in "biuf":
-                raise TypeError(f"cannot save {where}: an array of dtype {value.dtype}; arrays of numbers are saved")
-            arrays.append(value)
-            return {"array": len(arrays) - 1}
+            return self._array(value, where)
         if isinstance(value, np.generic) and value.dtype.kind in "biuf":
             return {"scalar": [value.dtype.str, value.tobytes().hex()]}
         if kind is tuple:
-            return {"tuple": [encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]}
-        if kind in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict):
-            return {
-                "dict": [
-                    [encode(key, f"a key of {where}", depth + 1), encode(item, f"{where}[{key!r}]", depth + 1)]
-                    for key, item in value.items()
-                ]
-            }
+            return {"tuple": self._items(value, where, depth)}
+        if kind in _DICTS:
+            keys = self._items(list(value), f"the keys of {where}", depth)
+            return {"dict": [keys, [self.encode(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()]]}
         if kind in (set, frozenset):
-            return {kind.__name__: sorted((encode(item, where, depth + 1) for item in value), key=json.dumps)}
+            plain = _Packer(settings_only=True)  # The order of the pool must not depend on that of a set.
+            return {kind.__name__: sorted((plain.encode(item, where, depth + 1) for item in value), key=json.dumps)}
+        if kind is Columns:
+            return {"columns": self._items(list(value.names), where, depth)}
         if kind is collections.deque:
-            items = [encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
-            return {"deque": items, "maxlen": value.maxlen}
+            return {"deque": self._items(value, where, depth), "maxlen": value.maxlen}
         if kind is random.Random:
-            return {"random": encode(value.getstate(), where, depth + 1)}
+            return {"random": self.encode(value.getstate(), where, depth + 1)}
         if kind is np.random.Generator and type(value.bit_generator) is np.random.PCG64:
-            return {"generator": encode(value.bit_generator.state, where, depth + 1)}
+            return {"generator": self.encode(value.bit_generator.state, where, depth + 1)}
         if kind.__module__ == "river._river_rust.drift" and kind.__name__ == "AdaptiveWindowing":
             return {"adwin": value.__getstate__().hex()}
+        return self._object(value, where, depth)
+
+    def _items(self, values: Any, where: str, depth: int) -> Any:
+        if len(values) > _LONG and not self._settings_only and all(type(item) is str for item in values):
+            return {"texts": [self._pooled(values), len(values)]}
+        return [self.encode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(values)]
+
+    def _pooled(self, strings: Any) -> int:
+        """The number in the pool of the first of `strings`."""
+        first = len(self.strings)
+        self.strings.extend(strings)
+        return first
+
+    def _array(self, value: np.ndarray, where: str) -> dict:
+        if value.dtype.kind not in "biuf":
+            raise TypeError(f"cannot save {where}: an array of dtype {value.dtype}; arrays of numbers are saved")
+        if self._settings_only:
+            content = np.ascontiguousarray(value).tobytes()
+            return {"array": [value.dtype.str, list(value.shape), hashlib.sha256(content).hexdigest()]}
+        self.arrays.append(value)
+        return {"array": len(self.arrays) - 1}
+
+    def _object(self, value: Any, where: str, depth: int) -> dict:
+        kind = type(value)
         name = name_of(kind)
         if name is None:
             raise TypeError(
@@ -76,95 +119,158 @@ def pack(value: Any) -> tuple[Any, list[np.ndarray]]:
                 "for the same versions of all libraries; load only pickles that you trust"
             )
         if issubclass(kind, tuple):
-            return {"class": name, "items": [encode(item, f"{where}.{field}", depth + 1) for field, item in _fields(value)]}
-        if id(value) in seen:
+            return {"class": name, "items": self._items(tuple(value), where, depth)}
+        if id(value) in self._seen:
             raise TypeError(f"cannot save {where}: the same {name} also stands elsewhere in what is saved")
-        seen.add(id(value))
-        parameters, state = split(value)
+        self._seen.add(id(value))
+        settings, state = split(value, where)
+        parts = {"parameters": settings} if self._settings_only else {"parameters": settings, "state": state}
         return {
             "class": name,
-            "parameters": {key: encode(item, f"{where}.{key}", depth + 1) for key, item in parameters.items()},
-            "state": {key: encode(item, f"{where}.{key}", depth + 1) for key, item in state.items()},
+            **{
+                part: {key: self.encode(item, f"{where}.{key}", depth + 1) for key, item in items.items()}
+                for part, items in parts.items()
+            },
         }
 
-    return encode(value, "model" if name_of(type(value)) else "value", 0), arrays
+
+def pack(value: Any) -> Packed:
+    """A JSON tree for `value`, and the arrays that the tree refers to by number.
+
+    Raises
+    ------
+    TypeError
+        Something inside `value` is of a type that is not saved, or does not match its declaration; the message says where.
+    """
+    packer = _Packer()
+    tree = packer.encode(value, "model" if name_of(type(value)) else "value", 0)
+    if not packer.strings:
+        return Packed(tree, packer.arrays, False)
+    text = "".join(packer.strings).encode("utf-8", "surrogatepass")
+    pool: list[np.ndarray] = [
+        np.frombuffer(text, np.uint8),
+        np.fromiter(map(len, packer.strings), np.int64, len(packer.strings)),
+    ]
+    return Packed(tree, packer.arrays + pool, True)
 
 
-def unpack(tree: Any, arrays: list[np.ndarray]) -> Any:
-    """The value that `pack` made `tree` and `arrays` of. Raises StateError when they do not fit together."""
-    budget = max(MAX_FEATURES, sum(array.nbytes for array in arrays))
-    unused = dict(enumerate(arrays))
+class _Unpacker:
+    """Decodes trees; every array and every string of the pool is used once."""
 
-    def decode(node: Any, where: str, depth: int) -> Any:
+    def __init__(self, arrays: list[np.ndarray], strings: list[str]) -> None:
+        self._budget = Budget(_SPARE_BYTES + sum(array.nbytes for array in arrays))
+        self._strings = strings
+        self._next = 0
+        self.unused = dict(enumerate(arrays))
+
+    def decode(self, node: Any, where: str, depth: int) -> Any:
+        """The value of a tree. Raises StateError."""
         if depth > _MAX_DEPTH:
             raise StateError(f"it is nested deeper than {_MAX_DEPTH} levels")
         if node is None or type(node) in (bool, int, float, str):
             return node
         if type(node) is list:
-            return [decode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(node)]
+            return [self.decode(item, where, depth + 1) for item in node]
         if "class" in node:
-            return decode_object(node, where, depth)
+            return self._object(node, where, depth)
         tag, body = next(iter(node.items()), (None, None))
         if tag == "float" and body in ("inf", "-inf", "nan"):
             return float(body)
-        if tag == "array" and type(body) is int and body in unused:
-            return unused.pop(body)
+        if tag == "array" and type(body) is int and body in self.unused:
+            return self.unused.pop(body)
+        if tag == "text":
+            return self._pooled(body, 1, where)[0]
+        if tag == "texts" and type(body) is list and len(body) == 2:
+            return self._pooled(body[0], body[1], where)
         if tag == "scalar" and type(body) is list and len(body) == 2 and all(type(part) is str for part in body):
             return _scalar(body[0], body[1], where)
-        if tag in ("tuple", "set", "frozenset", "deque") and type(body) is list:
-            items = [decode(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(body)]
-            if tag == "deque":
-                maxlen = node.get("maxlen")
-                if maxlen is not None and (type(maxlen) is not int or not len(items) <= maxlen <= sys.maxsize):
-                    raise StateError(f"{where} has no valid maximum length")
-                return collections.deque(items, maxlen)
-            try:
-                return {"tuple": tuple, "set": set, "frozenset": frozenset}[tag](items)
-            except TypeError as error:
-                raise StateError(f"{where}: {error}") from None
-        if tag == "dict" and type(body) is list and all(type(pair) is list and len(pair) == 2 for pair in body):
-            items = [(decode(key, f"a key of {where}", depth + 1), decode(item, where, depth + 1)) for key, item in body]
-            if not all(isinstance(key, Hashable) for key, _ in items):
-                raise StateError(f"{where} has a key that cannot be one")
-            return dict(items)
+        if tag == "columns":
+            names = self._items(body, where, depth)
+            if not all(isinstance(name, Hashable) for name in names) or len(set(names)) != len(names):
+                raise StateError(f"{where} has names that cannot stand for columns, or two that are equal")
+            return Columns(names)
+        if tag in ("tuple", "set", "frozenset", "deque", "dict"):
+            return self._container(tag, node, where, depth)
         if tag == "adwin" and type(body) is str:
             return _adwin(body, where)
         if tag in ("random", "generator"):
-            return _random(tag, decode(body, where, depth + 1), where)
+            return _random(tag, self.decode(body, where, depth + 1), where)
         raise StateError(f"{where} is not understood ({json.dumps(node)[:60]})")
 
-    def decode_object(node: dict, where: str, depth: int) -> Any:
-        cls = class_of(node["class"], where)
+    def _items(self, node: Any, where: str, depth: int) -> list[Any]:
+        items = self.decode(node, where, depth + 1)
+        if type(items) is not list:
+            raise StateError(f"{where} is not understood: it is no list")
+        return items
+
+    def _pooled(self, first: Any, count: Any, where: str) -> list[str]:
+        """Strings of the pool, which are referred to in order and once."""
+        known = type(first) is int and type(count) is int and first == self._next
+        if not known or not 0 < count <= len(self._strings) - first:
+            raise StateError(f"{where} refers to strings that the file does not have, or has used before")
+        self._next += count
+        return self._strings[first : first + count]
+
+    def check_all_used(self) -> None:
+        """Raise StateError when something of the file was not referred to."""
+        if self.unused or self._next != len(self._strings):
+            raise StateError("it has arrays or strings that nothing refers to")
+
+    def _container(self, tag: str, node: dict, where: str, depth: int) -> Any:
+        body = node[tag]
+        try:
+            if tag == "dict":
+                if type(body) is not list or len(body) != 2:
+                    raise StateError(f"{where} is not understood: it is no dict")
+                keys, values = (self._items(part, where, depth) for part in body)
+                if len(keys) != len(values) or not all(isinstance(key, Hashable) for key in keys):
+                    raise StateError(f"{where} has a key that cannot be one, or without a value")
+                return dict(zip(keys, values, strict=True))
+            items = self._items(body, where, depth)
+            if tag != "deque":
+                return _SEQUENCES[tag](items)
+        except TypeError as error:
+            raise StateError(f"{where}: {error}") from None
+        maxlen = node.get("maxlen")
+        if maxlen is not None and (type(maxlen) is not int or not len(items) <= maxlen <= sys.maxsize):
+            raise StateError(f"{where} has no valid maximum length")
+        return collections.deque(items, maxlen)
+
+    def _object(self, node: dict, where: str, depth: int) -> Any:
+        cls: Any = class_of(node["class"], where)
         if issubclass(cls, tuple):
-            items = node.get("items")
-            if type(items) is not list or len(items) != len(cls._fields):  # type: ignore[attr-defined]
+            items = self._items(node.get("items", []), where, depth)
+            if len(items) != len(cls._fields) or not all(type(item) is int and abs(item) < 2**63 for item in items):
                 raise StateError(f"{where}: a {cls.__name__} has other fields")
-            return cls(*(decode(item, where, depth + 1) for item in items))
+            return cls(*items)
         parts = {}
         for part in ("parameters", "state"):
             if type(node.get(part)) is not dict:
                 raise StateError(f"{where} has no {part}")
-            parts[part] = {key: decode(item, f"{where}.{key}", depth + 1) for key, item in node[part].items()}
-        return restore(cls, parts["parameters"], parts["state"], where, budget)
+            parts[part] = {key: self.decode(item, f"{where}.{key}", depth + 1) for key, item in node[part].items()}
+        return restore(cls, parts["parameters"], parts["state"], where, self._budget)
 
+
+def unpack(packed: Packed) -> Any:
+    """The value that `pack` made `packed` of. Raises StateError when its parts do not fit together."""
+    tree, arrays, pooled = packed
+    strings: list[str] = []
+    if pooled:
+        if len(arrays) < 2:
+            raise StateError("it has no pool of strings")
+        strings, arrays = _split_pool(*arrays[-2:]), arrays[:-2]
+    unpacker = _Unpacker(arrays, strings)
     try:
-        value = decode(tree, "the model" if isinstance(tree, dict) and "class" in tree else "the value", 0)
+        value = unpacker.decode(tree, "the model" if isinstance(tree, dict) and "class" in tree else "the value", 0)
     except RecursionError:
         raise StateError("it is nested too deeply") from None
-    if unused:
-        raise StateError("it has arrays that nothing refers to")
+    unpacker.check_all_used()
     return value
 
 
 def settings_of(value: Any) -> Any:
-    """The tree of `pack` without any state: which classes with which parameters an object is made of."""
-
-    def without_state(node: Any) -> Any:
-        if isinstance(node, dict):
-            return {key: without_state(item) for key, item in node.items() if key != "state"}
-        return [without_state(item) for item in node] if isinstance(node, list) else node
-
-    return without_state(pack(value)[0])
+    """A tree of `value` without any state: which classes with which parameters an object is made of."""
+    return _Packer(settings_only=True).encode(value, "value", 0)
 
 
 def adopt(target: Any, source: Any) -> None:
@@ -177,8 +283,20 @@ def adopt(target: Any, source: Any) -> None:
         vars(target).update(vars(source))
 
 
-def _fields(value: Any) -> list[tuple[str, Any]]:
-    return list(zip(value._fields, value, strict=True))
+def _split_pool(text: np.ndarray, lengths: np.ndarray) -> list[str]:
+    """The strings of a pool: one text in UTF-8, and how many characters each string has."""
+    if (text.dtype, text.ndim, lengths.dtype, lengths.ndim) != (np.uint8, 1, np.int64, 1):
+        raise StateError("its pool of strings has arrays of another kind")
+    try:
+        whole = text.tobytes().decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise StateError("its pool of strings is not UTF-8") from None
+    ends = np.cumsum(lengths, dtype=np.int64)
+    within = not len(lengths) or (lengths.min() >= 0 and lengths.max() <= len(whole) and (ends >= 0).all())
+    if not within or (ends[-1] if len(ends) else 0) != len(whole):
+        raise StateError("its pool of strings has other lengths")
+    starts = (ends - lengths).tolist()
+    return [whole[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
 
 
 def _scalar(dtype: str, content: str, where: str) -> Any:
@@ -190,7 +308,7 @@ def _scalar(dtype: str, content: str, where: str) -> Any:
 
 def _numeric(name: str) -> np.dtype:
     """The dtype of that name, if it is a dtype of numbers."""
-    dtype = np.dtype(name)
+    dtype = np.dtype(name[:8])
     if dtype.kind not in "biuf":
         raise ValueError(f"dtype {name!r} is not a dtype of numbers")
     return dtype

@@ -25,7 +25,7 @@ from online_rank import (
     StreamGaussianizer,
     StreamScaler,
 )
-from online_rank.base.pipeline import QueryFunction
+from online_rank.base.function import QueryFunction
 from online_rank.stream.synth import NoisyTeacher
 
 NAMES = ["a", "b", "c"]
@@ -103,11 +103,11 @@ def test_a_block_is_the_loop_bit_for_bit(make):
     filled = [(query, w) for query, w in zip(stream, weights, strict=True) if len(query[1])]
     X, y, qid = as_block([query for query, _ in filled])
     w = np.array([w for _, w in filled])
-    block.learn_many(X, y, qid, w)
+    block.learn_many(X, y, qid, w=w)
     assert state_of(block) == state_of(loop)
     cut = np.searchsorted(qid, 10)
-    halves.learn_many(X[:cut], y[:cut], qid[:cut], w[:10])
-    halves.learn_many(X[cut:], y[cut:], qid[cut:], w[10:])
+    halves.learn_many(X[:cut], y[:cut], qid[:cut], w=w[:10])
+    halves.learn_many(X[cut:], y[cut:], qid[cut:], w=w[10:])
     assert state_of(halves) == state_of(loop)
     scores = block.predict_many(X, qid)
     assert scores.tolist() == [score for (X, _), _ in filled for score in loop.predict_one(X)]
@@ -407,9 +407,9 @@ def test_a_block_in_pieces_is_the_loop_and_counts_its_faults_from_the_beginning(
     rng = np.random.default_rng(4)
     X, y, qid = rng.normal(size=(60, 3)), rng.integers(0, 3, 60), np.repeat(np.arange(12), 5)
     whole, pieces = StreamScaler() | PerceptronRanker(), StreamScaler() | PerceptronRanker()
-    whole.learn_many(X, y, qid, np.linspace(0.5, 2.0, 12))
+    whole.learn_many(X, y, qid, w=np.linspace(0.5, 2.0, 12))
     monkeypatch.setattr("online_rank.base.pipeline._BYTES_AT_ONCE", 3 * 5 * 3 * 8)
-    pieces.learn_many(X, y, qid, np.linspace(0.5, 2.0, 12))
+    pieces.learn_many(X, y, qid, w=np.linspace(0.5, 2.0, 12))
     weights = pieces["PerceptronRanker"].weights
     assert (weights == whole["PerceptronRanker"].weights).all()
     assert (pieces["StreamScaler"].means == whole["StreamScaler"].means).all()
@@ -459,6 +459,6 @@ def test_a_block_in_pieces_with_a_fault_anywhere_changes_nothing(make, at, kind,
         X[start + 1, 1], message = np.nan, f"document {start + 1} is nan"
     size = mock.patch("online_rank.base.pipeline._BYTES_AT_ONCE", per_piece * X.nbytes // len(w))
     with size, pytest.raises(ValueError, match=message):
-        model.learn_many(X, y, qid, w)
+        model.learn_many(X, y, qid, w=w)
     assert state_of(model) == before
     assert model.predict_many(as_block(stream[3:])[0], qid).tobytes() == answers.tobytes()

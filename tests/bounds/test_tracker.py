@@ -149,9 +149,9 @@ class Recorder(PerceptronRanker):
 
     factor = 1.0
 
-    def _learn(self, X, y, offsets, w, rounds, track=False, comparators=None, values=None):
+    def _learn(self, block, rounds, track=False, comparators=None, values=None):
         before = self._weights.copy()
-        learned = super()._learn(X, y, offsets, w, rounds, track, comparators, values)
+        learned = super()._learn(block, rounds, track, comparators, values)
         self._weights += (self.factor - 1.0) * (self._weights - before)
         return learned
 

@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import inspect
-import itertools
 import math
 import pkgutil
 import types
@@ -35,7 +34,7 @@ from online_rank import (
     StreamTargetEncoder,
     save,
 )
-from online_rank.base.pipeline import QueryFunction
+from online_rank.base.function import QueryFunction
 from online_rank.base.transformer import QueryTransformer
 from online_rank.checks import CheckFailed, check_ranker, check_transformer, yield_checks
 from online_rank.preprocessing import Ramps
@@ -168,16 +167,16 @@ class Plain(Ranker):
     def _score(self, X):
         return np.array([math.fsum(w * x for w, x in zip(self._weights, row, strict=True)) for row in X.tolist()])
 
-    def _learn(self, X, y, offsets, w, rounds):
-        for t, (start, stop) in enumerate(itertools.pairwise(offsets)):
-            rows, grades = X[start:stop].astype(np.float64), y[start:stop]
-            if not (np.isfinite(rows).all() and (grades >= 0).all() and np.isfinite(w[t]) and w[t] >= 0):
+    def _learn(self, block, rounds):
+        for t, query in enumerate(block.each()):
+            rows, grades, w = query.X.astype(np.float64), query.y, query.w[0]
+            if not (np.isfinite(rows).all() and (grades >= 0).all() and np.isfinite(w) and w >= 0):
                 return t
             for row, grade in zip(rows, grades, strict=True):
-                self._weights += 0.01 * w[t] * (grade - grades.mean()) * row
+                self._weights += 0.01 * w * (grade - grades.mean()) * row
             largest = max([0.0, *np.linalg.norm(rows, axis=1)])
-            rounds[t] = 0.5, np.nan, 0.0, 0.0, 0.0, w[t], stop - start, largest, 0.0, False
-        return len(w)
+            rounds[t] = 0.5, np.nan, 0.0, 0.0, 0.0, w, len(rows), largest, 0.0, False
+        return len(block.w)
 
 
 class Scores(Plain):
@@ -191,10 +190,8 @@ class ReadsOrder(Plain):
 
 
 class ByName(Plain):
-    def _learn(self, X, y, offsets, w, rounds):
-        if self._names:
-            X = 2 * X
-        return super()._learn(X, y, offsets, w, rounds)
+    def _learn(self, block, rounds):
+        return super()._learn(block._replace(X=2 * block.X) if self.feature_names else block, rounds)
 
 
 class NoFrames(Plain):
@@ -226,15 +223,15 @@ class KeepsInput(Plain):
 
 
 class WritesToInput(Plain):
-    def _learn(self, X, y, offsets, w, rounds):
-        learned = super()._learn(X, y, offsets, w, rounds)
-        if X.flags.writeable:
-            X[:1] = 0.0
+    def _learn(self, block, rounds):
+        learned = super()._learn(block, rounds)
+        if block.X.flags.writeable:
+            block.X[:1] = 0.0
         return learned
 
 
 class BlockAtOnce(Plain):
-    def learn_many(self, X, y, qid, w=None):
+    def learn_many(self, X, y, qid, *, w=None):
         self.learn_one(X, y)
 
 
@@ -267,12 +264,12 @@ class Amnesiac(Plain):
 
 class TrustsOrder(Plain):
     def _align_and_grow(self, query):
-        return super()._align_and_grow(query._replace(names=self._names) if self._names else query)
+        return super()._align_and_grow(query._replace(names=self.feature_names) if self.feature_names else query)
 
 
 class Unseeded(Plain):
-    def _learn(self, X, y, offsets, w, rounds):
-        learned = super()._learn(X, y, offsets, w, rounds)
+    def _learn(self, block, rounds):
+        learned = super()._learn(block, rounds)
         self._weights = self._weights + np.random.default_rng().normal(size=self._weights.shape)
         return learned
 
@@ -302,8 +299,8 @@ class WorstFirst(Plain):
 
 
 class ForgetsWeight(Plain):
-    def _learn(self, X, y, offsets, w, rounds):
-        learned = super()._learn(X, y, offsets, w, rounds)
+    def _learn(self, block, rounds):
+        learned = super()._learn(block, rounds)
         rounds[:, 5] = 1.0
         return learned
 
@@ -313,9 +310,9 @@ class Hoards(Plain):
         super().__init__()
         self._losses = ()
 
-    def _learn(self, X, y, offsets, w, rounds):
-        self._losses = (*self._losses, *w)
-        return super()._learn(X, y, offsets, w, rounds)
+    def _learn(self, block, rounds):
+        self._losses = (*self._losses, *block.w)
+        return super()._learn(block, rounds)
 
 
 class NeedsAllFeatures(Plain):
@@ -396,19 +393,19 @@ class Faulty(QueryTransformer):
         self.fault = fault
         self._seen = 0
 
-    def _transform_query(self, block, offsets, like):
+    def _transform_block(self, block):
         if not np.isfinite(block.X).all():
             raise ValueError("x: feature 'bm25' of document 'doc2' is not finite")
         if self.fault == "impure":
             self._seen += 1
         return block._replace(X=block.X + (np.arange(len(block.X))[:, None] if self.fault == "order" else 0.0))
 
-    def _learn_query(self, block, offsets, y, like):
+    def _learn_block(self, block):
         if self.fault == "learns first":
             self._seen += 1
             return types.SimpleNamespace()
-        self._seen += len(offsets) - 1 if self.fault != "block" else 1
-        return self._transform_query(block, offsets, like)
+        self._seen += len(block.w) if self.fault != "block" else 1
+        return self._transform_block(block)
 
 
 @pytest.mark.parametrize(

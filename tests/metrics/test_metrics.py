@@ -43,9 +43,9 @@ class FirstFeature(Ranker):
     def _score(self, X):
         return X[:, 0].astype(np.float64)
 
-    def _learn(self, X, y, offsets, w, rounds):
+    def _learn(self, block, rounds):
         rounds[:] = 0.0
-        return len(w)
+        return len(block.w)
 
 
 def stream(n=60, seed=1):

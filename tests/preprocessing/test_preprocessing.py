@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from online_rank import QueryNormalizer, SignedLog, StreamGaussianizer, StreamScaler
 from online_rank.preprocessing._columns import ColumnTransformer
-from online_rank.query import Query, query_offsets
+from online_rank.query import read_block
 from tests.reference import preprocessing as reference
 
 TRANSFORMERS = [
@@ -101,11 +101,11 @@ def test_a_block_is_the_loop_bit_for_bit(transformer, queries):
     for query in queries:
         loop.learn_one(query)
         one_by_one.append(loop.transform_one(query))
-    block.learn_many(X, qid)
+    block.learn_many(X, None, qid)
     assert state_of(block) == state_of(loop)
     assert block.transform_many(X, qid).tobytes() == np.concatenate([loop.transform_one(query) for query in queries]).tobytes()
     # Learning and transforming in one go, as a pipeline does it:
-    together = transformer.clone()._learn_query(Query(X), query_offsets(qid, len(X)), None, X)
+    together = transformer.clone()._learn_block(read_block(X, qid))
     assert together.X.tobytes() == b"".join(answer.tobytes() for answer in one_by_one)
 
 
@@ -161,7 +161,7 @@ def test_bad_values_change_nothing(transformer, bad, place):
     with pytest.raises(ValueError, match=message):
         model.transform_one(X)
     with pytest.raises(ValueError, match=f"feature {place[1]} of document {4 + place[0]} is {bad}"):
-        model.learn_many(np.concatenate([good, X]), [1] * 4 + [2] * 4)
+        model.learn_many(np.concatenate([good, X]), None, [1] * 4 + [2] * 4)
     assert state_of(model) == before
 
 
@@ -170,7 +170,7 @@ def test_features_too_large_change_nothing():
     scaler.learn_one(np.array([[1.0], [2.0]]))
     before = state_of(scaler)
     with pytest.raises(ValueError, match="too large for StreamScaler"):
-        scaler.learn_many(np.array([[1.0], [1e200], [3.0]]), [1, 2, 2])
+        scaler.learn_many(np.array([[1.0], [1e200], [3.0]]), None, [1, 2, 2])
     assert state_of(scaler) == before
     with pytest.raises(ValueError, match="the query of document 1 has features too large for QueryNormalizer"):
         QueryNormalizer("minmax").transform_many(np.array([[0.0], [1.7e308], [-1.7e308]]), [1, 2, 2])

@@ -19,7 +19,7 @@ from online_rank import (
     measure,
     save,
 )
-from online_rank.base.undo import begin
+from online_rank.base import snapshot
 from online_rank.rankers.adapters import _draw_pairs
 from online_rank.stream.synth import NoisyTeacher
 from tests.base.test_pipeline import as_block, as_dicts, queries
@@ -155,7 +155,7 @@ def test_bad_input_changes_nothing(make):
     with pytest.raises(ValueError, match="grade of document 7 is -1"):
         model.learn_many(X, np.where(np.arange(len(y)) == 7, -1, y), qid)
     with pytest.raises(ValueError, match="w is -2"):
-        model.learn_many(X, y, qid, [1.0, 1.0, -2.0])
+        model.learn_many(X, y, qid, w=[1.0, 1.0, -2.0])
     assert model.predict_many(X).tolist() == before[0].tolist()
     assert model.last_round is before[1] or repr(model.last_round) == repr(before[1])
 
@@ -169,7 +169,7 @@ def test_a_rejected_block_is_undone_also_by_who_holds_the_ranker(make):
         for query in stream[:3]:
             model.learn_one(*query)
         answers = model.predict_many(X[:-1])
-        undo = begin(model)
+        undo = snapshot(model)
         model.learn_one(*stream[3])
         assert model.predict_many(X[:-1]).tolist() != answers.tolist()
         undo()
@@ -183,7 +183,7 @@ def test_undoing_leaves_the_users_model_in_place():
     inner = linear_model.LinearRegression()
     ranker = PointwiseRanker(inner)
     ranker.learn_one([[1.0], [2.0]], [0, 1])
-    undo, weights = begin(ranker), dict(inner.weights)
+    undo, weights = snapshot(ranker), dict(inner.weights)
     ranker.learn_one([[1.0], [2.0]], [0, 1])
     assert dict(inner.weights) != weights
     undo()

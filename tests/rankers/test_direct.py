@@ -172,8 +172,8 @@ def test_a_block_is_the_loop_bit_for_bit_and_a_seed_decides_all(arguments):
     one, many, other = (DirectRanker(**{**small, **arguments, "seed": seed}) for seed in (4, 4, 5))
     for (X, y), w in zip(queries, weights, strict=True):
         one.learn_one(X, y, w)
-    many.learn_many(*block(queries), weights)
-    other.learn_many(*block(queries), weights)
+    many.learn_many(*block(queries), w=weights)
+    other.learn_many(*block(queries), w=weights)
     assert state(one) == state(many)
     assert one._weights.tobytes() != other._weights.tobytes()
     together = one.predict_many(*block(queries)[::2])

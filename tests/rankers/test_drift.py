@@ -65,7 +65,7 @@ def test_without_drift_it_is_the_ranker():
         assert model.last_round._replace(served_loss=0.0) == plain.last_round._replace(served_loss=0.0)
     assert model.n_drifts == 0
     assert model.drift_positions == ()
-    assert model.ranker.weights.tolist() == plain.weights.tolist()
+    assert model.learner.weights.tolist() == plain.weights.tolist()
 
 
 def test_detectors_are_told_the_loss_of_what_was_served():
@@ -86,8 +86,8 @@ def test_reset_is_a_new_ranker():
     before, after = drifting()
     model = teach(DriftAwareRanker(PerceptronRanker(), At((70,))), before + after[:10])
     assert (model.n_drifts, model.drift_positions) == (1, (70,))
-    assert not model.ranker.weights.any()
-    assert model.n_features == model.ranker.n_features == 4
+    assert not model.learner.weights.any()
+    assert model.n_features == model.learner.n_features == 4
     fresh = teach(PerceptronRanker(), after[10:])
     assert teach(model, after[10:]).predict_one(after[0][0]) == fresh.predict_one(after[0][0])
 
@@ -97,15 +97,15 @@ def test_restarted_average_keeps_what_was_learned():
     model = teach(DriftAwareRanker(PerceptronRanker(), At((70,)), "restart_average"), before + after[:10])
     plain = teach(PerceptronRanker(), before + after[:10])
     assert model.n_drifts == 1
-    assert model.ranker.weights.tolist() == plain.weights.tolist()
-    assert model.ranker.served_weights.tolist() == plain.weights.tolist()
+    assert model.learner.weights.tolist() == plain.weights.tolist()
+    assert model.learner.served_weights.tolist() == plain.weights.tolist()
     model.learn_one(*after[10])
     plain.learn_one(*after[10])
-    assert model.ranker.served_weights.tolist() == plain.weights.tolist()  # The average of one vector.
+    assert model.learner.served_weights.tolist() == plain.weights.tolist()  # The average of one vector.
     first = plain.weights
     model.learn_one(*after[11])
     plain.learn_one(*after[11])
-    assert model.ranker.served_weights == pytest.approx((first + plain.weights) / 2)
+    assert model.learner.served_weights == pytest.approx((first + plain.weights) / 2)
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_restarted_average_of_the_gradient_ranker(make):
 
 def test_the_round_is_its_own():
     model = teach(DriftAwareRanker(PerceptronRanker(), At()), queries())
-    before, inner = model.last_round, model.ranker.last_round
-    model.ranker.learn_one(*queries(seed=5)[0])
+    before, inner = model.last_round, model.learner.last_round
+    model.learner.learn_one(*queries(seed=5)[0])
     assert model.last_round == before
-    assert model.ranker.last_round != inner
+    assert model.learner.last_round != inner
 
 
 def test_switch_goes_on_with_what_learned_since_the_warning():
@@ -134,9 +134,9 @@ def test_switch_goes_on_with_what_learned_since_the_warning():
     # The warning at query 3 was the only one so far; the one at 66 replaced it, after its query was learned.
     background = teach(PerceptronRanker(), after[6:12])
     assert model.drift_positions == (72,)
-    assert model.ranker.weights.tolist() == background.weights.tolist()
+    assert model.learner.weights.tolist() == background.weights.tolist()
     assert model._background is None
-    assert not teach(DriftAwareRanker(PerceptronRanker(), At((72,)), "switch", At()), before + after[:12]).ranker.weights.any()
+    assert not teach(DriftAwareRanker(PerceptronRanker(), At((72,)), "switch", At()), before + after[:12]).learner.weights.any()
 
 
 def test_better_is_no_drift():
@@ -215,8 +215,8 @@ def test_named_features_reach_new_rankers():
     teach(model, named(before + after[:9]))
     model.learn_one([{"d": 1.0, "e": 2.0}, {"a": 1.0}], [2, 0])
     assert model.drift_positions == (70,)
-    assert model.feature_names == model.ranker.feature_names == tuple("abcde")
-    assert len(model.ranker.weights) == 5
+    assert model.feature_names == model.learner.feature_names == tuple("abcde")
+    assert len(model.learner.weights) == 5
 
 
 def test_a_ranker_that_has_learned_goes_on():
@@ -240,14 +240,14 @@ def test_files_hold_the_detectors(detector, tmp_path):
 
 
 def test_damaged_windows_are_refused():
-    from online_rank.storage.objects import StateError
-    from online_rank.storage.tree import pack, unpack
+    from online_rank.base.schema import StateError
+    from online_rank.storage.tree import Packed, pack, unpack
 
-    tree, arrays = pack(teach(drift_model := DriftAwareRanker(PerceptronRanker()), queries()))
+    tree, arrays, pooled = pack(teach(drift_model := DriftAwareRanker(PerceptronRanker()), queries()))
     for content in ("zz", "00", "ff" * 40, tree["state"]["_alarms"]["state"]["_helper"]["adwin"][:-8]):
         tree["state"]["_alarms"]["state"]["_helper"]["adwin"] = content
         with pytest.raises(StateError, match="not the state of an ADWIN window"):
-            unpack(copy.deepcopy(tree), [array.copy() for array in arrays])
+            unpack(Packed(copy.deepcopy(tree), [array.copy() for array in arrays], pooled))
     assert drift_model.n_drifts == 0
 
 

@@ -94,7 +94,7 @@ def test_a_block_is_the_loop_bit_for_bit(surrogate, dtype):
         one, many = (GradientRanker(surrogate, optimizer) for _ in range(2))
         for (X, y), w in zip(queries, weights, strict=True):
             one.learn_one(X, y, w)
-        many.learn_many(*block(queries), weights)
+        many.learn_many(*block(queries), w=weights)
         assert state(one) == state(many)
         together = one.predict_many(*block(queries)[::2])
         assert together.tolist() == [score for X, _ in queries for score in one.predict_one(X)]

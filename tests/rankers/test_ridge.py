@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from online_rank import RidgeRanker, measure
 from online_rank._kernels import ridge as kernels
+from online_rank.base.schema import mismatches
 from online_rank.checks._subject import same
 from online_rank.rankers.ridge import _LAMBDAS
-from online_rank.storage import ModelFileError
-from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.storage.files import to_bytes
 from online_rank.stream.synth import NoisyTeacher
 from tests.reference import ridge as reference
 
@@ -35,7 +35,7 @@ def test_sums_and_solutions(d, m, seed, scale, single):
         stream = [(X.astype(np.float32), y) for X, y in stream]
     model = taught(stream)
     A, b = reference.sums([(X.astype(np.float64), y) for X, y in stream])
-    np.testing.assert_allclose(np.triu(model._gram), np.triu(A), atol=1e-12 * scale**2, rtol=1e-9)
+    np.testing.assert_allclose(model._gram, A[np.triu_indices(d)], atol=1e-12 * scale**2, rtol=1e-9)
     np.testing.assert_allclose(model._moment, b, atol=1e-12 * scale, rtol=1e-9)
     ridge = 0.1 * scale**2
     size = kernels.padded(d, 4)
@@ -46,7 +46,7 @@ def test_sums_and_solutions(d, m, seed, scale, single):
 
 
 def test_a_matrix_that_is_not_positive_definite_is_refused():
-    gram = np.array([[1.0, 2.0], [0.0, 1.0]])
+    gram = np.array([1.0, 2.0, 1.0])
     assert not kernels.solve(gram, np.ones(2), 0.5, np.empty((4, 4)), np.empty(2))
 
 
@@ -56,7 +56,7 @@ def test_weights_and_half_life():
     for (X, y), w in zip(stream, weights, strict=True):
         model.learn_one(X, y, w=w)
     A, b = reference.sums(stream, 0.5**0.1, weights)
-    np.testing.assert_allclose(np.triu(model._gram), np.triu(A), atol=1e-12)
+    np.testing.assert_allclose(model._gram, A[np.triu_indices(5)], atol=1e-12)
     np.testing.assert_allclose(model._moment, b, atol=1e-12)
 
 
@@ -125,7 +125,7 @@ def test_constant_features_get_no_weight():
     model = RidgeRanker()
     for X, y in queries(30):
         model.learn_one(np.column_stack([X, np.full(len(X), 0.1)]), y)
-    assert (model._gram[:, -1] == 0.0).all()
+    assert (model._gram[np.triu_indices(6)[1] == 5] == 0.0).all()
     assert model.weights[-1] == 0.0
 
 
@@ -138,15 +138,10 @@ def test_features_that_appear_late():
     assert same(a, b)
 
 
-def test_bad_parameters_and_files():
+def test_bad_parameters_and_state():
     for half_life in (0.0, np.inf):
         with pytest.raises(ValueError, match="half_life is"):
             RidgeRanker(half_life=half_life)
     model = taught(queries(10))
-    model._gram[0, 0] = np.nan
-    with pytest.raises(ModelFileError, match="not finite"):
-        from_bytes(to_bytes(model))
-    model = taught(queries(10))
     model._next = 12
-    with pytest.raises(ModelFileError, match="out of its range"):
-        from_bytes(to_bytes(model))
+    assert "_next should be an integer from 0 to 11" in mismatches(model)[0]

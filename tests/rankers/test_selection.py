@@ -123,7 +123,7 @@ def test_nobody_learns_what_one_cannot(first):
 
 
 class Refusing(PerceptronRanker):
-    def _learn(self, X, y, offsets, w, rounds):
+    def _learn(self, block, rounds):
         return 0
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from online_rank.stream.letor import LetorError, LetorPosition, iter_letor, read_letor, rows, source, write_letor
+from online_rank.stream import LetorError, LetorPosition, iter_letor, read_letor, write_letor
+from online_rank.stream.letor import rows
+from online_rank.stream.letor import source as source_module
 
 # Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
@@ -198,7 +200,7 @@ def test_pieces_do_not_show(monkeypatch, size, block):
 
 
 def test_an_endless_line_is_refused(monkeypatch):
-    monkeypatch.setattr(source, "_LONGEST_LINE", 1 << 21)
+    monkeypatch.setattr(source_module, "_LONGEST_LINE", 1 << 21)
     with pytest.raises(LetorError, match=r"line 2: longer than"):
         stream(b"1 qid:1 1:1\n1 qid:1 " + b" " * (1 << 22), n_features=1)
 

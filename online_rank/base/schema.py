@@ -1,0 +1,431 @@
+"""The state of a class, declared in its body.
+
+Storage and tests know a class by this declaration, never by the names of its private attributes. Every attribute of an
+instance is one of three things:
+
+- a setting: an argument of the constructor, stored under its name. It needs no declaration, but a type annotation;
+- state: learned from data. It is saved, and read back only if it matches its field;
+- derived: made anew from settings and state. It is neither saved nor read.
+
+How to declare a new class
+--------------------------
+1. Write `_schema = Schema(attribute=field, ...)` in the class body. It adds to the schema of the base classes: declare only
+   what the class itself sets.
+2. Add the class to the registry, `online_rank._registry`.
+3. Run `tests/storage/test_schemas.py`. It trains an instance of every listed class, and fails when an attribute is
+   undeclared, a declared one is missing, or a value does not match its field.
+
+>>> from online_rank.base.schema import Array, Count, Derived, Schema, schema_of
+>>> class Scaler:
+...     _schema = Schema(
+...         _n_features=Count(),
+...         _mean=Array("d"),             # finite float64 (d,), d = _n_features
+...         _m2=Array("d", low=0.0),      # the same, with no entry below 0
+...         _config=Derived(),            # the constructor makes it
+...     )
+>>> list(schema_of(Scaler))
+['_n_features', '_mean', '_m2', '_config']
+
+Sizes of an `Array` are numbers, `"d"`, names of other attributes (`Array("d", "n_centroids")`) or functions of the object
+(`Array(lambda ranker: ranker._n_features if ranker._averages else 0)`). Declare an attribute before the fields whose sizes
+need it. Two methods of the class help where a field cannot say enough. Both are optional; storage calls them in this order
+when the state is in place:
+
+- `_check_state()` raises ValueError when fields contradict one another, for example when an index points outside an array;
+- `_derive()` makes the derived attributes that depend on state. Give such an array its shape, `Derived("n_rows", "d")`, so
+  that a small file cannot ask for a large array.
+
+Kernels do not check bounds. Whatever a kernel uses as an index or a length must be limited by `low` and `high` or by
+`_check_state`, and a loop that ends by arithmetic on the state needs finite numbers: the default of `Array`. Constructors
+must not allocate by the size of a setting, and must refuse settings that no machine has the memory for.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "Array",
+    "Count",
+    "Derived",
+    "DictOf",
+    "Field",
+    "Flag",
+    "Integer",
+    "ListOf",
+    "Names",
+    "Nested",
+    "Plain",
+    "Real",
+    "Schema",
+    "StateError",
+    "Text",
+    "TupleOf",
+    "check_object",
+    "mismatches",
+    "schema_of",
+    "settings_names",
+]
+
+#: A size: a number, "d", the name of an attribute, a function of the object, or None for any.
+Size = int | str | Callable[[Any], int] | None
+
+_INT64 = 2**63 - 1
+
+
+class StateError(ValueError):
+    """State does not match its declaration; the message says where and how."""
+
+
+class Field:
+    """What one attribute may hold."""
+
+    #: Whether None may stand in its place.
+    optional = False
+
+    def check(self, value: Any, where: str, owner: Any) -> None:
+        """Raise StateError unless `value`, the attribute of `owner` that messages call `where`, matches."""
+        if value is None and self.optional:
+            return
+        self._check(value, where, owner)
+
+    def trim(self, value: Any, owner: Any) -> Any:
+        """The part of `value` that is saved: all of it, but for arrays with spare room."""
+        return value
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        raise NotImplementedError
+
+
+class Schema(dict[str, Field]):
+    """The fields of a class, by the names of its attributes: `Schema(_count=Count(), _mean=Array("d"))`."""
+
+    def __init__(self, **fields: Field) -> None:
+        super().__init__(fields)
+
+
+class Array(Field):
+    """An array of numbers.
+
+    Parameters
+    ----------
+    *shape
+        The size of each dimension; None for any.
+    dtype
+        Name of the dtype, or of the attribute that holds it.
+    low, high
+        Smallest and largest entry: numbers, or names of attributes.
+    finite
+        Whether NaN and infinity are refused.
+    spare
+        Whether the first dimension may be larger than declared, as room to grow. Only the declared part is saved.
+    optional
+        Whether None may stand in its place.
+    """
+
+    def __init__(
+        self,
+        *shape: Size,
+        dtype: str = "float64",
+        low: float | str = -math.inf,
+        high: float | str = math.inf,
+        finite: bool = True,
+        spare: bool = False,
+        optional: bool = False,
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.low = low
+        self.high = high
+        self.finite = finite
+        self.spare = spare
+        self.optional = optional
+
+    def trim(self, value: Any, owner: Any) -> Any:
+        """The declared part of the array."""
+        return value[: size_of(self.shape[0], owner)] if self.spare and value is not None else value
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        dtype = np.dtype(getattr(owner, self.dtype, self.dtype))
+        shape = tuple(size_of(size, owner) for size in self.shape)
+        if not self._matches(value, dtype, shape):
+            found = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+            expected = ", ".join("any" if size is None else str(size) for size in shape) + ("," if len(shape) == 1 else "")
+            raise StateError(f"{where} should be an array {dtype} ({expected}), not {found}")
+        if not value.size:
+            return
+        if self.finite and dtype.kind == "f" and not np.isfinite(value).all():
+            raise StateError(f"{where} has entries that are not finite")
+        # Comparisons with NaN are False: where NaN may stand, it passes.
+        low, high = (getattr(owner, end) if isinstance(end, str) else end for end in (self.low, self.high))
+        if (low > -math.inf and (value < low).any()) or (high < math.inf and (value > high).any()):
+            raise StateError(f"{where} has entries outside {low:g} to {high:g}")
+
+    def _matches(self, value: Any, dtype: np.dtype, shape: tuple[int | None, ...]) -> bool:
+        if not isinstance(value, np.ndarray) or value.dtype != dtype or value.ndim != len(shape):
+            return False
+        first = self.spare and shape[0] is not None and value.shape[0] > shape[0]
+        sizes = zip(value.shape[first:], shape[first:], strict=True)
+        return all(expected is None or found == expected for found, expected in sizes)
+
+
+class Derived(Field):
+    """An attribute that is made anew from settings and state, by the constructor or by `_derive()`.
+
+    Parameters
+    ----------
+    *shape
+        Its shape, if it is an array of 8-byte numbers that `_derive()` makes: what it takes is counted before it is made.
+    """
+
+    def __init__(self, *shape: Size) -> None:
+        self.shape = shape
+
+    def n_bytes(self, owner: Any) -> int:
+        """How much memory `_derive()` takes for it."""
+        return 8 * math.prod(size_of(size, owner) or 0 for size in self.shape) if self.shape else 0
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        pass
+
+
+class Integer(Field):
+    """An integer from `low` to `high`, of at most 64 bits."""
+
+    def __init__(self, low: Size = -_INT64 - 1, high: Size = _INT64, *, optional: bool = False) -> None:
+        self.low = low
+        self.high = high
+        self.optional = optional
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        low, high = size_of(self.low, owner), size_of(self.high, owner)
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not low <= value <= high:
+            raise StateError(f"{where} should be an integer from {low} to {high}, not {_shown(value)}")
+
+
+class Count(Integer):
+    """How often something happened: an integer >= 0 that float64 holds exactly."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 2**53)
+
+
+class Real(Field):
+    """A number from `low` to `high`; not NaN, and infinite only if `finite` is False."""
+
+    def __init__(self, low: float = -math.inf, high: float = math.inf, *, finite: bool = True, optional: bool = False) -> None:
+        self.low = low
+        self.high = high
+        self.finite = finite
+        self.optional = optional
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        if not (number and self.low <= value <= self.high and (math.isfinite(value) or not self.finite)):
+            raise StateError(f"{where} should be a number from {self.low:g} to {self.high:g}, not {_shown(value)}")
+
+
+class Flag(Field):
+    """True or False."""
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        if not isinstance(value, bool):
+            raise StateError(f"{where} should be True or False, not {_shown(value)}")
+
+
+class Text(Field):
+    """A string, one of `choices` if there are any."""
+
+    def __init__(self, *choices: str, optional: bool = False) -> None:
+        self.choices = choices
+        self.optional = optional
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        if type(value) is not str or (self.choices and value not in self.choices):
+            among = f" among {', '.join(map(repr, self.choices))}" if self.choices else ""
+            raise StateError(f"{where} should be a string{among}, not {_shown(value)}")
+
+
+class Plain(Field):
+    """None, a bool, a number, a string, or tuples of these: what may be a key. Integers have at most 64 bits."""
+
+    optional = True
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        if type(value) is tuple:
+            for i, item in enumerate(value):
+                self.check(item, f"{where}[{i}]", owner)
+        elif not isinstance(value, str | bool | float | np.generic) and not (type(value) is int and -_INT64 <= value <= _INT64):
+            raise StateError(f"{where} should be a string or a number of at most 64 bits, not {_shown(value)}")
+
+
+class Names(Field):
+    """The `Columns` of d features, by name; or None where features are known by position."""
+
+    optional = True
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        d = size_of("d", owner)
+        if type(value).__name__ != "Columns" or len(value) != d:
+            raise StateError(f"{where} should have one name for each of {d} features")
+        for i, name in enumerate(value.names):
+            if type(name) is not str:
+                Plain().check(name, f"{where}[{i}]", owner)
+
+
+class Nested(Field):
+    """An object with a declaration of its own.
+
+    Parameters
+    ----------
+    *classes
+        What it is an instance of: classes, or their names, so that nothing has to be imported.
+    features
+        Whether it has the features of the object around it: the same number and the same names.
+    optional
+        Whether None may stand in its place.
+    """
+
+    def __init__(self, *classes: type | str, features: bool = False, optional: bool = False) -> None:
+        self.classes = classes
+        self.features = features
+        self.optional = optional
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        names = {cls if isinstance(cls, str) else cls.__name__ for cls in self.classes}
+        # Not isinstance: river lets a pipeline pass for its last step.
+        if not names & {cls.__name__ for cls in type(value).__mro__}:
+            raise StateError(f"{where} should be a {' or '.join(sorted(names))}, not {_shown(value)}")
+        if self.features:
+            for name in ("_n_features", "_columns"):
+                if getattr(value, name, None) != getattr(owner, name, None):
+                    found, expected = getattr(value, "_n_features", 0), getattr(owner, "_n_features", 0)
+                    raise StateError(
+                        f"{where} has {found} features, but the {type(owner).__name__} around it {expected}, or other names"
+                    )
+
+
+class ListOf(Field):
+    """A list of one kind of field, of a certain length; `kind` is another container, such as tuple or collections.deque."""
+
+    def __init__(self, field: Field, length: Size = None, *, kind: Any = list, optional: bool = False) -> None:
+        self.field = field
+        self.length = length
+        self.kind = kind
+        self.optional = optional
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        length = size_of(self.length, owner)
+        if type(value) is not self.kind or (length is not None and len(value) != length):
+            of = "" if length is None else f" of {length}"
+            raise StateError(f"{where} should be a {self.kind.__name__}{of}, not {_shown(value)}")
+        for i, item in enumerate(value):
+            self.field.check(item, f"{where}[{i}]", owner)
+
+
+class TupleOf(Field):
+    """A tuple with one field for each entry."""
+
+    def __init__(self, *fields: Field, optional: bool = False) -> None:
+        self.fields = fields
+        self.optional = optional
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        if type(value) is not tuple or len(value) != len(self.fields):
+            raise StateError(f"{where} should be a tuple of {len(self.fields)}, not {_shown(value)}")
+        for i, (field, item) in enumerate(zip(self.fields, value, strict=True)):
+            field.check(item, f"{where}[{i}]", owner)
+
+
+class DictOf(Field):
+    """A dict of one kind of key to one kind of value."""
+
+    def __init__(self, key: Field, value: Field, *, optional: bool = False) -> None:
+        self.key = key
+        self.value = value
+        self.optional = optional
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        if not isinstance(value, dict):
+            raise StateError(f"{where} should be a dict, not {_shown(value)}")
+        for key, item in value.items():
+            self.key.check(key, f"a key of {where}", owner)
+            self.value.check(item, f"{where}[{key!r:.40}]", owner)
+
+
+@functools.cache
+def schema_of(cls: Any) -> Mapping[str, Field] | None:
+    """The fields of a class, those of its base classes first; None when it declares none."""
+    declared = [vars(base)["_schema"] for base in reversed(cls.__mro__) if "_schema" in vars(base)]
+    return {name: field for part in declared for name, field in part.items()} if declared else None
+
+
+@functools.cache
+def settings_names(cls: Any) -> tuple[str, ...]:
+    """Names of the constructor's arguments; an argument `*steps` too."""
+    import inspect
+
+    return tuple(name for name, p in inspect.signature(cls).parameters.items() if p.kind is not p.VAR_KEYWORD)
+
+
+def check_object(value: Any, where: str) -> None:
+    """Raise StateError when the state of an object does not match the declaration of its class."""
+    cls: Any = type(value)
+    for name, field in (schema_of(cls) or {}).items():
+        field.check(getattr(value, name, None), f"{where}.{name}", value)
+    if hasattr(value, "_check_state"):
+        try:
+            value._check_state()
+        except StateError:
+            raise
+        except ValueError as error:
+            raise StateError(f"{where}: {error}") from None
+
+
+def mismatches(value: Any) -> list[str]:
+    """What is wrong with the declaration of an object's class, one line for each attribute; for tests of new classes.
+
+    Examples
+    --------
+    >>> from online_rank import StreamScaler
+    >>> scaler = StreamScaler()
+    >>> scaler._forgotten = 1
+    >>> mismatches(scaler)
+    ['StreamScaler._forgotten is neither a setting nor declared in _schema']
+    """
+    cls: Any = type(value)
+    schema = schema_of(cls)
+    if schema is None:
+        return [f"{cls.__name__} declares no _schema"]
+    settings = settings_names(cls)
+    found = [
+        f"{cls.__name__}.{name} is neither a setting nor declared in _schema"
+        for name in vars(value)
+        if name not in schema and name not in settings
+    ]
+    found += [
+        f"{cls.__name__}.{name} is declared in _schema but not set"
+        for name, field in schema.items()
+        if not isinstance(field, Derived) and not hasattr(value, name)
+    ]
+    try:
+        check_object(value, cls.__name__)
+    except StateError as error:
+        found.append(str(error))
+    return found
+
+
+def size_of(size: Size, owner: Any) -> Any:
+    """A declared size of an object as a number; None for any."""
+    if size is None or isinstance(size, int):
+        return size
+    if callable(size):
+        return size(owner)
+    return getattr(owner, "_n_features" if size == "d" else size)
+
+
+def _shown(value: Hashable) -> str:
+    return f"{value!r:.40}" if isinstance(value, int | float | str | bool | None) else f"a {type(value).__name__}"

@@ -1,0 +1,173 @@
+"""The one form in which queries travel through the library."""
+
+import functools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank.query.sparse import SparseRows
+
+__all__ = ["ONE", "Block", "as_weights", "document_name", "query_offsets", "require_finite", "single"]
+
+#: The weights of a block of one query that has weight 1.
+ONE = np.ones(1)
+
+
+class Block(NamedTuple):
+    """Queries, one below the other, with what is known of them.
+
+    Attributes
+    ----------
+    X
+        Features of the n documents of all queries: an (n, d) float32 or float64 array, C-contiguous, or `SparseRows`. For steps
+        of a pipeline that take texts and categories: the n feature dicts as the user gave them.
+    y
+        Feedback: int64 grades (n,), or None for queries to rank.
+    offsets
+        int64 (q + 1,): query t holds the documents `offsets[t]:offsets[t + 1]`.
+    w
+        float64 (q,): the weight of each query.
+    ids
+        The n document ids; None when documents are known by their position. A `range` holds numbers for messages alone.
+    names
+        The d feature names; None when features are known by their position.
+    served
+        float64 (n,): the scores that the documents were served with, where they are known.
+    form
+        How the user gave the documents: None for an array or rows, `dict` for feature dicts, else the module of the frames.
+    """
+
+    X: Any
+    y: Any
+    offsets: np.ndarray
+    w: np.ndarray
+    ids: Sequence[Hashable] | None = None
+    names: tuple[Hashable, ...] | None = None
+    served: np.ndarray | None = None
+    form: Any = None
+
+    @property
+    def n_documents(self) -> int:
+        """n, the number of documents of all queries."""
+        return int(self.offsets[-1])
+
+    def queries(self, first: int, stop: int) -> "Block":
+        """The queries `first:stop`. Messages go on calling a document without an id by its number in the whole block."""
+        a, b = int(self.offsets[first]), int(self.offsets[stop])
+        return self._replace(
+            X=self.X.rows(a, b) if isinstance(self.X, SparseRows) else self.X[a:b],
+            y=None if self.y is None else self.y[a:b],
+            offsets=self.offsets[first : stop + 1] - a,
+            w=self.w[first:stop],
+            ids=range(a, b) if self.ids is None else self.ids[a:b],
+            served=None if self.served is None else self.served[a:b],
+        )
+
+    def each(self) -> Iterator["Block"]:
+        """Each query as a block of its own."""
+        for t in range(len(self.w)):
+            yield self.queries(t, t + 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def single(n_documents: int) -> np.ndarray:
+    """Offsets of a block that is one query; nobody writes to them."""
+    return np.array([0, n_documents])
+
+
+def as_weights(w: Any, n_queries: int) -> np.ndarray:
+    """The weights of queries as float64 (n_queries,); all 1 for None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `w` is neither None nor one number a query. Whether weights are finite and >= 0 is left to whoever learns.
+    """
+    if w is None:
+        return np.ones(n_queries)
+    weights = np.asarray(w)
+    if weights.dtype.kind not in "biuf":
+        raise TypeError(f"w has dtype {weights.dtype}; weights of queries are numbers")
+    if weights.shape != (n_queries,):
+        raise ValueError(f"w has shape {weights.shape}, but the block has {n_queries} queries: one weight a query")
+    return weights.astype(np.float64, copy=False)
+
+
+def document_name(i: int, ids: Sequence[Hashable] | None) -> str:
+    """How messages call the i-th document: by its id, or by its number.
+
+    Examples
+    --------
+    >>> document_name(1, None), document_name(1, ("a", "b"))
+    ('document 1', "document 'b'")
+    """
+    return f"document {i if ids is None else repr(ids[i])}"
+
+
+def require_finite(block: Block) -> None:
+    """Raise ValueError that names the first document and feature of `block` that is NaN or infinite."""
+    X = block.X
+    if isinstance(X, SparseRows):
+        bad = np.flatnonzero(~np.isfinite(X.values))
+        if not len(bad):
+            return
+        i, j, value = int(np.searchsorted(X.starts, bad[0], side="right")) - 1, int(X.columns[bad[0]]), X.values[bad[0]]
+    elif isinstance(X, np.ndarray):
+        if np.isfinite(X).all():
+            return
+        i, j = (int(k) for k in np.argwhere(~np.isfinite(X))[0])
+        value = X[i, j]
+    else:
+        _require_finite_documents(X, block.ids)
+        return
+    feature = repr(block.names[j]) if block.names is not None else str(j)
+    raise ValueError(f"x: feature {feature} of {document_name(i, block.ids)} is {value}; features must be finite")
+
+
+def _require_finite_documents(documents: Sequence[Mapping[Hashable, Any]], ids: Sequence[Hashable] | None) -> None:
+    for i, x in enumerate(documents):
+        for name, value in x.items():
+            if isinstance(value, float) and not np.isfinite(value):
+                raise ValueError(f"x: feature {name!r} of {document_name(i, ids)} is {value}; features must be finite")
+
+
+def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
+    """Where the queries of a block begin and end.
+
+    Parameters
+    ----------
+    qid
+        A sequence of one query id a document; the documents of a query stand together.
+    n_documents
+        The number of documents in the block.
+
+    Returns
+    -------
+    int64 array of shape (number of queries + 1,): query t holds the documents `offsets[t]:offsets[t + 1]`.
+
+    Raises
+    ------
+    ValueError
+        `qid` has another length, or a query's documents do not stand together.
+
+    Examples
+    --------
+    >>> query_offsets([7, 7, 7, 3, 3], 5)
+    array([0, 3, 5])
+    """
+    ids = np.asarray(qid)
+    if ids.shape != (n_documents,):
+        is_sizes = ids.ndim == 1 and ids.dtype.kind in "iu" and ids.sum() == n_documents
+        remedy = "; of the sizes of groups make ids by np.repeat(np.arange(len(sizes)), sizes)" if is_sizes else ""
+        raise ValueError(f"qid has shape {ids.shape}, but there are {n_documents} documents: one query id a document{remedy}")
+    if n_documents == 0:
+        return np.zeros(1, dtype=np.int64)
+    starts = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
+    first = ids[starts]
+    ascend = first.dtype.kind in "iu" and (first[1:] > first[:-1]).all()
+    if not ascend and len(np.unique(first)) != len(first):
+        values, counts = np.unique(first, return_counts=True)
+        scattered = values[counts > 1].tolist()[0]
+        raise ValueError(f"qid: the documents of query {scattered!r} do not stand together; sort the block by qid")
+    return np.append(starts, n_documents).astype(np.int64)

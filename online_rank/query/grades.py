@@ -1,0 +1,99 @@
+"""Relevance grades, in every accepted form."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels.codes import MAX_GRADE
+from online_rank.query.blocks import document_name
+
+__all__ = ["MAX_GRADE", "as_grades", "require_grades"]
+
+_INT64 = np.dtype(np.int64)
+
+
+def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -> np.ndarray:
+    """The relevance grades of documents, in their order.
+
+    Parameters
+    ----------
+    y
+        A sequence of m integers in 0..`MAX_GRADE`, or `{document id: grade}` for documents with ids.
+    n_documents
+        m, the number of documents.
+    ids
+        Their ids, or None.
+
+    Returns
+    -------
+    int64 array of shape (m,). Whether the values are in range is left to `require_grades`, which kernels make needless.
+
+    Raises
+    ------
+    TypeError
+        Grades are not numbers, or are a dict while the documents have no ids.
+    ValueError
+        A grade is missing, left over or fractional, or there are not m of them.
+
+    Examples
+    --------
+    >>> as_grades({"a": 2, "b": 0}, 2, ids=("b", "a"))
+    array([0, 2])
+    """
+    if type(y) is np.ndarray and y.dtype is _INT64 and y.ndim == 1 and y.flags.c_contiguous:
+        grades = y
+    elif isinstance(y, Mapping):
+        grades = _as_integers(_in_order(y, ids), ids)
+    else:
+        grades = _as_integers(y, ids)
+    if len(grades) != n_documents:
+        raise ValueError(f"y has {len(grades)} grades, but x has {n_documents} documents")
+    return grades
+
+
+def require_grades(y: np.ndarray, ids: Sequence[Hashable] | None = None) -> None:
+    """Raise ValueError that names the first document whose grade is not in 0..`MAX_GRADE`."""
+    bad = np.flatnonzero((y < 0) | (y > MAX_GRADE))
+    if bad.size:
+        i = int(bad[0])
+        raise ValueError(f"y: the grade of {document_name(i, ids)} is {y[i]}; grades are integers from 0 to {MAX_GRADE}")
+
+
+def _in_order(y: Mapping[Hashable, Any], ids: Sequence[Hashable] | None) -> list[Any]:
+    """The grades of a dict in the order of the documents."""
+    if ids is None or isinstance(ids, range):
+        raise TypeError("y is a dict, but the documents of x have no ids: give x as {id: feature dict}, or y as a list")
+    try:
+        grades = [y[i] for i in ids]
+    except KeyError:
+        missing = [i for i in ids if i not in y]
+        raise ValueError(f"y has no grade for document {missing[0]!r} of x ({len(missing)} missing)") from None
+    if len(y) != len(ids):
+        known = set(ids)
+        extra = next(i for i in y if i not in known)
+        raise ValueError(f"y grades document {extra!r}, which is not in x")
+    return grades
+
+
+def _as_integers(y: Any, ids: Sequence[Hashable] | None) -> np.ndarray:
+    """Grades as int64; floats are accepted where they are whole."""
+    if isinstance(y, str | bytes) or not (hasattr(y, "__len__") or hasattr(y, "__array__")):
+        raise TypeError(f"y is of type {type(y).__name__}; grades are a sequence of integers, one a document")
+    grades = np.asarray(y)
+    if grades.dtype is _INT64 and grades.ndim == 1 and grades.flags.c_contiguous and not isinstance(y, np.ndarray):
+        return grades
+    if grades.ndim != 1:
+        raise ValueError(f"y has shape {grades.shape}; grades are a sequence of integers, one a document")
+    if not len(grades):
+        return np.empty(0, dtype=np.int64)
+    if grades.dtype.kind == "f":
+        for i in np.flatnonzero(~np.isfinite(grades) | (grades != np.floor(grades)) | (np.abs(grades) > 2.0**62)):
+            what = f"the grade of {document_name(int(i), ids)} is {grades[i]}"
+            raise ValueError(f"y: {what}; grades are whole numbers >= 0: round or bin others")
+    elif grades.dtype.kind not in "biu":
+        kind = type(y[0] if isinstance(y, Sequence) else grades.flat[0]).__name__
+        raise TypeError(
+            f"y: grades must be integers, not of type {kind}: give the least relevant documents 0, better ones 1, 2, ..."
+        )
+    return grades.astype(np.int64, order="C")

@@ -1,0 +1,86 @@
+"""The container of a model file: a plain zip archive of which every byte is determined by what is in it.
+
+Members are stored one after the other, uncompressed, without gaps, then comes the directory, then a SHA-256 of all that as the
+archive's comment. `numpy.load` and every zip tool open it. Reading accepts exactly what writing produces: no member can overlap
+another, so their sizes add up to no more than the file.
+"""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable
+
+__all__ = ["ArchiveError", "read_archive", "write_archive"]
+
+_LOCAL = struct.Struct("<4s5H3L2H")
+_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_END = struct.Struct("<4s4H2LH")
+_VERSION, _UNIX_VERSION = 20, (3 << 8) | 20
+_DATE = (1 << 5) | 1  # 1980-01-01, the first day that there is
+_MODE = 0o600 << 16
+_DIGEST_SIZE = 64
+_MOST = 2**32 - 1
+
+
+class ArchiveError(ValueError):
+    """Bytes are not an archive that `write_archive` wrote, or cannot become one."""
+
+
+def write_archive(members: Iterable[tuple[str, bytes]]) -> bytes:
+    """The archive of members, each a name and its content. Raises ArchiveError when it would be larger than 4 GiB."""
+    pieces: list[bytes] = []
+    directory: list[bytes] = []
+    offset = 0
+    for name, data in members:
+        local, central = _entries(name.encode("ascii"), data, offset)
+        pieces += (local, data)
+        directory.append(central)
+        offset += len(local) + len(data)
+    pieces += _closing(directory, offset)
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return b"".join([*pieces, digest.hexdigest().encode()])
+
+
+def read_archive(content: bytes) -> list[tuple[str, memoryview]]:
+    """The members of an archive, as views of its bytes. Raises ArchiveError."""
+    view = memoryview(content)
+    if not content.startswith(b"PK\x03\x04"):
+        raise ArchiveError("not a model file of online_rank" if content else "the file is empty")
+    if hashlib.sha256(view[:-_DIGEST_SIZE]).hexdigest().encode() != content[-_DIGEST_SIZE:]:
+        raise ArchiveError("the file is damaged or cut short (its checksum is wrong), or was not written by online_rank")
+    members, directory = [], []
+    offset = 0
+    while content.startswith(b"PK\x03\x04", offset):
+        if len(content) < offset + _LOCAL.size:
+            raise ArchiveError("the archive is malformed: it ends within a member")
+        *_, size, _, name_size, _ = _LOCAL.unpack_from(content, offset)
+        start = offset + _LOCAL.size + name_size
+        name, data = bytes(view[offset + _LOCAL.size : start]), view[start : start + size]
+        local, central = _entries(name, data, offset)
+        if len(data) != size or local != view[offset:start]:
+            raise ArchiveError(f"the archive is malformed: its member {name[:40]!r} is not stored as online_rank stores it")
+        members.append((name.decode("latin-1"), data))
+        directory.append(central)
+        offset = start + size
+    if b"".join(_closing(directory, offset)) != view[offset:-_DIGEST_SIZE]:
+        raise ArchiveError("the archive is malformed: its directory is not that of its members")
+    return members
+
+
+def _entries(name: bytes, data: bytes | memoryview, offset: int) -> tuple[bytes, bytes]:
+    """What stands before a member, and in the directory for it."""
+    if offset + len(data) > _MOST:
+        raise ArchiveError("a model file can hold at most 4 GiB")
+    common = (_VERSION, 0, 0, 0, _DATE, zlib.crc32(data), len(data), len(data), len(name), 0)
+    local = _LOCAL.pack(b"PK\x03\x04", *common) + name
+    return local, _CENTRAL.pack(b"PK\x01\x02", _UNIX_VERSION, *common, 0, 0, 0, _MODE, offset) + name
+
+
+def _closing(directory: list[bytes], offset: int) -> list[bytes]:
+    """The directory and the end record; the digest follows as the comment."""
+    size, count = sum(map(len, directory)), len(directory)
+    if count > 65_535:
+        raise ArchiveError("a model file can hold at most 65,534 arrays")
+    return [*directory, _END.pack(b"PK\x05\x06", 0, 0, count, count, size, offset, _DIGEST_SIZE)]
