@@ -44,7 +44,7 @@ def score_trees(bins, features, thresholds, leaves, keep, rate, scores):
         for t in range(features.shape[0]):
             node = 0
             while node < inner:
-                node = 2 * node + 1 + np.int64(row[features[t, node]] > thresholds[t, node])
+                node = 2 * node + (2 if row[features[t, node]] > thresholds[t, node] else 1)
             s = keep * s + rate * leaves[t, node - inner]
         scores[i] = s
 
@@ -240,5 +240,5 @@ def add_tree(bins, columns, thresholds, leaves, keep, rate, scores):
         node = 0
         while node < inner:
             right = columns[node] >= 0 and bins[columns[node], i] > thresholds[node]
-            node = 2 * node + 1 + np.int64(right)
+            node = 2 * node + (2 if right else 1)
         scores[i] = keep * scores[i] + rate * leaves[node - inner]
