@@ -41,6 +41,14 @@ class Scale(StrEnum):
     none = "none"
 
 
+class Kind(StrEnum):
+    """What learns."""
+
+    perceptron = "perceptron"
+    blend = "blend"
+    light_blend = "light-blend"
+
+
 Scaling = Annotated[
     Scale,
     typer.Option("--scale", help="Standardise features: by all seen so far; within each query; not at all."),
@@ -74,6 +82,10 @@ def train(
     test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
     measure: Measure = "ndcg@10",
     passes: Annotated[int, typer.Option("--passes", metavar="N", min=1, help="How often to go through the files.")] = 1,
+    ranker: Annotated[
+        Kind,
+        typer.Option("--ranker", help="What learns. The blends take features of any scale: --scale and --log change nothing."),
+    ] = Kind.perceptron,
     scale: Scaling = Scale.stream,
     log: Log = False,
     seed: Annotated[
@@ -109,7 +121,7 @@ def train(
     from online_rank.cli.settings import Settings
     from online_rank.cli.train import Checkpoints, run
 
-    settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features, certify)
+    settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features, certify, ranker.value)
     run(settings, Checkpoints(checkpoint, every, resume), save, report, json, quiet)
 
 

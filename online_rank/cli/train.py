@@ -28,10 +28,13 @@ def ranker_of(model: Any) -> Any:
     return list(model.steps.values())[-1] if hasattr(model, "steps") else model
 
 
-def new_model(measure: str, scale: str, log: bool) -> Any:
+def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -> Any:
     """A model that has learned nothing yet."""
-    from online_rank import PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
+    from online_rank import BlendRanker, PerceptronRanker, QueryNormalizer, SignedLog, StreamQuantileMap, StreamScaler
 
+    if ranker != "perceptron":
+        # The map brings features of any scale to one.
+        return StreamQuantileMap() | BlendRanker(None if ranker == "blend" else "light", measure)
     model: Any = PerceptronRanker(measure=measure)
     if scale != "none":
         model = (StreamScaler() if scale == "stream" else QueryNormalizer()) | model
@@ -57,7 +60,7 @@ def run(
         raise ValueError(f"--save {save_as}: there is no directory {folder}")
     log = _log_for(report_to, settings, checkpoints)
     shown = False if quiet or as_json else None
-    model = new_model(settings.measure, settings.scale, settings.log)
+    model = new_model(settings.measure, settings.scale, settings.log, settings.ranker)
     if settings.certify:
         from online_rank.cli.certify import tracked
 
@@ -182,7 +185,8 @@ def _by_last_weights(model: Any) -> Any:
     model = copy.deepcopy(model)
     ranker = ranker_of(model)
     ranker = getattr(ranker, "model", ranker)  # out of its tracker
-    ranker.stop_averaging()
+    if hasattr(ranker, "stop_averaging"):
+        ranker.stop_averaging()
     return model
 
 
