@@ -1,6 +1,7 @@
 """A run as one HTML page that holds everything it shows: figures, pictures, the worst and the slowest queries."""
 
 import base64
+import contextlib
 import hashlib
 import heapq
 import html
@@ -212,7 +213,11 @@ def write_report(
         pictures.append(_picture(_plot().served_loss(intervals), caption))
     if trace.loss > 0.0:
         pictures.append(_picture(_plot().loss(trace), "Cumulative loss of the weights that learn"))
-    if n_features:
+    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
+    if hasattr(ranker, "learners"):
+        with contextlib.suppress(TypeError, ValueError):  # No trees, or none that has split yet.
+            pictures.append(_picture(_plot().importance(model), "Features by which the trees of the blend split"))
+    elif n_features:
         given = list(feature_names or ())[:n_features]
         names = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
         pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))

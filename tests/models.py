@@ -7,6 +7,8 @@ from river import drift, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import (
     BestRanker,
+    BlendRanker,
+    BoostedRanker,
     DirectRanker,
     DriftAwareRanker,
     ForEachDocument,
@@ -18,12 +20,16 @@ from online_rank import (
     PointwiseRanker,
     QueryNormalizer,
     Ranker,
+    RidgeRanker,
     SignedLog,
     StreamGaussianizer,
+    StreamQuantileMap,
     StreamScaler,
+    StreamTargetEncoder,
     TorchRanker,
 )
 from online_rank.base.function import QueryFunction
+from online_rank.preprocessing import Ramps
 
 
 def doubled(query):
@@ -63,7 +69,19 @@ REGISTRY = {
     "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
     "scaler | drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
+    "ridge": lambda: RidgeRanker(),
+    "ridge, half-life": lambda: RidgeRanker("ap", half_life=20.0),
+    "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
+    "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | GradientRanker(), RidgeRanker()]),
+    "blend, default": lambda: StreamQuantileMap() | BlendRanker(half_life=100.0),
+    "drift, blend": lambda: DriftAwareRanker(BlendRanker([RidgeRanker(), StreamTargetEncoder() | PerceptronRanker()])),
     "scaler": lambda: StreamScaler(),
+    "quantile map": lambda: StreamQuantileMap(),
+    "quantile map, ramps": lambda: StreamQuantileMap(3, n_sample=64, frozen=True),
+    "ramps": lambda: Ramps(4),
+    "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", "adagrad"),
+    "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
+    "encoder": lambda: StreamTargetEncoder(keep="relative"),
     "gaussianizer": lambda: StreamGaussianizer(),
     "log": lambda: SignedLog(),
     "normalizer": lambda: QueryNormalizer(),

@@ -100,6 +100,14 @@ class Scale(StrEnum):
     none = "none"
 
 
+class Kind(StrEnum):
+    """What learns."""
+
+    perceptron = "perceptron"
+    blend = "blend"
+    light_blend = "light-blend"
+
+
 Scaling = Annotated[
     Scale,
     typer.Option("--scale", help="Standardise features: by all seen so far; within each query; not at all."),
@@ -154,6 +162,10 @@ def train(
     test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
     measure: Measure = "ndcg@10",
     passes: Annotated[int, typer.Option("--passes", metavar="N", min=1, help="How often to go through the files.")] = 1,
+    ranker: Annotated[
+        Kind,
+        typer.Option("--ranker", help="What learns. The blends take features of any scale: --scale and --log change nothing."),
+    ] = Kind.perceptron,
     scale: Scaling = Scale.stream,
     log: Log = False,
     seed: Annotated[
@@ -197,7 +209,7 @@ def train(
     from online_rank.cli.train import Checkpoints, Output, run
 
     reading = Reading(features, group_by_qid, negative.value)
-    settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify)
+    settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify, ranker.value)
     names = None if feature_names is None else read_names(feature_names)
     run(settings, Checkpoints(checkpoint, every, resume), Output(save, report, names, json, quiet))
 
@@ -321,6 +333,6 @@ def stream(
 
     if clicks and model is not None:
         raise typer.BadParameter("--clicks begins a new model; without it, a --model for clicks learns from clicks")
-    ranker = new_model(measure, scale.value, log, clicks) if model is None else load_model(model)
+    ranker = new_model(measure, scale.value, log, "swap" if clicks else "perceptron") if model is None else load_model(model)
     service = RankingService(ranker, measure, max_pending, max_age, max_pending_bytes=max_pending_bytes)
     run(service, Places(checkpoint, every, save, max_line))

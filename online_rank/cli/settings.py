@@ -70,6 +70,7 @@ class Settings(NamedTuple):
     seed: int | None
     reading: Reading = Reading()
     certify: bool = False
+    ranker: str = "perceptron"
 
     def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
         """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
@@ -118,6 +119,8 @@ class Settings(NamedTuple):
         if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
             raise ValueError("a synthetic stream is learned from alone, without other files")
         check_files([file for file in self.files if file not in SYNTHETIC] + self.test)
+        if self.certify and self.ranker != "perceptron":
+            raise ValueError("--certify speaks of the perceptron: leave out --ranker")
         if self.certify and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
 

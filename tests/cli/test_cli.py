@@ -376,3 +376,20 @@ def test_certificates_need_queries_that_can_be_read_twice(files, run):
     code, _, err = run("train", "synthetic:noisy", files / "a.txt")
     assert code == 2
     assert "learned from alone" in err
+
+
+@pytest.mark.parametrize(("name", "learners"), [("blend", 4), ("light-blend", 3)])
+def test_train_a_blend(files, run, name, learners):
+    code, out, err = run(
+        "train", files / "a.txt", "--test", files / "test.txt", "--ranker", name, "--save", files / "m.npz", "--json"
+    )
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert report["passes"][0]["queries"] == 40
+    assert report["test"]["served"] == report["test"]["last"]
+    model = load(files / "m.npz")
+    assert list(model.steps) == ["StreamQuantileMap", "BlendRanker"]
+    assert len(model["BlendRanker"].learners) == learners
+    code, _, err = run("train", files / "a.txt", "--ranker", name, "--certify")
+    assert code != 0
+    assert "--certify speaks of the perceptron" in err
