@@ -127,6 +127,35 @@ def rank(
 
 
 @app.command()
+def export(
+    model: ModelFile,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="solr, solr-normalized, elasticsearch, opensearch, ranklib, vespa, onnx, json or c.",
+        ),
+    ],
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write there, not to standard output.")] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the target calls the model.")] = "online_rank",
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--feature", metavar="NAME", help="What the target calls a feature; once for each, in the order of the model."
+        ),
+    ] = None,
+) -> None:
+    """Write a model for a search engine, an ONNX runtime or a C compiler.
+
+    What the target cannot compute is refused with the reason. Scaling of features is folded into the weights.
+    """
+    from online_rank.cli.export import run
+
+    run(model, to, out, name, feature)
+
+
+@app.command()
 def evaluate(
     model: ModelFile,
     files: Files,
