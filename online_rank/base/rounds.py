@@ -18,7 +18,7 @@ class Round(NamedTuple):
         The same for the weights that serve rankings; NaN unless a `LossTracker`, `DriftAwareRanker` or `BestRanker` around the
         ranker asked for it.
     mass
-        V_t, the total weight of the pairs that the update was made of (THEORY: the mass theorem); 0 without an update.
+        V_t, the total weight of the pairs that the update was made of (`online_rank.bounds`); 0 without an update.
     squared_gradient_norm
         ||z_t||^2, the squared l2 norm of the update direction; 0 without an update.
     margin

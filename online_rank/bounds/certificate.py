@@ -1,6 +1,7 @@
 """Certificates: a measured loss beside what the theorems allow."""
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -15,6 +16,9 @@ __all__ = ["BoundCheck", "Certificate", "certify"]
 
 #: A bound may be missed by rounding: by this part of the sizes that were added up.
 _SLACK = 1e-9
+
+#: A miss by rounding that is a larger part of the loss than this decides nothing.
+_NEGLIGIBLE = 1e-6
 
 _SETTINGS = (
     "measure", "update", "credit", "mass", "within_grade", "relative_margin", "learning_rate", "margin", "margin_scale",
@@ -35,15 +39,21 @@ class BoundCheck(NamedTuple):
         What the loss is at most.
     slack
         `value` less the loss.
-    holds
-        Whether the loss is at most `value`, up to rounding.
+    verdict
+        `"holds"`: the loss is at most `value`, up to rounding. `"VIOLATED"`: it is more, or one of them is not a number.
+        `"undecided by rounding"`: it is more, by less than the rounding errors of what was added up may amount to.
     """
 
     name: str
     statement: str
     value: float
     slack: float
-    holds: bool
+    verdict: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the loss is at most `value`, up to rounding."""
+        return self.verdict == "holds"
 
 
 @dataclass(frozen=True)
@@ -88,8 +98,8 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        """Whether every bound holds."""
-        return all(check.holds for check in self.bounds)
+        """Whether a bound holds and none is violated; a certificate without any bound does not hold."""
+        return any(check.holds for check in self.bounds) and all(check.verdict != "VIOLATED" for check in self.bounds)
 
     def bound(self, name: str) -> float:
         """The value of a bound.
@@ -107,7 +117,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers, ready for JSON."""
         content = asdict(self)
-        content["bounds"] = [check._asdict() for check in self.bounds]
+        content["bounds"] = [{**check._asdict(), "holds": check.holds} for check in self.bounds]
         if math.isnan(content["totals"]["served_loss"]):
             content["totals"]["served_loss"] = None
         return {**content, "loss": self.loss, "holds": self.holds}
@@ -128,10 +138,11 @@ class Certificate:
             f"  {'the loss is at most':<{width}}  {'bound':>12}  {'slack':>12}",
         ]
         for check in self.bounds:
-            verdict = "holds" if check.holds else "VIOLATED"
-            lines.append(f"  {check.statement:<{width}}  {check.value:>12,.6g}  {check.slack:>12,.6g}  {verdict}")
+            lines.append(f"  {check.statement:<{width}}  {check.value:>12,.6g}  {check.slack:>12,.6g}  {check.verdict}")
+        if not self.bounds:
+            lines.append("  NOTHING IS CERTIFIED: no bound covers these settings")
         lines += [
-            f"  not covered: {', '.join(self.not_covered)}",
+            *_not_covered(self.not_covered),
             "  Everything is measured on the features that the ranker gets, behind any transformer.",
         ]
         return "\n".join(lines)
@@ -159,8 +170,7 @@ def certify(
         except ValueError as reason:
             not_covered[candidate.name] = str(reason)
             continue
-        holds = value >= loss - _SLACK * max(size, value) if value < math.inf else True
-        checks.append(BoundCheck(candidate.name, candidate.statement, value, value - loss, holds))
+        checks.append(BoundCheck(candidate.name, candidate.statement, value, value - loss, _verdict(loss, value, size)))
     return Certificate(
         comparator=comparator,
         norm=norm,
@@ -171,6 +181,26 @@ def certify(
         bounds=tuple(checks),
         not_covered=not_covered,
     )
+
+
+def _verdict(loss: float, value: float, size: float) -> str:
+    """What a bound says of a loss, where `size` is what was added up."""
+    if loss <= value:
+        return "holds"
+    tolerance = _SLACK * max(size, value)
+    # Also false for NaN.
+    if not loss - value <= tolerance:
+        return "VIOLATED"
+    return "holds" if tolerance <= _NEGLIGIBLE * loss else "undecided by rounding"
+
+
+def _not_covered(reasons: Mapping[str, str]) -> list[str]:
+    """Lines that name the bounds that do not speak of the model, those with the same reason together."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        groups.setdefault(reason.removeprefix(f"{name.removesuffix('_surrogate')} "), []).append(name)
+    lines = [f"  not covered: {', '.join(names)} ({reason})" for reason, names in groups.items()]
+    return [textwrap.fill(line, 128, subsequent_indent="    ", break_long_words=False) for line in lines]
 
 
 class _Candidate(NamedTuple):

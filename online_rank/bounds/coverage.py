@@ -7,10 +7,13 @@ from online_rank.measures import measure
 
 __all__ = ["require_covered", "uncovered"]
 
-_Settings = dict[str, tuple[str, ...]]
+_Settings = dict[str, tuple[Any, ...]]
 _GRADIENT: _Settings = {"update": ("gradient",)}
 _SUBGRADIENT: _Settings = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",)}
 _MISTAKE: _Settings = {"update": ("mistake",)}
+_OWN_MISTAKE: _Settings = {"update": ("mistake",), "served": ("current",), "norm_cap": (None,)}
+_UNCAPPED: _Settings = {"update": ("mistake",), "norm_cap": (None,)}
+_CLICKS: _Settings = {"update": ("clicks",)}
 
 #: For each bound the settings that its proof needs; a setting that is not named may be anything.
 _COVERS: dict[str, _Settings] = {
@@ -21,10 +24,36 @@ _COVERS: dict[str, _Settings] = {
     "any_step_bound": _GRADIENT,
     "any_step_data_bound": _GRADIENT,
     "any_step_hindsight_bound": _GRADIENT,
-    "mass_bound": _MISTAKE,
-    "mass_data_bound": _MISTAKE,
-    "mass_hindsight_bound": _MISTAKE,
+    "mass_bound": _OWN_MISTAKE,
+    "mass_data_bound": _OWN_MISTAKE,
+    "mass_hindsight_bound": _OWN_MISTAKE,
+    "running_margin_bound": _OWN_MISTAKE,
+    "master_bound": _MISTAKE,
+    "served_hindsight_bound": _UNCAPPED,
+    "served_data_bound": _UNCAPPED,
+    "averaged_bound": {"update": ("mistake",), "served": ("average",), "norm_cap": (None,)},
+    "delay_bound": _UNCAPPED,
+    "delay_data_bound": _UNCAPPED,
+    "path_hindsight_bound": _OWN_MISTAKE,
+    "path_norm_bound": _OWN_MISTAKE,
+    "path_data_bound": _OWN_MISTAKE,
+    "path_bound": _OWN_MISTAKE,
+    "capped_bound": {"update": ("mistake",), "served": ("current",)},
+    "restarts_hindsight_bound": _UNCAPPED,
+    "restarts_data_bound": _OWN_MISTAKE,
+    "restarts_bound": _OWN_MISTAKE,
+    "mixing_hindsight_bound": _UNCAPPED,
+    "mixing_data_bound": _OWN_MISTAKE,
+    "mixing_bound": _OWN_MISTAKE,
+    "truncation_bound": _OWN_MISTAKE,
+    "projectron_bound": _OWN_MISTAKE,
+    "click_bound": _CLICKS,
+    "click_data_bound": _CLICKS,
+    "click_hindsight_bound": _CLICKS,
 }
+
+#: What a ranker without such a setting does.
+_DEFAULTS = {"served": "current", "norm_cap": None}
 
 
 def uncovered(bound: str, model: Any) -> str | None:
@@ -40,7 +69,7 @@ def uncovered(bound: str, model: Any) -> str | None:
     """
     model = getattr(model, "model", model)
     for name, allowed in _COVERS[bound].items():
-        value = getattr(model, name, None)
+        value = getattr(model, name, _DEFAULTS.get(name))
         if value not in allowed:
             wanted = " or ".join(f"{name}={option!r}" for option in allowed)
             has = f"the model has {name}={value!r}" if hasattr(model, name) else f"{type(model).__name__} has no {name}"
@@ -62,6 +91,18 @@ def require_positive(**values: float) -> None:
     for name, value in values.items():
         if not 0.0 < value < math.inf:
             raise ValueError(f"{name} is {value}; it must be a finite number > 0")
+
+
+def require_finite(**values: float) -> None:
+    """Raise ValueError that names the first value that is not a finite number."""
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}; it must be a finite number")
+
+
+def square(x: float) -> float:
+    """x^2; infinite where it is too large for a number."""
+    return x * x
 
 
 def require_non_negative(**values: float) -> None:

@@ -6,7 +6,7 @@ Notation as in `online_rank.bounds`.
 import math
 from typing import Any
 
-from online_rank.bounds.coverage import require_covered, require_non_negative, require_positive
+from online_rank.bounds.coverage import require_covered, require_non_negative, require_positive, square
 
 __all__ = [
     "any_step_bound",
@@ -16,6 +16,7 @@ __all__ = [
     "mass_data_bound",
     "mass_hindsight_bound",
     "mass_separable_bound",
+    "running_margin_bound",
 ]
 
 
@@ -157,7 +158,7 @@ def mass_bound(
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
     )
-    return 2.0 * comparator_loss + R_X * norm * (R_X * norm) * (4.0 * largest_mass + 2.0 * relative_margin)
+    return 2.0 * comparator_loss + square(R_X * norm) * (4.0 * largest_mass + 2.0 * relative_margin)
 
 
 def mass_data_bound(
@@ -234,3 +235,38 @@ def mass_hindsight_bound(*, comparator_loss: float, inner_product: float, model:
     require_covered("mass_hindsight_bound", model)
     require_non_negative(comparator_loss=comparator_loss)
     return comparator_loss + inner_product
+
+
+def running_margin_bound(
+    *,
+    comparator_loss: float,
+    norm: float,
+    R_X: float,
+    largest_mass: float = 1.0,
+    relative_margin: float = 0.0,
+    model: Any = None,
+) -> float:
+    r"""The mass theorem for a margin that scales itself: beta times the mean squared update for its mass, over the past rounds.
+
+    .. math:: \tau_t = \beta \frac{\sum_{s<t} \|z_s\|^2}{\sum_{s<t} V_s} \quad\text{gives}\quad
+        \sum_t RML_t \le \sum_t V_t \le 2 F(u) + 4 B (1 + 2 \beta) R_X^2 \|u\|^2
+
+    Proof: ||z_t||^2 <= 4 R_X^2 B V_t, so tau_t <= 4 beta B R_X^2; put both into `mass_data_bound` and solve for sum V_t.
+
+    Parameters
+    ----------
+    comparator_loss, norm, R_X, largest_mass
+        As in `mass_bound`.
+    relative_margin
+        beta.
+
+    Examples
+    --------
+    >>> running_margin_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, relative_margin=0.5)  # 2 * 3 + 4 * (1 + 2 * 0.5) * 2**2
+    38.0
+    """
+    require_covered("running_margin_bound", model)
+    require_non_negative(
+        comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
+    )
+    return 2.0 * comparator_loss + 4.0 * largest_mass * (1.0 + 2.0 * relative_margin) * square(R_X * norm)

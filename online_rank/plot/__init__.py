@@ -8,6 +8,7 @@ carry their names, so that no legend is needed.
 from online_rank.plot._style import new_axes
 from online_rank.plot.bars import certificate, neighbour_gaps, throughput, weights
 from online_rank.plot.curves import LossCurve, loss, losses, mark_drifts, progressive, sensitivity
+from online_rank.plot.served import served_loss
 
 __all__ = [
     "LossCurve",
@@ -19,6 +20,7 @@ __all__ = [
     "new_axes",
     "progressive",
     "sensitivity",
+    "served_loss",
     "throughput",
     "weights",
 ]

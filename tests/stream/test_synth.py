@@ -67,7 +67,7 @@ def test_separable_meets_the_mass_theorem():
     for X, y in stream:
         model.learn_one(X, y)
         loss += model.last_round.loss
-    # THEORY 4, separable: 4 B R_X^2 / gamma^2 with B <= 1 and R_X = 1.
+    # The mass theorem on separable streams: 4 B R_X^2 / gamma^2 with B <= 1 and R_X = 1.
     assert 0.0 < loss <= 4.0 / 0.3**2
 
 

@@ -1,0 +1,66 @@
+"""A copy of a model that learns no more, with a bound on what a future query loses."""
+
+import copy
+from typing import Any
+
+from online_rank.bounds.intervals import LossInterval, served_loss
+from online_rank.measures import measure as parse_measure
+
+__all__ = ["FrozenCopy"]
+
+
+class FrozenCopy:
+    r"""A model as it is now, measured on the queries to come.
+
+    Let the queries from here on be drawn independently from one law, and let the k-th copy that is ever made (k = 0, 1, ...) be
+    measured at level alpha / ((k + 1)(k + 2)). With probability at least 1 - alpha, for **every** copy and at all times: a
+    future query on which a ranking can be wrong loses at most `loss_limit` in expectation, if the copy ranks it.
+
+    Proof. The copy does not change, so the E_t x_t of `online_rank.bounds.intervals` are all the loss that is expected of a
+    future query, and so is their mean. One-sided with alpha / ((k + 1)(k + 2)); these levels add up to alpha. QED.
+
+    Parameters
+    ----------
+    model
+        A ranker, or a pipeline that ends in one. The copy is deep.
+    k
+        How many copies were made before of models that learn from the same stream. Copies at the queries 1, 2, 4, 8, ... keep
+        k small.
+    measure
+        What the loss is of; ties are broken pessimistically.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank import PerceptronRanker
+    >>> from online_rank.bounds.frozen import FrozenCopy
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> queries = list(NoisyTeacher(n_queries=3000, n_features=10, n_documents=20))
+    >>> model = PerceptronRanker()
+    >>> for x, y in queries[:1000]:
+    ...     model.learn_one(x, y)
+    >>> frozen = FrozenCopy(model)
+    >>> for x, y in queries[1000:]:
+    ...     frozen.measure_one(x, y)
+    >>> round(frozen.losses.mean, 3), round(frozen.loss_limit(0.95), 3)
+    (0.079, 0.087)
+    """
+
+    def __init__(self, model: Any, k: int = 0, measure: str = "ndcg@10") -> None:
+        if isinstance(k, bool) or not isinstance(k, int) or k < 0:
+            raise ValueError(f"k is {k!r}; it must be an integer >= 0")
+        self.k = k
+        self.measure = measure
+        self.model = copy.deepcopy(model)
+        self.losses = LossInterval()
+        self._measure = parse_measure(measure)
+
+    def measure_one(self, x: Any, y: Any) -> None:
+        """Rank a query that the copy has not learned from, and add its loss; queries of one grade say nothing."""
+        loss = served_loss(self._measure, self.model.predict_one(x), y)
+        if loss is not None:
+            self.losses.update(loss)
+
+    def loss_limit(self, level: float = 0.95) -> float:
+        """What a future query loses at most in expectation, with probability `level`."""
+        return self.losses.upper_limit(1.0 - (1.0 - level) / ((self.k + 1.0) * (self.k + 2.0)))

@@ -1,0 +1,249 @@
+r"""What rankings that were really served lose: an interval that is valid at any time, on any stream.
+
+Let x_t in [0, 1] be the loss of the ranking served in round t, and E_t x_t its mean given everything that came before. Nothing
+is assumed of the queries: they may depend on each other, on the model and on what it served. A guess of x_t from the past,
+g_t = (1/2 + x_1 + ... + x_{t-1}) / t, keeps
+
+.. math:: v_n = \sum_{t \le n} (x_t - g_t)^2
+
+small when the losses vary little. With psi(l) = -ln(1 - l) - l, scales l_k = 0.9 / 2^k for k = 0..9 and weights pi_k
+proportional to 1 / (k + 1), let r(alpha, v) be the solution of
+
+.. math:: \sum_k \pi_k \exp(l_k r - \psi(l_k) v) = 1 / \alpha.
+
+**Theorem.** With probability at least 1 - alpha, for all n at once,
+:math:`\left|\sum_{t \le n} E_t x_t - \sum_{t \le n} x_t\right| \le r(\alpha/2, v_n)`; each side alone holds with r(alpha, v_n).
+
+Proof. For xi >= -1 and 0 <= l < 1, exp(l xi - psi(l) xi^2) <= 1 + l xi [FGL]. Put xi = x_t - g_t, take the mean and use
+1 + y <= exp(y): E_t exp(l (x_t - E_t x_t) - psi(l) (x_t - g_t)^2) <= 1. So the products over t are supermartingales that begin
+at 1, and so is their mixture with the weights pi_k. By Ville's inequality it ever reaches 1 / alpha with probability at most
+alpha, and it is increasing in the sum of the x_t - E_t x_t. The same with -xi bounds the other side. QED.
+
+References
+----------
+[FGL] Fan, Grama & Liu, *Exponential inequalities for martingales with applications*, 2015.
+[HRMS] Howard, Ramdas, McAuliffe & Sekhon, *Time-uniform, nonparametric, nonasymptotic confidence sequences*, 2021.
+[V] Ville, *Étude critique de la notion de collectif*, 1939.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank._kernels.codes import AP
+from online_rank.measures import Measure
+from online_rank.measures import measure as parse_measure
+from online_rank.query import as_grades
+
+__all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "learned_measure", "served_loss"]
+
+_SCALES = tuple(0.9 * 0.5**k for k in range(10))
+_PSI = tuple(-math.log1p(-scale) - scale for scale in _SCALES)
+_LOG_PI = tuple(-math.log(k + 1.0) - math.log(sum(1.0 / (j + 1.0) for j in range(10))) for k in range(10))
+
+
+class Interval(NamedTuple):
+    """Where the mean of the expected losses of the rankings served so far is, with a given confidence.
+
+    Attributes
+    ----------
+    lower, upper
+        The limits, within [0, 1].
+    mean
+        The mean loss that was measured.
+    n
+        Number of losses.
+    level
+        The confidence, for all times at once.
+    """
+
+    lower: float
+    upper: float
+    mean: float
+    n: int
+    level: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f}, {100 * self.level:g} % interval {self.lower:.4f} to {self.upper:.4f}, n = {self.n:,}"
+
+
+def largest_deviation(variation: float, alpha: float) -> float:
+    r"""r(alpha, v) of `online_rank.bounds.intervals`: how far a sum of losses strays from the sum of their means, on one side.
+
+    Parameters
+    ----------
+    variation
+        v, the sum of the squared differences between the losses and their guesses.
+    alpha
+        The probability with which it may ever stray farther.
+
+    Returns
+    -------
+    The solution r >= 0, rounded up.
+
+    Examples
+    --------
+    >>> round(largest_deviation(0.0, 0.05), 3), round(largest_deviation(100.0, 0.05), 3)
+    (4.405, 35.372)
+    """
+    if not 0.0 <= variation < math.inf:
+        raise ValueError(f"variation is {variation}; it must be a finite number >= 0")
+    if not 0.0 < alpha < 1.0:
+        raise ValueError(f"alpha is {alpha}; it must be a probability between 0 and 1")
+    target = -math.log(alpha)
+    # The largest of the exponents is at least the logarithm of the mixture, and no term is larger than the mixture.
+    low = min((psi * variation + target) / scale for scale, psi in zip(_SCALES, _PSI, strict=True))
+    high = min((psi * variation + target - log_pi) / scale for scale, psi, log_pi in zip(_SCALES, _PSI, _LOG_PI, strict=True))
+    while high - low > 1e-12 * high:
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        if _log_mixture(middle, variation) < target:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _log_mixture(r: float, variation: float) -> float:
+    """Logarithm of sum_k pi_k exp(l_k r - psi(l_k) v)."""
+    exponents = [log_pi + scale * r - psi * variation for scale, psi, log_pi in zip(_SCALES, _PSI, _LOG_PI, strict=True)]
+    largest = max(exponents)
+    return largest + math.log(sum(math.exp(x - largest) for x in exponents))
+
+
+class LossInterval:
+    """Running account of losses in [0, 1], three numbers long, that answers with an interval at any time.
+
+    Parameters
+    ----------
+    sums
+        Number of losses, their sum, and v, where the account is to go on. The attribute `sums` (3,) holds them.
+
+    Examples
+    --------
+    >>> from online_rank.bounds.intervals import LossInterval
+    >>> served = LossInterval()
+    >>> for t in range(1000):
+    ...     served.update(0.25 if t % 2 else 0.35)
+    >>> print(served.interval(0.95))
+    0.3000, 95 % interval 0.2909 to 0.3091, n = 1,000
+    >>> round(served.upper_limit(0.95), 4)
+    0.3082
+    """
+
+    def __init__(self, sums: Any = (0.0, 0.0, 0.0)) -> None:
+        self.sums = np.array(sums, dtype=np.float64)
+
+    @property
+    def n(self) -> int:
+        """Number of losses."""
+        return int(self.sums[0])
+
+    @property
+    def mean(self) -> float:
+        """Mean of the losses; NaN before the first."""
+        return float(self.sums[1] / self.sums[0]) if self.sums[0] else math.nan
+
+    def update(self, loss: float) -> None:
+        """Add a loss.
+
+        Raises
+        ------
+        ValueError
+            It is not a number between 0 and 1.
+        """
+        if not 0.0 <= loss <= 1.0:
+            raise ValueError(f"loss is {loss}; it must be a number between 0 and 1")
+        n, total, variation = self.sums.tolist()
+        difference = loss - (0.5 + total) / (n + 1.0)
+        self.sums[:] = n + 1.0, total + loss, variation + difference * difference
+
+    def update_many(self, losses: Any) -> None:
+        """Add losses (n,) in turn: the same as a loop of `update`, bit for bit."""
+        x = np.asarray(losses, dtype=np.float64)
+        bad = np.flatnonzero(~((x >= 0.0) & (x <= 1.0)))
+        if bad.size:
+            raise ValueError(f"losses[{bad[0]}] is {x[bad[0]]}; it must be a number between 0 and 1")
+        add_losses(self.sums, x)
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The interval around the mean loss that holds at all times with probability `level`.
+
+        It is for the mean over the rounds so far of E_t x_t: what the rankings served so far lose in expectation, each given
+        its past. Before the first loss it is [0, 1].
+        """
+        two_sided = 1.0 - (1.0 - level) / 2.0
+        return Interval(self.lower_limit(two_sided), self.upper_limit(two_sided), self.mean, self.n, level)
+
+    def lower_limit(self, level: float = 0.95) -> float:
+        """What the mean expected loss is at least, at all times with probability `level`."""
+        radius = self._radius(level)
+        return max(0.0, self.mean - radius) if self.n else 0.0
+
+    def upper_limit(self, level: float = 0.95) -> float:
+        """What the mean expected loss is at most, at all times with probability `level`."""
+        radius = self._radius(level)
+        return min(1.0, self.mean + radius) if self.n else 1.0
+
+    def _radius(self, level: float) -> float:
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level is {level}; it must be a probability between 0 and 1")
+        return largest_deviation(float(self.sums[2]), 1.0 - level) / max(1.0, float(self.sums[0]))
+
+
+def add_losses(sums: np.ndarray, losses: np.ndarray) -> None:
+    """Add losses (n,), each in [0, 1], to `sums` (3,) of a `LossInterval`, in place."""
+    n, total, variation = sums.tolist()
+    totals = np.cumsum(np.append(total, losses))
+    guesses = (0.5 + totals[:-1]) / (n + 1.0 + np.arange(len(losses)))
+    differences = losses - guesses
+    sums[:] = n + len(losses), totals[-1], np.cumsum(np.append(variation, differences * differences))[-1]
+
+
+def served_loss(measure: Measure, scores: Any, grades: Any) -> float | None:
+    """Loss (1 - measure) of a ranking that was served, ties broken pessimistically.
+
+    Parameters
+    ----------
+    measure
+        What the loss is of (`online_rank.measure`).
+    scores
+        As `predict_one` answered: m numbers, or `{document id: score}`.
+    grades
+        m integers >= 0, or `{document id: grade}`.
+
+    Returns
+    -------
+    A number in [0, 1]; None for a query in which nothing can be ranked wrongly, because all documents have one grade.
+
+    Examples
+    --------
+    >>> from online_rank import measure
+    >>> served_loss(measure("ap"), {"a": 0.0, "b": 0.0}, {"a": 1, "b": 0}), served_loss(measure("ap"), [0.0, 0.0], [1, 1])
+    (0.5, None)
+    """
+    if isinstance(scores, Mapping):
+        names = list(scores)
+        scores, y = [scores[name] for name in names], as_grades(grades, len(names), names)
+    else:
+        y = as_grades(grades, len(scores))
+    seen = y >= measure.threshold if measure.kind == AP else y
+    if not seen.size or seen.min() == seen.max():
+        return None
+    return min(1.0, max(0.0, measure.loss(scores, y, ties="pessimistic")))
+
+
+def learned_measure(model: Any) -> Measure:
+    """What the ranker at the end of a pipeline, or inside a ranker, learns for; NDCG@10 where it does not say."""
+    for _ in range(10):
+        name = getattr(model, "measure", None)
+        if isinstance(name, str):
+            return parse_measure(name)
+        inner = next((getattr(model, at) for at in ("_ranker", "model", "learner") if hasattr(model, at)), None)
+        if inner is None:
+            break
+        model = inner
+    return parse_measure("ndcg@10")

@@ -1,0 +1,154 @@
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import PerceptronRanker
+from online_rank.bounds import FrozenCopy, LossInterval, largest_deviation
+from online_rank.measures import measure
+from tests.reference import intervals as reference
+
+LOSSES = st.lists(st.floats(0.0, 1.0), max_size=40)
+
+
+def filled(losses):
+    interval = LossInterval()
+    for loss in losses:
+        interval.update(loss)
+    return interval
+
+
+def test_sums_by_hand():
+    # Guesses: 1/2, (1/2 + 1)/2, (1/2 + 1 + 0)/3.
+    sums = filled([1.0, 0.0, 0.5]).sums
+    assert sums.tolist() == pytest.approx([3.0, 1.5, 0.5**2 + 0.75**2 + 0.0**2])
+
+
+@given(LOSSES)
+@settings(deadline=None)
+def test_sums_are_those_of_the_reference(losses):
+    one, many, parts = filled(losses), LossInterval(), LossInterval()
+    many.update_many(losses)
+    parts.update_many(losses[: len(losses) // 2])
+    parts.update_many(losses[len(losses) // 2 :])
+    assert one.sums.tolist() == pytest.approx(list(reference.sums(losses)), abs=1e-12)
+    assert one.sums.tobytes() == many.sums.tobytes() == parts.sums.tobytes()
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 0.01, 0.05, 0.5, 0.99])
+@pytest.mark.parametrize("variation", [0.0, 1e-9, 0.3, 40.0, 1e4, 1e9])
+def test_the_deviation_solves_its_equation(variation, alpha):
+    r = largest_deviation(variation, alpha)
+    # At most 1 / alpha just below it, at least just above: rounded up, and not by more than the bisection's tolerance.
+    assert reference.log_mixture(r * (1 - 1e-9) - 1e-12, variation) <= -math.log(alpha) + 1e-9
+    assert reference.log_mixture(r * (1 + 1e-9), variation) >= -math.log(alpha) - 1e-9
+    assert reference.deviation(variation, alpha) == pytest.approx(r, rel=1e-8, abs=1e-9)
+
+
+@given(st.floats(0.0, 1e6), st.floats(0.0, 1e6), st.floats(1e-9, 0.999), st.floats(1e-9, 0.999))
+@settings(deadline=None)
+def test_the_deviation_grows_with_the_variation_and_the_confidence(v, more, alpha, other):
+    assert largest_deviation(v, alpha) <= largest_deviation(v + more, alpha) * (1 + 1e-9)
+    assert largest_deviation(v, max(alpha, other)) <= largest_deviation(v, min(alpha, other)) * (1 + 1e-9)
+
+
+def test_one_sided_limits_are_sharper_and_everything_stays_between_0_and_1():
+    interval = filled([0.2, 0.4] * 200)
+    both = interval.interval(0.95)
+    assert interval.mean == pytest.approx(0.3)
+    assert both.lower < interval.lower_limit(0.95) < 0.3 < interval.upper_limit(0.95) < both.upper
+    assert both.lower == interval.lower_limit(0.975)
+    assert (both.n, both.level) == (400, 0.95)
+    for losses in ([0.0] * 50, [1.0] * 50, [1.0], []):
+        lower, upper, *_ = filled(losses).interval(0.999)
+        assert 0.0 <= lower <= upper <= 1.0
+    assert filled([]).interval()[:2] == (0.0, 1.0)
+    assert math.isnan(filled([]).mean)
+
+
+def test_bad_numbers():
+    interval = LossInterval()
+    for loss in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            interval.update(loss)
+        with pytest.raises(ValueError, match=r"losses\[1\]"):
+            interval.update_many([0.5, loss])
+    assert interval.n == 0
+    for level in (0.0, 1.0, math.nan):
+        with pytest.raises(ValueError, match="level is"):
+            interval.interval(level) if level == 1.0 else interval.upper_limit(level)
+    with pytest.raises(ValueError, match="variation is"):
+        largest_deviation(math.inf, 0.05)
+    assert pickle.loads(pickle.dumps(filled([0.5]))).interval() == filled([0.5]).interval()
+
+
+def miscoverage(setting, runs=400, rounds=400, alpha=0.2):
+    """Part of the runs in which the interval misses at any time the running mean of the conditional means."""
+    rng = np.random.default_rng(len(setting))
+    means, losses = reference.adaptive_losses(rng, setting, runs, rounds)
+    n = np.arange(1, rounds + 1)
+    guesses = (0.5 + np.cumsum(losses, axis=1) - losses) / n
+    variation = np.cumsum((losses - guesses) ** 2, axis=1)
+    deviations = np.abs(np.cumsum(means - losses, axis=1))
+    # r(alpha / 2, v) is found once on a grid: to the left of v it is no larger than at v.
+    grid = np.linspace(0.0, float(variation.max()), 300)
+    limits = np.array([largest_deviation(float(v), alpha / 2.0) for v in grid])
+    allowed = limits[np.searchsorted(grid, variation, side="right") - 1]
+    return float(np.mean((deviations > allowed).any(axis=1)))
+
+
+@pytest.mark.parametrize("setting", reference.ADAPTIVE)
+def test_coverage_on_adaptive_streams(setting):
+    # 0.2, and three standard errors of 400 runs.
+    assert miscoverage(setting) <= 0.2 + 3 * math.sqrt(0.2 * 0.8 / 400)
+
+
+def test_a_deviation_that_is_too_small_is_caught(monkeypatch):
+    monkeypatch.setitem(globals(), "largest_deviation", lambda v, alpha: 0.25 * largest_deviation_of(v, alpha))
+    assert max(map(miscoverage, reference.ADAPTIVE)) > 0.5
+
+
+largest_deviation_of = largest_deviation
+
+
+def test_a_frozen_copy_is_measured_on_what_it_did_not_learn():
+    rng = np.random.default_rng(0)
+    teacher = rng.normal(size=3)
+    model = PerceptronRanker("ndcg")
+
+    def query():
+        X = rng.normal(size=(6, 3))
+        return X, (X @ teacher > 0.5).astype(int)
+
+    for _ in range(20):
+        model.learn_one(*query())
+    first, third = FrozenCopy(model, measure="ndcg"), FrozenCopy(model, k=2, measure="ndcg")
+    losses = []
+    for _ in range(50):
+        X, y = query()
+        model.learn_one(X, y)
+        if 0 < y.sum() < 6:
+            losses.append(measure("ndcg").loss(first.model.predict_one(X), y, ties="pessimistic"))
+        for frozen in (first, third):
+            frozen.measure_one(X, y)
+    assert first.losses.n == len(losses)
+    assert first.losses.mean == pytest.approx(np.mean(losses))
+    # Levels 0.05 / (1 * 2) and 0.05 / (3 * 4), one-sided.
+    for frozen, share in ((first, 2), (third, 12)):
+        radius = reference.deviation(float(frozen.losses.sums[2]), 0.05 / share) / len(losses)
+        assert frozen.loss_limit(0.95) == pytest.approx(min(1.0, np.mean(losses) + radius), rel=1e-6)
+    with pytest.raises(ValueError, match="k is -1"):
+        FrozenCopy(model, k=-1)
+
+
+def test_a_frozen_copy_of_a_ranker_with_named_documents():
+    model = PerceptronRanker("ap>=2")
+    frozen = FrozenCopy(model, measure="ap>=2")
+    frozen.measure_one({"a": {"f": 1.0}, "b": {"f": 2.0}}, {"b": 1, "a": 1})
+    assert frozen.losses.n == 0
+    # All tie, and the relevant one counts as the last of two.
+    frozen.measure_one({"a": {"f": 1.0}, "b": {"f": 2.0}}, {"b": 2, "a": 1})
+    assert frozen.losses.mean == pytest.approx(1.0 - 1.0 / 2.0)
