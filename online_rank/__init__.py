@@ -10,6 +10,7 @@ _MODULES = (
     "bounds",
     "checks",
     "evaluate",
+    "export",
     "metrics",
     "plot",
     "preprocessing",

@@ -5,13 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base import Ranker
 from online_rank.preprocessing import StreamScaler
+from online_rank.rankers.nested import parts_that_serve
 
-__all__ = ["LinearForm", "feature_texts", "parts_that_serve", "serving_weights"]
-
-#: Under these names rankers hold the ranker that they rank with.
-_INNER = ("best_ranker", "learner", "model")
+__all__ = ["LinearForm", "feature_texts", "serving_weights"]
 
 
 class LinearForm(NamedTuple):
@@ -68,7 +65,7 @@ def serving_weights(model: Any) -> LinearForm:
     >>> model.predict_one({"c": {"clicks": 2}, "d": {"clicks": 0}})
     {'c': 0.0, 'd': 1.476...}
     """
-    transformers, ranker = parts_that_serve(model)
+    transformers, *_, ranker = parts_that_serve(model)
     weights = getattr(ranker, "served_weights", None)
     if not isinstance(weights, np.ndarray):
         raise TypeError(f"{type(ranker).__name__} has no linear form: its scores are not a weighted sum of the features")
@@ -88,18 +85,6 @@ def serving_weights(model: Any) -> LinearForm:
     if not (np.isfinite(folded).all() and np.isfinite(constant)):
         raise ValueError("weights on raw features are not finite; scale the features down")
     return LinearForm(folded, constant, names, scaled, means, deviations)
-
-
-def parts_that_serve(model: Any) -> tuple[list[Any], Any]:
-    """The transformers of a model, in order, and the ranker whose scores it serves."""
-    # Not isinstance: river lets a pipeline pass for its last step.
-    steps = list(model.steps.values()) if hasattr(model, "steps") else [model]
-    *transformers, ranker = steps or [None]
-    if not issubclass(type(ranker), Ranker):
-        raise TypeError(f"model is of type {type(model).__name__}; it is a ranker, or a pipeline that ends in one")
-    while (inner := next(filter(_is_ranker, (getattr(ranker, name, None) for name in _INNER)), None)) is not None:
-        ranker = inner
-    return transformers, ranker
 
 
 def feature_texts(form_names: Sequence[Hashable] | None, n_features: int, names: Sequence[str] | None = None) -> list[str]:
@@ -122,10 +107,6 @@ def feature_texts(form_names: Sequence[Hashable] | None, n_features: int, names:
         twice = next(text for text in texts if texts.count(text) > 1)
         raise ValueError(f"two features would be called {twice!r}; give other names (argument names)")
     return texts
-
-
-def _is_ranker(value: Any) -> bool:
-    return issubclass(type(value), Ranker)
 
 
 def _at(step: StreamScaler, names: tuple[Hashable, ...] | None, values: np.ndarray) -> np.ndarray:
