@@ -11,7 +11,10 @@ from online_rank.base import Ranker
 from online_rank.base.undo import joined, snapshot
 from online_rank.query import Block
 
-__all__ = ["NestedRanker", "learn_query", "require_ranker", "served_scores", "share_columns"]
+__all__ = ["NestedRanker", "learn_query", "parts_that_serve", "require_ranker", "served_scores", "share_columns"]
+
+#: Under these names rankers hold the ranker that they rank with.
+_INNER = ("best_ranker", "learner", "model")
 
 
 class NestedRanker(Ranker):

@@ -1,14 +1,9 @@
 """A ranker behind HTTP (extra `serve`): the requests of `online_rank.serving.protocol`, a live page, metrics.
 
-| | |
-|---|---|
-| `POST /rank` | `{"id": ..., "docs": {...}}`: the ranking, best first, with scores; or the list to show, where a policy draws it |
-| `POST /learn` | `{"id": ..., "grades": {...}}` or `{"id": ..., "clicks": [...]}`: learned, and on the disk, when it is answered |
-| `GET /stats` | counts and figures |
-| `GET /healthz` | 200 while requests can be taken |
-| `GET /metrics` | the same for Prometheus |
-| `GET /` | a page that shows how the ranker learns; `/events` feeds it |
-| `GET /docs`, `/openapi.json` | this description |
+- `POST /rank` `{"id": ..., "docs": {...}}`: the ranking, best first, with scores; or the list to show, where a policy draws it.
+- `POST /learn` `{"id": ..., "grades": {...}}` or `{"id": ..., "clicks": [...]}`: learned, and on the disk, when it is answered.
+- `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus; `GET /healthz`: 200 while requests can be taken.
+- `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
 The fields of a request say what it asks for, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` both take all.
 """
@@ -143,10 +138,9 @@ class RankingApp:
     def _refusal(self, scope: Scope) -> tuple[int, dict[str, Any]] | None:
         """Why a request is not let in."""
         headers = dict(scope["headers"])
-        if self._local_only and headers.get(b"host", b"localhost").rpartition(b":")[0] not in _LOCAL_HOSTS:
-            host = headers[b"host"] if b"host" in headers else b"localhost"
-            if host not in _LOCAL_HOSTS:
-                return 421, {"error": "this server answers to localhost only; start it with --host to be reached by name"}
+        host = headers.get(b"host", b"localhost")
+        if self._local_only and host not in _LOCAL_HOSTS and host.rpartition(b":")[0] not in _LOCAL_HOSTS:
+            return 421, {"error": "this server answers to localhost only; start it with --host to be reached by name"}
         if self._token is None or scope["path"] in _OPEN_TO_ALL:
             return None
         given = headers.get(b"authorization", b"")

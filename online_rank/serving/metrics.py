@@ -37,7 +37,7 @@ class Figures:
         self._requests: dict[tuple[str, int], Any] = {}
         self._latency = {path: latency.labels(path) for path in _PATHS}
         self._all_requests = requests
-        self._registry.register(_OfModels(models))  # type: ignore[arg-type]
+        self._registry.register(_OfModels(models))
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         """A request to `/rank` or `/learn` was answered."""

@@ -72,7 +72,7 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
         Whether a bearer token is needed.
     """
     parameters = [] if key is None else [{"name": key, "in": "query", "required": True, "schema": {"type": "string"}}]
-    security = [{"token": []}] if with_token else []
+    security: list[dict[str, list[str]]] = [{"token": []}] if with_token else []
 
     def get(summary: str, kind: str = "application/json") -> dict[str, Any]:
         return {"get": {"summary": summary, "responses": {"200": {"description": "OK", "content": {kind: {}}}}}}
@@ -122,22 +122,32 @@ def description_page(described: dict[str, Any]) -> str:
     parts = []
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
-            parts.append(
-                f"<h2><code>{method.upper()} {html.escape(path)}</code></h2><p>{html.escape(operation['summary'])}</p>"
-            )
+            parts.append(f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>")
+            parts.append(f"<p>{html.escape(operation['summary'])}</p>")
             for parameter in operation.get("parameters", []):
                 parts.append(f"<p>Query parameter <code>{html.escape(parameter['name'])}</code>: which model.</p>")
             if "requestBody" in operation:
                 schema = operation["requestBody"]["content"]["application/json"]["schema"]
-                parts.append(f"<pre>{html.escape(json.dumps(schema['example'], indent=2))}</pre>")
-                rows = [f"<li>{status}: {html.escape(response['description'])}</li>"
-                        for status, response in operation["responses"].items()]  # fmt: skip
-                parts.append(f"<ul>{''.join(rows)}</ul>")
+                parts.append(f"<pre>{html.escape(json.dumps(schema['example'], indent=2))}</pre><ul>")
+                parts += [
+                    f"<li>{status}: {html.escape(of['description'])}</li>" for status, of in operation["responses"].items()
+                ]
+                parts.append("</ul>")
     title = html.escape(f"{described['info']['title']} {described['info']['version']}")
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>:root{{color-scheme:light dark}}body{{font:16px/1.5 system-ui,sans-serif;max-width:46rem;"
-        "margin:2rem auto;padding:0 1rem}pre{padding:.75rem;border:1px solid;border-radius:6px;overflow:auto}</style>"
-        f"<h1>{title}</h1><p>{html.escape(described['info']['summary'])}. The same for programs: "
-        f'<a href="openapi.json">openapi.json</a>.</p>{"".join(parts)}</html>'
-    )
+    return _PAGE.format(title=title, summary=html.escape(described["info"]["summary"]), parts="".join(parts))
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }}
+pre {{ padding: .75rem; border: 1px solid; border-radius: 6px; overflow: auto }}
+</style>
+<h1>{title}</h1>
+<p>{summary}. The same for programs: <a href="openapi.json">openapi.json</a>.</p>
+{parts}
+</html>
+"""
