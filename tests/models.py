@@ -79,7 +79,7 @@ REGISTRY = {
     "quantile map": lambda: StreamQuantileMap(),
     "quantile map, ramps": lambda: StreamQuantileMap(3, n_sample=64, frozen=True),
     "ramps": lambda: Ramps(4),
-    "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", "adagrad"),
+    "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", optimizer="adagrad"),
     "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "encoder": lambda: StreamTargetEncoder(keep="relative"),
     "gaussianizer": lambda: StreamGaussianizer(),

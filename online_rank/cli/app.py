@@ -233,6 +233,35 @@ def rank(
 
 
 @app.command(cls=_Command)
+def export(
+    model: ModelFile,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="solr, solr-normalized, elasticsearch, opensearch, ranklib, vespa, onnx, json or c.",
+        ),
+    ],
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write there, not to standard output.")] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the target calls the model.")] = "online_rank",
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--feature", metavar="NAME", help="What the target calls a feature; once for each, in the order of the model."
+        ),
+    ] = None,
+) -> None:
+    """Write a model for a search engine, an ONNX runtime or a C compiler.
+
+    What the target cannot compute is refused with the reason. Scaling of features is folded into the weights.
+    """
+    from online_rank.cli.export import run
+
+    run(model, to, out, name, feature)
+
+
+@app.command(cls=_Command)
 def evaluate(
     model: ModelFile,
     files: Files,
@@ -336,3 +365,51 @@ def stream(
     ranker = new_model(measure, scale.value, log, "swap" if clicks else "perceptron") if model is None else load_model(model)
     service = RankingService(ranker, measure, max_pending, max_age, max_pending_bytes=max_pending_bytes)
     run(service, Places(checkpoint, every, save, max_line))
+
+
+@app.command(cls=_Command)
+def serve(
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="Start from a model that [bold]train --save[/bold] wrote.")
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Start from nothing.")] = False,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any that is free.")] = 8000,
+    measure: Measure = "ndcg@10",
+    scale: Scaling = Scale.stream,
+    log: Log = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="Lose nothing that was acknowledged; go on from there when started again."
+        ),
+    ] = None,
+    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Changes between two checkpoints.")] = 10_000,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="NAME", help="One model for each value of this query parameter: POST /rank?NAME=shop."),
+    ] = None,
+    max_models: Annotated[int, typer.Option("--max-models", metavar="N", min=1, help="Models in memory, with --key.")] = 100,
+    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", min=1, help="Largest request.")] = 1 << 20,
+) -> None:
+    """Rank and learn over HTTP, with a live page and metrics (extra 'serve').
+
+    POST /rank {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
+
+    POST /learn {"id": "q1", "grades": {"a": 0, "b": 2}} is learned, any time later.
+
+    / is a page, /docs describes the rest. With ONLINE_RANK_TOKEN in the environment clients must send it as a bearer token.
+    """
+    import copy
+
+    from online_rank.cli.http import Place, make_app
+    from online_rank.cli.http import serve as listen
+    from online_rank.cli.serve import load_model
+    from online_rank.cli.train import new_model
+    from online_rank.serving.protocol import RankingService
+
+    if (model is None) != new:
+        raise typer.BadParameter("give a MODEL or --new")
+    ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
+    place = Place(host, port, checkpoint, every, key, max_models, max_body)
+    listen(make_app(lambda: RankingService(copy.deepcopy(ranker), measure), place), place)
