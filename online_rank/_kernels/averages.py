@@ -10,7 +10,7 @@ the decay,
 r a round that is moved to n before k^(r - n) overflows.
 """
 
-from online_rank._kernels._jit import inner
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 
 # Largest k^(r - n).
@@ -47,6 +47,7 @@ def count_lazily(state, column, decay, counters):
             counters[SINCE_REFERENCE] = 0.0
 
 
+@kernel
 def scale_and_shift(decay, averages, counters):
     """The served weights are scale (w - shift u): the average, or w where there is none."""
     if not averages or counters[AVERAGED] == 0.0:

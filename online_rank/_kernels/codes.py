@@ -19,9 +19,9 @@ MASSES = ("loss", "slam", "sqrt")
 
 # What a perceptron counts: effective number of averaged weight vectors; rounds since the reference of a lazy average
 # (`averages`); documents learned from; sums of ||z||^2 and of V; and for `adaptive` the sums of the ||z||^2 of `spread` and of
-# `sort` at mass 1.
-AVERAGED, SINCE_REFERENCE, DOCUMENTS, SQUARES, MASS, SPREAD_SQUARES, SORT_SQUARES = range(7)
-N_COUNTERS = 7
+# `sort` at mass 1; and the sum of ||z||^2 + 2 tau V, which a cap of the norm goes by.
+AVERAGED, SINCE_REFERENCE, DOCUMENTS, SQUARES, MASS, SPREAD_SQUARES, SORT_SQUARES, CAPPED_SQUARES = range(8)
+N_COUNTERS = 8
 
 # Order of positions within one grade, in `WITHIN_GRADE`'s order.
 MEAN, DOCUMENT, TIGHT = range(3)
@@ -39,3 +39,11 @@ OPTIMIZER_ROWS = (0, 1, 2, 4)
 # Activations of a network, in `ACTIVATIONS`'s order.
 TANH, RELU = range(2)
 ACTIVATIONS = ("tanh", "relu")
+
+# Kernel functions k(x, z), in `KERNELS`'s order.
+RBF, POLYNOMIAL = range(2)
+KERNELS = ("rbf", "polynomial")
+
+# How the pairs of a ranking are weighted that was shown: by the law it was drawn from, or all alike. From 0 on: only neighbours
+# count, in pairs that begin there (FairPairs).
+PLACKETT_LUCE, ALL_PAIRS = -1, -2

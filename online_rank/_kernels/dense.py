@@ -3,6 +3,8 @@
 Everything else that learns linear scores sees only scores and grades. `sparse` has the same verbs for sparse rows.
 """
 
+import math
+
 import numpy as np
 
 from online_rank._kernels._jit import fast_inner, fast_kernel
@@ -90,3 +92,15 @@ def add_scaled(w, a, z, out):
         out[j] = w[j] + a * z[j]
         norm += out[j] * out[j]
     return norm
+
+
+@fast_inner
+def shorten(w, longest):
+    """Scale w down to the norm `longest` where it is longer."""
+    norm = 0.0
+    for j in range(w.shape[0]):
+        norm += w[j] * w[j]
+    norm = math.sqrt(norm)
+    if norm > longest:
+        for j in range(w.shape[0]):
+            w[j] *= longest / norm

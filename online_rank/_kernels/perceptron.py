@@ -13,6 +13,8 @@ from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
 from online_rank._kernels.codes import (
     ADAPTIVE,
+    AVERAGED,
+    CAPPED_SQUARES,
     DELTA,
     DOCUMENTS,
     MASS,
@@ -24,7 +26,7 @@ from online_rank._kernels.codes import (
     TIGHT,
 )
 from online_rank._kernels.credit import Violation, assign_credit
-from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norms
+from online_rank._kernels.dense import add_scaled, combine_rows, score, score_with_norms, shorten
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.weight_vectors import weight_documents
@@ -52,6 +54,9 @@ class Rule(NamedTuple):
     margin: float
     relative_margin: float
     step: float
+    decay: float
+    cap: float
+    by_average: float
 
 
 @inner
@@ -84,8 +89,10 @@ def violation(rule, graded, s, offset, keys, all_forms):
 def settings(config, constants, discounts):
     """The `Target` and the `Rule` of a perceptron."""
     kind, cutoff, threshold, credit, mass, within_grade, by_gradient, by_gap = config
-    relative_margin, step, margin, _ = constants
-    rule = Rule(credit, mass, within_grade, by_gradient, by_gap, margin, relative_margin, step)
+    relative_margin, step, margin, decay, cap, by_average = constants
+    rule = Rule(
+        credit, mass, within_grade, by_gradient, by_gap, margin, relative_margin, step, decay, cap, by_average
+    )  # fmt: skip
     return Target(kind, cutoff, threshold, discounts), rule
 
 
@@ -173,7 +180,8 @@ def learn(
     weights : (q,) sample weights
     discounts : (>= largest m,) table of D(p)
     config : int64 array: measure kind, cutoff, threshold, credit, mass, within grade, gradient update?, margin by gap?
-    constants : float64 array: relative margin beta, step size, margin Delta, decay of the average
+    constants : float64 array: relative margin beta, step size, margin Delta, decay of the average, cap kappa of the norm (0 for
+        none), whether the average's mistakes are learned from
     w : (d,) learning weights, changed in place
     average : (d,) averaged weights, changed in place; (0,) when the learning weights serve
     counters : (N_COUNTERS,) float64, changed in place
@@ -198,6 +206,8 @@ def learn(
         largest, norms = score_with_norms(documents, w, s)
         if served is not None:
             copy_to(s, served[first : first + m])
+        elif rule.by_average > 0.0 and counters[AVERAGED] > 0.0 and average.shape[0] > 0:
+            score(documents, average, s)
         graded = grade_query(target, y[first : first + m], work)
         if not (graded.levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
@@ -218,7 +228,10 @@ def learn(
             copy_to(w, new)
             if all_forms is not None and rule.credit == ADAPTIVE and mass > 0.0:
                 counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
+            counters[CAPPED_SQUARES] += square + 2.0 * offset * mass
+            if rule.cap > 0.0:
+                shorten(w, rule.cap * math.sqrt(counters[CAPPED_SQUARES]))
         count_update(counters, m, mass, square)
-        add_to_average(average, w, constants[3], counters)
+        add_to_average(average, w, rule.decay, counters)
         write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]

@@ -6,8 +6,8 @@ import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.averages import count_lazily, lag_of
-from online_rank._kernels.codes import ADAPTIVE, SORT_SQUARES, SPREAD_SQUARES
+from online_rank._kernels.averages import count_lazily, lag_of, scale_and_shift
+from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, SORT_SQUARES, SPREAD_SQUARES
 from online_rank._kernels.graded import grade_query
 from online_rank._kernels.perceptron import count_update, margin_of, respond, settings, share_of_spread
 from online_rank._kernels.rounds import write_round
@@ -17,6 +17,7 @@ from online_rank._kernels.sparse import (
     add_scaled,
     combine_rows,
     combine_rows_twice,
+    score,
     score_with_norms,
     take_both_sums,
     take_sums,
@@ -77,7 +78,6 @@ def learn(
     As `perceptron.learn`.
     """
     target, rule = settings(config, constants, discounts)
-    decay = constants[3]
     work = workspace(longest_query(offsets))
     most = most_entries(starts, offsets)
     touched, z = np.empty(most + 1, dtype=np.int64), np.empty(most)
@@ -90,6 +90,9 @@ def learn(
         largest, norms = score_with_norms(rows.starts, columns, values, state, s)
         if served is not None:
             copy_to(s, served[first : first + m])
+        elif rule.by_average > 0.0:
+            scale, shift = scale_and_shift(rule.decay, averages, counters)
+            score(rows.starts, columns, values, state, scale, shift, s)
         graded = grade_query(target, y[first : first + m], work)
         if not (graded.levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
@@ -106,10 +109,11 @@ def learn(
             # ||w + step z|| is at most ||w|| + step ||z||.
             if not (math.isfinite(mass) and math.sqrt(squares_of_w) + rule.step * math.sqrt(square) < _LARGEST_NORM):
                 return q
-            add_scaled(state, rule.step, touched[:n], z, lag_of(decay, counters) if averages else 0.0)
+            add_scaled(state, rule.step, touched[:n], z, lag_of(rule.decay, counters) if averages else 0.0)
             counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
+            counters[CAPPED_SQUARES] += square + 2.0 * offset * mass
         count_update(counters, m, mass, square)
         if averages:
-            count_lazily(state, LAZY, decay, counters)
+            count_lazily(state, LAZY, rule.decay, counters)
         write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]

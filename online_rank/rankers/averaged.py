@@ -140,7 +140,7 @@ class LinearRanker(AveragedRanker):
         if self._rows is None or block is None:
             return super()._snapshot(block)
         if block.names is not None and self._columns is not None:
-            columns = self._columns.of(block.names)
+            columns = self._columns_of(block.names)
             columns = columns[columns >= 0]
         elif isinstance(block.X, SparseRows) and block.X.n_columns == self._n_features:
             columns = np.unique(block.X.columns)

@@ -165,7 +165,7 @@ def assert_certified(tracker):
         assert certificate.holds, str(certificate)
         totals, checks = certificate.totals, {check.name: check.value for check in certificate.bounds}
         kind = "mass" if tracker.learner.update == "mistake" else "any_step"
-        closed = "running_margin_bound" if tracker.learner.relative_margin else f"{kind}_bound"
+        closed = f"{kind}_bound"
         links = [checks[name] for name in (f"{kind}_hindsight_bound", f"{kind}_data_bound", closed)]
         if f"{closed}_surrogate" in checks:
             links.append(checks[f"{closed}_surrogate"])

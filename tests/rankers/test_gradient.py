@@ -25,7 +25,7 @@ def test_weights_are_those_of_the_optimizer_on_the_gradient(optimizer, l2):
         with pytest.raises(ValueError, match="l2"):
             GradientRanker(optimizer=optimizer, l2=l2)
         return
-    model = GradientRanker("logistic", optimizer, 0.2, l2=l2, average=True)
+    model = GradientRanker("logistic", optimizer=optimizer, learning_rate=0.2, l2=l2, average=True)
     cost = Surrogate("logistic", pair_weight="difference")
     twins = [OPTIMIZERS[optimizer](0.2) for _ in range(4)]
     served = []
@@ -173,7 +173,7 @@ def test_scoring_is_permutation_equivariant(seed, surrogate, optimizer):
 
 @pytest.mark.parametrize("optimizer", NAMES)
 def test_saved_and_loaded_it_goes_on_alike(optimizer, tmp_path):
-    model = GradientRanker("slam", optimizer, average=7.0)
+    model = GradientRanker("slam", optimizer=optimizer, average=7.0)
     model.learn_many(*as_block(linear_queries(10)))
     save(model, tmp_path / "model.npz")
     again = load(tmp_path / "model.npz")
