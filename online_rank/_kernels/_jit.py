@@ -38,8 +38,9 @@ def _source_digest() -> bytes:
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    # _nrt is named because a kernel that is compiled for a leaf would take it from there.
     # error_model="numpy": division by zero gives inf or NaN as in numpy, and no check in the inner loops.
-    options = {"nogil": True, "error_model": "numpy", **options}
+    options = {"nogil": True, "error_model": "numpy", "_nrt": True, **options}
     try:
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:

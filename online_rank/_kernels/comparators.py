@@ -131,7 +131,7 @@ def _hinge_of_moved(moved, k, margin):
     return total
 
 
-@leaf
+@inner
 def _hinge_of_pairs(credit, target, graded, v, violated, preferred, k, margin, work):
     """Sum of a_ij times the hinge over the violated pairs, a_ij as `assign_credit` has them before they are scaled."""
     if credit == ARGMAX:

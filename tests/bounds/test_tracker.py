@@ -134,7 +134,7 @@ def test_sweeps_add_up_what_pairs_do(seed, credit, kind, m, offset, strict):
     credit_kernels.sort_violators(query, Violation(t, offset, strict), preferred, work)
     code = CREDIT_CODES.index(credit)
     one_by_one = kernels._hinge_one_by_one(code, kind, query, preferred, k, 1.0, work)
-    swept = kernels._hinge_by_sweeps(code, kind, query, preferred, k, 1.0, work, np.empty((4, m + 1)))
+    swept = kernels._hinge_by_sweeps(code, kind, query, preferred, k, 1.0, work)
     expected = 0.0
     for i in range(m):
         for j in range(m):
