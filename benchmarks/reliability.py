@@ -32,7 +32,7 @@ from benchmarks._common import environment, parser, save, table
 from benchmarks._faults import faults, interpose
 from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_protocol, structural
 from benchmarks._kills import kill_stream, kill_train, requests, warm_up
-from benchmarks._threads import interrupts, threads
+from benchmarks._threads import interrupts, lock_cost, threads
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.cli.service import Places, State
 from online_rank.serving.protocol import RankingService
@@ -189,7 +189,10 @@ def show_threads(size: float, seed: int) -> list[Row]:
     t = threads(max(1.0, 60.0 * size))
     complain(t.errors)
     name = f"{t.seconds:g} s of 4 threads beside a learner: queries / different readings / torn"
-    return [(name, f"{t.queries:,}", f"{t.readings:,}", t.torn), ("the same: errors", "", len(t.errors), "")]
+    return [
+        (name, f"{t.queries:,}", f"{t.readings:,}", t.torn),
+        ("the same: errors / cost of a lock, ns", len(t.errors), f"{lock_cost():.0f}", ""),
+    ]
 
 
 def show_soak(size: float, seed: int) -> list[Row]:
@@ -226,7 +229,8 @@ def main() -> None:
     for name in names:
         rows += PARTS[name](given.campaign, given.seed)
         print(*rows[-3:], sep="\n", flush=True)
-    note = f"Campaign of size {given.campaign:g}; 1 is 1,000 kills, 10^5 files, 2,000 interrupts, 60 s of threads, 2 x 10^6 queries."
+    full = "1,000 kills, 10^5 files, 2,000 interrupts, 60 s of threads, 2 x 10^6 queries"
+    note = f"Campaign of size {given.campaign:g}; size 1 is {full}."
     save("reliability", f"# Reliability\n\n{note}\n\n{table(('what', '1', '2', '3'), rows)}\n\n{environment()}")
 
 
