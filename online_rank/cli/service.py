@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
-from online_rank.storage.files import save
+from online_rank.storage.files import require_replaceable, save
 from online_rank.storage.journal import Journal, new_run
 from online_rank.storage.tree import settings_of
 
@@ -95,6 +95,8 @@ class State:
 
 def run(service: RankingService, places: Places) -> None:
     """Serve until the input ends, then save."""
+    if places.save is not None:
+        require_replaceable(places.save)  # Now, and not when all is learned.
     sys.stdout.flush()
     with contextlib.closing(State(service, places)) as state:
         number = 0

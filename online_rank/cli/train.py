@@ -50,11 +50,11 @@ def run(
     settings: Settings, checkpoints: Checkpoints, save_as: str | None, report_to: str | None, as_json: bool, quiet: bool
 ) -> None:
     """Train a model, test it, save it, and print and report the figures."""
-    from online_rank.storage.files import save
+    from online_rank.storage.files import require_replaceable, save
 
     settings.check()
-    if save_as is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(save_as))):
-        raise ValueError(f"--save {save_as}: there is no directory {folder}")
+    if save_as is not None:
+        require_replaceable(save_as)
     log = _log_for(report_to, settings, checkpoints)
     shown = False if quiet or as_json else None
     model = new_model(settings.measure, settings.scale, settings.log)
