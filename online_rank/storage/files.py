@@ -225,7 +225,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | N
 
 
 def require_replaceable(path: str | os.PathLike[str]) -> None:
-    """Raise OSError when a file cannot be written there: its directory is missing, or a device or a directory is in its place."""
+    """Raise OSError when a file cannot be written there: no directory, or a device or another directory in its place."""
     target = Path(os.path.realpath(path))
     try:
         if not stat.S_ISREG(os.stat(target).st_mode):
