@@ -36,8 +36,11 @@ def _run(arguments: list[str]) -> int:
         return _fail(f'the command needs {error.name}: pip install "online_rank[cli]"')
     # typer brings click and its errors along, in a module that depends on its version.
     usage_error: Any = typer.BadParameter.__mro__[2]
+    from online_rank._compiling import lines_while_compiling
+
     try:
-        code = app(arguments or ["--help"], prog_name="online-rank", standalone_mode=False)
+        with lines_while_compiling():
+            code = app(arguments or ["--help"], prog_name="online-rank", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except usage_error as error:

@@ -42,7 +42,7 @@ class PendingQueries:
         n_evicted=Count(),
         _clock=Count(),
         _n_bytes=Count(),
-        _queries=DictOf(Plain(), TupleOf(Count(), Count(), TupleOf(Text(), ListOf(Real())))),
+        _queries=DictOf(Plain(), TupleOf(Count(), Count(), TupleOf(Text(), ListOf(Real()), Text(optional=True)))),
     )
 
     def __init__(self, max_queries: int = 10_000, max_age: int = 100_000, max_bytes: int = 1 << 28) -> None:

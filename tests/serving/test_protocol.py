@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import online_rank
 from online_rank import PerceptronRanker, StreamScaler, load
+from online_rank.measures import measure
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.protocol import RankingService
@@ -154,17 +155,20 @@ def test_the_service_learns_what_the_model_would_from_delayed_grades():
     reply = service.handle(grade("two", a=1, b=0))
     model.learn_one(other, {"a": 1, "b": 0})
     ndcg.update({"a": 1, "b": 0}, served_other)
-    assert reply.answer == {"id": "two", "learned": True, "loss": model.last_round.loss}
-    loss = model.last_round.loss
+    # The loss of what was served, not of what the model would answer by now.
+    loss = measure("ndcg@10").loss([served_other["a"], served_other["b"]], [1, 0], ties="pessimistic")
+    assert reply.answer == {"id": "two", "learned": True, "loss": pytest.approx(loss, abs=1e-12)}
     service.handle(grade(1))
     model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1})
     ndcg.update({"a": 0, "b": 2, "c": 1}, served)
-    loss += model.last_round.loss
+    loss += measure("ndcg@10").loss([served[name] for name in "abc"], [0, 2, 1], ties="pessimistic")
     assert first == {"id": 1, "ranking": ["a", "b", "c"], "scores": [0.0, 0.0, 0.0]}
     assert to_bytes(service.model) == to_bytes(model)
     assert service.stats() == {
-        "ranked": 2, "learned": 2, "duplicates": 0, "pending": 0, "evicted": 0, "ndcg@10": ndcg.get(), "loss": loss,
+        "ranked": 2, "learned": 2, "duplicates": 0, "pending": 0, "evicted": 0, "ndcg@10": ndcg.get(),
+        "loss": pytest.approx(loss), "loss_interval": list(service.served_interval()[:2]), "longest_delay": 1,
     }  # fmt: skip
+    assert service.served_interval().mean == pytest.approx(loss / 2)
     scores = model.predict_one(DOCS)
     answer = service.handle(ask(3)).answer
     assert answer["ranking"] == model.rank_one(DOCS)
