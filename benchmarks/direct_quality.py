@@ -74,8 +74,8 @@ TREES = tuple({"n_estimators": n, "max_depth": depth, "learning_rate": 0.1} for 
 #: The rows of [DR]'s tables, by the name of the system that was published, and more of this library's.
 RANKERS = {
     "DirectRanker": Method(lambda **s: DirectRanker(seed=0, **s), RATES, (1, 5)),
-    "RankNet": Method(lambda **s: DirectRanker(cost="logistic", output="half_tanh", seed=0, **s), RATES, (1, 5)),
-    "ListNet, the same network": Method(lambda **s: DirectRanker(cost="listnet", seed=0, **s), RATES, (1, 5)),
+    "RankNet": Method(lambda **s: DirectRanker(surrogate="logistic", output="half_tanh", seed=0, **s), RATES, (1, 5)),
+    "ListNet, the same network": Method(lambda **s: DirectRanker(surrogate="listnet", seed=0, **s), RATES, (1, 5)),
     "LambdaMART, LightGBM": Method(lambda **s: LambdaMART(n_jobs=1, random_state=0, **s), TREES),
     "LambdaMART, XGBoost": Method(lambda **s: XGBoost(n_jobs=1, random_state=0, **s), TREES),
     "AdaRank": Method(AdaRank, tuple({"rounds": rounds} for rounds in (5, 20, 100))),
@@ -83,7 +83,9 @@ RANKERS = {
     "IESR-Rank": Method(lambda: ESRank("least squares")),
     "IESVM-Rank": Method(lambda: ESRank("ranking SVM")),
     "ranking SVM": Method(RankingSVM),
-    "LambdaRank, the network of DirectRanker": Method(lambda **s: DirectRanker(cost="lambdarank", seed=0, **s), RATES, (1, 5)),
+    "LambdaRank, the network of DirectRanker": Method(
+        lambda **s: DirectRanker(surrogate="lambdarank", seed=0, **s), RATES, (1, 5)
+    ),
     "linear ListNet": Method(lambda: GradientRanker("listnet"), passes=(1, 5)),
     "perceptron": Method(PerceptronRanker, tuple({"relative_margin": beta} for beta in (0.0, 0.3, 1.0)), (1, 5)),
     "Rank LR (linear RankNet)": Method(lambda: GradientRanker("logistic"), passes=(1, 5)),

@@ -199,7 +199,10 @@ METHODS = {
     "RankNet": Method(rank_net),
     "Class NN": Method(mlp("class")),
     "Reg NN": Method(mlp("reg")),
-    "Rank LR": Method(lambda side, rate, seed: GradientRanker("logistic", "adagrad", rate, average=False), (1e-2, 3e-2, 1e-1)),
+    "Rank LR": Method(
+        lambda side, rate, seed: GradientRanker("logistic", optimizer="adagrad", learning_rate=rate, average=False),
+        (1e-2, 3e-2, 1e-1),
+    ),
     "Class LR": Method(sgd("class"), (1e-3, 1e-2, 1e-1)),
     "Reg LR": Method(sgd("reg"), (1e-3, 3e-3, 1e-2)),
 }

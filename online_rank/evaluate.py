@@ -91,16 +91,18 @@ class Trace:
         """
         return self.served.interval(level)
 
+    def served_intervals(self, level: float = 0.95) -> list[Interval]:
+        """`served_interval` at every record, the present state last."""
+        return [LossInterval(record[-3:]).interval(level) for record in self._recorded()]
+
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """The records as columns: "query" (how many had been met), one a metric, "loss", "mistakes".
 
         The last record is always the present state. `pandas.DataFrame` and `polars.DataFrame` take these columns as they are.
         """
-        records = self._records
-        if self.n_queries and (not records or records[-1][0] != self.n_queries):
-            records = [*records, self._record()]
-        table = np.array(records, dtype=np.float64).reshape(len(records), len(self.values) + 3)
+        records = self._recorded()
+        table = np.array(records, dtype=np.float64).reshape(len(records), len(self.values) + 6)
         names = ["query", *self.values, "loss", "mistakes"]
         counts = ("query", "mistakes")
         return {name: table[:, j].astype(np.int64) if name in counts else table[:, j] for j, name in enumerate(names)}
@@ -134,8 +136,13 @@ class Trace:
         width, digits = max(len(name) for name, _ in rows), max(len(value) for _, value in rows)
         return "\n".join(f"{name:<{width}}  {value:>{digits}}" for name, value in rows)
 
+    def _recorded(self) -> list[tuple[float, ...]]:
+        """The records, with the present state as the last."""
+        present = self._records and self._records[-1][0] == self.n_queries
+        return self._records if present or not self.n_queries else [*self._records, self._record()]
+
     def _record(self) -> tuple[float, ...]:
-        return (self.n_queries, *self.values.values(), self.loss, self.mistakes)
+        return (self.n_queries, *self.values.values(), self.loss, self.mistakes, *self._served.tolist())
 
     def _add(self, n_documents: int, round_: Any, values: dict[str, float], served: float | None = None) -> None:
         """Count one query, and record it where it is the turn of one; `served` is the loss of what was served."""

@@ -7,6 +7,8 @@ from river import drift, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import (
     BestRanker,
+    BlendRanker,
+    BoostedRanker,
     DirectRanker,
     DriftAwareRanker,
     ForEachDocument,
@@ -18,12 +20,16 @@ from online_rank import (
     PointwiseRanker,
     QueryNormalizer,
     Ranker,
+    RidgeRanker,
     SignedLog,
     StreamGaussianizer,
+    StreamQuantileMap,
     StreamScaler,
+    StreamTargetEncoder,
     TorchRanker,
 )
 from online_rank.base.function import QueryFunction
+from online_rank.preprocessing import Ramps
 
 
 def doubled(query):
@@ -45,15 +51,17 @@ REGISTRY = {
     "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
     "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
     "gradient": lambda: GradientRanker(),
-    "gradient, listnet": lambda: GradientRanker("listnet", "adagrad"),
-    "gradient, lambdarank": lambda: GradientRanker("lambdarank", "adam"),
+    "gradient, listnet": lambda: GradientRanker("listnet", optimizer="adagrad"),
+    "gradient, lambdarank": lambda: GradientRanker("lambdarank", optimizer="adam"),
     "pointwise, regressor": lambda: PointwiseRanker(linear_model.LinearRegression()),
     "pointwise, classifier": lambda: PointwiseRanker(linear_model.LogisticRegression()),
     "tracker": lambda: LossTracker(PerceptronRanker()),
     "direct": lambda: DirectRanker(hidden=(4,), seed=1),
-    "direct, RankNet": lambda: DirectRanker((4, 3), cost="logistic", output="half_tanh", accumulate=2, dtype="float64", seed=2),
+    "direct, RankNet": lambda: DirectRanker(
+        (4, 3), surrogate="logistic", output="half_tanh", accumulate=2, dtype="float64", seed=2
+    ),
     "drift, reset": lambda: DriftAwareRanker(PerceptronRanker()),
-    "drift, switch": lambda: DriftAwareRanker(GradientRanker("listnet", "sgd"), drift.ADWIN(clock=1), "switch"),
+    "drift, switch": lambda: DriftAwareRanker(GradientRanker("listnet", optimizer="sgd"), drift.ADWIN(clock=1), "switch"),
     "drift, average": lambda: DriftAwareRanker(PerceptronRanker(), drift.KSWIN(seed=1), "restart_average"),
     "drift, pairwise": lambda: DriftAwareRanker(PairwiseRanker(linear_model.LogisticRegression()), on_drift="switch"),
     "best": lambda: BestRanker([PerceptronRanker(), GradientRanker(optimizer="sgd")]),
@@ -61,7 +69,19 @@ REGISTRY = {
     "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
     "scaler | drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
+    "ridge": lambda: RidgeRanker(),
+    "ridge, half-life": lambda: RidgeRanker("ap", half_life=20.0),
+    "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
+    "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | GradientRanker(), RidgeRanker()]),
+    "blend, default": lambda: StreamQuantileMap() | BlendRanker(half_life=100.0),
+    "drift, blend": lambda: DriftAwareRanker(BlendRanker([RidgeRanker(), StreamTargetEncoder() | PerceptronRanker()])),
     "scaler": lambda: StreamScaler(),
+    "quantile map": lambda: StreamQuantileMap(),
+    "quantile map, ramps": lambda: StreamQuantileMap(3, n_sample=64, frozen=True),
+    "ramps": lambda: Ramps(4),
+    "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", optimizer="adagrad"),
+    "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
+    "encoder": lambda: StreamTargetEncoder(keep="relative"),
     "gaussianizer": lambda: StreamGaussianizer(),
     "log": lambda: SignedLog(),
     "normalizer": lambda: QueryNormalizer(),

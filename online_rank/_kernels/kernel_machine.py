@@ -10,11 +10,12 @@ import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.codes import AP, RBF
-from online_rank._kernels.credit import SHORT, line_up, list_head, spread_credit, spread_over_few
-from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss
+from online_rank._kernels.codes import MEAN, RBF, SPREAD
+from online_rank._kernels.credit import Violation, assign_credit
+from online_rank._kernels.graded import Target, grade_query
+from online_rank._kernels.perceptron import Rule, judge
 from online_rank._kernels.rounds import write_round
-from online_rank._kernels.surrogates import longest_query, workspace
+from online_rank._kernels.workspace import CREDIT, SCORES, SHARES, WEIGHTS, longest_query, workspace
 
 # A document is stored only if what the stored ones leave of it is at least this part of its squared norm.
 _LEAST_PIVOT = 1e-8
@@ -159,12 +160,13 @@ def _square(X, first, c, kind, gamma, degree, coef0):
 
 
 @kernel
-def _hinges(u, level, share, scale, s, offset, head):
-    """F_t(u): the hinge of a comparator's scores on the pairs of the update."""
+def _hinges(u, level, share, scale, s, offset):
+    """F_t(u): the hinge of a comparator's scores on the pairs of the update, of which i has `share` in each."""
+    m = s.shape[0]
     total = 0.0
-    for i in head:
+    for i in range(m):
         if share[i] > 0.0:
-            for j in range(s.shape[0]):
+            for j in range(m):
                 if level[j] < level[i] and s[j] >= s[i] - offset:
                     total += scale * share[i] * max(0.0, 1.0 - (u[i] - u[j]))
     return total
@@ -201,54 +203,36 @@ def learn(
     kind, cutoff, threshold, form, degree = config
     gamma, coef0, tolerance, beta, keep = constants
     budget = alpha.shape[0]
+    target = Target(kind, cutoff, threshold, discounts)
+    rule = Rule(SPREAD, False, MEAN, False, False, 1.0)
     longest = longest_query(offsets)
     work = workspace(longest)
     K = np.empty((longest, budget))
-    reals = np.empty((3, longest))
-    places = np.empty((2, longest + 1), dtype=np.int64)
     t, new = np.empty(budget), np.empty(budget)
 
     for q in range(weights.shape[0]):
-        first = offsets[q]
+        first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
-        weight = weights[q]
-        s, c, share = reals[0, :m], reals[1, :m], reals[2, :m]
-        v, keys, other_keys = work.reals[0, :m], work.reals[1, :m], work.reals[2, :m]
-        level, order, index, listed = work.integers[0, :m], work.integers[1, :m], work.integers[2, :m], work.integers[3, :m]
-        head, start = places[0, :m], places[1]
-        grade, count, per_level = work.per_level
+        s, v, c = work.reals[SCORES, :m], work.reals[WEIGHTS, :m], work.reals[CREDIT, :m]
         n = int(counters[STORED])
         largest = 0.0
         for i in range(m):
             norm = _of_document(X[first + i], stored, form, gamma, degree, coef0, K[i, :n])
             s[i] = _dot(K[i, :n], alpha[:n]) if math.isfinite(norm) else np.nan
             largest = max(largest, norm)
-        levels = grade_levels(y[first : first + m], kind, threshold, level, grade, count, work.table)
-        if not (levels >= 0 and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
+        graded = grade_query(target, y[first : first + m], work)
+        if not (graded.levels >= 0 and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
         if compared is not None:
             values[q] = 0.0
-        if levels < 2:
-            write_round(rounds[q], 0.0, np.nan, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
+        if graded.levels < 2:
+            write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
-        depth = min(cutoff, m) if cutoff > 0 else m
-        ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
-        order_pessimistic(s, level, levels, depth, order, index, per_level, keys, other_keys)
-        loss = ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, discounts)
-        v_max = level_weights(kind, cutoff, levels, grade, count, ideal_value, m, discounts, work.trees[0])
-        for i in range(m):
-            v[i] = work.trees[0, level[i]]
+        loss, v_max = judge(target, rule, graded, s, v, work, None)
         offset = beta * counters[SQUARES] / counters[MASSES] if counters[MASSES] > 0.0 else 0.0
         mass, square = weight * loss, 0.0
         if mass > 0.0:
-            c[:] = 0.0
-            heads = list_head(level, v, False, head)
-            if heads <= SHORT:
-                total = spread_over_few(s, level, v, offset, False, head[:heads], share, c)
-            else:
-                line_up(s, level, levels, offset, False, head[:heads], keys, index, other_keys, order, start, listed)
-                total = spread_credit(level, levels, v, head[:heads], start, listed, work.trees[1], share, c)
-            scale = mass / total
+            scale = mass / assign_credit(SPREAD, target, graded, v, Violation(s, offset, False), work, c, None)
             for i in range(m):
                 c[i] *= scale
             whole = _square(X, first, c, form, gamma, degree, coef0)
@@ -274,7 +258,7 @@ def learn(
                 factor[before:n] = 0.0
                 return q
             if compared is not None:
-                values[q] = _hinges(compared[first : first + m], level, share, scale, s, offset, head[:heads])
+                values[q] = _hinges(compared[first : first + m], graded.level, work.reals[SHARES], scale, s, offset)
             copy_to(alpha, new)
             counters[STORED] = n
             counters[SQUARES] += square
@@ -285,5 +269,5 @@ def learn(
             counters[AVERAGED] = keep * counters[AVERAGED] + 1.0
             for b in range(n):
                 average[b] += (alpha[b] - average[b]) / counters[AVERAGED]
-        write_round(rounds[q], loss, np.nan, mass, square, offset, weight, m, largest, v_max, False)
+        write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]

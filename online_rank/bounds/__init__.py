@@ -40,10 +40,10 @@ literature for gradient descent with credit `argmax` and mass `slam`. Theorem 5 
 printed with, because rankings do depend on the step; it is for steps below Delta / (2 m R_X^2 v_max). [CT2] concedes the
 dependence.
 
-**Served weights** (`served_hindsight_bound`, `served_data_bound`, `averaged_bound`). Rankings are served by any weights v_t: an
-average, a stale or rounded copy. Learned from the pairs that v_t violates, sum RML(v_t) <= sum V <= F(u) + <u, w_{T+1}> <=
-F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, g_t>). *Proof*: the master inequality asks nothing of the pairs;
-<w_t, g_t> = <v_t, g_t> + <w_t - v_t, g_t>, and <v_t, g_t> <= tau_t V_t.
+**Served weights** (`served_hindsight_bound`, `served_norm_bound`, `served_data_bound`, `averaged_bound`). Rankings are served
+by any weights v_t: an average, a stale or rounded copy. Learned from the pairs that v_t violates, sum RML(v_t) <= sum V <=
+F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, g_t>). *Proof*: the master inequality asks nothing of the
+pairs; <w_t, g_t> = <v_t, g_t> + <w_t - v_t, g_t>, and <v_t, g_t> <= tau_t V_t.
 
 **Late grades** (`delay_data_bound`, `delay_bound`). When D_t other served queries wait as the grades of query t come, and it
 is learned from the pairs of the scores that were served, sum RML <= sum V <= F(u) + ||u|| R_X sqrt(sum V_t (4 B (1 + 2 D_t) +
@@ -127,6 +127,7 @@ from online_rank.bounds.served import (
     master_bound,
     served_data_bound,
     served_hindsight_bound,
+    served_norm_bound,
 )
 from online_rank.bounds.theorems import (
     corollary_6,
@@ -139,7 +140,8 @@ from online_rank.bounds.theorems import (
     theorem_8_regularization,
     theory_learning_rate,
 )
-from online_rank.bounds.tracker import LossTracker, Totals
+from online_rank.bounds.totals import Totals
+from online_rank.bounds.tracker import LossTracker
 
 __all__ = [
     "BoundCheck",
@@ -195,6 +197,7 @@ __all__ = [
     "scaler_path_length",
     "served_data_bound",
     "served_hindsight_bound",
+    "served_norm_bound",
     "theorem_5",
     "theorem_8",
     "theorem_8_regularization",

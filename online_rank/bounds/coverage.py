@@ -33,6 +33,7 @@ _COVERS: dict[str, _Settings] = {
     "master_bound": _MISTAKE,
     "served_hindsight_bound": _UNCAPPED,
     "served_data_bound": _UNCAPPED,
+    "served_norm_bound": _UNCAPPED,
     "averaged_bound": {"update": ("mistake",), "served": ("average",), "norm_cap": (None,)},
     "delay_bound": _UNCAPPED,
     "delay_data_bound": _UNCAPPED,
@@ -72,7 +73,7 @@ def uncovered(bound: str, model: Any) -> str | None:
     >>> uncovered("theorem_5", PerceptronRanker())
     "theorem_5 speaks of update='gradient', but the model has update='mistake'"
     """
-    model = getattr(model, "model", model)
+    model = getattr(model, "learner", model)
     for name, allowed in _COVERS[bound].items():
         value = getattr(model, name, _DEFAULTS.get(name))
         if value not in allowed:

@@ -4,6 +4,9 @@ from online_rank._lazy import lazily
 
 _HOME = {
     "BestRanker": "selection",
+    "BlendRanker": "blend",
+    "BoostedRanker": "boosted",
+    "ClickPerceptron": "click_perceptron",
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
     "GradientRanker": "gradient",
@@ -11,6 +14,8 @@ _HOME = {
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
+    "RidgeRanker": "ridge",
+    "SwapRanker": "swap",
     "TorchRanker": "torch",
 }
 
