@@ -38,6 +38,7 @@ TOP_LEVEL = {
     "StreamGaussianizer": "preprocessing",
     "StreamScaler": "preprocessing",
     "SwapRanker": "rankers.swap",
+    "TeamDraft": "bounds.interleaving",
     "best_in_hindsight": "bounds",
     "load": "storage",
     "measure": "measures",
@@ -60,7 +61,6 @@ _IN_ROOMS = {
     "PositionUser": "stream.clicks",
     "PrecisionAtK": "metrics",
     "RankingService": "serving",
-    "TeamDraft": "metrics",
     "Trace": "evaluate",
     "TrustUser": "stream.clicks",
 }

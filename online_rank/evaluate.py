@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from online_rank._progress import progress as shown_progress
-from online_rank.base.schema import Count, DictOf, Integer, ListOf, Real, Schema, Text
+from online_rank.base.schema import Array, Count, DictOf, Integer, ListOf, Real, Schema, Text
 from online_rank.base.undo import all_or_nothing
+from online_rank.bounds.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 
@@ -44,6 +45,8 @@ class Trace:
         Rounds in which the model was updated.
     skipped : int
         Queries of which nothing can be learned.
+    served : LossInterval
+        Losses of the rankings that were served, by the measure that the model learns for.
     elapsed : float
         Seconds spent on predicting, measuring and learning, and on waiting for the stream.
     """
@@ -56,6 +59,7 @@ class Trace:
         values=DictOf(Text(), Real()),
         loss=Real(0.0),
         elapsed=Real(0.0),
+        _served=Array(3),
         _spacing=Integer(1),
         _records=ListOf(ListOf(Real(), kind=tuple)),
     )
@@ -71,8 +75,21 @@ class Trace:
         self.mistakes = 0
         self.skipped = 0
         self.elapsed = 0.0
+        self._served = np.zeros(3)
         self._spacing = every or 1
         self._records: list[tuple[float, ...]] = []
+
+    @property
+    def served(self) -> LossInterval:
+        """A copy of the account of the losses of what was served."""
+        return LossInterval(self._served)
+
+    def served_interval(self, level: float = 0.95) -> Interval:
+        """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
+
+        It is valid on any stream (`online_rank.bounds.intervals`); queries of one grade are left out.
+        """
+        return self.served.interval(level)
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
@@ -97,10 +114,13 @@ class Trace:
             "loss": self.loss,
             "mistakes": self.mistakes,
             "skipped": self.skipped,
+            "served": self.served_interval()._asdict() if self._served[0] else None,
             "elapsed": self.elapsed,
         }
 
     def __repr__(self) -> str:
+        lower, upper, *_ = self.served_interval()
+        served = [("served loss, 95 %", f"{lower:.4f} to {upper:.4f}")] if self._served[0] else []
         rows = [
             ("queries", f"{self.n_queries:,}"),
             ("documents", f"{self.n_documents:,}"),
@@ -108,6 +128,7 @@ class Trace:
             ("cumulative loss", f"{self.loss:,.2f}"),
             ("updates", f"{self.mistakes:,}"),
             ("skipped", f"{self.skipped:,}"),
+            *served,
             ("seconds", f"{self.elapsed:.2f}"),
         ]
         width, digits = max(len(name) for name, _ in rows), max(len(value) for _, value in rows)
@@ -116,8 +137,10 @@ class Trace:
     def _record(self) -> tuple[float, ...]:
         return (self.n_queries, *self.values.values(), self.loss, self.mistakes)
 
-    def _add(self, n_documents: int, round_: Any, values: dict[str, float]) -> None:
-        """Count one query, and record it where it is the turn of one."""
+    def _add(self, n_documents: int, round_: Any, values: dict[str, float], served: float | None = None) -> None:
+        """Count one query, and record it where it is the turn of one; `served` is the loss of what was served."""
+        if served is not None:
+            add_losses(self._served, np.array([served]))
         self.n_queries += 1
         self.n_documents += n_documents
         self.values = values
@@ -212,15 +235,18 @@ def progressive(
         total = len(source) if isinstance(source, Sized) else getattr(source, "n_queries", None)
         fraction = partial(getattr, source, "fraction", None)
         show = stack.enter_context(shown_progress("learning", total, shown=progress, part=fraction))
+        target = learned_measure(model)
         clock = time.perf_counter()
         for item in queries:
             x, y, arguments = _lesson(item)
             scores = model.predict_one(x)
+            # Clicks are no grades, and give no loss.
+            loss = None if hasattr(y, "_fields") else served_loss(target, scores, y)
             with all_or_nothing(*measured.values()):
                 for metric in measured.values():
                     metric.update(y, scores)
                 model.learn_one(x, y, **arguments)
-            trace._add(len(scores), getattr(model, "last_round", None), {name: m.get() for name, m in measured.items()})
+            trace._add(len(scores), getattr(model, "last_round", None), {name: m.get() for name, m in measured.items()}, loss)
             now = time.perf_counter()
             trace.elapsed += now - clock
             clock = now

@@ -33,6 +33,7 @@ class QueryFunction(QueryTransformer):
     """
 
     _takes_documents = True
+    _learns = False
 
     def __init__(self, func: Any):
         super().__init__()

@@ -94,7 +94,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         """The `Round` of the last query that the ranker learned; None before the first."""
         return self._ranker.last_round
 
-    def learn_one(self, x: Any, y: Any = None, w: float = 1.0) -> None:
+    def learn_one(self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None) -> None:
         """Learn from one query.
 
         Parameters
@@ -106,6 +106,8 @@ class RankingPipeline(Locked, compose.Pipeline):
             ranker that learns from them. Not needed in a pipeline of transformers alone.
         w
             Weight of the query in the ranker.
+        served
+            The scores that the documents were served with (see `Ranker.learn_one`).
 
         Raises
         ------
@@ -114,11 +116,11 @@ class RankingPipeline(Locked, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        block = read_query(x, y, w, documents=self._takes_documents)
+        block = read_query(x, y, w, served=served, documents=self._takes_documents)
         with self._lock, all_or_nothing() as changes:
             self._learn_block(block, changes)
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
 
         Parameters
@@ -131,6 +133,8 @@ class RankingPipeline(Locked, compose.Pipeline):
             The n query ids; documents of a query stand together.
         w
             None, or one weight a query.
+        served
+            None, or the n scores that the documents were served with (see `Ranker.learn_one`).
 
         Raises
         ------
@@ -139,7 +143,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        block = read_block(X, qid, y, w, documents=self._takes_documents)
+        block = read_block(X, qid, y, w, served=served, documents=self._takes_documents)
         n_queries = len(block.w)
         # A few megabytes at once, so that what the transformers give stays near the processor and needs no memory of its own.
         size = getattr(block.X, "nbytes", 0)
@@ -245,6 +249,11 @@ class RankingPipeline(Locked, compose.Pipeline):
         return ranker
 
     @property
+    def _measures_answers(self) -> bool:
+        """Whether the ranker measures what was served, and it is not what it would give once the transformers have learned."""
+        return getattr(self._last_step, "_measures_answers", False) and any(step._learns for step in self._transformers)
+
+    @property
     def _takes_documents(self) -> bool:
         """Whether the first step takes documents as the user gave them."""
         return getattr(self[0], "_takes_documents", False) if self.steps else False
@@ -263,6 +272,18 @@ class RankingPipeline(Locked, compose.Pipeline):
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """Let each step learn all queries; the steps that learn are included in `changes` first."""
+        if block.y is None or block.answered is not None or not self._measures_answers:
+            self._learn_steps(block, changes)
+            return
+        if changes is not None:
+            for step in self.steps.values():
+                changes.include(step)
+        # What would have been answered is known only until the transformers have learned the query.
+        for query in block.each():
+            self._learn_steps(query._replace(answered=self._score_block(query)))
+
+    def _learn_steps(self, block: Block, changes: all_or_nothing | None = None) -> None:
+        """`_learn_block`, step by step."""
         for step in self.steps.values():
             is_ranker = isinstance(step, Ranker)
             if is_ranker and block.y is None:

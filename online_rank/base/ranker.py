@@ -16,6 +16,7 @@ from online_rank.query import (
     ONE,
     Block,
     answer_in_kind,
+    are_plain,
     document_name,
     is_plain,
     read_block,
@@ -36,6 +37,12 @@ class Ranker(QueryEstimator):
 
     A subclass implements `_grow`, `_score` and `_learn`; everything else is here, once.
     """
+
+    #: Whether `_learn` takes pairs, mass and loss from `Block.served` where it is given.
+    _learns_from_served: bool = False
+
+    #: Whether `_learn` measures what was served, and a pipeline is to give it `Block.answered`.
+    _measures_answers: bool = False
 
     _schema = Schema(_last_round=Array(1, len(Round._fields), finite=False, optional=True), _n_shown=Count())
 
@@ -80,7 +87,7 @@ class Ranker(QueryEstimator):
         """The `Round` of the last query learned; None before the first."""
         return None if self._last_round is None else Round.from_row(self._last_round[0])
 
-    def learn_one(self, x: Any, y: Any, w: float = 1.0) -> None:
+    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None) -> None:
         """Learn from one query.
 
         Parameters
@@ -92,6 +99,10 @@ class Ranker(QueryEstimator):
             learn from clicks also `Clicks` on a ranking of `show_one`.
         w
             Weight of the query: the update and the loss that bounds speak of are multiplied by it.
+        served
+            The scores that the documents were served with, as `predict_one` answered: m numbers, or `{document id: score}`. A
+            perceptron then learns from the mistakes of these, and its loss is theirs; None for the scores that it gives now.
+            For grades that come late, served averages and stale copies.
 
         Raises
         ------
@@ -106,12 +117,13 @@ class Ranker(QueryEstimator):
                 rounds is None
                 or self._columns is not None
                 or w != 1.0
-                or not is_plain(x, y, self._n_features)
+                or served is not None
+                or not are_plain(x, y, self._n_features)
                 or not self._learn(Block(x, y, single(len(y)), ONE), rounds)
             ):
-                self._learn_all(read_query(x, y, w))
+                self._learn_all(read_query(x, y, w, served=served))
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
 
         Parameters
@@ -124,6 +136,8 @@ class Ranker(QueryEstimator):
             The n query ids; documents of a query stand together.
         w
             None, or one weight a query.
+        served
+            None, or the n scores that the documents were served with (see `learn_one`).
 
         Raises
         ------
@@ -131,7 +145,7 @@ class Ranker(QueryEstimator):
             Bad input anywhere in the block. The model is then as it was before the block.
         """
         with self._lock:
-            self._learn_all(read_block(X, qid, y, w))
+            self._learn_all(read_block(X, qid, y, w, served=served))
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.
@@ -140,6 +154,11 @@ class Ranker(QueryEstimator):
         -------
         A list of m floats, or `{document id: score}` for a query with ids.
         """
+        if self._columns is None and is_plain(x, self._n_features):
+            with self._lock:
+                scores = self._score(x)
+            if all_finite(scores):
+                return scores.tolist()
         block = read_query(x)
         with self._lock:
             scores = self._score_all(block)
@@ -231,6 +250,8 @@ class Ranker(QueryEstimator):
         """Learn all queries of a block, or raise an error that names what is wrong with the first bad one, and learn none."""
         if not len(block.w):
             return
+        if block.served is not None and not self._learns_from_served:
+            raise ValueError(f"served: {type(self).__name__} cannot learn from scores that were served, only from its own")
         if isinstance(block.y, tuple) and not self._takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         rounds = np.empty((len(block.w), len(Round._fields)))

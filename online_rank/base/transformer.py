@@ -21,6 +21,9 @@ class QueryTransformer(QueryStep, base.Transformer):
     #: Whether feature dicts come as the user gave them, texts and categories included, to a first step of a pipeline.
     _takes_documents: bool = False
 
+    #: Whether it learns: whether what it does to a query depends on queries before.
+    _learns: bool = True
+
     @abc.abstractmethod
     def _transform_block(self, block: Block) -> Block:
         """The queries, transformed. Raises ValueError on NaN and infinity."""

@@ -3,10 +3,7 @@
 import copy
 from typing import Any
 
-import numpy as np
-
-from online_rank._kernels.codes import AP
-from online_rank.bounds.intervals import LossInterval
+from online_rank.bounds.intervals import LossInterval, served_loss
 from online_rank.measures import measure as parse_measure
 
 __all__ = ["FrozenCopy"]
@@ -60,13 +57,9 @@ class FrozenCopy:
 
     def measure_one(self, x: Any, y: Any) -> None:
         """Rank a query that the copy has not learned from, and add its loss; queries of one grade say nothing."""
-        scores = self.model.predict_one(x)
-        if isinstance(scores, dict):
-            scores, y = list(scores.values()), [y[name] for name in scores]
-        grades = np.asarray(y)
-        seen = grades >= self._measure.threshold if self._measure.kind == AP else grades
-        if seen.size and seen.min() < seen.max():
-            self.losses.update(min(1.0, max(0.0, self._measure.loss(scores, grades, ties="pessimistic"))))
+        loss = served_loss(self._measure, self.model.predict_one(x), y)
+        if loss is not None:
+            self.losses.update(loss)
 
     def loss_limit(self, level: float = 0.95) -> float:
         """What a future query loses at most in expectation, with probability `level`."""

@@ -27,11 +27,17 @@ References
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Interval", "LossInterval", "largest_deviation"]
+from online_rank._kernels.codes import AP
+from online_rank.measures import Measure
+from online_rank.measures import measure as parse_measure
+from online_rank.query import as_grades
+
+__all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "learned_measure", "served_loss"]
 
 _SCALES = tuple(0.9 * 0.5**k for k in range(10))
 _PSI = tuple(-math.log1p(-scale) - scale for scale in _SCALES)
@@ -111,10 +117,10 @@ def _log_mixture(r: float, variation: float) -> float:
 class LossInterval:
     """Running account of losses in [0, 1], three numbers long, that answers with an interval at any time.
 
-    Attributes
+    Parameters
     ----------
-    sums : (3,) float64 array
-        Number of losses, their sum, and v.
+    sums
+        Number of losses, their sum, and v, where the account is to go on. The attribute `sums` (3,) holds them.
 
     Examples
     --------
@@ -128,8 +134,8 @@ class LossInterval:
     0.3082
     """
 
-    def __init__(self) -> None:
-        self.sums = np.zeros(3)
+    def __init__(self, sums: Any = (0.0, 0.0, 0.0)) -> None:
+        self.sums = np.array(sums, dtype=np.float64)
 
     @property
     def n(self) -> int:
@@ -195,3 +201,49 @@ def add_losses(sums: np.ndarray, losses: np.ndarray) -> None:
     guesses = (0.5 + totals[:-1]) / (n + 1.0 + np.arange(len(losses)))
     differences = losses - guesses
     sums[:] = n + len(losses), totals[-1], np.cumsum(np.append(variation, differences * differences))[-1]
+
+
+def served_loss(measure: Measure, scores: Any, grades: Any) -> float | None:
+    """Loss (1 - measure) of a ranking that was served, ties broken pessimistically.
+
+    Parameters
+    ----------
+    measure
+        What the loss is of (`online_rank.measure`).
+    scores
+        As `predict_one` answered: m numbers, or `{document id: score}`.
+    grades
+        m integers >= 0, or `{document id: grade}`.
+
+    Returns
+    -------
+    A number in [0, 1]; None for a query in which nothing can be ranked wrongly, because all documents have one grade.
+
+    Examples
+    --------
+    >>> from online_rank import measure
+    >>> served_loss(measure("ap"), {"a": 0.0, "b": 0.0}, {"a": 1, "b": 0}), served_loss(measure("ap"), [0.0, 0.0], [1, 1])
+    (0.5, None)
+    """
+    if isinstance(scores, Mapping):
+        names = list(scores)
+        scores, y = [scores[name] for name in names], as_grades(grades, len(names), names)
+    else:
+        y = as_grades(grades, len(scores))
+    seen = y >= measure.threshold if measure.kind == AP else y
+    if not seen.size or seen.min() == seen.max():
+        return None
+    return min(1.0, max(0.0, measure.loss(scores, y, ties="pessimistic")))
+
+
+def learned_measure(model: Any) -> Measure:
+    """What the ranker at the end of a pipeline, or inside a ranker, learns for; NDCG@10 where it does not say."""
+    for _ in range(10):
+        name = getattr(model, "measure", None)
+        if isinstance(name, str):
+            return parse_measure(name)
+        inner = next((getattr(model, at) for at in ("_ranker", "model", "learner") if hasattr(model, at)), None)
+        if inner is None:
+            break
+        model = inner
+    return parse_measure("ndcg@10")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import save
-from online_rank.storage.journal import Journal
+from online_rank.storage.journal import Journal, new_run
 from online_rank.storage.tree import settings_of
 
 __all__ = ["Places", "run"]
@@ -35,6 +35,7 @@ class _State:
         self._places = places
         self._directory: CheckpointDirectory | None = None
         self._journal: Journal | None = None
+        self._run = ""
         if places.checkpoint is not None:
             self._directory = CheckpointDirectory(places.checkpoint)
             try:
@@ -48,12 +49,17 @@ class _State:
         """Go on from the checkpoint and replay the journal."""
         saved = directory.read()
         if saved is None:
-            directory.write(self.service)  # the journal is of use only with the parameters that it began with
-        elif settings_of(saved) == settings_of(self.service):
-            self.service = saved
-        else:
-            raise CheckpointError(f"{directory.path} holds something else, or the state of a service with other options")
-        self._journal = Journal(directory.path, self.service.n_changes)
+            self._run = new_run()
+            self._journal = Journal.begin(directory.path, self._run)
+            # Now already: the journal is of use only with the parameters that it began with.
+            directory.write({"run": self._run, "service": self.service})
+            return
+        if not isinstance(saved, dict) or set(saved) != {"run", "service"}:
+            raise CheckpointError(f"{directory.path} holds something else than the state of a service")
+        if settings_of(saved["service"]) != settings_of(self.service):
+            raise CheckpointError(f"{directory.path} holds the state of a service with other options")
+        self._run, self.service = saved["run"], saved["service"]
+        self._journal = Journal(directory.path, self._run, self.service.n_changes)
         for record in self._journal.replay():
             if not self.service.handle(record).changed:
                 raise CheckpointError(f"{directory.path}: the journal has a request that the model refuses")
@@ -63,14 +69,17 @@ class _State:
         if self._journal is None or not records:
             return
         self._journal.append(records, sync=learned)
+        if learned and self._directory is not None:
+            self._directory.require_in_place()
         if self.service.n_changes - self._saved_at >= self._places.every:
             self.save()
 
     def save(self) -> str | None:
         """Write checkpoint and model; returns where to."""
         if self._directory is not None and self._journal is not None:
-            self._directory.write(self.service)
-            self._journal.restart(self.service.n_changes)
+            self._journal.prepare(self.service.n_changes)
+            self._directory.write({"run": self._run, "service": self.service})
+            self._journal.switch(self.service.n_changes)
             self._saved_at = self.service.n_changes
         if self._places.save is not None:
             save(self.service.model, self._places.save)

@@ -4,24 +4,34 @@ They work wherever a river metric does: `evaluate.progressive_val_score`, `utils
 `metric + metric`.
 """
 
-from online_rank._lazy import lazily
+from typing import Any
+
 from online_rank.metrics.base import RankingMetric
-from online_rank.metrics.binary import MAP, MRR, PrecisionAtK
-from online_rank.metrics.graded import ERR, NDCG, LinearNDCG, PairwiseAccuracy
+from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
+from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccuracy
 from online_rank.metrics.names import metric
 
 __all__ = [
+    "DCG",
     "ERR",
     "MAP",
     "MRR",
     "NDCG",
+    "HitRate",
     "LinearNDCG",
     "PairwiseAccuracy",
     "PrecisionAtK",
     "RankingMetric",
+    "RecallAtK",
     "TeamDraft",
     "metric",
 ]
 
-# Not a metric of grades, and the only one that needs the rooms of clicks and bounds.
-__getattr__, __dir__ = lazily(__name__, {"TeamDraft": "interleaving"})
+
+def __getattr__(name: str) -> Any:
+    # Its interval needs the room of bounds, which is above this one.
+    if name == "TeamDraft":
+        import online_rank
+
+        return online_rank.TeamDraft
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -49,6 +49,8 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 class StatelessTransformer(QueryTransformer):
     """A transformer that learns nothing: what it does to a query depends on that query alone."""
 
+    _learns = False
+
     @abc.abstractmethod
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
         """Write the queries of a block, transformed, to `out`; the number of queries before one with too large features."""

@@ -12,7 +12,16 @@ Named features (dicts, frames) may appear, vanish and come back; a missing one i
 
 from online_rank.query.blocks import ONE, Block, document_name, query_offsets, require_finite, single
 from online_rank.query.feedback import Feedback, as_feedback
-from online_rank.query.forms import MAX_FEATURES, answer_in_kind, feature_dicts, in_form, is_plain, read_block, read_query
+from online_rank.query.forms import (
+    MAX_FEATURES,
+    answer_in_kind,
+    are_plain,
+    feature_dicts,
+    in_form,
+    is_plain,
+    read_block,
+    read_query,
+)
 from online_rank.query.grades import MAX_GRADE, as_grades, require_grades
 from online_rank.query.sparse import SparseRows
 
@@ -24,6 +33,7 @@ __all__ = [
     "Feedback",
     "SparseRows",
     "answer_in_kind",
+    "are_plain",
     "as_feedback",
     "as_grades",
     "document_name",

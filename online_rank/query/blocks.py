@@ -33,9 +33,13 @@ class Block(NamedTuple):
     names
         The d feature names; None when features are known by their position.
     served
-        float64 (n,): the scores that the documents were served with, where they are known.
+        float64 (n,): the scores that the documents were served with, whose mistakes are to be learned from; None for those that
+        the ranker gives now.
     form
         How the user gave the documents: None for an array or rows, `dict` for feature dicts, else the module of the frames.
+    answered
+        float64 (n,): what `predict_one` would have answered before any step of the pipeline learned the query, where the ranker
+        measures what was served (`Ranker._measures_answers`).
     """
 
     X: Any
@@ -46,6 +50,7 @@ class Block(NamedTuple):
     names: tuple[Hashable, ...] | None = None
     served: np.ndarray | None = None
     form: Any = None
+    answered: np.ndarray | None = None
 
     @property
     def n_documents(self) -> int:
@@ -62,6 +67,7 @@ class Block(NamedTuple):
             w=self.w[first:stop],
             ids=range(a, b) if self.ids is None else self.ids[a:b],
             served=None if self.served is None else self.served[a:b],
+            answered=None if self.answered is None else self.answered[a:b],
         )
 
     def each(self) -> Iterator["Block"]:

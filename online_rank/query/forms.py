@@ -13,9 +13,10 @@ import numpy as np
 
 from online_rank.query.blocks import ONE, Block, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
+from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows
 
-__all__ = ["MAX_FEATURES", "answer_in_kind", "feature_dicts", "in_form", "is_plain", "read_block", "read_query"]
+__all__ = ["MAX_FEATURES", "answer_in_kind", "are_plain", "feature_dicts", "in_form", "is_plain", "read_block", "read_query"]
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1_000_000
@@ -39,7 +40,7 @@ class _Features(NamedTuple):
     form: Any = None
 
 
-def read_query(x: Any, y: Any = None, w: float = 1.0, *, documents: bool = False) -> Block:
+def read_query(x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, documents: bool = False) -> Block:
     """Read one query, in any form.
 
     Parameters
@@ -50,6 +51,8 @@ def read_query(x: Any, y: Any = None, w: float = 1.0, *, documents: bool = False
         Its grades (see `as_grades`) or other feedback (`as_feedback`); None for a query to rank.
     w
         Its weight.
+    served
+        The scores that it was served with (see `as_served`); None where they are not known.
     documents
         Whether feature dicts, and frames that hold more than numbers, are left as they are, for steps of a pipeline that take
         texts and categories.
@@ -71,14 +74,16 @@ def read_query(x: Any, y: Any = None, w: float = 1.0, *, documents: bool = False
            [0.5, 0. ]])
     """
     if isinstance(x, Block):
-        return x if y is None else x._replace(y=as_feedback(y, len(x.w), x.n_documents, x.ids), w=_as_weight(w))
+        scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
+        return x if y is None else x._replace(y=as_feedback(y, len(x.w), x.n_documents, x.ids), w=_as_weight(w), served=scores)
     X, ids, names, form = _read(x, documents)
     n = _length(X)
     feedback = None if y is None else as_feedback(y, 1, n, ids)
-    return Block(X, feedback, single(n), _as_weight(w), ids, names, None, form)
+    scores = None if served is None else as_served(served, n, ids)
+    return Block(X, feedback, single(n), _as_weight(w), ids, names, scores, form)
 
 
-def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, documents: bool = False) -> Block:
+def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = None, documents: bool = False) -> Block:
     """Read queries that stand one below the other.
 
     Parameters
@@ -91,6 +96,8 @@ def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, documents: boo
         The n grades, or one other `Feedback` a query; None for queries to rank.
     w
         One weight a query; None for 1.
+    served
+        The n scores that the documents were served with; None where they are not known.
     documents
         As in `read_query`.
 
@@ -108,10 +115,22 @@ def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, documents: boo
     n = _length(features)
     offsets = query_offsets(qid, n)
     feedback = None if y is None else as_feedback(y, len(offsets) - 1, n, ids)
-    return Block(features, feedback, offsets, as_weights(w, len(offsets) - 1), ids, names, None, form)
+    scores = None if served is None else as_served(served, n, ids)
+    return Block(features, feedback, offsets, as_weights(w, len(offsets) - 1), ids, names, scores, form)
 
 
-def is_plain(x: Any, y: Any, n_features: int) -> bool:
+def is_plain(x: Any, n_features: int) -> bool:
+    """Whether a query is an array (m, n_features) that needs no reading."""
+    return (
+        type(x) is _ARRAY
+        and (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
+        and x.ndim == 2
+        and x.shape[1] == n_features
+        and x.flags.c_contiguous
+    )
+
+
+def are_plain(x: Any, y: Any, n_features: int) -> bool:
     """Whether a query of m documents and its m grades are arrays that need no reading."""
     return (
         type(x) is _ARRAY

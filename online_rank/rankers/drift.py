@@ -10,7 +10,7 @@ from online_rank.base import Ranker, Round
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
-from online_rank.rankers.nested import NestedRanker, learn_query, require_ranker, share_columns
+from online_rank.rankers.nested import NestedRanker, learn_query, require_ranker, served_scores, share_columns
 
 __all__ = ["DriftAwareRanker"]
 
@@ -72,6 +72,8 @@ class DriftAwareRanker(NestedRanker):
     >>> model.n_drifts, model.drift_positions
     (1, (1026,))
     """
+
+    _measures_answers = True
 
     _schema = Schema(
         _measure=Derived(),
@@ -141,13 +143,17 @@ class DriftAwareRanker(NestedRanker):
         """After how many queries each drift was noticed; the latest 100."""
         return self._positions
 
+    @property
+    def _learns_from_served(self) -> bool:  # type: ignore[override]
+        return self._learner._learns_from_served
+
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._learner._score(X)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         share_columns(self, *self._rankers)
         for t, query in enumerate(block.each()):
-            served = self._learner._score(query.X)
+            served = served_scores(query, self._learner)
             if not learn_query(self._learner, query, rounds[t : t + 1]):
                 return t
             if self._background is not None and not learn_query(self._background, query, np.empty((1, rounds.shape[1]))):
@@ -195,7 +201,7 @@ class DriftAwareRanker(NestedRanker):
 
     def _react(self) -> None:
         if self.on_drift == "restart_average":
-            self._learner.restart_average()  # type: ignore[attr-defined]
+            self._learner.restart_average()
         else:
             self._learner = self._background or self._new_ranker()
             self._background = None

@@ -11,7 +11,7 @@ from online_rank.base import Ranker
 from online_rank.base.undo import joined, snapshot
 from online_rank.query import Block
 
-__all__ = ["NestedRanker", "learn_query", "require_ranker", "share_columns"]
+__all__ = ["NestedRanker", "learn_query", "require_ranker", "served_scores", "share_columns"]
 
 
 class NestedRanker(Ranker):
@@ -46,6 +46,13 @@ def learn_query(ranker: Ranker, query: Block, row: np.ndarray) -> bool:
         return False
     ranker._last_round = row.copy()
     return True
+
+
+def served_scores(query: Block, ranker: Ranker) -> np.ndarray:
+    """The scores that a query was served with: as they were given, as the pipeline answered, or as `ranker` gives them now."""
+    if query.served is not None:
+        return query.served
+    return ranker._score(query.X) if query.answered is None else query.answered
 
 
 def require_ranker(name: str, ranker: Any) -> None:

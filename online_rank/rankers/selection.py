@@ -12,7 +12,7 @@ from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schem
 from online_rank.base.undo import joined, snapshot
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
-from online_rank.rankers.nested import NestedRanker, learn_query, require_ranker, share_columns
+from online_rank.rankers.nested import NestedRanker, learn_query, require_ranker, served_scores, share_columns
 
 __all__ = ["BestRanker"]
 
@@ -61,6 +61,8 @@ class BestRanker(NestedRanker):
     >>> model.mean_losses.round(3)
     array([0.114, 0.094, 0.118])
     """
+
+    _measures_answers = True
 
     _schema = Schema(
         _measure=Derived(),
@@ -127,6 +129,10 @@ class BestRanker(NestedRanker):
     def _parts(self) -> list[base.Base]:
         return [*self._learners]
 
+    @property
+    def _learns_from_served(self) -> bool:  # type: ignore[override]
+        return all(learner._learns_from_served for learner in self._learners)
+
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.best_ranker._score(X)
 
@@ -141,6 +147,7 @@ class BestRanker(NestedRanker):
         """Learn one query, all or nothing; `row` receives its round."""
         learners, best = self._turn(), self._best
         scores = [self._learners[i]._score(query.X) for i in learners]
+        answered = served_scores(query, self._learners[best])
         rows = np.empty((len(learners), 1, len(row)))
         undo = joined(*(snapshot(self._learners[i], query) for i in learners[:-1]))
         for i, own in zip(learners, rows, strict=True):
@@ -150,14 +157,16 @@ class BestRanker(NestedRanker):
         self._n_queries += 1
         row[:] = rows[learners.index(best) if best in learners else 0, 0]
         if not row[_SKIPPED]:
+            row[_SERVED_LOSS] = self._loss(answered, query.y)
             keep = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
             for i, served in zip(learners, scores, strict=True):
-                loss = self._measure.loss(served, query.y, ties="pessimistic") if np.isfinite(served).all() else 1.0
-                if i == best:
-                    row[_SERVED_LOSS] = loss
+                loss = self._loss(served, query.y)
                 self._losses[i, 0] = keep * self._losses[i, 0] + 1.0
                 self._losses[i, 1] += (loss - self._losses[i, 1]) / self._losses[i, 0]
         return True
+
+    def _loss(self, scores: np.ndarray, y: np.ndarray) -> float:
+        return self._measure.loss(scores, y, ties="pessimistic") if np.isfinite(scores).all() else 1.0
 
     def _turn(self) -> list[int]:
         """Which rankers learn the next query."""

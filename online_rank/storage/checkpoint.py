@@ -1,6 +1,7 @@
 """Directories that hold the state of a run, so that it survives being killed at any instant."""
 
 import os
+import re
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -10,6 +11,7 @@ from online_rank.storage.files import from_bytes, sync_directory, to_bytes, writ
 __all__ = ["CheckpointDirectory", "CheckpointError"]
 
 _STATE = "checkpoint.npz"
+_LEFTOVER = re.compile(r"\.checkpoint\.npz\.[0-9a-f]{16}\.tmp")
 
 
 class CheckpointError(ValueError):
@@ -50,9 +52,9 @@ class CheckpointDirectory:
 
         self.path = Path(path)
         if not self.path.is_dir():
-            self.path.mkdir()
+            self.path.mkdir(mode=0o700)  # Checkpoints hold the queries of users.
             sync_directory(self.path.parent)
-        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -61,8 +63,9 @@ class CheckpointDirectory:
             raise CheckpointError(f"{self.path} is in use by another process (id {owner})") from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
-        for leftover in self.path.glob(f".{_STATE}.*.tmp"):
-            leftover.unlink()
+        for leftover in self.path.iterdir():
+            if _LEFTOVER.fullmatch(leftover.name):
+                leftover.unlink()
 
     def __enter__(self) -> "CheckpointDirectory":
         return self
@@ -75,6 +78,11 @@ class CheckpointDirectory:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def require_in_place(self) -> None:
+        """Raise CheckpointError unless the checkpoint is where a restart looks for it."""
+        if not (self.path / _STATE).is_file():
+            raise CheckpointError(f"{self.path / _STATE} was removed while it was in use")
 
     def read(self) -> Any:
         """The state written last, or None. Raises ModelFileError when it is damaged."""
@@ -89,4 +97,4 @@ class CheckpointDirectory:
 
     def write(self, state: Any) -> None:
         """Replace the state in one step; it is on the disk when this returns."""
-        write_atomically(self.path / _STATE, to_bytes(state))
+        write_atomically(self.path / _STATE, to_bytes(state), mode=0o600)

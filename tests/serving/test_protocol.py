@@ -12,9 +12,7 @@ from online_rank import PerceptronRanker, StreamScaler, load
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.protocol import RankingService
-from online_rank.storage.checkpoint import CheckpointError
 from online_rank.storage.files import from_bytes, to_bytes
-from online_rank.storage.journal import Journal
 
 ROOT = Path(online_rank.__file__).resolve().parents[1]
 DOCS = {"a": {"x": 3.0, "y": 0.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"y": 2.0}}
@@ -219,46 +217,6 @@ def test_a_service_is_saved_with_everything():
         each.handle(ask("new", {"a": {"new": 1.0}}))
     assert to_bytes(again) == to_bytes(service)
     assert again.stats() == service.stats()
-
-
-def test_a_journal_gives_back_what_was_appended(tmp_path):
-    journal = Journal(tmp_path, 0)
-    assert list(journal.replay()) == []
-    journal.append([b"one", b"two\r"], sync=True)
-    journal.append([b"{}"], sync=False)
-    journal.close()
-    journal = Journal(tmp_path, 0)
-    assert list(journal.replay()) == [b"one", b"two\r", b"{}"]
-    journal.restart(3)
-    journal.append([b"four"], sync=True)
-    journal.close()
-    assert [path.name for path in tmp_path.iterdir()] == ["journal-3"]
-    assert list(Journal(tmp_path, 3).replay()) == [b"four"]
-
-
-def test_a_record_cut_short_is_dropped_wherever_it_was_cut(tmp_path):
-    journal = Journal(tmp_path, 0)
-    journal.append([b"one", b"two"], sync=True)
-    journal.close()
-    whole = (tmp_path / "journal-0").read_bytes()
-    for size in range(len(whole)):
-        (tmp_path / "journal-0").write_bytes(whole[:size])
-        journal = Journal(tmp_path, 0)
-        assert list(journal.replay()) == ([b"one"] if size >= whole.index(b"\n") + 1 else [])
-        journal.append([b"three"], sync=True)
-        journal.close()
-        assert list(Journal(tmp_path, 0).replay())[-1] == b"three"
-
-
-def test_a_record_damaged_in_the_middle_is_an_error_and_kept(tmp_path):
-    journal = Journal(tmp_path, 0)
-    journal.append([b"one", b"two"], sync=True)
-    data = bytearray((tmp_path / "journal-0").read_bytes())
-    data[10] ^= 1
-    (tmp_path / "journal-0").write_bytes(data)
-    with pytest.raises(CheckpointError, match="damaged 0 bytes from its beginning"):
-        list(Journal(tmp_path, 0).replay())
-    assert (tmp_path / "journal-0").read_bytes() == data
 
 
 def serve(*options, lines, check=True):

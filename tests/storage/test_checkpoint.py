@@ -109,7 +109,7 @@ def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path):
 
 
 def test_leftovers_of_a_killed_write_go_away(tmp_path):
-    (tmp_path / ".checkpoint.npz.0123.tmp").write_bytes(b"half")
+    (tmp_path / ".checkpoint.npz.0123456789abcdef.tmp").write_bytes(b"half")
     with CheckpointDirectory(tmp_path) as directory:
         directory.write(1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "lock"]

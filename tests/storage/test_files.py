@@ -432,7 +432,7 @@ def test_foreign_members_and_other_archives(tmp_path):
 
 
 def test_no_byte_of_the_archive_is_free():
-    """Members that overlap, a second directory, bytes between members: any change, with a good checksum, is noticed."""
+    """Members that overlap, a second directory, bytes between members: each is noticed, also with a good checksum."""
     content = to_bytes(PerceptronRanker())
     start = len(content) - 64 - 22 - sum(46 + len(name) for name, _ in read_archive(content))
     for i in (*range(30 + len("header.json")), *range(start, len(content) - 64)):
