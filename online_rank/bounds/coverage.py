@@ -14,6 +14,7 @@ _MISTAKE: _Settings = {"update": ("mistake",)}
 _OWN_MISTAKE: _Settings = {"update": ("mistake",), "served": ("current",), "norm_cap": (None,)}
 _UNCAPPED: _Settings = {"update": ("mistake",), "norm_cap": (None,)}
 _CLICKS: _Settings = {"update": ("clicks",)}
+_CLICKS_CLOSED: _Settings = {"update": ("clicks",), "credit": ("propensity",), "relative_margin": (0.0,)}
 
 #: For each bound the settings that its proof needs; a setting that is not named may be anything.
 _COVERS: dict[str, _Settings] = {
@@ -47,7 +48,7 @@ _COVERS: dict[str, _Settings] = {
     "mixing_bound": _OWN_MISTAKE,
     "truncation_bound": _OWN_MISTAKE,
     "projectron_bound": _OWN_MISTAKE,
-    "click_bound": _CLICKS,
+    "click_bound": _CLICKS_CLOSED,
     "click_data_bound": _CLICKS,
     "click_hindsight_bound": _CLICKS,
 }
