@@ -10,6 +10,7 @@ _MODULES = (
     "bounds",
     "checks",
     "evaluate",
+    "export",
     "feedback",
     "metrics",
     "plot",

@@ -8,8 +8,9 @@ from online_rank._kernels._jit import kernel
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.clicks import are_gains, swap_credit
 from online_rank._kernels.codes import ALL_PAIRS
-from online_rank._kernels.perceptron import add_scaled, combine_rows, score_and_norms
+from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norms
 from online_rank._kernels.rounds import write_round
+from online_rank._kernels.workspace import longest_query
 
 
 @kernel
@@ -76,9 +77,7 @@ def learn(
     """
     beta, keep = constants
     d = w.shape[0]
-    longest = 0
-    for q in range(weights.shape[0]):
-        longest = max(longest, offsets[q + 1] - offsets[q])
+    longest = longest_query(offsets)
     reals = np.empty((5, longest))
     index = np.empty(longest, np.int64)
     z = np.empty(d)
@@ -89,8 +88,9 @@ def learn(
         k = stop - first
         m = offsets[q + 1] - offsets[q]
         weight = weights[q]
+        documents = X[offsets[q] : offsets[q + 1]]
         s, c = reals[0, :m], reals[1, :m]
-        largest, norms = score_and_norms(X, offsets[q], m, w, s)
+        largest, norms = score_with_norms(documents, w, s)
         if not (math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
         if not are_gains(kinds[q], gains[first:stop]):
@@ -116,7 +116,7 @@ def learn(
         if mass > 0.0:
             for i in range(m):
                 c[i] *= weight
-            square = combine_rows(X, offsets[q], c, index, z)
+            square = combine_rows(documents, c, index, z)
             if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, 1.0, z, new))):
                 return q
             copy_to(w, new)
@@ -128,5 +128,5 @@ def learn(
             counters[0] = keep * counters[0] + 1.0
             for j in range(d):
                 served[j] += (w[j] - served[j]) / counters[0]
-        write_round(rounds[q], loss, np.nan, mass, square, margin, weight, m, largest, 0.0, not total > 0.0)
+        write_round(rounds[q], loss, mass, square, margin, weight, m, largest, 0.0, not total > 0.0)
     return weights.shape[0]

@@ -302,7 +302,7 @@ def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth
             copy_to(state.ravel(), new_state.ravel())
         loss = wrong / total if total > 0.0 else 0.0
         # No theorem speaks of this update, so it has no mass and no margin.
-        write_round(rounds[q], loss, np.nan, 0.0, square, 0.0, weight, m, largest, 0.0, not total > 0.0)
+        write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, 0.0, not total > 0.0)
     return weights.shape[0]
 
 

@@ -55,6 +55,10 @@ class Ranker(QueryEstimator):
     def _score(self, X: Any) -> np.ndarray:
         """Scores of documents (n, d), as float64 (n,), by the weights that serve. A document's score depends on it alone."""
 
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        """As `_score`, for queries: for rankers whose score of a document depends on the other documents of its query."""
+        return self._score(X)
+
     @abc.abstractmethod
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         """Learn from queries and write one row of `rounds` (n, len(Round._fields)) for each.
@@ -172,8 +176,8 @@ class Ranker(QueryEstimator):
         X
             Features: an (n, d) array or a data frame.
         qid
-            The n query ids, or None for a single query. A ranker scores every document by itself, and uses them only to
-            check the block; a pipeline with a transformer that looks at whole queries needs them.
+            The n query ids, or None for a single query. Most rankers score every document by itself, and use them only to
+            check the block; a blend, and a pipeline with a transformer that looks at whole queries, need them.
 
         Returns
         -------
@@ -238,7 +242,7 @@ class Ranker(QueryEstimator):
         if not self._n_features:
             require_finite(block)
             return np.zeros(block.n_documents)
-        scores = self._score(X)
+        scores = self._score_queries(X, block.offsets)
         # A NaN or infinite feature, and an overflow, cannot leave the scores finite; so this costs m tests, not m d.
         if not all_finite(scores):
             require_finite(block)

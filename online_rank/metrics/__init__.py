@@ -4,9 +4,9 @@ They work wherever a river metric does: `evaluate.progressive_val_score`, `utils
 `metric + metric`.
 """
 
-from typing import Any
-
+from online_rank._lazy import lazily
 from online_rank.metrics.base import RankingMetric
+from online_rank.metrics.baseline import RandomRanking
 from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
 from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccuracy
 from online_rank.metrics.names import metric
@@ -21,17 +21,12 @@ __all__ = [
     "LinearNDCG",
     "PairwiseAccuracy",
     "PrecisionAtK",
+    "RandomRanking",
     "RankingMetric",
     "RecallAtK",
     "TeamDraft",
     "metric",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # Its interval needs the room of bounds, which is above this one.
-    if name == "TeamDraft":
-        import online_rank
-
-        return online_rank.TeamDraft
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Not a metric of grades, and the only one that needs the rooms of clicks and bounds.
+__getattr__, __dir__ = lazily(__name__, {"TeamDraft": "interleaving"})

@@ -23,6 +23,7 @@ from online_rank.query.forms import (
     read_query,
 )
 from online_rank.query.grades import MAX_GRADE, as_grades, require_grades
+from online_rank.query.judged import judged
 from online_rank.query.sparse import SparseRows
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "feature_dicts",
     "in_form",
     "is_plain",
+    "judged",
     "query_offsets",
     "read_block",
     "read_query",

@@ -75,7 +75,9 @@ def read_query(x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, doc
     """
     if isinstance(x, Block):
         scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
-        return x if y is None else x._replace(y=as_feedback(y, len(x.w), x.n_documents, x.ids), w=_as_weight(w), served=scores)
+        if y is None:
+            return x
+        return x._replace(y=as_feedback(y, len(x.w), x.n_documents, x.ids), w=_as_weight(w), served=scores)
     X, ids, names, form = _read(x, documents)
     n = _length(X)
     feedback = None if y is None else as_feedback(y, 1, n, ids)

@@ -12,7 +12,7 @@ import online_rank
 from online_rank import _registry
 from online_rank.base import Columns
 from online_rank.base.schema import Array, Count, Derived, ListOf, Names, Nested, Plain, Real, Schema, StateError, mismatches
-from online_rank.metrics import NDCG, TeamDraft, metric
+from online_rank.metrics import NDCG, RandomRanking, TeamDraft, metric
 from online_rank.serving import PendingQueries, RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.objects import class_of, name_of, schema
@@ -32,6 +32,7 @@ NOT_SAVED = {
     "QueryStep": "a base class",
     "Ranker": "a base class",
     "RankingMetric": "a base class",
+    "TorchRanker": "it holds any module of torch",
 }
 
 
@@ -103,11 +104,15 @@ def measured(name):
 
 #: Trained instances of the classes that need more than their constructor's defaults and `learn_one`.
 MADE = {
+    "DCG": [lambda: measured("dcg@5")],
     "ERR": [lambda: measured("err@5")],
+    "HitRate": [lambda: measured("hit_rate@3")],
     "LinearNDCG": [lambda: measured("linear_ndcg")],
     "MAP": [lambda: measured("map>=2")],
     "MRR": [lambda: measured("mrr")],
     "NDCG": [lambda: measured("ndcg@3")],
+    "RandomRanking": [lambda: measured(RandomRanking("map"))],
+    "RecallAtK": [lambda: measured("recall@3")],
     "PairwiseAccuracy": [lambda: measured("pairwise_accuracy")],
     "PrecisionAtK": [lambda: measured("p@2")],
     "PendingQueries": [pending],

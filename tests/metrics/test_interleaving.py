@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from online_rank import SwapRanker
-from online_rank.bounds.interleaving import Drafted, draft
 from online_rank.feedback import Impression
 from online_rank.metrics import TeamDraft
+from online_rank.metrics.interleaving import Drafted, draft
 from online_rank.stream.clicks import user
 
 
