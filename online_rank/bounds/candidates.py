@@ -83,8 +83,8 @@ def candidates(model: Any, run: Run) -> list[Candidate]:
     else:
         return _classic(model, run)
     why = _why_not_classic(model, run)
-    others = [c._replace(reason=f"{c.name.removesuffix('_surrogate')} {why}") for c in _classic(model, run) if c.name.startswith("mass")]
-    return own + others
+    others = [candidate for candidate in _classic(model, run) if candidate.name.startswith("mass")]
+    return own + [other._replace(reason=f"{other.name.removesuffix('_surrogate')} {why}") for other in others]
 
 
 def _why_not_classic(model: Any, run: Run) -> str:
@@ -99,6 +99,12 @@ def _why_not_classic(model: Any, run: Run) -> str:
 
 def _restarts(model: Any, run: Run) -> Iterator[Candidate]:
     t, (n, roots) = run.totals, run.segments or (1, math.nan)
+    if run.path_length > 0.0:
+        yield Candidate(
+            "master_bound", "F + <u_T, gains> - sum <u_t - u_t-1, gains_t>", served.master_bound,
+            {"comparator_loss": run.pair_loss, "inner_product": run.inner_product, "path_product": run.path_product},
+        )  # fmt: skip
+        return
     yield Candidate(
         "restarts_hindsight_bound", "F(u) + <u, sum of all gains>", drift.restarts_hindsight_bound,
         {"comparator_loss": run.pair_loss, "inner_product": run.inner_product},

@@ -325,6 +325,7 @@ class LossTracker(NestedRanker):
                     ranker._config, ranker._constants, values[t],
                 )  # fmt: skip
             if before is not None:
+                row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]
                 self._carry(ranker, before, row)
         return len(block.w)
 
