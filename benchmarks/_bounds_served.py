@@ -4,7 +4,8 @@ import itertools
 
 import numpy as np
 
-from benchmarks._common import data_folder, table
+from benchmarks._common import table
+from benchmarks._data import data_folder
 from benchmarks._figures import Curve, figure, number, saved
 from online_rank import LossTracker, PerceptronRanker, StreamScaler, bounds, plot
 from online_rank.bounds import LossInterval, largest_deviation

@@ -1,22 +1,15 @@
-"""What the benchmarks share: where data is, how results are written."""
+"""What the benchmarks share: their arguments, and how results are written."""
 
 import argparse
 import datetime
 import importlib.metadata
 import os
 import platform
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-
-
-def data_folder() -> Path:
-    """The folder of data sets: `ONLINE_RANK_DATA`, or `../shared/data` beside the project."""
-    return Path(os.environ.get("ONLINE_RANK_DATA", ROOT.parent / "shared" / "data"))
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
@@ -35,15 +28,6 @@ def environment(*packages: str) -> str:
     """One line on where a result was measured."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("numpy", "numba", "river", *packages))
     return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}"
-
-
-def seconds_of(run: Callable[[], Any], shortest: float = 0.02) -> float:
-    """Wall-clock time of one call; short ones are repeated until they take `shortest` seconds together."""
-    calls, start = 0, time.perf_counter()
-    while not calls or time.perf_counter() - start < shortest:
-        run()
-        calls += 1
-    return (time.perf_counter() - start) / calls
 
 
 def save(name: str, markdown: str) -> None:

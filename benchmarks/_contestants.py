@@ -7,11 +7,12 @@ answers with a function that scores documents (None for a limit, which learns no
 import importlib.util
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks._data import Queries
+from benchmarks._models import LambdaMART
 from online_rank import GradientRanker, PerceptronRanker, StreamScaler
 from online_rank.base import Ranker
 
@@ -22,38 +23,11 @@ Score = Callable[[np.ndarray], Any]
 Pass = Callable[[], Score | None]
 
 
-class Data(NamedTuple):
-    """A block of queries to learn from, in order, and a folder for files made of it."""
-
-    X: np.ndarray
-    y: np.ndarray
-    offsets: np.ndarray
-    folder: Path
-
-    @property
-    def n_queries(self) -> int:
-        return len(self.offsets) - 1
-
-    @property
-    def qid(self) -> np.ndarray:
-        return np.repeat(np.arange(self.n_queries), np.diff(self.offsets))
-
-    def first(self, n_queries: int) -> "Data":
-        """The first queries, as views."""
-        offsets = self.offsets[: n_queries + 1]
-        return self._replace(X=self.X[: offsets[-1]], y=self.y[: offsets[-1]], offsets=offsets)
-
-    def queries(self, dtype: type = np.float64) -> list[tuple[np.ndarray, np.ndarray]]:
-        """(X, y) of each query."""
-        X = self.X.astype(dtype, copy=False)
-        return [(X[a:b], self.y[a:b]) for a, b in itertools.pairwise(self.offsets)]
-
-
 class Contestant(NamedTuple):
     """Who, how, and on how many queries."""
 
     name: str
-    prepare: Callable[[Data], Pass]
+    prepare: Callable[[Queries], Pass]
     remark: str = ""
     module: str = "online_rank"
     """What must be importable."""
@@ -75,10 +49,10 @@ class Contestant(NamedTuple):
 # The limits: what it costs to look at the features, whatever is learned from them.
 
 
-def one_product(dtype: type) -> Callable[[Data], Pass]:
+def one_product(dtype: type) -> Callable[[Queries], Pass]:
     """X @ w of the whole block at once."""
 
-    def prepare(data: Data) -> Pass:
+    def prepare(data: Queries) -> Pass:
         X = data.X.astype(dtype, copy=False)
         w = np.linspace(-1, 1, X.shape[1]).astype(dtype)
 
@@ -90,7 +64,7 @@ def one_product(dtype: type) -> Callable[[Data], Pass]:
     return prepare
 
 
-def product_each(data: Data) -> Pass:
+def product_each(data: Queries) -> Pass:
     """X @ w of one query after the other."""
     queries = data.queries()
     w = np.linspace(-1, 1, data.X.shape[1])
@@ -102,7 +76,7 @@ def product_each(data: Data) -> Pass:
     return run
 
 
-def two_products(data: Data) -> Pass:
+def two_products(data: Queries) -> Pass:
     """Scores, then a gradient, as numpy code for a linear ranker cannot do without."""
     queries = data.queries()
     w = np.linspace(-1, 1, data.X.shape[1])
@@ -117,8 +91,8 @@ def two_products(data: Data) -> Pass:
 # This package.
 
 
-def learn_many(make: Callable[[], Ranker], dtype: type = np.float64) -> Callable[[Data], Pass]:
-    def prepare(data: Data) -> Pass:
+def learn_many(make: Callable[[], Ranker], dtype: type = np.float64) -> Callable[[Queries], Pass]:
+    def prepare(data: Queries) -> Pass:
         X, qid = data.X.astype(dtype, copy=False), data.qid
 
         def run() -> Score:
@@ -131,7 +105,7 @@ def learn_many(make: Callable[[], Ranker], dtype: type = np.float64) -> Callable
     return prepare
 
 
-def learn_one(data: Data) -> Pass:
+def learn_one(data: Queries) -> Pass:
     queries = data.queries()
 
     def run() -> Score:
@@ -143,7 +117,7 @@ def learn_one(data: Data) -> Pass:
     return run
 
 
-def predict_one(data: Data) -> Pass:
+def predict_one(data: Queries) -> Pass:
     queries = data.queries()
     model = PerceptronRanker()
     model.learn_one(*queries[0])
@@ -168,7 +142,7 @@ def direct_ranker() -> Ranker:
 # Learners of single examples, on differences of two documents of different grades.
 
 
-def pairs(data: Data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def pairs(data: Queries) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """For each query with two grades, 120 random pairs: the rows i, the rows j, and whether i is the better one."""
     rng = np.random.default_rng(0)
     drawn = []
@@ -182,13 +156,13 @@ def pairs(data: Data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     return drawn
 
 
-def differences(data: Data) -> Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]:
+def differences(data: Queries) -> Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]:
     """Pairs are drawn beforehand; their differences are taken in the timed pass, as on a stream."""
     drawn = pairs(data)
     return lambda: ((data.X[i] - data.X[j], better) for i, j, better in drawn)
 
 
-def river_dicts(data: Data) -> Pass:
+def river_dicts(data: Queries) -> Pass:
     from river.linear_model import LogisticRegression
 
     examples, names = differences(data), [str(j) for j in range(data.X.shape[1])]
@@ -204,7 +178,7 @@ def river_dicts(data: Data) -> Pass:
     return run
 
 
-def river_frames(data: Data) -> Pass:
+def river_frames(data: Queries) -> Pass:
     import pandas as pd
     from river.linear_model import LogisticRegression
 
@@ -220,7 +194,7 @@ def river_frames(data: Data) -> Pass:
     return run
 
 
-def scikit_learn(data: Data) -> Pass:
+def scikit_learn(data: Queries) -> Pass:
     from sklearn.linear_model import SGDClassifier
 
     examples = differences(data)
@@ -235,10 +209,10 @@ def scikit_learn(data: Data) -> Pass:
     return run
 
 
-def vowpal_wabbit(reduction: str) -> Callable[[Data], Pass]:
+def vowpal_wabbit(reduction: str) -> Callable[[Queries], Pass]:
     """Cost-sensitive one-against-all with label-dependent features, read from VW's binary cache; the cost is 4 - grade."""
 
-    def prepare(data: Data) -> Pass:
+    def prepare(data: Queries) -> Pass:
         from vowpalwabbit import Workspace
 
         text = data.folder / f"{data.n_queries}.txt"
@@ -266,18 +240,16 @@ def vowpal_wabbit(reduction: str) -> Callable[[Data], Pass]:
 # Batch learners: a pass is a whole training.
 
 
-def lightgbm(data: Data) -> Pass:
-    from lightgbm import LGBMRanker
-
+def lightgbm(data: Queries) -> Pass:
     def run() -> Score:
-        model = LGBMRanker(n_estimators=TREES, n_jobs=1, verbose=-1)
-        model.fit(data.X, data.y, group=np.diff(data.offsets))
-        return lambda X: np.asarray(model.predict(X))
+        model = LambdaMART(n_estimators=TREES, n_jobs=1)
+        model.learn_many(data.X, data.y, data.qid)
+        return model.predict_many
 
     return run
 
 
-def xgboost(data: Data) -> Pass:
+def xgboost(data: Queries) -> Pass:
     from xgboost import XGBRanker
 
     def run() -> Score:

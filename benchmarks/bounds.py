@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks._bounds_served import coverage, drift, interval, theorems
-from benchmarks._common import RESULTS, data_folder, environment, parser, save, table
+from benchmarks._common import RESULTS, environment, parser, save, table
+from benchmarks._data import MQ2008, data_folder, mq2008_parts, offsets_of
 from benchmarks._figures import Curve, figure, number
+from benchmarks._timing import interleaved
 from online_rank import LossTracker, PerceptronRanker, StreamScaler, best_in_hindsight, bounds
 from online_rank.bounds import Certificate
+from online_rank.query import query_offsets
 from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import NoisyTeacher, Separable
 
@@ -175,7 +178,7 @@ def separable() -> str:
 def trace(tracker: LossTracker, block: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Iterator[int]:
     """Teach the tracker a block in growing parts; yields the number of queries learned so far."""
     X, y, qid = block
-    starts = np.append(np.flatnonzero(np.append(True, qid[1:] != qid[:-1])), len(y))
+    starts = query_offsets(qid, len(y))
     points = np.unique(np.geomspace(1, len(starts) - 1, 60).astype(int))
     for first, stop in itertools.pairwise([0, *points]):
         rows = slice(starts[first], starts[stop])
@@ -230,13 +233,12 @@ def noisy() -> str:
 
 def file() -> str:
     """MQ2008, features standardised on the way, with the best weights in hindsight as comparators."""
-    folder = data_folder() / "mq2008"
+    folder = data_folder() / MQ2008
     if not folder.exists():
         return f"Left out: no {folder.name} in the data folder."
-    raw = read_letor(*[folder / f"S{i}.txt" for i in range(1, 6)])
+    raw = read_letor(*mq2008_parts(folder))
     scaler, parts = StreamScaler(), []
-    starts = np.append(np.flatnonzero(np.append(True, raw.qid[1:] != raw.qid[:-1])), len(raw.y))
-    for first, stop in itertools.pairwise(starts):
+    for first, stop in itertools.pairwise(offsets_of(raw)):
         scaler.learn_one(raw.X[first:stop])
         parts.append(scaler.transform_one(raw.X[first:stop]))
     block = np.concatenate(parts), raw.y, raw.qid
@@ -285,13 +287,7 @@ def overhead() -> str:
             "one comparator": lambda u=u: LossTracker(PerceptronRanker(), {"u": 3.0 * u}),
             "five comparators": lambda u=u: LossTracker(PerceptronRanker(), {str(i): (1.0 + i) * u for i in range(5)}),
         }
-        seconds: dict[str, list[float]] = {name: [] for name in makers}
-        for _ in range(41):
-            for name, make in makers.items():
-                model = make()
-                start = time.perf_counter()
-                model.learn_many(X, y, qid)
-                seconds[name].append(time.perf_counter() - start)
+        seconds = interleaved({name: lambda make=make: make().learn_many(X, y, qid) for name, make in makers.items()}, 41)  # noqa: B023
         alone = np.array(seconds["alone"])
         ratios = {name: float(np.median(np.array(values) / alone)) for name, values in seconds.items()}
         times = f"{float(np.median(alone)) / n * 1e6:.1f} µs", *(f"{ratios[name]:.2f}" for name in list(makers)[1:])

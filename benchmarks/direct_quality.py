@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import forest, linear_model
 
-from benchmarks._common import data_folder, environment, parser, save, table
-from benchmarks.quality import Fold, folds, ndcg, shuffled
+from benchmarks._common import environment, parser, save, table
+from benchmarks._data import MQ2008, Fold, data_folder, folds, shuffled
+from benchmarks._models import LambdaMART
+from benchmarks.quality import ndcg
 from online_rank import DirectRanker, GradientRanker, PairwiseRanker, PerceptronRanker, PointwiseRanker
 from online_rank.metrics import MAP
 from online_rank.preprocessing import batch_gaussianize
@@ -37,23 +39,6 @@ class Method(NamedTuple):
     passes: tuple[int, ...] = (1,)
 
 
-class Boosted:
-    """LightGBM's lambdarank behind the two methods that this benchmark calls."""
-
-    def __init__(self, **settings: Any) -> None:
-        import lightgbm
-
-        self._model = lightgbm.LGBMRanker(objective="lambdarank", verbose=-1, n_jobs=2, random_state=0, **settings)
-
-    def learn_many(self, X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> None:
-        """Train on all queries."""
-        self._model.fit(X, y, group=np.diff(query_offsets(qid, len(y))))
-
-    def predict_many(self, X: np.ndarray) -> np.ndarray:
-        """Scores of documents."""
-        return np.asarray(self._model.predict(X))
-
-
 RATES = ({"learning_rate": 1e-3}, {"learning_rate": 3e-3})
 METHODS = {
     "DirectRanker": Method(lambda **s: DirectRanker(seed=0, **s), RATES, (1, 5)),
@@ -67,7 +52,7 @@ METHODS = {
     "pointwise: Reg": Method(lambda: PointwiseRanker(linear_model.LinearRegression())),
     "pairwise: LR on differences": Method(lambda: PairwiseRanker(linear_model.LogisticRegression(), seed=0)),
     "LightGBM LambdaMART, batch": Method(
-        Boosted, tuple({"n_estimators": n, "num_leaves": leaves} for n in (50, 200) for leaves in (7, 31))
+        LambdaMART, tuple({"random_state": 0, "n_estimators": n, "num_leaves": leaves} for n in (50, 200) for leaves in (7, 31))
     ),
 }
 FOREST = {"pointwise: Class RF": Method(lambda: PointwiseRanker(forest.ARFClassifier(n_models=5, seed=0)))}
@@ -128,7 +113,7 @@ def main() -> None:
     arguments.add_argument("--forest", action="store_true")
     chosen = arguments.parse_args()
     sections = []
-    for folder in chosen.folders or [data_folder() / "mq2008"]:
+    for folder in chosen.folders or [data_folder() / MQ2008]:
         if not folder.exists():
             raise SystemExit("no data: name a folder of LETOR folds")
         parts = [

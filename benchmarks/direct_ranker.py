@@ -11,9 +11,9 @@ MQ2008: fold i trains on parts i, i+1, i+2 and tests on part i+4; nothing is tun
 grades >= 1 are relevant, as in [DR]. Queries without a relevant document are left out, ties get their expected value.
 """
 
+import functools
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Sequence
 
 import matplotlib
@@ -23,12 +23,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks._common import RESULTS, data_folder, environment, parser, save, table
-from benchmarks.quality import folds, shuffled
+from benchmarks._common import RESULTS, environment, parser, save, table
+from benchmarks._data import MQ2008, data_folder, folds, offsets_of, shuffled
+from benchmarks._timing import seconds_of
 from online_rank import StreamGaussianizer, StreamScaler, plot
 from online_rank.base import Ranker
 from online_rank.metrics import MAP, NDCG
-from online_rank.query import query_offsets
 from online_rank.rankers.direct import DirectRanker
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.stream.letor import LetorBlock
@@ -143,7 +143,7 @@ def evaluate(model: Ranker, test: LetorBlock, y: np.ndarray) -> tuple[float, flo
     """NDCG@10 and MAP."""
     ndcg, ap = NDCG(k=10), MAP()
     scores = model.predict_many(test.X, test.qid)
-    for start, stop in itertools.pairwise(query_offsets(test.qid, len(y))):
+    for start, stop in itertools.pairwise(offsets_of(test)):
         ndcg.update(y[start:stop], scores[start:stop])
         ap.update(y[start:stop], scores[start:stop])
     return ndcg.get(), ap.get()
@@ -168,7 +168,7 @@ PUBLISHED = {"DirectRanker, three passes": ("0.720", "0.636")}
 
 def mq2008(shuffles: int) -> str:
     """NDCG@10 and MAP, mean of five folds, graded and binarised."""
-    data = list(folds(data_folder() / "mq2008"))
+    data = list(folds(data_folder() / MQ2008))
     rows = []
     for name, (make, passes) in MODELS.items():
         cells = [name]
@@ -197,14 +197,6 @@ normal by a batch quantile transform, many epochs, and settings found by grid se
 """
 
 
-def seconds(function: Callable[[], object], repetitions: int) -> float:
-    """Wall-clock time of one call."""
-    start = time.perf_counter()
-    for _ in range(repetitions):
-        function()
-    return (time.perf_counter() - start) / repetitions
-
-
 def cost_of_a_query(repetitions: int = 60) -> str:
     """One learn_one beside the matrix products it consists of, interleaved; the best of many batches."""
     rows = []
@@ -226,14 +218,15 @@ def cost_of_a_query(repetitions: int = 60) -> str:
             np.matmul(X.T, D1, out=G1)  # noqa: B023
 
         with threadpool_limits(threads):
-            pairs = [(seconds(products, 30), seconds(lambda: model.learn_one(X, y), 30)) for _ in range(repetitions)]  # noqa: B023
-            scoring = min(seconds(lambda: model.predict_one(X), 30) for _ in range(repetitions))  # noqa: B023
+            learning, scoring = functools.partial(model.learn_one, X, y), functools.partial(model.predict_one, X)
+            pairs = [(seconds_of(products, 0.0, 30), seconds_of(learning, 0.0, 30)) for _ in range(repetitions)]
+            shortest = min(seconds_of(scoring, 0.0, 30) for _ in range(repetitions))
         product, learn = (min(times) for times in zip(*pairs, strict=True))
         middle = statistics.median(b / a for a, b in pairs)
         rows.append(
             (
                 f"{dtype}, {'one BLAS thread' if threads else 'BLAS threads as they come'}",
-                *(f"{1e6 * t:.0f}" for t in (product, learn, scoring)),
+                *(f"{1e6 * t:.0f}" for t in (product, learn, shortest)),
                 f"{learn / product:.2f}",
                 f"{middle:.2f}",
             )

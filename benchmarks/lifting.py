@@ -4,8 +4,6 @@
 writes a table to benchmarks/results/lifting.md. The contestants take turns; a figure is the median over rounds.
 """
 
-import statistics
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +12,7 @@ import polars as pl
 from river import preprocessing
 
 from benchmarks._common import environment, parser, save, table
+from benchmarks._timing import medians
 from online_rank import ForEachDocument, StreamScaler
 
 N_DOCUMENTS, N_FEATURES = 100, 136
@@ -65,13 +64,7 @@ def report(rounds: int) -> str:
     runs = contestants()
     for run in runs.values():
         run()
-    times: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
-    for _ in range(rounds):
-        for key, run in runs.items():
-            start = time.perf_counter()
-            run()
-            times[key].append(time.perf_counter() - start)
-    ms = {key: 1e3 * statistics.median(values) for key, values in times.items()}
+    ms = {key: 1e3 * seconds for key, seconds in medians(runs, rounds).items()}
     least = ms["StreamScaler", "array"]
     rows = [
         (f"{name}: {form}", f"{value:.3f}", f"{value / least:,.0f}")

@@ -7,8 +7,6 @@ turn, round after round; a figure is the median over rounds. Libraries that are 
 
 import functools
 import importlib.util
-import statistics
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,6 +14,7 @@ import numba
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
+from benchmarks._timing import medians
 from online_rank import metrics
 
 N_QUERIES, N_DOCUMENTS, ROUNDS = 2000, 120, 5
@@ -172,17 +171,6 @@ CONTESTANTS = [
 ]
 
 
-def interleaved(functions: dict[str, Values], rounds: int = ROUNDS) -> dict[str, float]:
-    """Median seconds of each function, all timed once a round."""
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(rounds):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(times) for name, times in seconds.items()}
-
-
 def compare() -> str:
     """All contestants on scores without ties, and how far they are from ours with and without."""
     plain, tied = web_search(), web_search(decimals=1)
@@ -200,7 +188,7 @@ def compare() -> str:
                 np.abs(value() - want[i]).max()
                 for value, want in ((on_plain[i], expected["plain"]), (on_tied[i], expected["tied"]))
             ]
-    seconds = interleaved(functions)
+    seconds = medians(functions, ROUNDS)
     reference = {metric: seconds[f"numba, plain full sort {metric}"] for metric in ("NDCG@10", "MAP")}
     header = [
         "",
@@ -234,7 +222,7 @@ def every_metric() -> str:
         for order, data in blocks.items()
     }
     next(iter(functions.values()))()
-    seconds = interleaved(functions)
+    seconds = medians(functions, ROUNDS)
     rows = [
         [metrics.metric(name).name, *(f"{N_QUERIES / seconds[f'{name} {order}']:,.0f}" for order in blocks)] for name in names
     ]

@@ -12,60 +12,26 @@ Without FOLDER, the sets in `../shared/data`. Nothing is tuned: every row is the
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks._common import data_folder, environment, parser, save, table
+from benchmarks._common import environment, parser, save, table
+from benchmarks._data import LIGHTGBM, MQ2008, Fold, folds, known_folders, offsets_of, shuffled
+from benchmarks._models import LambdaMART
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank._progress import progress
 from online_rank.base import Ranker
 from online_rank.metrics import NDCG
-from online_rank.query import query_offsets
-from online_rank.stream.letor import LetorBlock, read_letor
-
-
-class Fold(NamedTuple):
-    """Training and test part of one fold."""
-
-    train: LetorBlock
-    test: LetorBlock
-
-
-def folds(folder: Path) -> Iterator[Fold]:
-    """The folds of a folder, in whichever of the three layouts it has."""
-    if (folder / "S1.txt").exists():
-        parts = [folder / f"S{i}.txt" for i in range(1, 6)]
-        width = read_letor(parts[0]).X.shape[1]
-        for i in range(5):
-            train = [parts[(i + k) % 5] for k in range(3)]
-            yield Fold(read_letor(*train, n_features=width), read_letor(parts[(i + 4) % 5], n_features=width))
-    elif (folder / "Fold1").is_dir():
-        for fold in sorted(folder.glob("Fold*")):
-            train = read_letor(fold / "train.txt")
-            yield Fold(train, read_letor(fold / "test.txt", n_features=train.X.shape[1]))
-    elif (folder / "rank.train").exists():
-        train = read_letor(folder / "rank.train")
-        yield Fold(train, read_letor(folder / "rank.test", n_features=train.X.shape[1]))
-    else:
-        raise SystemExit(f"{folder} holds neither S1.txt, nor Fold1/, nor rank.train")
-
-
-def shuffled(block: LetorBlock, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The block with its queries in random order."""
-    offsets = query_offsets(block.qid, len(block.y))
-    order = np.random.default_rng(seed).permutation(len(offsets) - 1)
-    rows = np.concatenate([np.arange(offsets[q], offsets[q + 1]) for q in order])
-    return block.X[rows], block.y[rows], np.repeat(np.arange(len(order)), np.diff(offsets)[order])
+from online_rank.stream.letor import LetorBlock
 
 
 def ndcg(scores: np.ndarray, block: LetorBlock) -> float:
     """Mean NDCG@10 over the queries of a block."""
     metric = NDCG(k=10)
-    offsets = query_offsets(block.qid, len(block.y))
-    for start, stop in itertools.pairwise(offsets):
+    for start, stop in itertools.pairwise(offsets_of(block)):
         metric.update(block.y[start:stop], scores[start:stop])
     return metric.get()
 
@@ -97,12 +63,9 @@ def random_ranking(fold: Fold, seed: int) -> Result:
 
 def lambdamart(fold: Fold, seed: int) -> Result:
     """LightGBM's lambdarank, batch: 200 trees, its other defaults."""
-    import lightgbm
-
-    sizes = np.diff(query_offsets(fold.train.qid, len(fold.train.y)))
-    model = lightgbm.LGBMRanker(objective="lambdarank", n_estimators=200, verbose=-1, n_jobs=2, random_state=seed)
-    model.fit(fold.train.X, fold.train.y, group=sizes)
-    return Result(ndcg(np.asarray(model.predict(fold.test.X)), fold.test))
+    model = LambdaMART(n_estimators=200, random_state=seed)
+    model.learn_many(fold.train.X, fold.train.y, fold.train.qid)
+    return Result(ndcg(model.predict_many(fold.test.X), fold.test))
 
 
 #: Name of a row -> how it is run, and whether the order of the queries (the seed) matters to it.
@@ -129,8 +92,7 @@ def main() -> None:
     arguments.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     arguments.add_argument("--shuffles", type=int, default=5)
     chosen = arguments.parse_args()
-    known = [data_folder() / name for name in ("mq2008", "lightgbm_lambdarank")]
-    folders = chosen.folders or [folder for folder in known if folder.exists()]
+    folders = chosen.folders or known_folders(MQ2008, LIGHTGBM)
     if not folders:
         raise SystemExit("no data: name a folder of LETOR folds")
     columns = {folder.name: evaluate(list(folds(folder)), chosen.shuffles) for folder in folders}

@@ -7,6 +7,7 @@ axis varies, the others stay at a default. Methods take turns, on one thread; fi
 and not of what else the machine did.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks._common import RESULTS, environment, parser, save, seconds_of, table
+from benchmarks._common import RESULTS, environment, parser, save, table
+from benchmarks._data import Queries
+from benchmarks._timing import seconds_of
 from online_rank import PerceptronRanker
 from online_rank.metrics import MAP, NDCG
 from online_rank.plot._style import SIZE, lines, logarithmic_axes, name_lines, styled
@@ -40,41 +43,38 @@ class Shape(NamedTuple):
         return self.queries or max(2, BLOCK // (self.documents * self.features))
 
 
-class Block(NamedTuple):
-    """The arrays of a block."""
-
-    X: np.ndarray
-    y: np.ndarray
-    qid: np.ndarray
-
-    @classmethod
-    def of(cls, shape: Shape) -> "Block":
-        rng = np.random.default_rng(0)
-        n = shape.n_queries * shape.documents
-        X = rng.standard_normal((n, shape.features))
-        return cls(X, rng.integers(shape.grades, size=n), np.repeat(np.arange(shape.n_queries), shape.documents))
+def random_queries(shape: Shape) -> Queries:
+    """Random features and random grades."""
+    rng = np.random.default_rng(0)
+    n = shape.n_queries * shape.documents
+    X = rng.standard_normal((n, shape.features))
+    return Queries(X, rng.integers(shape.grades, size=n), np.arange(0, n + 1, shape.documents))
 
 
-def learn(credit: str) -> Callable[[Block], Run]:
-    return lambda block: lambda: PerceptronRanker(credit=credit).learn_many(*block)
+def learn(credit: str) -> Callable[[Queries], Run]:
+    return lambda block: functools.partial(learn_block, credit, block.X, block.y, block.qid)
 
 
-def predict(block: Block) -> Run:
+def learn_block(credit: str, X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> None:
+    PerceptronRanker(credit=credit).learn_many(X, y, qid)
+
+
+def predict(block: Queries) -> Run:
     model = PerceptronRanker()
     model.learn_many(block.X[:2], [0, 1], [0, 0])
     return lambda: model.predict_many(block.X)
 
 
-def value(metric: Any) -> Callable[[Block], Run]:
-    def prepare(block: Block) -> Run:
+def value(metric: Any) -> Callable[[Queries], Run]:
+    def prepare(block: Queries) -> Run:
         scores = np.random.default_rng(1).standard_normal(len(block.y))
-        return lambda: metric.value_many(block.y, scores, block.qid)
+        return functools.partial(metric.value_many, block.y, scores, block.qid)
 
     return prepare
 
 
 #: Name -> how it is run, and the longest query that it is run on. `delta` looks at all pairs by its nature.
-METHODS: dict[str, tuple[Callable[[Block], Run], float]] = {
+METHODS: dict[str, tuple[Callable[[Queries], Run], float]] = {
     "argmax": (learn("argmax"), math.inf),
     "spread": (learn("spread"), math.inf),
     "pairs": (learn("pairs"), math.inf),
@@ -116,7 +116,7 @@ def measure(axis: str, repetitions: int) -> dict[str, Curve]:
     seconds: dict[tuple[str, int], list[float]] = {}
     for size in AXES[axis][0]:
         shape = Shape(**{axis: size})
-        block = Block.of(shape)
+        block = random_queries(shape)
         runs = {
             name: prepare(block)
             for name, (prepare, longest) in METHODS.items()

@@ -24,11 +24,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks import _contestants as who
-from benchmarks._common import ROOT, data_folder, environment, parser, save, seconds_of, table
-from benchmarks._contestants import CONTESTANTS, Contestant, Data
+from benchmarks._common import ROOT, environment, parser, save, table
+from benchmarks._contestants import CONTESTANTS, Contestant
+from benchmarks._data import MQ2008, Queries, data_folder, folds, offsets_of
+from benchmarks._timing import seconds_of
 from online_rank.metrics import NDCG
 from online_rank.query import query_offsets
-from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import NoisyTeacher
 
 HELD_OUT = 1000
@@ -45,25 +46,25 @@ def store_synthetic(folder: Path, n_queries: int, seed: int) -> None:
 
 def store_mq2008(folder: Path, source: Path) -> None:
     """Fold 1 of MQ2008: its training part, then its test part."""
-    parts = [read_letor(source / f"S{i}.txt") for i in (1, 2, 3, 5)]
-    sizes = [np.diff(query_offsets(part.qid, len(part.y))) for part in parts]
+    fold = next(folds(source))
+    first, second = map(offsets_of, fold)
     np.savez(
         folder / "data.npz",
-        X=np.concatenate([part.X for part in parts]),
-        y=np.concatenate([part.y for part in parts]),
-        offsets=np.concatenate(([0], np.cumsum(np.concatenate(sizes)))),
-        n_queries=sum(map(len, sizes[:3])),
+        X=np.concatenate([part.X for part in fold]),
+        y=np.concatenate([part.y for part in fold]),
+        offsets=np.concatenate((first, first[-1] + second[1:])),
+        n_queries=len(first) - 1,
     )
 
 
-def load(folder: Path) -> tuple[Data, Data]:
+def load(folder: Path) -> tuple[Queries, Queries]:
     """What is learned from, and what the outcome is tested on."""
     with np.load(folder / "data.npz") as file:
         X, y, offsets, n_queries = file["X"], file["y"], file["offsets"], int(file["n_queries"])
     row = offsets[n_queries]
     return (
-        Data(X[:row], y[:row], offsets[: n_queries + 1], folder),
-        Data(X[row:], y[row:], offsets[n_queries:] - row, folder),
+        Queries(X[:row], y[:row], offsets[: n_queries + 1], folder),
+        Queries(X[row:], y[row:], offsets[n_queries:] - row, folder),
     )
 
 
@@ -134,7 +135,7 @@ class Figures(NamedTuple):
         return 1e6 * statistics.median(a - b for a, b in zip(self.seconds, other.seconds, strict=False))
 
 
-def measure(train: Data, repetitions: int, outcomes: dict[str, list[dict[str, float]]]) -> dict[str, Figures]:
+def measure(train: Queries, repetitions: int, outcomes: dict[str, list[dict[str, float]]]) -> dict[str, Figures]:
     """Time everybody of whom there are `outcomes`: one a stream, that of `train` first."""
     present = [contestant for contestant in CONTESTANTS if contestant.name in outcomes]
     runs = {}
@@ -232,7 +233,7 @@ def main() -> None:
 
 def report(n_queries: int, repetitions: int) -> None:
     """Measure everything and write it down."""
-    source = data_folder() / "mq2008"
+    source = data_folder() / MQ2008
     with tempfile.TemporaryDirectory() as temporary:
         folders = {"MQ2008": [Path(temporary) / "MQ2008"]} if source.exists() else {}
         folders["synthetic"] = [Path(temporary) / f"synthetic-{seed}" for seed in range(STREAMS)]

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank._kernels.codes import AP, EXPECTED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
+from online_rank._kernels.codes import AP, EXPECTED, IGNORED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.metrics import ideal_value, metric_values
 from online_rank.query import as_grades, document_name, require_grades
 
 __all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "measure", "query_values"]
 
 #: The tie policies, and the codes by which kernels know them.
-TIES = {"expected": EXPECTED, "optimistic": OPTIMISTIC, "pessimistic": PESSIMISTIC}
+TIES = {"expected": EXPECTED, "optimistic": OPTIMISTIC, "pessimistic": PESSIMISTIC, "ignored": IGNORED}
 
 
 class Measure(NamedTuple):
@@ -52,7 +52,7 @@ class Measure(NamedTuple):
             m integers >= 0.
         ties
             What documents with equal scores count: `"expected"` (the mean over all orders of theirs; McSherry & Najork 2008),
-            `"optimistic"` (the best order) or `"pessimistic"` (the worst).
+            `"optimistic"` (the best order), `"pessimistic"` (the worst) or `"ignored"` (the order in which they are given).
 
         Returns
         -------
@@ -201,6 +201,8 @@ def query_values(
         return values
     longest = len(scores) if len(values) == 1 else int(np.diff(offsets).max())
     grades = _as_plain(grades)
+    if ties == IGNORED:
+        scores, ties = _without_ties(scores, offsets), EXPECTED
     valued = metric_values(kind, k, threshold, ties, scores, grades, offsets, gain, discounts(longest), values)
     if valued < len(values):
         bad = np.flatnonzero(~(scores < np.inf))
@@ -211,6 +213,17 @@ def query_values(
         i = int(np.argmax(grades))
         raise ValueError(f"the grade of {document_name(i, ids)} is {grades[i]}, but max_grade is {len(gain) - 1}")
     return values
+
+
+def _without_ties(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Scores that rank the documents of each query as `scores` do, and equal ones by their order; -inf stays what it is."""
+    if not (scores < np.inf).all():
+        return scores  # They are refused.
+    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    ranked = np.empty_like(scores)
+    ranked[np.lexsort((-scores, query))] = -np.arange(len(scores), dtype=np.float64)
+    ranked[scores == -np.inf] = -np.inf
+    return ranked
 
 
 def _as_plain(array: np.ndarray) -> np.ndarray:

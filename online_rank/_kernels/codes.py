@@ -4,10 +4,10 @@
 MAX_GRADE = 1000
 
 # Metrics; the first three are also the measures that rankers learn for.
-NDCG, AP, LINEAR_NDCG, RECIPROCAL_RANK, PRECISION, ERR, PAIRWISE_ACCURACY = range(7)
+NDCG, AP, LINEAR_NDCG, RECIPROCAL_RANK, PRECISION, ERR, PAIRWISE_ACCURACY, DCG, RECALL, HIT_RATE, AP_ATTAINABLE = range(11)
 
-# Tie policies: the sign by which the grade decides among equal scores.
-EXPECTED, OPTIMISTIC, PESSIMISTIC = 0, 1, -1
+# Tie policies: the sign by which the grade decides among equal scores; IGNORED never reaches a kernel.
+EXPECTED, OPTIMISTIC, PESSIMISTIC, IGNORED = 0, 1, -1, 2
 
 # Credit that a mis-ordered pair gets, in `CREDITS`'s order.
 ARGMAX, SPREAD, PAIRS, GAIN, DELTA = range(5)

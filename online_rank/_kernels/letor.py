@@ -196,7 +196,7 @@ def _not_a_number(buffer, at):
 
 
 @kernel
-def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_rule, first_id, null_is_zero, measure):
+def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_rule, first_id, null_is_zero, lowest, measure):
     """Parse the lines in ``buffer[at:end]`` into rows ``filled, filled + 1, ...`` of X, y and meta.
 
     Parameters
@@ -226,6 +226,8 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         The id of column 0: 0 or 1.
     null_is_zero : bool
         Whether the value NULL is 0 rather than an error.
+    lowest : float
+        The smallest accepted grade.
     measure : bool
         Only find the largest column named by a good line: every row is written to the same place, without its zeros.
 
@@ -263,7 +265,7 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
             slow[slow_count, 1] = token
             slow[slow_count, 2] = at - token
             slow_count += 1
-        elif not (0.0 <= grade <= _MAX_GRADE and grade == np.floor(grade)):
+        elif not (lowest <= grade <= _MAX_GRADE and grade == np.floor(grade)):
             return GRADE_RANGE, start, line, row, filled, 0, qid_rule, width, token, 0
         y[filled] = np.int64(grade)
 

@@ -12,12 +12,16 @@ import numpy as np
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.codes import (
     AP,
+    AP_ATTAINABLE,
+    DCG,
     ERR,
     EXPECTED,
+    HIT_RATE,
     LINEAR_NDCG,
     NDCG,
     PAIRWISE_ACCURACY,
     PRECISION,
+    RECALL,
     RECIPROCAL_RANK,
 )
 from online_rank._kernels.graded import ideal_sum
@@ -35,7 +39,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
     ----------
     kind, k, threshold, ties
         Code of the metric, cutoff (0 for none; ignored by `LINEAR_NDCG` and `PAIRWISE_ACCURACY`), smallest grade that counts as
-        relevant (for the binary metrics `AP`, `RECIPROCAL_RANK`, `PRECISION`), code of the tie policy.
+        relevant (for the binary metrics), code of the tie policy.
     scores, grades
         Float array and int64 array over the documents of the block. A document with score -inf was not retrieved: it takes no
         position (in `LINEAR_NDCG` and `PAIRWISE_ACCURACY` it comes last).
@@ -75,6 +79,14 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
             n = _order(query_scores, query_grades, ties, cutoff, everyone, s, g, s_spare, g_spare)
             if kind == NDCG:
                 value = _dcg(s, g, n, cutoff, ties, gains, discounts) / ideal_sum(NDCG, cutoff, m, largest + 1, gains, counts, discounts)
+            elif kind == DCG:
+                value = _dcg(s, g, n, cutoff, ties, gains, discounts)
+            elif kind == AP_ATTAINABLE:
+                value = _precision_sum(s, g, n, cutoff, ties, threshold) / min(relevant, cutoff)
+            elif kind == RECALL:
+                value = _relevant_at(s, g, n, cutoff, ties, threshold) / relevant
+            elif kind == HIT_RATE:
+                value = _hit_probability(s, g, n, cutoff, ties, threshold)
             elif kind == AP:
                 value = _precision_sum(s, g, n, cutoff, ties, threshold) / relevant
             elif kind == LINEAR_NDCG:
@@ -90,7 +102,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
             else:
                 value = _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group)
             # Rounding must not lift a value above the best possible one; NaN passes.
-            if value > 1.0:
+            if value > 1.0 and kind != DCG:
                 value = 1.0
         out[q] = value
         for grade in range(largest + 1):
@@ -237,6 +249,26 @@ def _relevant_at(s, g, n, cutoff, ties, threshold):
         total += _relevant_in(g, start, end, threshold) * share
         start = end
     return total
+
+
+@inner
+def _hit_probability(s, g, n, cutoff, ties, threshold):
+    """Probability that a relevant document stands at one of the positions up to the cutoff.
+
+    Of a group of n documents, r of them relevant, the first p are all irrelevant with probability C(n - r, p) / C(n, p).
+    """
+    start = 0
+    while start < n and start < cutoff:
+        end = _group_end(s, start, n, ties)
+        relevant = _relevant_in(g, start, end, threshold)
+        if relevant > 0:
+            size = end - start
+            missed = 1.0
+            for p in range(min(end, cutoff) - start):
+                missed *= max(0, size - relevant - p) / (size - p)
+            return 1.0 - missed
+        start = end
+    return 0.0
 
 
 @inner

@@ -5,8 +5,21 @@ They work wherever a river metric does: `evaluate.progressive_val_score`, `utils
 """
 
 from online_rank.metrics.base import RankingMetric
-from online_rank.metrics.binary import MAP, MRR, PrecisionAtK
-from online_rank.metrics.graded import ERR, NDCG, LinearNDCG, PairwiseAccuracy
+from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
+from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccuracy
 from online_rank.metrics.names import metric
 
-__all__ = ["ERR", "MAP", "MRR", "NDCG", "LinearNDCG", "PairwiseAccuracy", "PrecisionAtK", "RankingMetric", "metric"]
+__all__ = [
+    "DCG",
+    "ERR",
+    "MAP",
+    "MRR",
+    "NDCG",
+    "HitRate",
+    "LinearNDCG",
+    "PairwiseAccuracy",
+    "PrecisionAtK",
+    "RankingMetric",
+    "RecallAtK",
+    "metric",
+]

@@ -27,7 +27,8 @@ class RankingMetric(Metric):
     ----------
     ties
         What documents with equal scores count: `"expected"` (the mean over all orders of theirs, in closed form: McSherry &
-        Najork, 2008), `"optimistic"` (the best order) or `"pessimistic"` (the worst). The order of the input never matters.
+        Najork, 2008), `"optimistic"` (the best order), `"pessimistic"` (the worst) or `"ignored"` (the order in which they are
+        given, as many libraries do it: a list whose best documents come first then looks good).
     no_relevant
         What a query without a relevant document counts: `"skip"` (nothing: it is left out of the mean), `"zero"` or `"one"`.
 
@@ -51,6 +52,9 @@ class RankingMetric(Metric):
     _kind: int
     _label: str
 
+    #: The part of the name that tells definitions of one metric apart.
+    _variant: str = ""
+
     # What a metric without the parameter computes with.
     k: int | None = None
     threshold: int = 1
@@ -71,7 +75,7 @@ class RankingMetric(Metric):
     def name(self) -> str:
         """The name that is shown, such as `NDCG@10`; `metric` parses it."""
         cutoff = "" if self.k is None else f"@{self.k}"
-        return self._label + cutoff + ("" if self.threshold == 1 else f">={self.threshold}")
+        return self._label + self._variant + cutoff + ("" if self.threshold == 1 else f">={self.threshold}")
 
     @property
     def bigger_is_better(self) -> bool:

@@ -1,9 +1,9 @@
 """Metrics that ask of a document only whether it is relevant: its grade reaches a threshold."""
 
 from online_rank._kernels import codes
-from online_rank.metrics.base import RankingMetric, require_count
+from online_rank.metrics.base import RankingMetric, require_choice, require_count
 
-__all__ = ["MAP", "MRR", "PrecisionAtK"]
+__all__ = ["MAP", "MRR", "HitRate", "PrecisionAtK", "RecallAtK"]
 
 
 class _BinaryMetric(RankingMetric):
@@ -18,8 +18,7 @@ class _BinaryMetric(RankingMetric):
 class MAP(_BinaryMetric):
     """Mean average precision.
 
-    AP = the mean, over all relevant documents, of the precision at their position. With a cutoff, those beyond it count 0
-    (trec_eval's `map_cut_k`: still divided by the number of all relevant documents).
+    AP = the mean, over all relevant documents, of the precision at their position. With a cutoff, those beyond it count 0.
 
     Parameters
     ----------
@@ -27,6 +26,10 @@ class MAP(_BinaryMetric):
         Cutoff, or None for the whole list.
     threshold
         The smallest grade that counts as relevant.
+    divisor
+        What the sum of the precisions is divided by where there is a cutoff; both are called MAP@k. `"relevant"`: the number R
+        of relevant documents (trec_eval's `map_cut_k`; 1 cannot be reached when R > k). `"attainable"`: min(R, k), as in
+        recommendation and in competitions; `metric` knows it as `"map_attainable@10"`.
     ties, no_relevant
         As for every `RankingMetric`.
 
@@ -38,8 +41,28 @@ class MAP(_BinaryMetric):
     True
     """
 
-    _kind = codes.AP
     _label = "MAP"
+
+    def __init__(
+        self,
+        k: int | None = None,
+        threshold: int = 1,
+        ties: str = "expected",
+        no_relevant: str = "skip",
+        *,
+        divisor: str = "relevant",
+    ):
+        require_choice("divisor", divisor, ("relevant", "attainable"))
+        self.divisor = divisor
+        super().__init__(k, threshold, ties, no_relevant)
+
+    @property
+    def _kind(self) -> int:  # type: ignore[override]
+        return codes.AP if self.divisor == "relevant" else codes.AP_ATTAINABLE
+
+    @property
+    def _variant(self) -> str:  # type: ignore[override]
+        return "" if self.divisor == "relevant" else "_attainable"
 
 
 class MRR(_BinaryMetric):
@@ -88,6 +111,65 @@ class PrecisionAtK(_BinaryMetric):
 
     _kind = codes.PRECISION
     _label = "P"
+
+    def __init__(self, k: int = 10, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
+        require_count("k", k)
+        super().__init__(k, threshold, ties, no_relevant)
+
+
+class RecallAtK(_BinaryMetric):
+    """Recall at k: the share of the relevant documents that stand among the first k.
+
+    Parameters
+    ----------
+    k
+        Cutoff.
+    threshold
+        The smallest grade that counts as relevant.
+    ties, no_relevant
+        As for every `RankingMetric`.
+
+    Examples
+    --------
+    >>> metric = RecallAtK(k=2)
+    >>> metric.update([1, 1, 0, 1], [3.0, 2.0, 1.0, 0.0])
+    >>> metric.get() == 2 / 3
+    True
+    """
+
+    _kind = codes.RECALL
+    _label = "Recall"
+
+    def __init__(self, k: int = 10, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
+        require_count("k", k)
+        super().__init__(k, threshold, ties, no_relevant)
+
+
+class HitRate(_BinaryMetric):
+    """Hit rate at k (success at k): 1 when a relevant document stands among the first k, else 0.
+
+    Of documents that tie, some of which are among the first k, it counts the probability that one of those is relevant.
+
+    Parameters
+    ----------
+    k
+        Cutoff.
+    threshold
+        The smallest grade that counts as relevant.
+    ties, no_relevant
+        As for every `RankingMetric`.
+
+    Examples
+    --------
+    >>> metric = HitRate(k=2)
+    >>> metric.update([0, 1, 0], [3.0, 2.0, 1.0])
+    >>> metric.update([0, 0, 1], [3.0, 2.0, 1.0])
+    >>> metric
+    HitRate@2: 0.500000
+    """
+
+    _kind = codes.HIT_RATE
+    _label = "HitRate"
 
     def __init__(self, k: int = 10, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
         require_count("k", k)

@@ -9,7 +9,7 @@ from online_rank.measures import gains
 from online_rank.metrics.base import RankingMetric, require_choice, require_count
 from online_rank.query import MAX_GRADE
 
-__all__ = ["ERR", "NDCG", "LinearNDCG", "PairwiseAccuracy"]
+__all__ = ["DCG", "ERR", "NDCG", "LinearNDCG", "PairwiseAccuracy"]
 
 
 class NDCG(RankingMetric):
@@ -22,7 +22,7 @@ class NDCG(RankingMetric):
     k
         Cutoff, or None for the whole list.
     gain
-        G: `"exponential"` (2^r - 1) or `"linear"` (r).
+        G: `"exponential"` (2^r - 1) or `"linear"` (r: trec_eval's `ndcg_cut_k`; `metric` knows it as `"ndcg_linear@10"`).
     ties, no_relevant
         As for every `RankingMetric`.
 
@@ -50,8 +50,37 @@ class NDCG(RankingMetric):
         self.gain = gain
         super().__init__(ties, no_relevant)
 
+    @property
+    def _variant(self) -> str:  # type: ignore[override]
+        return "" if self.gain == "exponential" else "_linear"
+
     def _gains(self) -> np.ndarray:
         return gains(self.gain)
+
+
+class DCG(NDCG):
+    """Discounted cumulative gain at cutoff k, not normalised: sum_{p <= k} G(r_p) / log2(p + 1).
+
+    Queries with many relevant documents count more than others; compare it only between rankers on the same queries.
+
+    Parameters
+    ----------
+    k
+        Cutoff, or None for the whole list.
+    gain
+        G: `"exponential"` (2^r - 1) or `"linear"` (r).
+    ties, no_relevant
+        As for every `RankingMetric`.
+
+    Examples
+    --------
+    >>> import math
+    >>> DCG().value_one([0, 2], [1.0, 0.5]) == 3 / math.log2(3)
+    True
+    """
+
+    _kind = codes.DCG
+    _label = "DCG"
 
 
 class ERR(RankingMetric):

@@ -205,7 +205,7 @@ class DriftAwareRanker(NestedRanker):
 
     def _react(self) -> None:
         if self.on_drift == "restart_average":
-            self._learner.restart_average()  # type: ignore[attr-defined]
+            self._learner.restart_average()
         else:
             self._learner = self._background or self._new_ranker()
             self._background = None

@@ -1,6 +1,6 @@
 """Streams of queries: LETOR and svmlight text, synthetic streams with known truth, delayed grades, a protocol of JSON lines."""
 
-from online_rank.stream.letor import LetorBlock, LetorError, LetorPosition, iter_letor, read_letor, write_letor
+from online_rank.stream.letor import LetorBlock, LetorError, LetorPosition, LetorWarning, iter_letor, read_letor, write_letor
 from online_rank.stream.synth import Drifting, GradedGaussians, NoisyTeacher, Separable
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "LetorBlock",
     "LetorError",
     "LetorPosition",
+    "LetorWarning",
     "NoisyTeacher",
     "Separable",
     "iter_letor",

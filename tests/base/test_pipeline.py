@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river import base, compose, evaluate, linear_model, metrics, preprocessing
+from river import compose, evaluate, linear_model, metrics, preprocessing
 
 from online_rank import (
     BestRanker,
@@ -27,8 +27,7 @@ from online_rank import (
 )
 from online_rank.base.function import QueryFunction
 from online_rank.stream.synth import NoisyTeacher
-
-NAMES = ["a", "b", "c"]
+from tests.helpers import NAMES, as_block, as_dicts, state_of, teacher_queries
 
 
 def squares(query):
@@ -36,32 +35,6 @@ def squares(query):
     if isinstance(query, dict):
         return {i: {**x, **{f"{name}^2": value**2 for name, value in x.items()}} for i, x in query.items()}
     return np.hstack([query, query**2])
-
-
-def queries(n=30, d=3, seed=0):
-    return list(NoisyTeacher(n, n_features=d, n_documents=(0, 12), grade_shares=(0.5, 0.3, 0.2), seed=seed))
-
-
-def as_block(stream):
-    X, y = (np.concatenate(part) for part in zip(*stream, strict=True))
-    return X, y, np.repeat(np.arange(len(stream)), [len(y) for _, y in stream])
-
-
-def as_dicts(X, y):
-    ids = [f"doc{i}" for i in range(len(y))]
-    return (
-        {i: dict(zip(NAMES, row, strict=True)) for i, row in zip(ids, X.tolist(), strict=True)},
-        dict(zip(ids, y.tolist(), strict=True)),
-    )
-
-
-def state_of(value):
-    """All state of a step or pipeline, comparable bit for bit."""
-    if isinstance(value, compose.Pipeline):
-        return [(name, state_of(step)) for name, step in value.steps.items()]
-    if isinstance(value, base.Estimator):
-        return [type(value), {name: state_of(part) for name, part in sorted(vars(value).items())}]
-    return value.tobytes() if isinstance(value, np.ndarray) else repr(value)
 
 
 PIPELINES = {
@@ -76,7 +49,7 @@ every_pipeline = pytest.mark.parametrize("make", PIPELINES.values(), ids=PIPELIN
 @every_pipeline
 def test_a_pipeline_is_its_steps(make):
     pipeline, steps = make(), list(make().steps.values())
-    for X, y in queries():
+    for X, y in teacher_queries():
         pipeline.learn_one(X, y)
         for step in steps[:-1]:
             step.learn_one(X)
@@ -84,7 +57,7 @@ def test_a_pipeline_is_its_steps(make):
         steps[-1].learn_one(X, y)
         assert repr(pipeline.last_round) == repr(steps[-1].last_round)
     assert [state_of(step) for step in pipeline.steps.values()] == [state_of(step) for step in steps]
-    X, _ = queries(seed=1)[0]
+    X, _ = teacher_queries(seed=1)[0]
     expected = X
     for step in steps[:-1]:
         expected = step.transform_one(expected)
@@ -95,7 +68,7 @@ def test_a_pipeline_is_its_steps(make):
 
 @every_pipeline
 def test_a_block_is_the_loop_bit_for_bit(make):
-    stream = queries()
+    stream = teacher_queries()
     weights = np.linspace(0.5, 2.0, len(stream))
     loop, block, halves = make(), make(), make()
     for (X, y), w in zip(stream, weights, strict=True):
@@ -117,10 +90,10 @@ def test_a_block_is_the_loop_bit_for_bit(make):
 @every_pipeline
 def test_every_form_gives_the_same_scores(make):
     arrays, dicts = make(), make()
-    for X, y in queries():
+    for X, y in teacher_queries():
         arrays.learn_one(X, y)
         dicts.learn_one(*as_dicts(X, y))
-    X, y = queries(seed=1)[0]
+    X, y = teacher_queries(seed=1)[0]
     x, _ = as_dicts(X, y)
     assert list(dicts.predict_one(x).values()) == arrays.predict_one(X)
     assert dicts.rank_one(x) == [f"doc{i}" for i in arrays.rank_one(X)]
@@ -130,7 +103,7 @@ def test_every_form_gives_the_same_scores(make):
 def test_frames_as_queries_and_as_blocks():
     make = PIPELINES["chain"]
     one_by_one, block = make(), make()
-    stream = [query for query in queries() if len(query[1])]
+    stream = [query for query in teacher_queries() if len(query[1])]
     for X, y in stream:
         one_by_one.learn_one(pd.DataFrame(X, columns=NAMES), pd.Series(y))
     X, y, qid = as_block(stream)
@@ -199,7 +172,7 @@ def test_rejected_queries_change_nothing(make, spoil, message):
     if message == "too large":
         message = "too large|not finite|non-finite|inf"
     pipeline = make()
-    stream = [query for query in queries() if len(query[1]) > 3]
+    stream = [query for query in teacher_queries() if len(query[1]) > 3]
     for X, y in stream[:3]:
         pipeline.learn_one(X, y)
     if make is PIPELINES["chain"] and "large" in message:
@@ -232,9 +205,9 @@ def test_a_failing_function_leaves_the_steps_before_it():
 @every_pipeline
 def test_predictions_change_nothing(make):
     pipeline = make()
-    for X, y in queries(5):
+    for X, y in teacher_queries(5):
         pipeline.learn_one(X, y)
-    before, (X, y) = state_of(pipeline), queries(1, seed=2)[0]
+    before, (X, y) = state_of(pipeline), teacher_queries(1, seed=2)[0]
     kept = X.copy()
     pipeline.predict_one(X)
     pipeline.rank_one(X)
@@ -248,7 +221,7 @@ def test_predictions_change_nothing(make):
 
 def test_learn_during_predict():
     usual, early = StreamScaler() | PerceptronRanker(), StreamScaler() | PerceptronRanker()
-    for X, y in queries():
+    for X, y in teacher_queries():
         usual.learn_one(X, y)
         with compose.learn_during_predict():
             early.predict_one(X)
@@ -291,7 +264,7 @@ def test_composition():
 def test_a_pipeline_of_transformers_alone():
     pipeline = SignedLog() | StreamScaler()
     scaler = StreamScaler()
-    for X, _ in queries():
+    for X, _ in teacher_queries():
         pipeline.learn_one(X)
         scaler.learn_one(SignedLog().transform_one(X))
     assert state_of(pipeline[-1]) == state_of(scaler)
@@ -331,7 +304,7 @@ def test_steps_of_other_kinds():
 
 def test_plain_pipelines_of_query_steps_work():
     plain, own = compose.Pipeline(StreamScaler(), PerceptronRanker()), StreamScaler() | PerceptronRanker()
-    for X, y in queries():
+    for X, y in teacher_queries():
         plain.learn_one(X, y)
         own.learn_one(X, y)
     assert plain.predict_one(X) == own.predict_one(X)
@@ -340,7 +313,7 @@ def test_plain_pipelines_of_query_steps_work():
 @every_pipeline
 def test_copies(make):
     pipeline = make()
-    for X, y in queries(5):
+    for X, y in teacher_queries(5):
         pipeline.learn_one(X, y)
     for twin in (pickle.loads(pickle.dumps(pipeline)), copy.deepcopy(pipeline)):
         assert type(twin) is RankingPipeline
@@ -444,7 +417,7 @@ def test_a_block_in_pieces_is_the_loop_and_counts_its_faults_from_the_beginning(
 @settings(deadline=None, max_examples=8)
 @given(at=st.integers(0, 20), kind=st.sampled_from(["nan", "grade", "weight"]), per_piece=st.integers(1, 6))
 def test_a_block_in_pieces_with_a_fault_anywhere_changes_nothing(make, at, kind, per_piece):
-    model, stream = make(), [query for query in queries() if len(query[1]) > 1]
+    model, stream = make(), [query for query in teacher_queries() if len(query[1]) > 1]
     for X, y in stream[:3]:
         model.learn_one(X, y)
     X, y, qid = as_block(stream[3:])

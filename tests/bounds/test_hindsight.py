@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 from online_rank import best_in_hindsight
 from online_rank.bounds.hindsight import _Problem
-from tests.rankers.test_perceptron import MEASURES, as_block, stream
+from tests.helpers import MEASURES, as_block, random_queries
 from tests.reference import bounds as reference
 from tests.reference import perceptron as perceptron_reference
 
@@ -32,7 +32,7 @@ def objective(queries, w, measure, lam, credit="argmax"):
 @pytest.mark.parametrize("credit", ["argmax", "spread"])
 @pytest.mark.parametrize("measure", MEASURES)
 def test_value_gradient_and_smoothing(measure, credit):
-    queries = [(X, y) for X, y in stream(seed=2, n_queries=15, ties=False) if len(y)]
+    queries = [(X, y) for X, y in random_queries(seed=2, n_queries=15, ties=False) if len(y)]
     X, y, _ = as_block(queries)
     offsets = np.cumsum([0, *(len(y) for _, y in queries)])
     problem = _Problem(X, y, offsets, measure, 0.3, credit == "spread")
@@ -52,7 +52,7 @@ def test_value_gradient_and_smoothing(measure, credit):
 
 
 def test_the_gap_is_one_and_the_weights_are_its_own():
-    queries = [(X, y) for X, y in stream(seed=4, n_queries=20, ties=False) if len(y)]
+    queries = [(X, y) for X, y in random_queries(seed=4, n_queries=20, ties=False) if len(y)]
     for credit in ("argmax", "spread"):
         best = best_in_hindsight(queries, "ndcg", lam=0.1, credit=credit, tolerance=1e-4)
         assert best.objective == pytest.approx(objective(queries, best.weights, "ndcg", 0.1, credit))
@@ -104,7 +104,7 @@ def test_zero_minimises_slam_under_noise_but_not_its_spread_form():
 
 
 def test_forms_of_input():
-    queries = list(stream(seed=5, n_queries=12))
+    queries = list(random_queries(seed=5, n_queries=12))
     full = [(X, y) for X, y in queries if len(y)]
     as_stream = best_in_hindsight(iter(queries), lam=0.1)
     as_blocks = best_in_hindsight(as_block(full), lam=0.1)

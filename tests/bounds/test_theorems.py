@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import LossTracker, PerceptronRanker, bounds
-from tests.rankers.test_perceptron import MEASURES
+from tests.helpers import MEASURES
 from tests.reference import bounds as reference
 from tests.reference import perceptron as perceptron_reference
 

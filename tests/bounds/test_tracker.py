@@ -13,8 +13,8 @@ from online_rank._kernels import comparators, credit
 from online_rank._kernels.codes import CREDITS as CREDIT_CODES
 from online_rank._kernels.credit import Violation
 from online_rank._kernels.workspace import PREFERRED, SHARES
+from tests.helpers import CREDITS, MEASURES, SETTINGS, as_block, random_queries
 from tests.kernels.calling import Module, graded, workspace
-from tests.rankers.test_perceptron import CREDITS, MEASURES, SETTINGS, as_block, stream
 from tests.reference import bounds as reference
 from tests.reference import perceptron as perceptron_reference
 
@@ -45,7 +45,7 @@ def test_losses_of_comparators_are_those_of_the_reference(options, measure, with
     margin = {"margin": options.get("margin", 1.0), "margin_scale": options.get("margin_scale", "constant")}
     settings_ = options | {"measure": measure, "within_grade": within_grade}
     squares, expected = [], np.zeros((3, 2))
-    for X, y in stream(seed=len(measure) + 7, n_queries=8):
+    for X, y in random_queries(seed=len(measure) + 7, n_queries=8):
         before = tracker.learner.weights.tolist() if tracker.n_features else [0.0] * 3
         grades = perceptron_reference.effective(measure, y)
         if len(set(grades)) > 1:
@@ -251,7 +251,7 @@ def test_no_certificate_ever_fails(seed, options, measure, within_grade, kind, s
 
 
 def test_a_block_adds_up_as_its_queries_do():
-    queries = list(stream(seed=3, n_queries=30))
+    queries = list(random_queries(seed=3, n_queries=30))
     X, y, qid = as_block(queries)
     comparators = {"a": np.array([0.3, -0.2, 0.1]), "b": np.array([1.0, 1.0, -1.0])}
     one, many = LossTracker(PerceptronRanker(), comparators), LossTracker(PerceptronRanker(), comparators)
@@ -265,7 +265,7 @@ def test_a_block_adds_up_as_its_queries_do():
 def test_learns_and_ranks_as_the_ranker_it_holds():
     model, tracker = PerceptronRanker(), LossTracker(PerceptronRanker(), {"u": np.ones(3)}, served=True)
     losses, served = 0.0, 0.0
-    for X, y in stream(seed=5):
+    for X, y in random_queries(seed=5):
         if len(set(y.tolist())) > 1:
             served += perceptron_reference.loss("ndcg@10", tracker.predict_one(X), y.tolist())
         model.learn_one(X, y)
@@ -305,7 +305,7 @@ def test_totals_by_hand():
 )
 def test_a_rejected_query_changes_nothing(X, y, error):
     tracker = LossTracker(PerceptronRanker(), {"u": np.ones(3)})
-    for query, grades in stream(seed=6):
+    for query, grades in random_queries(seed=6):
         tracker.learn_one(query, grades)
     before = state(tracker)
     with pytest.raises(ValueError, match=error):
@@ -362,7 +362,7 @@ def test_bad_arguments():
 
 def test_copies_and_clones():
     tracker = LossTracker(PerceptronRanker("ap", credit="gain"), {"u": np.ones(3)})
-    for query, grades in stream(seed=8):
+    for query, grades in random_queries(seed=8):
         tracker.learn_one(query, grades)
     for twin in (copy.deepcopy(tracker), pickle.loads(pickle.dumps(tracker))):
         assert state(twin) == state(tracker)
@@ -378,7 +378,7 @@ def test_copies_and_clones():
 def test_behind_a_scaler_and_on_disk(tmp_path):
     pipeline = StreamScaler() | LossTracker(PerceptronRanker(), {"u": np.array([1.0, 0.0, -1.0])})
     plain = StreamScaler() | PerceptronRanker()
-    X, y, qid = as_block([query for query in stream(seed=11) if len(query[1])])
+    X, y, qid = as_block([query for query in random_queries(seed=11) if len(query[1])])
     pipeline.learn_many(X, y, qid)
     plain.learn_many(X, y, qid)
     assert pipeline.predict_many(X, qid).tolist() == plain.predict_many(X, qid).tolist()
@@ -404,7 +404,7 @@ def test_certificate_before_the_first_query():
 
 def test_certificate_as_table_and_dict():
     tracker = LossTracker(PerceptronRanker(), {"u": np.ones(3)})
-    for query, grades in stream(seed=9):
+    for query, grades in random_queries(seed=9):
         tracker.learn_one(query, grades)
     certificate = tracker.certificate()
     content = json.loads(json.dumps(certificate.to_dict()))

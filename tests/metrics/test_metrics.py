@@ -17,20 +17,23 @@ from online_rank import metrics as ranking_metrics
 from online_rank.base import Ranker
 from online_rank.measures import measure
 from online_rank.metrics import (
+    DCG,
     ERR,
     MAP,
     MRR,
     NDCG,
+    HitRate,
     LinearNDCG,
     PairwiseAccuracy,
     PrecisionAtK,
     RankingMetric,
+    RecallAtK,
     metric,
 )
 from online_rank.preprocessing import SignedLog
 from tests.reference import metrics as reference
 
-ALL = [NDCG, MAP, MRR, PrecisionAtK, ERR, LinearNDCG, PairwiseAccuracy]
+ALL = [NDCG, DCG, MAP, MRR, PrecisionAtK, RecallAtK, HitRate, ERR, LinearNDCG, PairwiseAccuracy]
 queries = st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 3.0]), st.integers(0, 4)), min_size=2, max_size=6)
 
 
@@ -104,6 +107,37 @@ def test_values_by_hand():
     assert PairwiseAccuracy().value_one([0, 1, 2], [0.0, 0.0, -1.0]) == (0.5 + 0 + 0) / 3
 
 
+def test_more_values_by_hand():
+    grades, scores = [2, 0, 1, 0], [1.0, 4.0, 2.0, 3.0]  # ranked: 0, 0, 1, 2
+    assert DCG(k=3).value_one(grades, scores) == 1 / math.log2(4)
+    assert DCG(k=None, gain="linear").value_one(grades, scores) == pytest.approx(1 / math.log2(4) + 2 / math.log2(5))
+    assert RecallAtK(k=3).value_one(grades, scores) == 1 / 2
+    assert [HitRate(k=k).value_one(grades, scores) for k in (2, 3)] == [0.0, 1.0]
+    # Three documents tie for two places, one of them is relevant.
+    assert HitRate(k=2).value_one([1, 0, 0], [0.0, 0.0, 0.0]) == pytest.approx(2 / 3)
+    # AP@2 of relevant, irrelevant, relevant, relevant: the sum 1 over R = 3, or over min(R, 2) = 2.
+    assert MAP(k=2).value_one([1, 0, 1, 1], [4.0, 3.0, 2.0, 1.0]) == pytest.approx(1 / 3)
+    assert metric("map_attainable@2").value_one([1, 0, 1, 1], [4.0, 3.0, 2.0, 1.0]) == 1 / 2
+
+
+@pytest.mark.parametrize(
+    "name", ["ndcg@3", "dcg_linear@2", "map", "mrr", "p@2", "recall@2", "hit_rate@2", "err@3", "linear_ndcg"]
+)
+@settings(deadline=None, max_examples=30)
+@given(query=queries)
+def test_ignored_ties_go_by_the_order_given(name, query):
+    scores, grades = [s for s, _ in query], [g for _, g in query]
+    by_position = [-sorted(range(len(scores)), key=lambda i: -scores[i]).index(i) for i in range(len(scores))]
+    want = metric(name).value_one(grades, by_position)
+    assert metric(name, ties="ignored").value_one(grades, scores) == pytest.approx(want, nan_ok=True)
+
+
+def test_ignored_ties_leave_bad_scores_and_unretrieved_documents_alone():
+    assert metric("p@2", ties="ignored").value_one([1, 1], [-math.inf, 0.0]) == 1 / 2
+    with pytest.raises(ValueError, match="nan"):
+        metric("p@2", ties="ignored").value_one([1, 1], [math.nan, 0.0])
+
+
 @settings(deadline=None, max_examples=60)
 @given(query=queries)
 def test_linear_ndcg_counts_weighted_misordered_pairs(query):
@@ -130,11 +164,12 @@ def test_bipartite_linear_ndcg():
 @pytest.mark.parametrize("kind", ALL)
 def test_tie_policies_are_ordered(kind):
     rng = np.random.default_rng(2)
+    options = {"k": 1} if kind is HitRate else {}
     gaps = []
     for _ in range(50):
         grades, scores = rng.integers(0, 4, 30), rng.integers(0, 5, 30)
-        low, high = (kind(ties=ties).value_one(grades, scores) for ties in ("pessimistic", "optimistic"))
-        middle = low if kind is ERR else kind(ties="expected").value_one(grades, scores)
+        low, high = (kind(**options, ties=ties).value_one(grades, scores) for ties in ("pessimistic", "optimistic"))
+        middle = low if kind is ERR else kind(**options, ties="expected").value_one(grades, scores)
         assert low <= middle <= high
         gaps.append(high - low)
     assert max(gaps) > 0

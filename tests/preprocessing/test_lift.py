@@ -9,7 +9,7 @@ import pytest
 from river import checks, compose, feature_extraction, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import ForEachDocument, PerceptronRanker, RankingPipeline, StreamScaler
-from tests.base.test_pipeline import NAMES, as_block, as_dicts, queries, state_of
+from tests.helpers import NAMES, as_block, as_dicts, state_of, teacher_queries
 
 
 def double(x):
@@ -54,13 +54,13 @@ def test_one_document_after_the_other(make):
     plain, lifted, ranker = make(), ForEachDocument(make()), PerceptronRanker()
     pipeline = ForEachDocument(make()) | PerceptronRanker()
     assert type(pipeline) is RankingPipeline
-    for X, y in queries():
+    for X, y in teacher_queries():
         x, grades = as_dicts(X, y)
         answer = dense(by_hand(plain, x, grades))
         lifted.learn_one(x, grades)
         pipeline.learn_one(x, grades)
         ranker.learn_one(answer, grades)
-    x, _ = as_dicts(*queries(seed=1)[0])
+    x, _ = as_dicts(*teacher_queries(seed=1)[0])
     expected = dense({i: plain.transform_one(document) for i, document in x.items()})
     assert lifted.transform_one(x) == expected
     assert pipeline.transform_one(x) == expected
@@ -70,7 +70,7 @@ def test_one_document_after_the_other(make):
 
 @every_transformer
 def test_every_form_and_block(make):
-    stream = [query for query in queries() if len(query[1])]
+    stream = [query for query in teacher_queries() if len(query[1])]
     models = {form: ForEachDocument(make()) | PerceptronRanker() for form in ("ids", "dicts", "frame", "block")}
     for X, y in stream:
         x, grades = as_dicts(X, y)
@@ -79,7 +79,7 @@ def test_every_form_and_block(make):
         models["frame"].learn_one(pd.DataFrame(X, columns=NAMES), y)
     X, y, qid = as_block(stream)
     models["block"].learn_many(pd.DataFrame(X, columns=NAMES), y, qid)
-    x, _ = as_dicts(*queries(seed=1)[0])
+    x, _ = as_dicts(*teacher_queries(seed=1)[0])
     expected = models["ids"].predict_one(x)
     for form, model in models.items():
         assert model["PerceptronRanker"].n_features == models["ids"]["PerceptronRanker"].n_features, form
@@ -91,12 +91,12 @@ def test_every_form_and_block(make):
 def test_arrays_name_their_features_by_position():
     lifted, plain = ForEachDocument(compose.Select(0, 2) | preprocessing.StandardScaler()), StreamScaler()
     both = ForEachDocument(compose.Select(0, 2) | preprocessing.StandardScaler()) | PerceptronRanker()
-    for X, y in queries():
+    for X, y in teacher_queries():
         lifted.learn_one(X)
         plain.learn_one(X)
         both.learn_one(X, y)
         both.learn_one(X.tolist() if len(X) else [], y)
-    X, _ = queries(seed=1)[0]
+    X, _ = teacher_queries(seed=1)[0]
     answer = lifted.transform_one(X)
     assert isinstance(answer, np.ndarray)
     np.testing.assert_allclose(answer, plain.transform_one(X)[:, [0, 2]], rtol=1e-9)
@@ -142,7 +142,7 @@ def test_a_function_before_reads_what_was_given():
 
 def test_behind_another_step_and_in_a_chain():
     chain = StreamScaler() | ForEachDocument(feature_extraction.PolynomialExtender(2)) | double_query | PerceptronRanker()
-    for X, y in queries():
+    for X, y in teacher_queries():
         chain.learn_one(*as_dicts(X, y))
     assert chain["PerceptronRanker"].n_features == 3 + 3 + 3
 
@@ -154,7 +154,7 @@ def double_query(query):
 @every_transformer
 def test_rejected_queries_change_nothing(make):
     model = ForEachDocument(make()) | PerceptronRanker()
-    stream = [query for query in queries() if len(query[1]) > 3]
+    stream = [query for query in teacher_queries() if len(query[1]) > 3]
     for X, y in stream[:3]:
         model.learn_one(*as_dicts(X, y))
     before, inner = copy.deepcopy(model), model[0].transformer
@@ -205,9 +205,9 @@ def test_river_checks():
 @every_transformer
 def test_copies(make):
     model = ForEachDocument(make()) | PerceptronRanker()
-    for X, y in queries():
+    for X, y in teacher_queries():
         model.learn_one(*as_dicts(X, y))
-    x, _ = as_dicts(*queries(seed=1)[0])
+    x, _ = as_dicts(*teacher_queries(seed=1)[0])
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)) if "union" not in str(make) else model):
         assert twin.predict_one(x) == model.predict_one(x)
     clone = model.clone()

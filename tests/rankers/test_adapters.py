@@ -22,7 +22,7 @@ from online_rank import (
 from online_rank.base import snapshot
 from online_rank.rankers.adapters import _draw_pairs
 from online_rank.stream.synth import NoisyTeacher
-from tests.base.test_pipeline import as_block, as_dicts, queries
+from tests.helpers import as_block, as_dicts, teacher_queries
 
 RANKERS = {
     "regressor": lambda: PointwiseRanker(linear_model.LinearRegression()),
@@ -50,20 +50,20 @@ every_ranker = pytest.mark.parametrize("make", RANKERS.values(), ids=RANKERS)
 )
 def test_pointwise_by_hand(model, target, score):
     plain, ranker = model(), PointwiseRanker(model(), threshold=2)
-    for X, y in queries():
+    for X, y in teacher_queries():
         x, grades = as_dicts(X, y)
         ranker.learn_one(x, grades)
         for i, document in x.items():
             plain.learn_one(document, target(grades[i]))
-    x, _ = as_dicts(*queries(seed=1)[0])
+    x, _ = as_dicts(*teacher_queries(seed=1)[0])
     assert ranker.predict_one(x) == pytest.approx({i: score(plain, document) for i, document in x.items()}, rel=1e-12)
 
 
 def test_pairwise_scores_as_its_linear_model():
     ranker = PairwiseRanker(linear_model.LogisticRegression())
-    for X, y in queries():
+    for X, y in teacher_queries():
         ranker.learn_one(X, y)
-    X, _ = queries(seed=1)[0]
+    X, _ = teacher_queries(seed=1)[0]
     w = np.array([ranker.model.weights[j] for j in range(3)])
     intercept = ranker.model.intercept
     assert ranker.predict_one(X) == pytest.approx((1.0 / (1.0 + np.exp(-X @ w - intercept))).tolist())
@@ -96,7 +96,7 @@ def test_learns(make):
 @every_ranker
 def test_a_block_is_the_loop(make):
     loop, block = make(), make()
-    stream = [query for query in queries() if len(query[1])]
+    stream = [query for query in teacher_queries() if len(query[1])]
     for X, y in stream:
         loop.learn_one(X, y)
     X, y, qid = as_block(stream)
@@ -108,10 +108,10 @@ def test_a_block_is_the_loop(make):
 @every_ranker
 def test_every_form(make):
     arrays, dicts = make(), make()
-    for X, y in queries():
+    for X, y in teacher_queries():
         arrays.learn_one(X, y)
         dicts.learn_one(*as_dicts(X, y))
-    X, y = queries(seed=1)[0]
+    X, y = teacher_queries(seed=1)[0]
     x, _ = as_dicts(X, y)
     assert list(dicts.predict_one(x).values()) == pytest.approx(arrays.predict_one(X), rel=1e-9)
     dicts.learn_one([{"a": 1.0, "new": 2.0}, {"new": 3.0}], [0, 1])
@@ -122,7 +122,7 @@ def test_every_form(make):
 @every_ranker
 def test_round(make):
     model = make()
-    stream = [query for query in queries(60) if len(query[1]) > 2]
+    stream = [query for query in teacher_queries(60) if len(query[1]) > 2]
     for X, y in stream:
         scores = model.predict_one(X)
         model.learn_one(X, y)
@@ -139,7 +139,7 @@ def test_round(make):
 @every_ranker
 def test_bad_input_changes_nothing(make):
     model = make()
-    stream = [query for query in queries() if len(query[1]) > 3]
+    stream = [query for query in teacher_queries() if len(query[1]) > 3]
     for X, y in stream[:3]:
         model.learn_one(X, y)
     X, y, qid = as_block(stream[3:6])
@@ -162,7 +162,7 @@ def test_bad_input_changes_nothing(make):
 
 @every_ranker
 def test_a_rejected_block_is_undone_also_by_who_holds_the_ranker(make):
-    stream = [query for query in queries() if len(query[1]) > 3]
+    stream = [query for query in teacher_queries() if len(query[1]) > 3]
     X, y, qid = as_block(stream[3:6])
     X[-1, 1] = np.nan
     for model in (make(), BestRanker([make(), PerceptronRanker()]), DriftAwareRanker(make())):
@@ -214,9 +214,9 @@ def test_weights():
 @every_ranker
 def test_copies(make):
     model = make()
-    for X, y in queries():
+    for X, y in teacher_queries():
         model.learn_one(X, y)
-    X, y = queries(seed=1)[0]
+    X, y = teacher_queries(seed=1)[0]
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert twin.predict_one(X) == model.predict_one(X)
     assert model.clone().last_round is None

@@ -15,7 +15,7 @@ from online_rank._kernels.optimizers import descend
 from online_rank.rankers.breaks import natural_breaks
 from online_rank.rankers.direct import DirectRanker
 from online_rank.surrogates import Surrogate
-from tests.rankers.test_gradient import block, state, stream
+from tests.helpers import as_block, linear_queries, state_of
 from tests.reference import direct as reference
 from tests.reference.optimizers import OPTIMIZERS
 
@@ -27,7 +27,7 @@ small = {"hidden": (6, 3), "learning_rate": 0.05, "average": False, "seed": 0}
 
 def trained(queries=None, **arguments):
     model = DirectRanker(**{**small, **arguments})
-    model.learn_many(*block(queries or stream(20)))
+    model.learn_many(*as_block(queries or linear_queries(20)))
     return model
 
 
@@ -36,7 +36,7 @@ def trained(queries=None, **arguments):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_scores_are_those_of_the_network(hidden, activation, dtype):
     for d in (1, 4, 7):
-        model = trained(stream(20, d), hidden=hidden, activation=activation, dtype=dtype)
+        model = trained(linear_queries(20, d), hidden=hidden, activation=activation, dtype=dtype)
         X = np.random.default_rng(d).normal(size=(9, d))
         expected = [reference.score(x, model._weights, model._widths.tolist(), activation) for x in X]
         assert model.predict_one(X) == pytest.approx(expected, rel=1e-12 if dtype == "float64" else 1e-4, abs=1e-6)
@@ -116,7 +116,7 @@ def test_optimizers_in_either_precision(name, dtype):
 @settings(deadline=None, max_examples=8)
 @given(st.integers(0, 50), st.sampled_from(ACTIVATIONS), st.sampled_from([1e-3, 1.0, 1e3]))
 def test_comparisons_are_an_order(cost, output, seed, activation, scale):
-    model = trained(stream(5, seed=seed), cost=cost, output=output, activation=activation)
+    model = trained(linear_queries(5, seed=seed), cost=cost, output=output, activation=activation)
     rng = np.random.default_rng(seed)
     documents = np.append(scale * rng.normal(size=(5, 4)), np.zeros((2, 4)), axis=0)
     r = [[model.compare_one(a, b) for b in documents] for a in documents]
@@ -167,16 +167,16 @@ def test_the_cost_falls_on_a_fixed_query(cost):
     ],
 )
 def test_a_block_is_the_loop_bit_for_bit_and_a_seed_decides_all(arguments):
-    queries = stream(25)
+    queries = linear_queries(25)
     weights = np.random.default_rng(0).uniform(0.5, 2, len(queries))
     one, many, other = (DirectRanker(**{**small, **arguments, "seed": seed}) for seed in (4, 4, 5))
     for (X, y), w in zip(queries, weights, strict=True):
         one.learn_one(X, y, w)
-    many.learn_many(*block(queries), w=weights)
-    other.learn_many(*block(queries), w=weights)
-    assert state(one) == state(many)
+    many.learn_many(*as_block(queries), w=weights)
+    other.learn_many(*as_block(queries), w=weights)
+    assert state_of(one) == state_of(many)
     assert one._weights.tobytes() != other._weights.tobytes()
-    together = one.predict_many(*block(queries)[::2])
+    together = one.predict_many(*as_block(queries)[::2])
     assert together.tolist() == [score for X, _ in queries for score in one.predict_one(X)]
     for twin in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
         twin.learn_one(*queries[0])
@@ -186,7 +186,7 @@ def test_a_block_is_the_loop_bit_for_bit_and_a_seed_decides_all(arguments):
 
 
 def test_accumulated_queries_are_one_step_of_their_mean_gradient():
-    queries = [query for query in stream(30) if len(set(query[1])) > 1][:3]
+    queries = [query for query in linear_queries(30) if len(set(query[1])) > 1][:3]
     start = trained(optimizer="sgd", dtype="float64")
     gradients = []
     for query in queries:
@@ -194,7 +194,7 @@ def test_accumulated_queries_are_one_step_of_their_mean_gradient():
         model.learn_one(*query)
         gradients.append(start._weights - model._weights)
     together = DirectRanker(**small, optimizer="sgd", dtype="float64", accumulate=3)
-    together.learn_one(*stream(1)[0])
+    together.learn_one(*linear_queries(1)[0])
     together._counters[:], together._pending[:], together._weights[:] = 0.0, 0.0, start._weights
     for query in queries[:2]:
         together.learn_one(*query)
@@ -206,7 +206,7 @@ def test_accumulated_queries_are_one_step_of_their_mean_gradient():
 def test_served_parameters_are_the_average():
     model = DirectRanker(**{**small, "average": True}, dtype="float64")
     visited = []
-    for query in stream(12):
+    for query in linear_queries(12):
         model.learn_one(*query)
         if not model.last_round.skipped:
             visited.append(model._weights.copy())
@@ -215,7 +215,7 @@ def test_served_parameters_are_the_average():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_score_depends_on_its_document_alone_to_the_last_bit(dtype):
-    model = trained(stream(20, 13), hidden=(20, 3), dtype=dtype)
+    model = trained(linear_queries(20, 13), hidden=(20, 3), dtype=dtype)
     X = np.random.default_rng(0).normal(size=(200, 13))
     scores = model.predict_many(X)
     for m in range(1, 20):
@@ -231,9 +231,9 @@ def test_a_score_depends_on_its_document_alone_to_the_last_bit(dtype):
 
 @pytest.mark.parametrize("arguments", [{}, {"dtype": "float64", "activation": "relu"}, {"accumulate": 3, "average": True}])
 def test_rejected_queries_leave_no_trace(arguments):
-    queries = stream(5)
+    queries = linear_queries(5)
     model = trained(queries, **arguments)
-    before = state(copy.deepcopy(model))
+    before = state_of(copy.deepcopy(model))
     X, y = queries[0]
     y = np.arange(len(y)) % 2
     for value in (np.nan, np.inf, -np.inf):
@@ -255,7 +255,7 @@ def test_rejected_queries_leave_no_trace(arguments):
         model.learn_one(X, y, w=math.inf)
     with pytest.raises(ValueError, match="non-finite"):
         model.learn_one(X * 1e300, y)
-    assert state(model) == before
+    assert state_of(model) == before
 
 
 def test_features_that_emerge_change_no_score():
@@ -289,11 +289,11 @@ def test_saved_and_loaded_it_goes_on_alike(tmp_path):
         assert again.predict_one(x) == model.predict_one(x)
         again.learn_one(x, [1, 1, 0, 2])
         model.learn_one(x, [1, 1, 0, 2])
-    assert state(again) == state(model)
+    assert state_of(again) == state_of(model)
 
 
 def test_segments_and_gaps():
-    model = trained(stream(200, d=1), hidden=(8,))
+    model = trained(linear_queries(200, d=1), hidden=(8,))
     rng = np.random.default_rng(0)
     X = (np.repeat([-1.5, 0.0, 1.5], 20) + 0.02 * rng.normal(size=60))[:, None]
     scores = np.array(model.predict_one(X))
@@ -308,7 +308,7 @@ def test_segments_and_gaps():
     ranked = [scores[i] for i in model.rank_one(X)]
     assert gaps == [a - b for a, b in itertools.pairwise(ranked)]
     assert sorted(np.argsort(gaps)[-2:].tolist()) == [19, 39]
-    half = trained(stream(200, d=1), hidden=(8,), cost="squared", output="half_tanh")
+    half = trained(linear_queries(200, d=1), hidden=(8,), cost="squared", output="half_tanh")
     assert all(0.0 <= gap < 1.0 for gap in half.neighbour_gaps_one(X))
     assert model.segment_one(np.ones((4, 1)), 3) == [0, 0, 0, 0]
     assert model.segment_one(np.ones((4, 1))) == [0, 0, 0, 0]

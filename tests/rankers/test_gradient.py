@@ -10,36 +10,12 @@ from hypothesis import strategies as st
 from online_rank import load, save
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.surrogates import Surrogate
+from tests.helpers import as_block, linear_queries, state_of
 from tests.reference import surrogates as reference
 from tests.reference.optimizers import OPTIMIZERS
 
 NAMES = list(OPTIMIZERS)
 SURROGATES = ["logistic", "hinge", "squared", "listnet", "lambdarank", "slam", "structured"]
-
-
-def stream(n=30, d=4, seed=0, most=12):
-    """Queries whose grades follow a linear score with noise; some have one grade, or one document."""
-    rng = np.random.default_rng(seed)
-    u = rng.normal(size=d)
-    queries = []
-    for _ in range(n):
-        X = rng.normal(size=(int(rng.integers(1, most)), d))
-        queries.append((X, np.digitize(X @ u + rng.normal(size=len(X)), [0.0, 2.0])))
-    return queries
-
-
-def block(queries):
-    X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
-    return X, y, np.repeat(np.arange(len(queries)), [len(y) for _, y in queries])
-
-
-def state(model):
-    def plain(value):
-        if isinstance(value, tuple):
-            return tuple(map(plain, value))
-        return value.tobytes() if isinstance(value, np.ndarray) else value
-
-    return {name: plain(value) for name, value in vars(model).items()}
 
 
 @pytest.mark.parametrize("optimizer", NAMES)
@@ -53,7 +29,7 @@ def test_weights_are_those_of_the_optimizer_on_the_gradient(optimizer, l2):
     cost = Surrogate("logistic", pair_weight="difference")
     twins = [OPTIMIZERS[optimizer](0.2) for _ in range(4)]
     served = []
-    for X, y in stream():
+    for X, y in linear_queries():
         if optimizer == "scale_free":
             for twin, column in zip(twins, X.T, strict=True):
                 twin.meet(column.max() - column.min())
@@ -74,11 +50,11 @@ def test_weights_are_those_of_the_optimizer_on_the_gradient(optimizer, l2):
 
 @pytest.mark.parametrize("surrogate", SURROGATES)
 def test_learns(surrogate):
-    queries = stream(400, seed=1)
-    held_out = [query for query in stream(500, seed=1)[400:] if len(set(query[1])) > 1]
+    queries = linear_queries(400, seed=1)
+    held_out = [query for query in linear_queries(500, seed=1)[400:] if len(set(query[1])) > 1]
     for optimizer in NAMES:
         model = GradientRanker(surrogate, optimizer)
-        model.learn_many(*block(queries))
+        model.learn_many(*as_block(queries))
         loss = [1 - reference.ndcg(model.rank_one(X), y.tolist(), 10) for X, y in held_out]
         ideal = GradientRanker(surrogate, optimizer)
         untrained = [1 - reference.ndcg(ideal.rank_one(X), y.tolist(), 10) for X, y in held_out]
@@ -88,22 +64,22 @@ def test_learns(surrogate):
 @pytest.mark.parametrize("surrogate", SURROGATES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_block_is_the_loop_bit_for_bit(surrogate, dtype):
-    queries = [(X.astype(dtype), y) for X, y in stream()]
+    queries = [(X.astype(dtype), y) for X, y in linear_queries()]
     weights = np.random.default_rng(0).uniform(0, 2, len(queries))
     for optimizer in NAMES:
         one, many = (GradientRanker(surrogate, optimizer) for _ in range(2))
         for (X, y), w in zip(queries, weights, strict=True):
             one.learn_one(X, y, w)
-        many.learn_many(*block(queries), w=weights)
-        assert state(one) == state(many)
-        together = one.predict_many(*block(queries)[::2])
+        many.learn_many(*as_block(queries), w=weights)
+        assert state_of(one) == state_of(many)
+        together = one.predict_many(*as_block(queries)[::2])
         assert together.tolist() == [score for X, _ in queries for score in one.predict_one(X)]
 
 
 @pytest.mark.parametrize("surrogate", SURROGATES)
 def test_scale_free_ignores_the_scale_and_the_origin_of_features(surrogate):
-    queries = stream(60)
-    X, y, qid = block(queries)
+    queries = linear_queries(60)
+    X, y, qid = as_block(queries)
     plain, doubled, scaled, shifted = (GradientRanker(surrogate) for _ in range(4))
     plain.learn_many(X, y, qid)
     powers = np.array([2.0**40, 2.0**-40, 2.0**21, 1.0])
@@ -126,7 +102,7 @@ def test_a_step_by_hand():
     assert model.last_round.mass == model.last_round.margin == 0.0
     half_life = GradientRanker("logistic", "sgd", 0.5, average=1.0)
     visited = []
-    for X, y in stream(3):
+    for X, y in linear_queries(3):
         half_life.learn_one(X, y)
         visited.append(half_life.weights)
     assert half_life.served_weights == pytest.approx((visited[0] / 4 + visited[1] / 2 + visited[2]) / (1 / 4 + 1 / 2 + 1))
@@ -135,7 +111,7 @@ def test_a_step_by_hand():
 def test_weight_zero_learns_nothing():
     for optimizer in NAMES:
         model = GradientRanker(optimizer=optimizer)
-        X, y = stream(1)[0]
+        X, y = linear_queries(1)[0]
         model.learn_one(X, y)
         before = model.weights, model.served_weights
         model.learn_one(X + 1.0, y, w=0.0)
@@ -144,10 +120,10 @@ def test_weight_zero_learns_nothing():
 
 @pytest.mark.parametrize("optimizer", NAMES)
 def test_rejected_queries_leave_no_trace(optimizer):
-    queries = stream(5)
+    queries = linear_queries(5)
     model = GradientRanker(optimizer=optimizer)
-    model.learn_many(*block(queries))
-    before = state(copy.deepcopy(model))
+    model.learn_many(*as_block(queries))
+    before = state_of(copy.deepcopy(model))
     X, y = queries[0]
     for value in (np.nan, np.inf, -np.inf):
         bad = X.copy()
@@ -164,7 +140,7 @@ def test_rejected_queries_leave_no_trace(optimizer):
         model.learn_one(X, y, w=-1.0)
     with pytest.raises(ValueError, match="non-finite"):
         model.learn_one(X * 1e200, y)
-    assert state(model) == before
+    assert state_of(model) == before
 
 
 def test_features_that_emerge_change_no_score():
@@ -187,9 +163,9 @@ def test_features_that_emerge_change_no_score():
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 100), st.sampled_from(SURROGATES), st.sampled_from(NAMES))
 def test_scoring_is_permutation_equivariant(seed, surrogate, optimizer):
-    queries = stream(5, seed=seed)
+    queries = linear_queries(5, seed=seed)
     model = GradientRanker(surrogate, optimizer)
-    model.learn_many(*block(queries))
+    model.learn_many(*as_block(queries))
     X, _ = queries[0]
     order = np.random.default_rng(seed).permutation(len(X))
     assert model.predict_one(X[order]) == [model.predict_one(X)[i] for i in order]
@@ -198,10 +174,10 @@ def test_scoring_is_permutation_equivariant(seed, surrogate, optimizer):
 @pytest.mark.parametrize("optimizer", NAMES)
 def test_saved_and_loaded_it_goes_on_alike(optimizer, tmp_path):
     model = GradientRanker("slam", optimizer, average=7.0)
-    model.learn_many(*block(stream(10)))
+    model.learn_many(*as_block(linear_queries(10)))
     save(model, tmp_path / "model.npz")
     again = load(tmp_path / "model.npz")
-    for X, y in stream(5, seed=1):
+    for X, y in linear_queries(5, seed=1):
         assert again.predict_one(X) == model.predict_one(X)
         again.learn_one(X, y)
         model.learn_one(X, y)
@@ -218,12 +194,12 @@ def test_copies_and_degenerate_queries():
     ]:
         model.learn_one(X, y)
     assert not model.weights.any()
-    model.learn_many(*block(stream(5, 3)))
+    model.learn_many(*as_block(linear_queries(5, 3)))
     assert model.clone().n_features == 0
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        twin.learn_one(*stream(1, 3)[0])
+        twin.learn_one(*linear_queries(1, 3)[0])
         assert twin.weights.shape == (3,)
-        assert state(twin) != state(model)
+        assert state_of(twin) != state_of(model)
 
 
 @pytest.mark.parametrize(

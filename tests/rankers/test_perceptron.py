@@ -1,5 +1,4 @@
 import copy
-import itertools
 import pickle
 from functools import partial
 
@@ -9,38 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import DirectRanker, GradientRanker, PerceptronRanker
+from tests.helpers import MEASURES, SETTINGS, as_block, random_queries, state_of
 from tests.reference import perceptron as reference
-
-MEASURES = ("ndcg@10", "ndcg@2", "ndcg", "ap", "ap>=2", "linear_ndcg")
-CREDITS = ("argmax", "spread", "pairs", "gain", "delta")
-SETTINGS = [
-    {"credit": credit, "mass": mass, **update}
-    for credit, mass in [*itertools.product(CREDITS, ["loss"]), ("argmax", "slam"), ("spread", "slam")]
-    for update in (
-        {},
-        {"relative_margin": 0.5},
-        {"update": "gradient", "learning_rate": 0.3},
-        {"update": "gradient", "learning_rate": 2.0, "margin": 0.5, "margin_scale": "grade"},
-    )
-]
-
-
-def stream(seed, n_queries=12, d=3, largest=9, grades=4, ties=True):
-    """Short random queries; with `ties`, features are small integers, so that scores tie often."""
-    rng = np.random.default_rng(seed)
-    for _ in range(n_queries):
-        m = int(rng.integers(0, largest + 1))
-        X = rng.integers(-2, 3, (m, d)).astype(float) if ties else rng.normal(size=(m, d))
-        yield X, rng.integers(0, grades, m)
-
-
-def as_block(queries):
-    X, y = zip(*queries, strict=True)
-    return np.concatenate(X), np.concatenate(y), np.repeat(np.arange(len(y)), [len(grades) for grades in y])
-
-
-def state(model):
-    return {k: v.tobytes() if isinstance(v, np.ndarray) else v for k, v in vars(model).items()}
 
 
 @pytest.mark.parametrize("within_grade", ["mean", "document", "tight"])
@@ -51,7 +20,7 @@ def test_learns_what_the_reference_learns(options, measure, within_grade):
     reference_options = options | {"measure": measure, "within_grade": within_grade}
     average, n_averaged, squares = np.zeros(3), 0, []
     # Long queries too: their heads are beyond what is counted one by one.
-    for X, y in [*stream(seed=len(measure)), *stream(seed=1, n_queries=2, largest=150)]:
+    for X, y in [*random_queries(seed=len(measure)), *random_queries(seed=1, n_queries=2, largest=150)]:
         # Every round starts from the model's weights, so that rounding cannot change which pairs tie.
         before = model.weights.tolist() if model.n_features else [0.0] * 3
         active = len(set(reference.effective(measure, y))) > 1
@@ -103,7 +72,7 @@ def test_a_correct_ranking_teaches_nothing():
 
 
 def test_half_life_and_last_weights():
-    queries = [query for query in stream(3, 30, ties=False) if len(set(query[1])) > 1]
+    queries = [query for query in random_queries(3, 30, ties=False) if len(set(query[1])) > 1]
     half_life, last = PerceptronRanker(average=2), PerceptronRanker(average=False)
     history = []
     for X, y in queries:
@@ -118,13 +87,13 @@ def test_half_life_and_last_weights():
 @pytest.mark.parametrize("options", [{}, {"credit": "argmax"}, {"update": "gradient", "learning_rate": 1.0}, {"average": 7}])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_learn_many_is_the_loop_bit_for_bit(options, dtype):
-    queries = [(X.astype(dtype), y) for X, y in stream(5, 40, d=7, largest=30, ties=False)]
+    queries = [(X.astype(dtype), y) for X, y in random_queries(5, 40, d=7, largest=30, ties=False)]
     one_by_one, block = PerceptronRanker(**options), PerceptronRanker(**options)
     for X, y in queries:
         one_by_one.learn_one(X, y)
     X, y, qid = as_block(queries)
     block.learn_many(X, y, qid)
-    assert state(block) == state(one_by_one)
+    assert state_of(block) == state_of(one_by_one)
     assert (block.predict_many(X, qid) == np.concatenate([one_by_one.predict_one(X) for X, _ in queries])).all()
 
 
@@ -149,7 +118,7 @@ def test_scale_changes_no_ranking(seed, what, relative_margin):
     # Powers of two scale exactly, so rankings must agree to the last bit; sample weights scale every update.
     plain, scaled = PerceptronRanker(relative_margin=relative_margin), PerceptronRanker(relative_margin=relative_margin)
     c, w = (2.0**-20, 1.0) if what == "features" or relative_margin else (1.0, 2.0**30)
-    for X, y in stream(seed, ties=False):
+    for X, y in random_queries(seed, ties=False):
         assert plain.rank_one(X) == scaled.rank_one(c * X)
         plain.learn_one(X, y)
         scaled.learn_one(c * X, y, w=w)
@@ -159,7 +128,7 @@ def test_scale_changes_no_ranking(seed, what, relative_margin):
 @settings(deadline=None, max_examples=40)
 def test_permuting_documents_permutes_scores_and_changes_no_weights(seed, random):
     plain, permuted = PerceptronRanker(), PerceptronRanker()
-    for X, y in stream(seed, ties=False):
+    for X, y in random_queries(seed, ties=False):
         p = list(range(len(y)))
         random.shuffle(p)
         assert np.array(plain.predict_one(X))[p].tolist() == plain.predict_one(X[p])
@@ -172,7 +141,7 @@ def test_permuting_documents_permutes_scores_and_changes_no_weights(seed, random
 @pytest.mark.parametrize("c", [1e-150, 1e-30, 1e30, 1e70])
 def test_tiny_and_huge_features(c):
     plain, scaled = PerceptronRanker(), PerceptronRanker()
-    for X, y in stream(7, ties=False):
+    for X, y in random_queries(7, ties=False):
         plain.learn_one(X, y)
         scaled.learn_one(X * c, y)
     assert scaled.weights / c == pytest.approx(plain.weights)
@@ -180,10 +149,10 @@ def test_tiny_and_huge_features(c):
 
 def test_rejected_queries_change_nothing():
     model = PerceptronRanker(relative_margin=0.1)
-    queries = list(stream(11, 5, ties=False))
+    queries = list(random_queries(11, 5, ties=False))
     for X, y in queries:
         model.learn_one(X, y)
-    before = state(model)
+    before = state_of(model)
     good = np.ones((2, 3))
     for X, y, message in [
         ([[1.0, float("nan"), 0.0], [1.0, 2.0, 3.0]], [1, 0], "feature 1 of document 0 is nan"),
@@ -200,30 +169,30 @@ def test_rejected_queries_change_nothing():
         X = np.array(X) if isinstance(X, list) and not isinstance(X[0], dict) else X
         with pytest.raises(ValueError, match=message):
             model.learn_one(X, y)
-        assert state(model) == before
+        assert state_of(model) == before
     X, y, qid = as_block([*queries, (1e200 * good, np.array([1, 0])), *queries])
     first = int(np.searchsorted(qid, 5))
     with pytest.raises(ValueError, match=f"the query of document {first} would make PerceptronRanker non-finite"):
         model.learn_many(X, y, qid)
-    assert state(model) == before
+    assert state_of(model) == before
     y[-1] = -3
     X[np.abs(X) > 1e100] = 0
     with pytest.raises(ValueError, match=f"grade of document {len(y) - 1} is -3"):
         model.learn_many(X, y, qid)
-    assert state(model) == before
+    assert state_of(model) == before
 
 
 def test_rejected_named_features_leave_no_trace():
     model = PerceptronRanker()
     model.learn_one([{"a": 1.0}, {"a": 2.0}], [0, 1])
-    before = state(model)
+    before = state_of(model)
     with pytest.raises(ValueError, match="feature 'new' of document 1 is nan"):
         model.learn_one([{"a": 1.0}, {"new": float("nan")}], [0, 1])
     with pytest.raises(ValueError, match="grade of document 0 is -1"):
         model.learn_one([{"a": 1.0}, {"new": 1.0}], [-1, 1])
     with pytest.raises(ValueError, match="non-finite"):
         model.learn_one([{"a": 1e200}, {"new": 1e200}], [1, 0])
-    assert state(model) == before
+    assert state_of(model) == before
 
 
 def test_features_appear_vanish_and_come_back():
@@ -264,7 +233,7 @@ def test_nothing_to_learn_is_skipped():
 
 
 def test_read_only_strided_and_float32_input():
-    (X, y), plain = next(q for q in stream(1, d=4, ties=False) if len(set(q[1])) > 1), PerceptronRanker()
+    (X, y), plain = next(q for q in random_queries(1, d=4, ties=False) if len(set(q[1])) > 1), PerceptronRanker()
     X = X.astype(np.float32).astype(np.float64)
     plain.learn_one(X, y)
     read_only = X.copy()
@@ -280,22 +249,22 @@ def test_prediction_is_pure_and_state_does_not_alias_input():
     model = PerceptronRanker()
     X, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1, 0])
     model.learn_one(X, y)
-    before = state(model)
+    before = state_of(model)
     model.predict_one(X)
     model.rank_one([[1, 2], [3, 4]])
     X[:] = 99.0
     y[:] = 0
     model.weights[:] = 7.0
     model.served_weights[:] = 7.0
-    assert state(model) == before
+    assert state_of(model) == before
 
 
 def test_clone_pickle_deepcopy():
     model = PerceptronRanker("ap>=2", credit="gain", average=50)
-    for X, y in stream(2):
+    for X, y in random_queries(2):
         model.learn_one(X, y)
     for twin in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        assert state(twin) == state(model)
+        assert state_of(twin) == state_of(model)
     clone = model.clone()
     assert clone.n_features == 0
     assert (clone.measure, clone.credit, clone.average) == ("ap>=2", "gain", 50)
@@ -346,12 +315,12 @@ def test_a_rejected_query_leaves_the_last_round():
 )
 def test_stop_averaging_serves_the_weights_that_learn(make):
     model = make()
-    for X, y in stream(seed=2, n_queries=30, ties=False):
+    for X, y in random_queries(seed=2, n_queries=30, ties=False):
         model.learn_one(X, y)
-    (X, y), *rest = stream(seed=3, n_queries=5, ties=False)
+    (X, y), *rest = random_queries(seed=3, n_queries=5, ties=False)
     served = model.predict_many(X)
     last = make(average=False)
-    for query in stream(seed=2, n_queries=30, ties=False):
+    for query in random_queries(seed=2, n_queries=30, ties=False):
         last.learn_one(*query)
     model.stop_averaging()
     for query in [(X, y), *rest]:

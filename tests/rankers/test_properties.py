@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from online_rank.checks._subject import answer_many, answer_of, as_block, numbers, state_of
 from online_rank.storage.files import from_bytes, to_bytes
-from tests.checks.test_checks import NOT_SAVED, REGISTRY, is_ranker
+from tests.models import NOT_SAVED, REGISTRY, is_ranker
 
 NAMES = ("clicks", "age", "length")
 every_model = pytest.mark.parametrize("name", REGISTRY)

@@ -20,8 +20,13 @@ def extreme_order(scores, grades, sign):
 
 def value(metric, scores, grades, ties, **parameters):
     """The metric (one of the functions below) under a tie policy; None when it is undefined."""
+    if metric is pairwise_accuracy and ties == "ignored":
+        return pairwise_accuracy([(s, -i) for i, s in enumerate(scores)], grades, None)
     if metric is pairwise_accuracy:
         return pairwise_accuracy(scores, grades, {"expected": 0.5, "optimistic": 1.0, "pessimistic": 0.0}[ties])
+    if ties == "ignored":
+        order = sorted(range(len(scores)), key=lambda i: -scores[i])
+        return metric([grades[i] for i in order], **parameters)
     if ties != "expected":
         order = extreme_order(scores, grades, 1 if ties == "optimistic" else -1)
         return metric([grades[i] for i in order], **parameters)
@@ -36,6 +41,27 @@ def ndcg(ranked, k=None, gain="exponential"):
 
     ideal = dcg(sorted(ranked, reverse=True))
     return dcg(ranked) / ideal if ideal else None
+
+
+def dcg(ranked, k=None, gain="exponential"):
+    if not any(ranked):
+        return None
+    return sum((2**r - 1 if gain == "exponential" else r) / math.log2(p + 1) for p, r in enumerate(ranked[:k], 1))
+
+
+def recall(ranked, k, threshold=1):
+    relevant = [r >= threshold for r in ranked]
+    return sum(relevant[:k]) / sum(relevant) if any(relevant) else None
+
+
+def hit_rate(ranked, k, threshold=1):
+    return float(any(r >= threshold for r in ranked[:k])) if any(r >= threshold for r in ranked) else None
+
+
+def attainable_average_precision(ranked, k=None, threshold=1):
+    value = average_precision(ranked, k, threshold)
+    n = sum(r >= threshold for r in ranked)
+    return None if value is None else value * n / min(n, k or len(ranked))
 
 
 def average_precision(ranked, k=None, threshold=1):

@@ -12,12 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from online_rank.stream import LetorError, LetorPosition, iter_letor, read_letor, write_letor
+from online_rank.stream import LetorError, LetorPosition, LetorWarning, iter_letor, read_letor, write_letor
 from online_rank.stream.letor import rows
 from online_rank.stream.letor import source as source_module
 
 # Long numbers overflow the mantissa, harmlessly; only without compilation (NUMBA_DISABLE_JIT=1) does that raise a warning.
-pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::online_rank.stream.letor.LetorWarning"),
+]
 
 TEXT = b"""2 qid:10 1:0.5 3:1 # docid = a inc = 1
 0 qid:10 2:1e-3 #docid=b
@@ -139,12 +142,12 @@ def test_paths_files_text_gzip_and_pipes(tmp_path, monkeypatch):
     path.write_bytes(TEXT)
     zipped.write_bytes(gzip.compress(TEXT[:30]) + gzip.compress(TEXT[30:]))
     sources = [path, str(path), zipped, io.StringIO(TEXT.decode()), io.BytesIO(gzip.compress(TEXT))]
-    for source in sources:
-        assert plain(iter_letor(source)) == expected
+    for given in sources:
+        assert plain(iter_letor(given)) == expected
     with open(path) as text, open(path, "rb") as binary, gzip.open(zipped) as inflated, open(zipped, "rb", buffering=0) as raw:
-        for source in (text, binary, inflated, raw):
-            assert plain(iter_letor(source)) == expected
-            assert not source.closed
+        for given in (text, binary, inflated, raw):
+            assert plain(iter_letor(given)) == expected
+            assert not given.closed
     for content in (TEXT, gzip.compress(TEXT)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         assert plain(iter_letor("-")) == expected
@@ -524,3 +527,105 @@ def test_lightgbm_example():
     sizes = [int(size) for size in (folder / "rank.train.query").read_text().split()]
     assert [len(y) for _, y in iter_letor(folder / "rank.train")] == sizes
     assert read_letor(folder / "rank.train").X.shape == (sum(sizes), 300)
+
+
+# A qid that comes back.
+
+INTERLEAVED = "1 qid:a 1:1 # docid = p\n0 qid:b 1:2 # docid = q\n0 qid:a 1:3 # docid = r\n2 qid:b 1:4 # docid = s\n"
+
+
+def test_a_qid_that_comes_back_is_warned_of_once_with_its_line(tmp_path):
+    path = tmp_path / "mixed.txt"
+    path.write_text(INTERLEAVED)
+    with pytest.warns(LetorWarning, match=r"mixed\.txt, line 3: query a comes back") as caught:
+        assert [len(y) for _, y in iter_letor(path)] == [1, 1, 1, 1]
+    assert len(caught) == 1
+    with pytest.warns(LetorWarning, match=r"mixed\.txt, line 3: query a comes back"):
+        assert read_letor(path).qid.tolist() == ["a", "b", "a", "b"]
+
+
+def test_queries_that_stand_together_are_not_warned_of(recwarn):
+    list(iter_letor(io.StringIO(INTERLEAVED), repeated_qid="new"))
+    read_letor(io.StringIO("1 qid:a 1:1\n0 qid:a 1:3\n0 qid:b 1:2\n"))
+    assert not recwarn
+
+
+def test_documents_of_a_qid_are_put_together():
+    queries = list(iter_letor(io.StringIO(INTERLEAVED), repeated_qid="group", with_qid=True, with_docid=True))
+    assert [(X.ravel().tolist(), y.tolist(), qid, docids) for X, y, qid, docids in queries] == [
+        ([1.0, 3.0], [1, 0], "a", ["p", "r"]),
+        ([2.0, 4.0], [0, 2], "b", ["q", "s"]),
+    ]
+    block = read_letor(io.StringIO(INTERLEAVED), repeated_qid="group", with_docid=True)
+    assert (block.X.ravel().tolist(), block.y.tolist()) == ([1.0, 3.0, 2.0, 4.0], [1, 0, 0, 2])
+    assert (block.qid.tolist(), block.docid) == (["a", "a", "b", "b"], ["p", "r", "q", "s"])
+    with pytest.raises(LetorError, match="line 3: query a comes back"):
+        read_letor(io.StringIO(INTERLEAVED), repeated_qid="error")
+    with pytest.raises(ValueError, match="cannot start in the middle"):
+        iter_letor(io.StringIO(INTERLEAVED), repeated_qid="group", start=LetorPosition(offset=3))
+
+
+def test_grouping_a_large_file_over_many_blocks(tmp_path):
+    rng = np.random.default_rng(0)
+    qids = rng.integers(0, 50, 30_000)
+    text = "".join(f"{i % 3} qid:{q} 1:{i} 100:1\n" for i, q in enumerate(qids))
+    (tmp_path / "large.txt").write_text(text)
+    queries = {qid: X[:, 0].tolist() for X, _, qid in iter_letor(tmp_path / "large.txt", repeated_qid="group", with_qid=True)}
+    assert queries == {str(q): np.flatnonzero(qids == q).tolist() for q in np.unique(qids)}
+    assert list(queries) == [str(q) for q in dict.fromkeys(qids.tolist())]
+
+
+# Tables.
+
+
+@pytest.mark.parametrize("kind", ["pandas", "pandas nullable", "polars", "pyarrow"])
+def test_write_tables(kind):
+    columns = {"clicks": [1, 0], "price": [2.5, 0.25]}
+    library = pytest.importorskip(kind.split()[0])
+    if kind == "pandas nullable":
+        frame = library.DataFrame(columns).convert_dtypes()
+        y = library.Series([2, 0], dtype="Int64")
+    else:
+        frame = library.table(columns) if kind == "pyarrow" else library.DataFrame(columns)
+        y = library.chunked_array([[2, 0]]) if kind == "pyarrow" else library.Series([2, 0])
+    out = io.StringIO()
+    write_letor(out, frame, y, ["a", "a"])
+    assert out.getvalue() == "2 qid:a 1:1 2:2.5\n0 qid:a 1:0 2:0.25\n"
+
+
+def test_a_missing_value_of_a_table_is_named():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"clicks": pandas.array([1, None], dtype="Int64")})
+    with pytest.raises(ValueError, match="column 'clicks', row 1: the value is missing"):
+        write_letor(io.StringIO(), frame, [1, 0])
+    with pytest.raises(ValueError, match="y, row 0: the value is missing"):
+        write_letor(io.StringIO(), [[1.0], [2.0]], pandas.Series([None, 0], dtype="Int64"))
+    with pytest.raises(TypeError, match="y has dtype object"):
+        write_letor(io.StringIO(), [[1.0], [2.0]], [None, 0])
+
+
+# Negative grades.
+
+
+def test_negative_grades_are_refused_read_as_zero_or_left_out():
+    text = "-1 qid:a 1:1\n2 qid:a 1:2\n-2 qid:a 1:3\n1 qid:b 1:4\n-1 qid:c 1:5\n-1 qid:d 1:6\n0 qid:d 1:7\n"
+    with pytest.raises(LetorError, match=r'line 1, column 1: the grade .-1. is not an integer >= 0; negative="zero"'):
+        stream(text.encode())
+    zero = stream(text.encode(), negative="zero", with_qid=True)
+    assert [(y, qid) for _, y, qid in zero] == [([0, 2, 0], "a"), ([1], "b"), ([0], "c"), ([0, 0], "d")]
+    skipped = stream(text.encode(), negative="skip", with_qid=True)
+    assert [(X, y, qid) for X, y, qid in skipped] == [([[2.0]], [2], "a"), ([[4.0]], [1], "b"), ([[7.0]], [0], "d")]
+    assert read_letor(io.StringIO(text), negative="skip").qid.tolist() == ["a", "b", "d"]
+    with pytest.raises(LetorError, match="not an integer"):
+        stream(b"-1.5 qid:a 1:1\n", negative="zero")
+    with pytest.raises(ValueError, match="negative must be"):
+        stream(text.encode(), negative="one")
+
+
+def test_left_out_documents_at_the_ends_of_blocks():
+    rng = np.random.default_rng(1)
+    grades, qids = rng.integers(-2, 3, 20_000), np.sort(rng.integers(0, 3000, 20_000))
+    text = "".join(f"{g} qid:{q} 1:{i} 300:1\n" for i, (g, q) in enumerate(zip(grades, qids, strict=True)))
+    queries = {qid: X[:, 0].tolist() for X, _, qid in iter_letor(io.StringIO(text), negative="skip", with_qid=True)}
+    kept = {str(q): np.flatnonzero((qids == q) & (grades >= 0)).tolist() for q in np.unique(qids)}
+    assert queries == {qid: rows for qid, rows in kept.items() if rows}

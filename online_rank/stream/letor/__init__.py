@@ -1,7 +1,17 @@
 """LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: as a stream or at once."""
 
 from online_rank.stream.letor.read import LetorBlock, LetorIterator, iter_letor, read_letor
+from online_rank.stream.letor.repeated import LetorWarning
 from online_rank.stream.letor.rows import LetorError, LetorPosition
 from online_rank.stream.letor.write import write_letor
 
-__all__ = ["LetorBlock", "LetorError", "LetorIterator", "LetorPosition", "iter_letor", "read_letor", "write_letor"]
+__all__ = [
+    "LetorBlock",
+    "LetorError",
+    "LetorIterator",
+    "LetorPosition",
+    "LetorWarning",
+    "iter_letor",
+    "read_letor",
+    "write_letor",
+]

@@ -1,6 +1,7 @@
 """Read and write LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: as a stream or at once."""
 
 import os
+import warnings
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -9,11 +10,29 @@ import numpy as np
 import numpy.typing as npt
 
 from online_rank._progress import progress as shown_progress
+from online_rank.stream.letor.repeated import (
+    REMEMBERED,
+    LetorWarning,
+    RepeatedQid,
+    check_repeated_qid,
+    first_repeated,
+    grouped_rows,
+    repeated,
+)
 from online_rank.stream.letor.rows import LetorError, LetorPosition, RowBlock, RowReader
 from online_rank.stream.letor.source import Source, is_stdin
 from online_rank.stream.letor.write import write_letor
 
-__all__ = ["LetorBlock", "LetorError", "LetorIterator", "LetorPosition", "iter_letor", "read_letor", "write_letor"]
+__all__ = [
+    "LetorBlock",
+    "LetorError",
+    "LetorIterator",
+    "LetorPosition",
+    "LetorWarning",
+    "iter_letor",
+    "read_letor",
+    "write_letor",
+]
 
 Sizes: TypeAlias = str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer]
 
@@ -44,8 +63,9 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
 
     Attributes
     ----------
-    position : LetorPosition
-        Where the next query starts; `iter_letor` with ``start=position`` goes on from there.
+    position : LetorPosition or None
+        Where the next query starts; `iter_letor` with ``start=position`` goes on from there. None where queries are collected
+        (``repeated_qid="group"``).
     fraction : float or None
         Which part of the files' bytes lies before `position`; None where a source is compressed or no file on disk.
     errors : list of LetorError
@@ -53,13 +73,14 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
         may lie behind `position`.
     """
 
-    def __init__(self, rows: RowReader, start: LetorPosition, with_qid: bool, with_docid: bool, repeated_qid_is_error: bool):
-        self.position = start
+    def __init__(self, rows: RowReader, start: LetorPosition, with_qid: bool, with_docid: bool, repeated_qid: RepeatedQid):
+        self.position: LetorPosition | None = None if repeated_qid == "group" else start
         self.errors = rows.errors
         self._rows = rows
         self._with_qid, self._with_docid = with_qid, with_docid
-        self._seen: set[str] | None = set() if repeated_qid_is_error else None
-        self._queries = self._assemble()
+        self._seen: set[str] = set()
+        self._repeated_qid = repeated_qid
+        self._queries = self._collect() if repeated_qid == "group" else self._assemble()
 
     @property
     def n_features(self) -> int | None:
@@ -69,12 +90,12 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
     @property
     def skipped(self) -> int:
         """Bad lines left out before `position`, counted from the beginning of the stream also after a restart."""
-        return self.position.skipped
+        return self._rows.skipped if self.position is None else self.position.skipped
 
     @property
     def fraction(self) -> float | None:
         """Which part of the files' bytes lies before `position`; None where a source is compressed or no file on disk."""
-        return self._rows.fraction(self.position)
+        return None if self.position is None else self._rows.fraction(self.position)
 
     def __iter__(self) -> "LetorIterator":
         return self
@@ -93,7 +114,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _assemble(self) -> Generator[tuple[tuple[Any, ...], LetorPosition], None, None]:
+    def _assemble(self) -> Generator[tuple[tuple[Any, ...], LetorPosition | None], None, None]:
         """Put queries together from the pieces that blocks hold of them, each with the position after it."""
         pieces: list[tuple[RowBlock, int, int]] = []
         qid = ""
@@ -110,6 +131,18 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
             yield self._query(pieces, qid), self._rows.end
         self.position = self._rows.end
 
+    def _collect(self) -> Generator[tuple[tuple[Any, ...], LetorPosition | None], None, None]:
+        """Read everything, then give the queries in the order in which their first documents came."""
+        queries: dict[str, list[tuple[RowBlock, int, int]]] = {}
+        qid = ""
+        for block in self._rows:
+            marks = [(0, qid), *((start, next_qid) for start, next_qid, _ in block.starts)]
+            for (first, qid), last in zip(marks, [*(start for start, _ in marks[1:]), len(block.y)], strict=True):
+                if last > first:
+                    queries.setdefault(qid, []).append((block, first, last))
+        for qid, pieces in queries.items():
+            yield self._query(pieces, qid), None
+
     def _query(self, pieces: list[tuple[RowBlock, int, int]], qid: str) -> tuple[Any, ...]:
         """Arrays of their own, so that a query that is kept does not keep its block."""
         query: tuple[Any, ...] = (
@@ -124,11 +157,17 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
 
     def _notice(self, qid: str, position: LetorPosition) -> None:
         """Complain about a qid that was there before, where asked to."""
-        if self._seen is None:
+        if self._repeated_qid == "new":
             return
         if qid in self._seen:
-            raise LetorError(f"query {qid} comes back after another one", self._rows.name_of(position.file), position.line)
-        self._seen.add(qid)
+            where = f"{self._rows.name_of(position.file)}, line {position.line}"
+            if self._repeated_qid == "error":
+                raise LetorError(f"query {qid} comes back after another one", self._rows.name_of(position.file), position.line)
+            self._repeated_qid = "new"
+            self._seen.clear()
+            warnings.warn(repeated(qid, where), LetorWarning, stacklevel=4)
+        elif self._repeated_qid == "error" or len(self._seen) < REMEMBERED:
+            self._seen.add(qid)
 
 
 def iter_letor(
@@ -139,8 +178,9 @@ def iter_letor(
     dtype: npt.DTypeLike = np.float64,
     zero_based: bool = False,
     null: Literal["zero", "error"] = "zero",
+    negative: Literal["error", "zero", "skip"] = "error",
     on_error: Literal["raise", "skip"] = "raise",
-    repeated_qid: Literal["new", "error"] = "new",
+    repeated_qid: RepeatedQid = "warn",
     group: Sizes | Sequence[Sizes | None] | None = None,
     start: LetorPosition | None = None,
 ) -> LetorIterator:
@@ -152,7 +192,7 @@ def iter_letor(
     passed over.
 
     Neighbouring lines with the same qid are a query, also across the end of a file: several files read as their concatenation
-    would. A qid that comes back later starts a new query.
+    would. `repeated_qid` decides about one that comes back later.
 
     Without qid, the sizes of the groups come from a file beside the data, as LightGBM writes it: ``rank.train`` has
     ``rank.train.query`` or ``rank.train.group``, one size a line. The queries are then called "1", "2", ...
@@ -175,12 +215,16 @@ def iter_letor(
         Whether feature ids start at 0 instead of 1.
     null : {"zero", "error"}
         What the value ``NULL`` is (LETOR 3.0 and 4.0 have versions with it).
+    negative : {"error", "zero", "skip"}
+        What a negative grade is, as collections mark documents that nobody judged (-1) or spam (-2): an error, 0, or a document
+        that is left out of its query.
     on_error : {"raise", "skip"}
         Whether a bad line is an error or is left out of its query. Lines left out are counted in the iterator's `skipped`, and
         the first ten described in `errors`.
-    repeated_qid : {"new", "error"}
-        Whether a qid that comes back is a new query or an error. "error" remembers all ids since the start: memory grows with
-        the number of queries.
+    repeated_qid : {"warn", "new", "error", "group"}
+        What a qid is that comes back after another one: a new query, with a `LetorWarning` the first time (among the first
+        100,000 queries) or without; an error; or a part of the query that was there before. "error" remembers all ids since the
+        start, "group" reads everything before it yields the first query.
     group : path or (q,) integers, or a sequence of these with one entry a source
         Sizes of the groups; qids, if there are any, are then ignored.
     start : LetorPosition, optional
@@ -214,13 +258,14 @@ def iter_letor(
     online_rank.stream.letor.LetorError: <StringIO>, line 1, column 17: the value 'x' of feature 2 is not a number
     """
     start = LetorPosition() if start is None else LetorPosition(*start)
-    if repeated_qid not in ("new", "error"):
-        raise ValueError(f'repeated_qid must be "new" or "error", not {repeated_qid!r}')
+    check_repeated_qid(repeated_qid)
+    if repeated_qid == "group" and start != LetorPosition():
+        raise ValueError('repeated_qid="group" reads everything: it cannot start in the middle')
     rows = _row_reader(
         sources, group, start, grow=False, with_docid=with_docid, n_features=n_features, dtype=dtype, zero_based=zero_based,
-        null=null, on_error=on_error,
+        null=null, negative=negative, on_error=on_error,
     )  # fmt: skip
-    return LetorIterator(rows, start, with_qid, with_docid, repeated_qid == "error")
+    return LetorIterator(rows, start, with_qid, with_docid, repeated_qid)
 
 
 def read_letor(
@@ -230,7 +275,9 @@ def read_letor(
     dtype: npt.DTypeLike = np.float64,
     zero_based: bool = False,
     null: Literal["zero", "error"] = "zero",
+    negative: Literal["error", "zero", "skip"] = "error",
     on_error: Literal["raise", "skip"] = "raise",
+    repeated_qid: RepeatedQid = "warn",
     group: Sizes | Sequence[Sizes | None] | None = None,
     progress: bool | None = None,
 ) -> LetorBlock:
@@ -256,9 +303,10 @@ def read_letor(
     >>> block.X.shape, block.y, block.qid
     ((3, 5), array([2, 0, 1]), array([10, 10, 11]))
     """
+    check_repeated_qid(repeated_qid)
     rows = _row_reader(
         sources, group, LetorPosition(), grow=True, with_docid=with_docid, n_features=n_features, dtype=dtype,
-        zero_based=zero_based, null=null, on_error=on_error,
+        zero_based=zero_based, null=null, negative=negative, on_error=on_error,
     )  # fmt: skip
     X, y = np.empty((0, rows.n_features or 0), dtype), np.empty(0, np.int64)
     firsts: list[int] = []
@@ -266,6 +314,7 @@ def read_letor(
     docids: list[str] = []
     n = 0
     position = LetorPosition()
+    places: list[LetorPosition] = []
     with shown_progress("reading", unit="documents", shown=progress, part=lambda: rows.fraction(position)) as show:
         for block in rows:
             m, d = block.X.shape
@@ -279,6 +328,7 @@ def read_letor(
             X[n : n + m], y[n : n + m] = block.X, block.y
             firsts += [n + first for first, _, _ in block.starts]
             qids += [qid for _, qid, _ in block.starts]
+            places += [place for _, _, place in block.starts]
             docids += block.docids or []
             n += m
             if block.starts:
@@ -286,8 +336,18 @@ def read_letor(
             show(n)
     X.resize((n, X.shape[1]), refcheck=False)
     y.resize(n, refcheck=False)
-    ids = _integers(qids)
-    return LetorBlock(X, y, np.repeat(ids, np.diff([*firsts, n])), docids if with_docid else None)
+    loaded = LetorBlock(X, y, np.repeat(_integers(qids), np.diff([*firsts, n])), docids if with_docid else None)
+    again = None if repeated_qid == "new" else first_repeated(qids)
+    if again is None:
+        return loaded
+    if repeated_qid == "group":
+        order = grouped_rows(np.diff([*firsts, n]), qids)
+        return LetorBlock(X[order], y[order], loaded.qid[order], [docids[i] for i in order.tolist()] if with_docid else None)
+    name, line = rows.name_of(places[again].file), places[again].line
+    if repeated_qid == "error":
+        raise LetorError(f"query {qids[again]} comes back after another one", name, line)
+    warnings.warn(repeated(qids[again], f"{name}, line {line}"), LetorWarning, stacklevel=2)
+    return loaded
 
 
 def _integers(qids: list[str]) -> np.ndarray:
@@ -308,6 +368,7 @@ def _row_reader(
     dtype: npt.DTypeLike,
     zero_based: bool,
     null: str,
+    negative: str,
     on_error: str,
     **options: Any,
 ) -> RowReader:
@@ -326,6 +387,8 @@ def _row_reader(
         raise ValueError(f"dtype must be float64 or float32, not {np.dtype(dtype)}")
     if null not in ("zero", "error"):
         raise ValueError(f'null must be "zero" or "error", not {null!r}')
+    if negative not in ("error", "zero", "skip"):
+        raise ValueError(f'negative must be "error", "zero" or "skip", not {negative!r}')
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
     groups: list[Any] = [None] * len(files) if group is None else [group] if len(files) == 1 else list(group)
@@ -339,6 +402,7 @@ def _row_reader(
         n_features=n_features,
         zero_based=bool(zero_based),
         null_is_zero=null == "zero",
+        negative=negative,
         skip_errors=on_error == "skip",
         start=start,
         **options,

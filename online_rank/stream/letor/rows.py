@@ -23,7 +23,7 @@ _TOKEN = re.compile(rb"[^\s#]{0,40}")
 
 _WRONG = {
     kernels.BAD_GRADE: "the grade {token} is not a number; a line is: grade qid:ID feature:value ...",
-    kernels.GRADE_RANGE: "the grade {token} is not an integer >= 0",
+    kernels.GRADE_RANGE: 'the grade {token} is not an integer >= 0; negative="zero" or "skip" for those below',
     kernels.NO_QID: "no qid:..., which the first line has",
     kernels.UNEXPECTED_QID: "{token}, although the first line has no qid",
     kernels.EMPTY_QID: "qid: without an id",
@@ -142,6 +142,7 @@ class RowReader:
         n_features: int | None,
         zero_based: bool,
         null_is_zero: bool,
+        negative: str,
         skip_errors: bool,
         with_docid: bool,
         start: LetorPosition,
@@ -155,6 +156,7 @@ class RowReader:
         self._dtype = dtype
         self._first_id = 0 if zero_based else 1
         self._null_is_zero, self._skip_errors, self._with_docid = null_is_zero, skip_errors, with_docid
+        self._negative, self._lowest = negative, 0.0 if negative == "error" else -(2.0**53)
         self._start = start
         self._guessed, self._grow = self.n_features is None, grow
         self._queries = start.query
@@ -206,7 +208,22 @@ class RowReader:
         line, row, width, named = 1, 0, 0, None
         while at < end:
             code, at, line, row, _, slow_count, qid_rule, found, _, feature = kernels.parse_rows(
-                buffer, at, end, X, y, meta, 0, slow, seen, line, row, qid_rule, self._first_id, self._null_is_zero, True
+                buffer,
+                at,
+                end,
+                X,
+                y,
+                meta,
+                0,
+                slow,
+                seen,
+                line,
+                row,
+                qid_rule,
+                self._first_id,
+                self._null_is_zero,
+                self._lowest,
+                True,
             )
             width = max(width, found)
             if code != kernels.DONE:  # stopped at a line
@@ -233,7 +250,7 @@ class RowReader:
             before = filled
             code, at, state.line, state.row, filled, slow_count, state.qid_rule, _, where, feature = kernels.parse_rows(
                 buffer, at, end, X, y, meta, filled, slow, self._seen, state.line, state.row, state.qid_rule, self._first_id,
-                self._null_is_zero, False,
+                self._null_is_zero, self._lowest, False,
             )  # fmt: skip
             if code == kernels.FEATURE_RANGE and self._grow and self._guessed:
                 wider = self._measure(buffer, text, at, end, state.qid_rule) or 0
@@ -257,14 +274,28 @@ class RowReader:
                 at, state.line, state.row = text.index(b"\n", at) + 1, state.line + 1, state.row + 1
         if filled:
             self._line_size = (at - begin) / filled
+        if self._lowest < 0.0:
+            X, y, meta, filled = self._without_negatives(X[:filled], y[:filled], meta[:filled])
         return at, self._block(X[:filled], y[:filled], meta[:filled], text, state) if filled else None
+
+    def _without_negatives(
+        self, X: np.ndarray, y: np.ndarray, meta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+        """The rows with negative grades as 0, or without them."""
+        if self._negative == "skip" and (y < 0).any():
+            kept = y >= 0
+            groups = np.cumsum(meta[:, kernels.FRESH])[kept]
+            X, y, meta = X[kept], y[kept], meta[kept]
+            meta[:, kernels.FRESH] = np.diff(groups, prepend=0) > 0
+        np.maximum(y, 0, out=y)
+        return X, y, meta, len(y)
 
     def _settle(self, x: np.ndarray, y: np.ndarray, slow: np.ndarray, text: bytearray) -> tuple[int, int, int] | None:
         """Convert the numbers of a row that the kernel left alone; (code, place, feature) of one that is out of range."""
         for column, place, length in slow.tolist():
             value = float(text[place : place + length])
             if column < 0:
-                if not (0 <= value <= 2.0**53 and value == int(value)):
+                if not (self._lowest <= value <= 2.0**53 and value == int(value)):
                     return kernels.GRADE_RANGE, place, 0
                 y[0] = value
                 continue

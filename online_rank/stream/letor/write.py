@@ -33,10 +33,10 @@ def write_letor(
     ----------
     file : path or file object
         Where to. A path that ends in ``.gz`` is compressed. To append, pass a file opened for it.
-    X : (n, d) float array
-        Features, finite.
+    X : (n, d) float array, or pandas, polars or pyarrow table
+        Features, finite. A table's columns are features 1, 2, ... in their order.
     y : (n,) integers >= 0
-        Grades.
+        Grades; also a column of a table, of a nullable type too.
     qid : (n,) integers or strings without white space or #, optional
         Ids of the queries. Without it none are written, and readers need the sizes of the groups.
     docid : (n,) str, optional
@@ -65,7 +65,7 @@ def write_letor(
     2 qid:a 1:0.5 2:0 #docid = x
     0 qid:a 1:0.1 2:3 #docid = y
     """
-    X, y = np.asarray(X), np.asarray(y)
+    X, y = _as_features(X), _as_numbers("y", y)
     if X.ndim != 2 or y.shape != (len(X),):
         raise ValueError(f"X must be (n, d) and y (n,), not {X.shape} and {y.shape}")
     if not np.isfinite(X).all():
@@ -109,6 +109,37 @@ def write_letor(
             out.write(f"{head}{body}{tail}\n")
             show(done)
         out.flush()
+
+
+def _as_features(X: Any) -> np.ndarray:
+    """Features as an array, also of a table with nullable columns."""
+    import narwhals
+
+    if not narwhals.dependencies.is_into_dataframe(X):
+        return _as_numbers("X", X)
+    frame = narwhals.from_native(X, eager_only=True)
+    columns = [_as_numbers(f"column {name!r}", frame.get_column(name).to_native(), float) for name in frame.columns]
+    return np.column_stack(columns) if columns else np.empty((len(frame), 0))
+
+
+def _as_numbers(name: str, values: Any, dtype: Any = None) -> np.ndarray:
+    """A column as an array of numbers. Raises ValueError that names it and the row of a value that is missing."""
+    import narwhals
+
+    if not narwhals.dependencies.is_into_series(values):
+        array = np.asarray(values, dtype)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{name} has dtype {array.dtype}; it holds numbers")
+        return array
+    series = narwhals.from_native(values, series_only=True)
+    missing = series.is_null().to_numpy()
+    if missing.any():
+        raise ValueError(f"{name}, row {int(missing.argmax())}: the value is missing")
+    if not (series.dtype.is_numeric() or series.dtype == narwhals.Boolean):
+        raise TypeError(f"{name} is of type {series.dtype}; it holds numbers")
+    array = series.to_numpy()
+    # pandas gives columns of nullable types as objects.
+    return array.astype(dtype or (np.int64 if series.dtype.is_integer() else np.float64)) if array.dtype == object else array
 
 
 class _Text:

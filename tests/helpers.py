@@ -1,0 +1,75 @@
+"""What tests share: streams of queries, blocks made of them, and the state of a model as values that compare bit for bit."""
+
+import itertools
+
+import numpy as np
+from river import base, compose
+
+from online_rank.stream.synth import NoisyTeacher
+
+NAMES = ["a", "b", "c"]
+MEASURES = ("ndcg@10", "ndcg@2", "ndcg", "ap", "ap>=2", "linear_ndcg")
+CREDITS = ("argmax", "spread", "pairs", "gain", "delta")
+SETTINGS = [
+    {"credit": credit, "mass": mass, **update}
+    for credit, mass in [*itertools.product(CREDITS, ["loss"]), ("argmax", "slam"), ("spread", "slam")]
+    for update in (
+        {},
+        {"relative_margin": 0.5},
+        {"update": "gradient", "learning_rate": 0.3},
+        {"update": "gradient", "learning_rate": 2.0, "margin": 0.5, "margin_scale": "grade"},
+    )
+]
+
+
+def random_queries(seed, n_queries=12, d=3, largest=9, grades=4, ties=True):
+    """Short random queries; with `ties`, features are small integers, so that scores tie often."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n_queries):
+        m = int(rng.integers(0, largest + 1))
+        X = rng.integers(-2, 3, (m, d)).astype(float) if ties else rng.normal(size=(m, d))
+        yield X, rng.integers(0, grades, m)
+
+
+def linear_queries(n=30, d=4, seed=0, most=12):
+    """Queries whose grades follow a linear score with noise; some have one grade, or one document."""
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=d)
+    queries = []
+    for _ in range(n):
+        X = rng.normal(size=(int(rng.integers(1, most)), d))
+        queries.append((X, np.digitize(X @ u + rng.normal(size=len(X)), [0.0, 2.0])))
+    return queries
+
+
+def teacher_queries(n=30, d=3, seed=0):
+    """Queries of up to 12 documents of three grades, some of them empty."""
+    return list(NoisyTeacher(n, n_features=d, n_documents=(0, 12), grade_shares=(0.5, 0.3, 0.2), seed=seed))
+
+
+def as_block(queries):
+    """X, y and qid of queries in a row."""
+    X, y = zip(*queries, strict=True)
+    return np.concatenate(X), np.concatenate(y), np.repeat(np.arange(len(y)), [len(grades) for grades in y])
+
+
+def as_dicts(X, y):
+    """A query of the features `NAMES` as `{id: features}` and `{id: grade}`."""
+    ids = [f"doc{i}" for i in range(len(y))]
+    return (
+        {i: dict(zip(NAMES, row, strict=True)) for i, row in zip(ids, X.tolist(), strict=True)},
+        dict(zip(ids, y.tolist(), strict=True)),
+    )
+
+
+def state_of(value):
+    """All state of a step or pipeline, comparable bit for bit."""
+    if isinstance(value, compose.Pipeline):
+        return [(name, state_of(step)) for name, step in value.steps.items()]
+    if isinstance(value, base.Estimator):
+        return [type(value), {name: state_of(part) for name, part in sorted(vars(value).items())}]
+    if isinstance(value, dict):
+        return {name: state_of(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [type(value), *map(state_of, value)]
+    return (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
