@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import BestRanker, DriftAwareRanker, GradientRanker, LossTracker, PerceptronRanker, StreamScaler
-from online_rank.bounds import path_length
+from online_rank import (
+    BestRanker,
+    DriftAwareRanker,
+    GradientRanker,
+    LossTracker,
+    PerceptronRanker,
+    QueryNormalizer,
+    StreamScaler,
+)
+from online_rank.bounds import path_length, scaler_path_length
 from online_rank.measures import measure
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import bound_streams, perceptron
@@ -335,3 +343,43 @@ def test_a_perceptron_that_learns_in_its_own_way_is_refused():
 
 def test_the_slow_learner_of_the_theorems_is_not_the_library():
     assert "online_rank.rankers" not in Path(bound_streams.__file__).read_text()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_behind_a_moving_scaler_a_comparator_on_raw_features_is_a_path(named):
+    u = np.array([2.0, -2.0, 1.0])
+    names = ["a", "b", "c"]
+    comparator = dict(zip(names, u.tolist(), strict=True)) if named else u
+    scaler, ranker = StreamScaler(), PerceptronRanker("ndcg", average=False, mass="slam")
+    pipeline = scaler | LossTracker(ranker, {"u": comparator}, raw=True)
+    tracker, scales, F, product, last = pipeline["LossTracker"], [], 0.0, 0.0, None
+    for t, (X, y) in enumerate(queries(4, 60, teacher=u)):
+        X = 3.0 * X + 1.0 if t > 30 else X
+        query = [dict(zip(names, x.tolist(), strict=True)) for x in X] if named else X
+        before = tracker.learner.weights if tracker.n_features else np.zeros(3)
+        pipeline.learn_one(query, y)
+        variances = pipeline["StreamScaler"].variances
+        scale = np.sqrt(list(variances.values()) if named else variances)
+        _, _, _, a = perceptron.learn(
+            (X / scale).tolist(), y.tolist(), before.tolist(), measure="ndcg", mass="slam"
+        )  # fmt: skip
+        # F is measured on raw features: what the scaler does to differences of scores the moving comparator takes back.
+        F += sum(a_ij * max(0.0, 1.0 - float(u @ (X[i] - X[j]))) for (i, j), a_ij in a.items())
+        product += 0.0 if last is None else float((scale * u - last) @ before)
+        last = scale * u
+        scales.append(scale)
+    certificate = tracker.certificate()
+    assert certificate.pair_loss == pytest.approx(F, rel=1e-9)
+    assert tracker._path[0, 0] == pytest.approx(scaler_path_length(scales, u), rel=1e-9)
+    exact = F + float(last @ tracker.learner.weights) - product
+    assert_certified(certificate, "path_hindsight_bound", "path_data_bound", "path_bound")
+    assert certificate.bounds[0].value == pytest.approx(exact, rel=1e-9)
+    assert certificate.norm == pytest.approx(float(np.linalg.norm(last)))
+    assert from_bytes(to_bytes(pipeline))["LossTracker"].certificate().to_dict() == certificate.to_dict()
+
+
+def test_raw_features_need_a_scaler_in_front():
+    with pytest.raises(ValueError, match="behind a scaler"):
+        LossTracker(PerceptronRanker(), {"u": np.ones(2)}, raw=True).learn_one(np.eye(2), [1, 0])
+    with pytest.raises(ValueError, match="scalers alone"):
+        (QueryNormalizer() | LossTracker(PerceptronRanker(), {"u": np.ones(2)}, raw=True)).learn_one(np.eye(2), [1, 0])
