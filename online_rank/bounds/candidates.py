@@ -35,6 +35,8 @@ class Run(NamedTuple):
     segments
         Number of rankers that learned one after the other, each from w = 0, and the sum of the square roots of their Q; None
         where one ranker learned throughout.
+    raw
+        Whether u was given on raw features.
     """
 
     totals: Mapping[str, float]
@@ -48,6 +50,7 @@ class Run(NamedTuple):
     n_served: int = 0
     delay: int | None = None
     segments: tuple[int, float] | None = None
+    raw: bool = False
 
     @property
     def norm(self) -> float:

@@ -228,6 +228,7 @@ class LossTracker(NestedRanker):
             path_product=path_product,
             largest_norm=largest_norm,
             n_served=self._n_served,
+            raw=self.raw,
             delay=delay,
             segments=(int(n), roots + math.sqrt(q)) if self._nested else None,
         )
