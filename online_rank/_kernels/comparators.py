@@ -24,10 +24,10 @@ from online_rank._kernels.workspace import (
     SHARES,
     START,
     VIOLATION_KEYS,
-    VIOLATORS,
     VIOLATOR_GAINS,
     VIOLATOR_KEYS,
     VIOLATOR_LEVELS,
+    VIOLATORS,
     WEIGHTS,
     workspace,
 )

@@ -48,8 +48,8 @@ class Violation(NamedTuple):
 def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
     """Write the credit c (m,) of a query's documents. Returns the mass.
 
-    The row ORDER of `work` has the ranking of the query, whole where `credit` is DELTA. `all_forms` is None where it is SPREAD: nothing
-    else is compiled then.
+    The row ORDER of `work` has the ranking of the query, whole where `credit` is DELTA. `all_forms` is None where it is SPREAD:
+    nothing else is compiled then.
     """
     c[:] = 0.0
     n = list_preferred(graded.level, v, credit != ARGMAX and credit != SPREAD, work.integers[PREFERRED])
@@ -248,7 +248,10 @@ def gain_unit(kind, highest):
 
 @inner
 def pair_credit(credit, kind, graded, preferred, work, c):
-    """1 (`pairs`) or G(R_i) - G(R_j) (`gain`, in units of `gain_unit`) on every violated pair, by `sort_violators`. O(m log L)."""
+    """1 (`pairs`) or G(R_i) - G(R_j) (`gain`) on every violated pair, for sorted violators (`sort_violators`). O(m log L).
+
+    Gains are in units of `gain_unit`.
+    """
     level, levels = graded.level, graded.levels
     start, violators = work.integers[START], work.integers[VIOLATORS]
     n = preferred.shape[0]
@@ -316,7 +319,7 @@ def swap_change(target, graded, work, i, j):
         between = harmonic[b] - harmonic[a + 1]
         # What stands at b is counted as relevant there: before[b] + 1, less one if a was the relevant one.
         before_b = before[b] if p_i > p_j else before[b] - 1.0
-        return (at_a + between - (before_b + 1.0) / (b + 1.0)) / np.float64(graded.count[graded.levels - 1])
+        return (at_a + between - (before_b + 1.0) / (b + 1.0)) / np.float64(graded.size[graded.levels - 1])
     rise = graded.gain[graded.level[i]] - graded.gain[graded.level[j]]
     if kind == LINEAR_NDCG:
         return rise * abs(p_i - p_j) / graded.ideal

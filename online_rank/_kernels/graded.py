@@ -42,7 +42,7 @@ class Graded(NamedTuple):
     ----------
     levels : number of levels
     level : (m,) level of each document
-    grade, gain, count : (at least levels,) grade of each level, its gain G, and the number of its documents
+    grade, gain, size : (at least levels,) grade of each level, its gain G, and the number of its documents
     depth : number of positions that the measure looks at
     ideal : Z(R), the best attainable sum of G D; 1 for average precision
     """
@@ -51,14 +51,14 @@ class Graded(NamedTuple):
     level: np.ndarray
     grade: np.ndarray
     gain: np.ndarray
-    count: np.ndarray
+    size: np.ndarray
     depth: int
     ideal: float
 
 
 @inner
 def grade_query(target, y, work):
-    """The grades y (m,) of a query as the measure sees them: average precision knows relevant, from the threshold on, or not."""
+    """The grades y (m,) of a query as the measure sees them: average precision knows relevant or not."""
     m = y.shape[0]
     level, grade, count = work.integers[LEVEL, :m], work.integers[GRADE], work.integers[COUNT]
     gains = work.reals[GAIN]
@@ -181,7 +181,7 @@ def ranking_loss(target, graded, order):
 
     Summed as the differences from the ideal ranking, position by position, so that nothing cancels.
     """
-    level, gains, count = graded.level, graded.gain, graded.count
+    level, gains, count = graded.level, graded.gain, graded.size
     m = level.shape[0]
     loss = 0.0
     if target.kind == AP:

@@ -78,7 +78,9 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
         if relevant > 0:
             n = _order(query_scores, query_grades, ties, cutoff, everyone, s, g, s_spare, g_spare)
             if kind == NDCG:
-                value = _dcg(s, g, n, cutoff, ties, gains, discounts) / ideal_sum(NDCG, cutoff, m, largest + 1, gains, counts, discounts)
+                value = _dcg(s, g, n, cutoff, ties, gains, discounts) / ideal_sum(
+                    NDCG, cutoff, m, largest + 1, gains, counts, discounts
+                )
             elif kind == DCG:
                 value = _dcg(s, g, n, cutoff, ties, gains, discounts)
             elif kind == AP_ATTAINABLE:

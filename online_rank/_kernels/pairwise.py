@@ -25,7 +25,7 @@ def total_weight(form, neighbours, graded):
     total = 0.0
     for a in range(1, graded.levels):
         for b in range(a - 1 if neighbours else 0, a):
-            total += pair_weight(form, graded.grade, a, b) * graded.count[a] * graded.count[b]
+            total += pair_weight(form, graded.grade, a, b) * graded.size[a] * graded.size[b]
     return total
 
 

@@ -30,7 +30,7 @@ from online_rank._kernels.workspace import (
 class Surrogate(NamedTuple):
     """A surrogate with its settings, as `online_rank.surrogates.Surrogate` has them.
 
-    `slope` is that of the output (0 for the identity), `form` (3,) has alpha, beta, gamma of w_ij = alpha + beta R_i + gamma R_j.
+    `slope` is that of the output (0 for the identity), `form` (3,) alpha, beta, gamma of w_ij = alpha + beta R_i + gamma R_j.
     """
 
     name: int
@@ -160,7 +160,7 @@ def _list_by_level(s, graded, start, listed, t):
     level, levels = graded.level, graded.levels
     start[0] = 0
     for lev in range(levels):
-        start[lev + 1] = start[lev] + graded.count[lev]
+        start[lev + 1] = start[lev] + graded.size[lev]
     for i in range(s.shape[0]):
         p = start[level[i]]
         listed[p] = i

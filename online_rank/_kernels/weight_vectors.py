@@ -33,7 +33,7 @@ def weight_documents(target, graded, within, order, work, v, all_forms):
 @inner
 def level_weights(target, graded, m, mean):
     """Mean of v over each grade, to `mean` (levels,). Returns v_max: largest over smallest positive v_i (0 if none)."""
-    cutoff, count = target.cutoff, graded.count
+    cutoff, count = target.cutoff, graded.size
     largest = 0.0
     smallest = np.inf
     position = 0
@@ -59,7 +59,7 @@ def _weigh_in_order(target, graded, listed, next_position, v):
     position = 0
     for lev in range(graded.levels - 1, -1, -1):
         next_position[lev] = position
-        position += graded.count[lev]
+        position += graded.size[lev]
     largest = 0.0
     smallest = np.inf
     for p in range(m):
@@ -79,7 +79,7 @@ def _position_weight(target, graded, position, lev, m):
     kind, discounts = target.kind, target.discounts
     if kind == AP:
         i = position + 1
-        relevant = graded.count[graded.levels - 1]
+        relevant = graded.size[graded.levels - 1]
         return (1.0 - i / (m - relevant + i)) / relevant if lev == 1 else 0.0
     if target.cutoff > 0:
         return graded.gain[lev] * discounts[position] / graded.ideal if position < target.cutoff else 0.0

@@ -14,7 +14,8 @@ from online_rank._kernels.codes import MAX_GRADE
 # Rows of `reals`, an element a document: scores, weight vector v, credit c, keys that decide which pairs are violated, what
 # `credit.sort_violators` compares keys with, v_i / n_i of `spread`; for sorting, keys and a spare.
 SCORES, WEIGHTS, CREDIT, VIOLATION_KEYS, BARS, SHARES, KEYS, SPARE_KEYS = range(8)
-# An element a level or position, and one more: gain of a level, mean of its v, two Fenwick trees, sums before each position (`credit.swap_change`).
+# An element a level or position, and one more: gain of a level, mean of its v, two Fenwick trees, sums before each position
+# (`credit.swap_change`).
 GAIN, LEVEL_WEIGHTS, COUNTS, SUMS, HARMONIC, RELEVANT_BEFORE = range(8, 14)
 # For surrogates: scores, gradient and weights of pairs, of documents that are listed by level.
 LISTED_SCORES, LISTED_GRADIENT, PAIR_WEIGHTS = range(14, 17)
@@ -22,7 +23,7 @@ LISTED_SCORES, LISTED_GRADIENT, PAIR_WEIGHTS = range(14, 17)
 VIOLATOR_KEYS, VIOLATOR_GAINS = range(17, 19)
 _REALS = 19
 
-# Rows of `integers`: level of a document, and grade, number and workspace of a level; documents in the order of a ranking, their
+# Rows of `integers`: level of a document; grade, size and workspace of a level; documents in the order of a ranking, their
 # rank in it, a spare for sorting; pairs (`credit`).
 LEVEL, GRADE, COUNT, PER_LEVEL, ORDER, RANK, SPARE_ITEMS = range(7)
 PREFERRED, FIRST_VIOLATED, START, VIOLATORS, BEST = range(7, 12)

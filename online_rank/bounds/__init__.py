@@ -113,6 +113,13 @@ from online_rank.bounds.mass import (
     running_margin_bound,
 )
 from online_rank.bounds.mixing import mixing_bound, mixing_data_bound, mixing_hindsight_bound, mixing_penalty
+from online_rank.bounds.projection import (
+    ProjectionCertificate,
+    certify_projection,
+    projection_bound,
+    projection_data_bound,
+    projection_hindsight_bound,
+)
 from online_rank.bounds.served import (
     averaged_bound,
     delay_bound,
@@ -144,6 +151,7 @@ __all__ = [
     "Interval",
     "LossInterval",
     "LossTracker",
+    "ProjectionCertificate",
     "Totals",
     "any_step_bound",
     "any_step_data_bound",
@@ -151,6 +159,7 @@ __all__ = [
     "averaged_bound",
     "best_in_hindsight",
     "capped_bound",
+    "certify_projection",
     "click_bound",
     "click_data_bound",
     "click_hindsight_bound",
@@ -175,6 +184,9 @@ __all__ = [
     "path_hindsight_bound",
     "path_length",
     "path_norm_bound",
+    "projection_bound",
+    "projection_data_bound",
+    "projection_hindsight_bound",
     "projectron_bound",
     "regret_bound",
     "require_covered",

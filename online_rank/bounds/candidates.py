@@ -147,10 +147,13 @@ def _path(model: Any, run: Run) -> Iterator[Candidate]:
 
 def _capped(run: Run) -> Candidate:
     t = run.totals
+    # The scores that were served bound nothing of the weights that the cap is for.
+    reason = "capped_bound speaks of learning from its own scores, but it was learned from those that were served"
     return Candidate(
         "capped_bound", "F + sqrt(Q) (kappa P + U / kappa)", _capped_by_model,
         {"comparator_loss": run.pair_loss, "largest_norm": max(run.largest_norm, run.norm), "path_length": run.path_length,
          "squared_gradient_norms": t["squared_gradient_norms"], "margin_mass": t["margin_mass"]},
+        reason if run.n_served else None,
     )  # fmt: skip
 
 

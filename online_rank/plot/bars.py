@@ -29,7 +29,7 @@ def certificate(certificate: Certificate, ax: "Axes | None" = None) -> "Axes":
     loss = certificate.loss
     if not shown or not loss > 0.0:
         raise ValueError("there is nothing to draw: the certificate has no finite bound, or no loss")
-    ax = listed([check.name.replace("_", " ") for check in shown], ax)
+    ax = listed([check.statement for check in shown], ax)
     for row, check in enumerate(shown):
         colour = GREY if check.holds else COLOURS[1]
         ax.plot([loss, check.value], [row, row], color=colour, linewidth=1.8, marker="o", markersize=5, markevery=[1])

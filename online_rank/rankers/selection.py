@@ -141,6 +141,9 @@ class BestRanker(NestedRanker):
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.best_ranker._score(X)
 
+    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        return self.best_ranker._score_queries(X, offsets)
+
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         share_columns(self, *self._learners)
         for t, query in enumerate(block.each()):
