@@ -82,8 +82,8 @@ def learn(
         none), whether the average's mistakes are learned from
     w : (d,) learning weights, changed in place
     average : (d,) averaged weights, changed in place; (0,) when the learning weights serve
-    counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2, sum
-        of the ||z||^2 + 2 tau V
+    counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2,
+        sum of ||z||^2 + 2 tau V
     rounds : (q, 10) out, a `Round` a row
     served : None, or (n,) scores that were served: they, not those of w, decide loss, pairs and mass
     all_forms : None for credit SPREAD, grade means and a constant margin, else True: the other forms are compiled only then
