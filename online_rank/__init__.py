@@ -7,13 +7,17 @@ from online_rank._lazy import lazily
 from online_rank._registry import TOP_LEVEL
 
 _MODULES = (
+    "base",
     "bounds",
     "checks",
     "evaluate",
     "metrics",
     "plot",
     "preprocessing",
+    "query",
     "rankers",
+    "report",
+    "serving",
     "storage",
     "stream",
     "surrogates",
