@@ -51,6 +51,7 @@ _IN_ROOMS = {
     "PairwiseAccuracy": "metrics",
     "PendingQueries": "serving",
     "PrecisionAtK": "metrics",
+    "QueryUnion": "base",
     "RandomRanking": "metrics",
     "RankingService": "serving",
     "RecallAtK": "metrics",
