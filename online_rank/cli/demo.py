@@ -95,7 +95,7 @@ def _screen(learners: list[_Learner], t: int, n_queries: int) -> Group:
     """The course of the measure above the figures."""
     values = [window.get() for learner in learners for window in learner.windows]
     low, high = min(values), max(values)
-    lines = ["", Text(f"{_MEASURE}, from {low:.2f} to {high:.2f}, after {t:,} queries", style="dim")]
+    lines: list[Any] = ["", Text(f"{_MEASURE}, from {low:.2f} to {high:.2f}, after {t:,} queries", style="dim")]
     for learner in learners:
         lines += [learner.name, learner.sparkline(low, high)]
     mark = " " * (_WINDOWS // 2) + "↑ the truth changes" if t > n_queries // 2 else ""

@@ -60,7 +60,7 @@ class MAP(_BinaryMetric):
         return codes.AP if self.divisor == "relevant" else codes.AP_ATTAINABLE
 
     @property
-    def _variant(self) -> str:  # type: ignore[override]
+    def _variant(self) -> str:
         return "" if self.divisor == "relevant" else "_attainable"
 
 
