@@ -41,8 +41,8 @@ SHOWN = {
         rows=("random ranking", "PerceptronRanker()*", "relative_margin=1", "credit='argmax', mass='slam'*", "LightGBM*"),
     ),
     "direct_quality": Part(
-        rows=("DirectRanker", "LambdaRank*", "Rank LR*", "perceptron", "pointwise: Class LR", "LightGBM*"),
-        columns=("method", "NDCG@10", "MAP", "published in [DR], NDCG@10 / MAP"),
+        rows=("DirectRanker", "RankNet", "LambdaMART*", "AdaRank", "ES-Rank", "IESR-Rank", "Rank LR*", "perceptron"),
+        columns=("method", "NDCG@10", "MAP", "published, NDCG@10 / MAP"),
     ),
     "throughput": Part(
         rows=(

@@ -11,6 +11,8 @@ _MODULES = (
     "bounds",
     "checks",
     "evaluate",
+    "export",
+    "feedback",
     "metrics",
     "plot",
     "preprocessing",

@@ -1,6 +1,7 @@
 """A run as one HTML page that holds everything it shows: figures, pictures, the worst and the slowest queries."""
 
 import base64
+import contextlib
 import hashlib
 import heapq
 import html
@@ -207,9 +208,16 @@ def write_report(
     pictures = []
     if trace.n_queries:
         pictures.append(_picture(_plot().progressive(trace), "The measure before each query was learned from"))
+    if intervals := [interval for interval in trace.served_intervals() if interval.n]:
+        caption = "Mean loss of what was served, and where its expectation is at all times, with probability 95 %"
+        pictures.append(_picture(_plot().served_loss(intervals), caption))
     if trace.loss > 0.0:
         pictures.append(_picture(_plot().loss(trace), "Cumulative loss of the weights that learn"))
-    if n_features:
+    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
+    if hasattr(ranker, "learners"):
+        with contextlib.suppress(TypeError, ValueError):  # No trees, or none that has split yet.
+            pictures.append(_picture(_plot().importance(model), "Features by which the trees of the blend split"))
+    elif n_features:
         given = list(feature_names or ())[:n_features]
         names = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
         pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))
@@ -270,6 +278,10 @@ def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
         rows.append(("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", over))
         if measure in test.get("random", {}):
             rows.append(("a random ranking of the same queries", f"{test['random'][measure]:.4f}", over))
+    served = trace.served_interval()
+    if served.n:
+        text = f"{served.lower:.4f} to {served.upper:.4f} around {served.mean:.4f}"
+        rows.append(("expected loss of what was served, 95 % at all times", text, f"{served.n:,}"))
     # Passes stand side by side: there are few, and a narrow screen has no room for one column a figure.
     passes = [
         ("queries", *(f"{one['queries']:,}" for one in figures["passes"])),

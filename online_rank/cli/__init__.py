@@ -24,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> int:
     """Run the command line and return the exit code."""
+    if not _standard_streams():
+        return _fail("standard output is closed")
     try:
         import typer
 
@@ -58,6 +60,18 @@ def _run(arguments: list[str]) -> int:
         return _fail("out of memory")
     except (ValueError, TypeError, ImportError) as error:
         return _fail(str(error) or type(error).__name__)
+
+
+def _standard_streams() -> bool:
+    """Whether standard output is open. Where a standard stream is closed, the next file that is opened would take its place."""
+    closed = []
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            closed.append(number)
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    return 1 not in closed
 
 
 def _fail(message: str) -> int:

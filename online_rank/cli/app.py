@@ -100,6 +100,14 @@ class Scale(StrEnum):
     none = "none"
 
 
+class Kind(StrEnum):
+    """What learns."""
+
+    perceptron = "perceptron"
+    blend = "blend"
+    light_blend = "light-blend"
+
+
 Scaling = Annotated[
     Scale,
     typer.Option("--scale", help="Standardise features: by all seen so far; within each query; not at all."),
@@ -109,20 +117,36 @@ NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def root(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
     """Online learning to rank: a model that learns from one query at a time."""
+    if context.invoked_subcommand and sys.stderr.isatty() and not {"-h", "--help"} & set(sys.argv):
+        from online_rank._kernels._jit import on_first_compilation
+
+        on_first_compilation(lambda: print("Compiling kernels for the first time: some seconds, once.", file=sys.stderr))
     if version:
         print(f"online-rank {online_rank.__version__}")
         raise typer.Exit
+
+
+@app.command("warm-up", cls=_Command)
+def warm_up() -> None:
+    """Compile what learning and ranking need, for container images; otherwise the first command that needs it does."""
+    online_rank.warm_up()
 
 
 @app.command(cls=_Command)
 def demo(
     queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Length of the stream.")] = 6000,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
+    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks of simulated users, without grades.")] = False,
 ) -> None:
-    """Watch a ranker learn from a stream of queries whose truth changes half way."""
-    from online_rank.cli.demo import run
+    """Watch a ranker learn from a stream of queries whose truth changes half way, or from clicks."""
+    if clicks:
+        from online_rank.cli.demo_clicks import run
+    else:
+        from online_rank.cli.demo import run
 
     run(queries, seed)
 
@@ -138,6 +162,10 @@ def train(
     test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
     measure: Measure = "ndcg@10",
     passes: Annotated[int, typer.Option("--passes", metavar="N", min=1, help="How often to go through the files.")] = 1,
+    ranker: Annotated[
+        Kind,
+        typer.Option("--ranker", help="What learns. The blends take features of any scale: --scale and --log change nothing."),
+    ] = Kind.perceptron,
     scale: Scaling = Scale.stream,
     log: Log = False,
     seed: Annotated[
@@ -181,7 +209,7 @@ def train(
     from online_rank.cli.train import Checkpoints, Output, run
 
     reading = Reading(features, group_by_qid, negative.value)
-    settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify)
+    settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify, ranker.value)
     names = None if feature_names is None else read_names(feature_names)
     run(settings, Checkpoints(checkpoint, every, resume), Output(save, report, names, json, quiet))
 
@@ -202,6 +230,35 @@ def rank(
 
     with warnings_as_lines(_warn):
         rank(model, file, tag, Reading(features, group_by_qid, negative.value), quiet)
+
+
+@app.command(cls=_Command)
+def export(
+    model: ModelFile,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="solr, solr-normalized, elasticsearch, opensearch, ranklib, vespa, onnx, json or c.",
+        ),
+    ],
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write there, not to standard output.")] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the target calls the model.")] = "online_rank",
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--feature", metavar="NAME", help="What the target calls a feature; once for each, in the order of the model."
+        ),
+    ] = None,
+) -> None:
+    """Write a model for a search engine, an ONNX runtime or a C compiler.
+
+    What the target cannot compute is refused with the reason. Scaling of features is folded into the weights.
+    """
+    from online_rank.cli.export import run
+
+    run(model, to, out, name, feature)
 
 
 @app.command(cls=_Command)
@@ -263,6 +320,7 @@ def stream(
     model: Annotated[
         str | None, typer.Option("--model", metavar="MODEL", help="Start from this model, not from nothing.")
     ] = None,
+    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks: a new model for them.")] = False,
     measure: Measure = "ndcg@10",
     scale: Scaling = Scale.stream,
     log: Log = False,
@@ -282,9 +340,14 @@ def stream(
     max_age: Annotated[
         int, typer.Option("--max-age", metavar="N", min=1, help="For how many further queries a query waits for its grades.")
     ] = 100_000,
+    max_pending_bytes: Annotated[
+        int, typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory of the queries that wait for grades.")
+    ] = 1 << 28,
     max_line: Annotated[int, typer.Option("--max-line", metavar="BYTES", min=1, help="Longest request.")] = 1 << 24,
 ) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
+
+    With --clicks, or a model for clicks: {"id": "q1", "clicks": ["a"]} is learned, and rankings are drawn to be learned from.
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
 
@@ -297,5 +360,56 @@ def stream(
     from online_rank.cli.train import new_model
     from online_rank.serving.protocol import RankingService
 
+    if clicks and model is not None:
+        raise typer.BadParameter("--clicks begins a new model; without it, a --model for clicks learns from clicks")
+    ranker = new_model(measure, scale.value, log, "swap" if clicks else "perceptron") if model is None else load_model(model)
+    service = RankingService(ranker, measure, max_pending, max_age, max_pending_bytes=max_pending_bytes)
+    run(service, Places(checkpoint, every, save, max_line))
+
+
+@app.command(cls=_Command)
+def serve(
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="Start from a model that [bold]train --save[/bold] wrote.")
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Start from nothing.")] = False,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any that is free.")] = 8000,
+    measure: Measure = "ndcg@10",
+    scale: Scaling = Scale.stream,
+    log: Log = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="Lose nothing that was acknowledged; go on from there when started again."
+        ),
+    ] = None,
+    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Changes between two checkpoints.")] = 10_000,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="NAME", help="One model for each value of this query parameter: POST /rank?NAME=shop."),
+    ] = None,
+    max_models: Annotated[int, typer.Option("--max-models", metavar="N", min=1, help="Models in memory, with --key.")] = 100,
+    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", min=1, help="Largest request.")] = 1 << 20,
+) -> None:
+    """Rank and learn over HTTP, with a live page and metrics (extra 'serve').
+
+    POST /rank {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
+
+    POST /learn {"id": "q1", "grades": {"a": 0, "b": 2}} is learned, any time later.
+
+    / is a page, /docs describes the rest. With ONLINE_RANK_TOKEN in the environment clients must send it as a bearer token.
+    """
+    import copy
+
+    from online_rank.cli.http import Place, make_app
+    from online_rank.cli.http import serve as listen
+    from online_rank.cli.serve import load_model
+    from online_rank.cli.train import new_model
+    from online_rank.serving.protocol import RankingService
+
+    if (model is None) != new:
+        raise typer.BadParameter("give a MODEL or --new")
     ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
-    run(RankingService(ranker, measure, max_pending, max_age), Places(checkpoint, every, save, max_line))
+    place = Place(host, port, checkpoint, every, key, max_models, max_body)
+    listen(make_app(lambda: RankingService(copy.deepcopy(ranker), measure), place), place)

@@ -1,5 +1,6 @@
 """What `online-rank train` learns from what, and how: its settings, and the queries that they name."""
 
+import hashlib
 import os
 import random
 import time
@@ -69,6 +70,7 @@ class Settings(NamedTuple):
     seed: int | None
     reading: Reading = Reading()
     certify: bool = False
+    ranker: str = "perceptron"
 
     def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
         """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
@@ -92,9 +94,9 @@ class Settings(NamedTuple):
 
     def of_run(self) -> dict[str, Any]:
         """What must be the same when a run goes on from a checkpoint."""
-        sizes = [os.path.getsize(file) if os.path.exists(file) else None for file in self.files]
+        contents = [_digest(file) if os.path.isfile(file) else None for file in self.files]
         files = [file if file in SYNTHETIC else os.path.abspath(file) for file in self.files]
-        return {**self._asdict(), **self.reading._asdict(), "reading": None, "files": files, "sizes": sizes, "test": None}
+        return {**self._asdict(), **self.reading._asdict(), "reading": None, "files": files, "contents": contents, "test": None}
 
     def shown(self) -> dict[str, Any]:
         """The settings as people see them."""
@@ -117,8 +119,16 @@ class Settings(NamedTuple):
         if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
             raise ValueError("a synthetic stream is learned from alone, without other files")
         check_files([file for file in self.files if file not in SYNTHETIC] + self.test)
+        if self.certify and self.ranker != "perceptron":
+            raise ValueError("--certify speaks of the perceptron: leave out --ranker")
         if self.certify and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
+
+
+def _digest(file: str) -> str:
+    """What tells the content of a file from any other."""
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
 def shuffled(queries: Iterable[Any], rng: random.Random) -> Iterator[Any]:

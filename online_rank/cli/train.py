@@ -36,11 +36,22 @@ def ranker_of(model: Any) -> Any:
     return list(model.steps.values())[-1] if hasattr(model, "steps") else model
 
 
-def new_model(measure: str, scale: str, log: bool) -> Any:
-    """A model that has learned nothing yet."""
-    from online_rank import PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
+def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -> Any:
+    """A model that has learned nothing yet. The ranker "swap" is for clicks, and learns for no measure."""
+    from online_rank import (
+        BlendRanker,
+        PerceptronRanker,
+        QueryNormalizer,
+        SignedLog,
+        StreamQuantileMap,
+        StreamScaler,
+        SwapRanker,
+    )
 
-    model: Any = PerceptronRanker(measure=measure)
+    if ranker in ("blend", "light-blend"):
+        # The map brings features of any scale to one.
+        return StreamQuantileMap() | BlendRanker(None if ranker == "blend" else "light", measure)
+    model: Any = SwapRanker() if ranker == "swap" else PerceptronRanker(measure=measure)
     if scale != "none":
         model = (StreamScaler() if scale == "stream" else QueryNormalizer()) | model
     return SignedLog() | model if log else model
@@ -85,7 +96,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
         raise ValueError(f"--save {output.save}: there is no directory {folder}")
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
-    model = new_model(settings.measure, settings.scale, settings.log)
+    model = new_model(settings.measure, settings.scale, settings.log, settings.ranker)
     if advice := _advice(settings):
         output.warn(advice)
     if settings.certify:
@@ -256,7 +267,8 @@ def _by_last_weights(model: Any) -> Any:
     model = copy.deepcopy(model)
     ranker = ranker_of(model)
     ranker = getattr(ranker, "model", ranker)  # out of its tracker
-    ranker.stop_averaging()
+    if hasattr(ranker, "stop_averaging"):
+        ranker.stop_averaging()
     return model
 
 

@@ -150,4 +150,4 @@ def _ranker_of(model: Any) -> Ranker:
     """The ranker at the end of a pipeline, out of its tracker."""
     while hasattr(model, "steps"):
         model = list(model.steps.values())[-1]
-    return model.model if isinstance(model, LossTracker) else model
+    return model.learner if isinstance(model, LossTracker) else model

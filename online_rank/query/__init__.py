@@ -11,6 +11,7 @@ Named features (dicts, frames) may appear, vanish and come back; a missing one i
 """
 
 from online_rank.query.blocks import ONE, Block, document_name, query_offsets, require_finite, single
+from online_rank.query.feedback import Feedback, as_feedback
 from online_rank.query.forms import (
     MAX_FEATURES,
     answer_in_kind,
@@ -30,9 +31,11 @@ __all__ = [
     "MAX_GRADE",
     "ONE",
     "Block",
+    "Feedback",
     "SparseRows",
     "answer_in_kind",
     "are_plain",
+    "as_feedback",
     "as_grades",
     "document_name",
     "feature_dicts",

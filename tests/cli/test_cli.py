@@ -241,6 +241,13 @@ def test_a_closed_pipe_is_no_traceback(files, run):
         assert process.wait(60) == 141
 
 
+def test_a_closed_standard_output_is_one_line(files, tmp_path):
+    arguments, options = command("stream", "--checkpoint", tmp_path / "run")
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *arguments], **options, stderr=subprocess.PIPE, timeout=60)
+    assert (closed.returncode, closed.stderr) == (2, b"online-rank: standard output is closed\n")
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_interrupt_is_exit_code_130(files):
     arguments, options = command("train", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with subprocess.Popen(arguments, **options, stdin=subprocess.PIPE) as process:
@@ -260,6 +267,20 @@ def test_demo_in_a_pipe(run):
     assert "true grade" in out
     assert "\x1b" not in out
     assert 15 < out.count("\n") < 40
+
+
+def test_demo_of_clicks_in_a_pipe(run):
+    code, out, err = run("demo", "--clicks", "--queries", 160, "--seed", 1)
+    assert (code, err) == (0, "")
+    assert "trust the top" in out
+    assert "  1.00, 0." in out  # the examination of the positions
+    assert "\x1b" not in out
+
+
+def test_a_stream_of_clicks_begins_a_new_model(files, run):
+    code, _, err = run("stream", "--clicks", "--model", files / "model.npz")
+    assert code == 2
+    assert "--clicks begins a new model" in err
 
 
 #: The command on a terminal, with bars that appear at once, however fast it is.
@@ -355,3 +376,20 @@ def test_certificates_need_queries_that_can_be_read_twice(files, run):
     code, _, err = run("train", "synthetic:noisy", files / "a.txt")
     assert code == 2
     assert "learned from alone" in err
+
+
+@pytest.mark.parametrize(("name", "learners"), [("blend", 4), ("light-blend", 3)])
+def test_train_a_blend(files, run, name, learners):
+    code, out, err = run(
+        "train", files / "a.txt", "--test", files / "test.txt", "--ranker", name, "--save", files / "m.npz", "--json"
+    )
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert report["passes"][0]["queries"] == 40
+    assert report["test"]["served"] == report["test"]["last"]
+    model = load(files / "m.npz")
+    assert list(model.steps) == ["StreamQuantileMap", "BlendRanker"]
+    assert len(model["BlendRanker"].learners) == learners
+    code, _, err = run("train", files / "a.txt", "--ranker", name, "--certify")
+    assert code != 0
+    assert "--certify speaks of the perceptron" in err
