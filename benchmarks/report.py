@@ -119,8 +119,8 @@ BARS = {
     "river on pairs, frames": "river LogisticRegression, learn_many, 120 pairs",
     "scikit-learn SGD on pairs": "scikit-learn SGDClassifier, partial_fit, 120 pairs",
     "river on pairs, dicts": "river LogisticRegression, learn_one, 120 pairs",
-    "LightGBM, batch": "LightGBM lambdarank",
-    "XGBoost, batch": "XGBoost rank:ndcg",
+    "LightGBM, batch (another task)": "LightGBM lambdarank",
+    "XGBoost, batch (another task)": "XGBoost rank:ndcg",
 }
 
 
