@@ -36,7 +36,7 @@ Part = tuple[Queries, Queries]
 
 MEMBERS: dict[str, Callable[[], Ranker]] = {
     "R": RidgeRanker,
-    "A": lambda: Ramps() | GradientRanker("logistic", "adagrad"),
+    "A": lambda: Ramps() | GradientRanker("logistic", optimizer="adagrad"),
     "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
     "E'": lambda: StreamTargetEncoder() | RidgeRanker(),
     "S": BoostedRanker,

@@ -10,6 +10,8 @@ _MODULES = (
     "bounds",
     "checks",
     "evaluate",
+    "export",
+    "feedback",
     "metrics",
     "plot",
     "preprocessing",

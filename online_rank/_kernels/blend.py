@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import kernel
-from online_rank._kernels.judge import judge
+from online_rank._kernels.judge import judge_rankings
 
 
 @kernel
@@ -58,7 +58,7 @@ def blend(S, weights, out):
 def judge_blends(kind, cutoff, threshold, S, y, discounts, candidates, served, losses):
     """Losses of the blends of scores S (K, m) by the `candidates` (c, K) weights and, last, by the weights `served` (K,).
 
-    losses : (c + 1,) out. Returns the number of levels, as `judge` does.
+    losses : (c + 1,) out. Returns the number of levels, as `judge_rankings` does.
     """
     Z = np.empty(S.shape)
     standardise(S, Z)
@@ -66,4 +66,4 @@ def judge_blends(kind, cutoff, threshold, S, y, discounts, candidates, served, l
     for c in range(candidates.shape[0]):
         mix(candidates[c], Z, blends[c])
     mix(served, Z, blends[candidates.shape[0]])
-    return judge(kind, cutoff, threshold, blends, y, discounts, losses)
+    return judge_rankings(kind, cutoff, threshold, blends, y, discounts, losses)

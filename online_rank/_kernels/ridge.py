@@ -10,7 +10,7 @@ import numpy as np
 from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.encoder import standardised
-from online_rank._kernels.judge import judge
+from online_rank._kernels.judge import judge_rankings
 from online_rank._kernels.rounds import write_round
 
 # Sums of products are computed for blocks of 4 x 4 entries, which stay in registers, over multiples of 8 terms.
@@ -177,7 +177,7 @@ def learn_query(
         largest = max(largest, square)
     if not (all_finite(S.reshape(-1)) and weight >= 0.0 and math.isfinite(weight)):
         return -1
-    levels = judge(kind, cutoff, threshold, S, y, discounts, judged)
+    levels = judge_rankings(kind, cutoff, threshold, S, y, discounts, judged)
     if levels < 0:
         return -1
     target = np.empty(m)
@@ -194,5 +194,5 @@ def learn_query(
         add_query(centred, m, target, weight, keep, gram, moment, new_gram, new_moment)
         for k in range(judged.shape[0]):
             new_losses[k] = keep * losses[k] + weight * judged[k]
-    write_round(row, judged[best], np.nan, 0.0, 0.0, 0.0, weight, m, largest, 0.0, levels < 2)
+    write_round(row, judged[best], 0.0, 0.0, 0.0, weight, m, largest, 0.0, levels < 2)
     return np.int64(learns)

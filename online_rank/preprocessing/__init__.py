@@ -7,12 +7,15 @@ from online_rank.preprocessing.gaussianizer import StreamGaussianizer, batch_gau
 from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
 from online_rank.preprocessing.quantile_map import Ramps, StreamQuantileMap
+from online_rank.preprocessing.ranks import QueryRanks
 from online_rank.preprocessing.stream_scaler import StreamScaler
+from online_rank.preprocessing.tails import heavy_tails
 from online_rank.preprocessing.target_encoder import StreamTargetEncoder
 
 __all__ = [
     "ForEachDocument",
     "QueryNormalizer",
+    "QueryRanks",
     "Ramps",
     "SignedLog",
     "StreamGaussianizer",
@@ -20,4 +23,5 @@ __all__ = [
     "StreamScaler",
     "StreamTargetEncoder",
     "batch_gaussianize",
+    "heavy_tails",
 ]

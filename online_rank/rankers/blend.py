@@ -194,7 +194,7 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     if name not in (None, "light"):
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
     trees = [] if name == "light" else [BoostedRanker()]
-    ramps = Ramps() | GradientRanker("logistic", "adagrad")
+    ramps = Ramps() | GradientRanker("logistic", optimizer="adagrad")
     return [RidgeRanker(), ramps, *trees, StreamTargetEncoder(keep="relative") | RidgeRanker()]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from online_rank._kernels import trees as kernels
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank._kernels.judge import judge
+from online_rank._kernels.judge import judge_rankings
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
 from online_rank.measures import discounts
@@ -240,7 +240,7 @@ class BoostedRanker(Ranker):
         if not (math.isfinite(w) and w >= 0.0 and kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins)):
             return False
         scores = self._score_bins(bins)
-        levels = judge(*self._measure, scores[None], y, discounts(m), loss)
+        levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
         if levels < 0:
             return False
         norm = math.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0))

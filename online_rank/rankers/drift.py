@@ -169,6 +169,10 @@ class DriftAwareRanker(NestedRanker):
         return len(block.w)
 
     @property
+    def _reporter(self) -> Ranker:
+        return self._learner
+
+    @property
     def _parts(self) -> list[base.Base]:
         return [*self._rankers, self._alarms, self._warnings]
 

@@ -11,7 +11,10 @@ from online_rank.base import Ranker
 from online_rank.base.undo import joined, snapshot
 from online_rank.query import Block
 
-__all__ = ["NestedRanker", "learn_query", "require_ranker", "served_scores", "share_columns"]
+__all__ = ["NestedRanker", "learn_query", "parts_that_serve", "require_ranker", "served_scores", "share_columns"]
+
+#: Under these names rankers hold the ranker that they rank with.
+_INNER = ("best_ranker", "learner", "model")
 
 
 class NestedRanker(Ranker):
@@ -20,6 +23,11 @@ class NestedRanker(Ranker):
     Those that learn are copies of what the constructor was given: its arguments stay as they are. They are found under
     `learner`, or `learners`.
     """
+
+    @property
+    def _reporter(self) -> Ranker:
+        """The ranker inside whose round will be that of the next query."""
+        raise NotImplementedError(f"{type(self).__name__} does not say whose rounds it reports")
 
     @property
     @abc.abstractmethod
@@ -59,3 +67,31 @@ def require_ranker(name: str, ranker: Any) -> None:
     """Raise TypeError unless `ranker` is one, and not a pipeline."""
     if not isinstance(ranker, Ranker) or hasattr(ranker, "steps"):
         raise TypeError(f"{name} is {ranker!r}; it is a ranker. Transformers go in front of the whole, as in scaler | ranker")
+
+
+def parts_that_serve(model: Any) -> tuple[list[Any], Any, Any]:
+    """What a model ranks with.
+
+    Parameters
+    ----------
+    model
+        A ranker, or a pipeline that ends in one.
+
+    Returns
+    -------
+    The transformers of a pipeline, in order; its last step; and the ranker whose scores that serves: itself, or the one inside.
+
+    Raises
+    ------
+    TypeError
+        The model does not end in a ranker.
+    """
+    # Not isinstance: river lets a pipeline pass for its last step.
+    steps = list(model.steps.values()) if hasattr(model, "steps") else [model]
+    *transformers, last = steps or [None]
+    if not issubclass(type(last), Ranker):
+        raise TypeError(f"model is of type {type(model).__name__}; it is a ranker, or a pipeline that ends in one")
+    ranker = last
+    while inner := [part for name in _INNER if issubclass(type(part := getattr(ranker, name, None)), Ranker)]:
+        ranker = inner[0]
+    return transformers, last, ranker

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from online_rank._kernels import ridge as kernels
-from online_rank._kernels.perceptron import score
+from online_rank._kernels.dense import score
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Count, Derived, Integer, Schema
 from online_rank.measures import discounts

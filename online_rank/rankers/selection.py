@@ -126,6 +126,11 @@ class BestRanker(NestedRanker):
         return int(np.argmin(np.where(self._losses[:, 0] > 0.0, self._losses[:, 1], np.inf)))
 
     @property
+    def _reporter(self) -> Ranker:
+        learners, best = self._turn(), self._best
+        return self._learners[best if best in learners else learners[0]]
+
+    @property
     def _parts(self) -> list[base.Base]:
         return [*self._learners]
 

@@ -1,0 +1,95 @@
+"""`online-rank serve`: the service over HTTP."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from online_rank.serving.protocol import RankingService
+
+__all__ = ["Place", "make_app", "serve"]
+
+#: The environment variable that holds the bearer token: arguments of a command are there for all users of a machine to see.
+TOKEN = "ONLINE_RANK_TOKEN"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_GRACE_SECONDS = 10
+
+
+class Place(NamedTuple):
+    """Where the server listens, and where it keeps its state."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    checkpoint: str | None = None
+    every: int = 10_000
+    key: str | None = None
+    max_models: int = 100
+    max_body: int = 1 << 20
+
+
+def make_app(make: Callable[[], RankingService], place: Place) -> Any:
+    """The application; raises ImportError with advice when the extra is missing."""
+    try:
+        from online_rank.serving.http import Limits, RankingApp
+        from online_rank.serving.models import Models
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "prometheus_client"):
+            raise
+        raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
+    token = os.environ.get(TOKEN)
+    if token is not None and len(token) < 8:
+        raise ValueError(f"{TOKEN} is set, but shorter than 8 characters")
+    if token is None and place.host not in _LOOPBACK:
+        print(f"online-rank: {TOKEN} is not set: whoever reaches {place.host} can teach the model", file=sys.stderr)
+    models = Models(make, place.checkpoint, place.key is not None, place.every, place.max_models)
+    return RankingApp(
+        models, place.key, token, local_only=place.host in _LOOPBACK and token is None, limits=Limits(body=place.max_body)
+    )
+
+
+def serve(app: Any, place: Place, started: Callable[[str], None] | None = None) -> None:
+    """Serve until a signal to stop; requests that have begun are answered, then checkpoints are written."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise ImportError('the server needs uvicorn: pip install "online_rank[serve]"') from None
+
+    class Server(uvicorn.Server):
+        """Ends the streams to pages when it is told to stop, and says where it listens."""
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            app.stop()
+            super().handle_exit(sig, frame)
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                port = self.servers[0].sockets[0].getsockname()[1]
+                address = f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/"
+                print(f"online-rank: listening on {address}", file=sys.stderr, flush=True)
+                if started is not None:
+                    started(address)
+
+    config = uvicorn.Config(
+        app,
+        host=place.host,
+        port=place.port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        ws="none",
+        limit_concurrency=1000,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    server = Server(config)
+    previous = signal.getsignal(signal.SIGTERM)
+    try:
+        server.run()
+    except KeyboardInterrupt:
+        pass  # uvicorn raises the signal again after it has stopped in good order
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    if not server.started:
+        raise OSError(f"cannot listen on {place.host} port {place.port}")

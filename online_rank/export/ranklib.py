@@ -1,0 +1,90 @@
+"""Linear models as RankLib writes and reads them."""
+
+import math
+import re
+from typing import Any
+
+from online_rank.export.linear import serving_weights
+
+__all__ = ["from_ranklib", "to_ranklib"]
+
+#: RankLib's models that are one weight for each feature: "## Linear Regression", "## Coordinate Ascent".
+_HEADER = re.compile(r"##\s*(Linear Regression|Coordinate Ascent)\s*$")
+
+
+def to_ranklib(model: Any) -> str:
+    """A linear model in RankLib's text form, as a "Linear Regression".
+
+    Features are numbered from 1, in the order of `serving_weights(model).names`; number 0 is the constant.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The model is not linear in the raw features (see `serving_weights`).
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> print(to_ranklib(PerceptronRanker.from_weights([2.0, -0.5])))
+    ## Linear Regression
+    ## Lambda = 0.0
+    0:0.0 1:2.0 2:-0.5
+    """
+    form = serving_weights(model)
+    pairs = [f"0:{form.constant + 0.0!r}", *(f"{j}:{weight!r}" for j, weight in enumerate(form.weights.tolist(), start=1))]
+    return "\n".join(["## Linear Regression", "## Lambda = 0.0", " ".join(pairs)])
+
+
+def from_ranklib(text: str, n_features: int | None = None) -> list[float]:
+    r"""The weights of a linear RankLib model: "Linear Regression" or "Coordinate Ascent".
+
+    Parameters
+    ----------
+    text
+        What RankLib has written.
+    n_features
+        d; None for the largest feature number in the text. Features that the text leaves out have weight 0.
+
+    Returns
+    -------
+    d weights, those of features 1..d; the constant is left out. `PerceptronRanker.from_weights` takes them.
+
+    Raises
+    ------
+    ValueError
+        The text is none of the two, or a weight is not a finite number.
+
+    Examples
+    --------
+    >>> from_ranklib("## Coordinate Ascent\n## Restart = 5\n1:0.25 3:-0.75")
+    [0.25, 0.0, -0.75]
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines or not _HEADER.match(lines[0]):
+        first = lines[0][:60] if lines else ""
+        raise ValueError(f"not a linear RankLib model: the first line is {first!r}, not '## Linear Regression' or the like")
+    rows = [line for line in lines if not line.startswith("#")]
+    if len(rows) != 1:
+        raise ValueError(f"a linear RankLib model has one line of weights; this one has {len(rows)}")
+    weights: dict[int, float] = {}
+    for pair in rows[0].partition("#")[0].split():
+        number, value = _pair(pair)
+        if number in weights:
+            raise ValueError(f"feature {number} has two weights")
+        weights[number] = value
+    largest = max(weights, default=0)
+    d = largest if n_features is None else n_features
+    if largest > d:
+        raise ValueError(f"the model has feature {largest}, but n_features is {d}")
+    return [weights.get(j, 0.0) for j in range(1, d + 1)]
+
+
+def _pair(pair: str) -> tuple[int, float]:
+    number, _, value = pair.partition(":")
+    try:
+        found = int(number), float(value)
+    except ValueError:
+        raise ValueError(f"{pair[:40]!r} is not feature:weight") from None
+    if not 0 <= found[0] <= 1_000_000 or not math.isfinite(found[1]):
+        raise ValueError(f"{pair[:40]!r} is not a feature number from 0 to 1,000,000 with a finite weight")
+    return found

@@ -1,0 +1,78 @@
+"""Figures of a server in the form that Prometheus reads."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
+
+from online_rank.serving.models import Models
+
+__all__ = ["Figures"]
+
+_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+_PATHS = ("/rank", "/learn")
+
+
+class Figures:
+    """Requests by path and status, their latency, and what the models in memory say when they are asked.
+
+    Parameters
+    ----------
+    models
+        The models of the server. Where there are several, sums over those in memory are given, and no figure of a single one:
+        keys are many.
+    """
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, models: Models) -> None:
+        self._registry = CollectorRegistry()
+        requests = Counter("online_rank_requests", "Requests answered", ["path", "status"], registry=self._registry)
+        latency = Histogram(
+            "online_rank_latency_seconds", "Time to an answer", ["path"], buckets=_BUCKETS, registry=self._registry
+        )
+        self._requests: dict[tuple[str, int], Any] = {}
+        self._latency = {path: latency.labels(path) for path in _PATHS}
+        self._all_requests = requests
+        self._registry.register(_OfModels(models))
+
+    def answered(self, path: str, status: int, seconds: float) -> None:
+        """A request to `/rank` or `/learn` was answered."""
+        counter = self._requests.get((path, status))
+        if counter is None:
+            counter = self._requests[path, status] = self._all_requests.labels(path, str(status))
+        counter.inc()
+        self._latency[path].observe(seconds)
+
+    def text(self) -> str:
+        """All figures in Prometheus' text form."""
+        return generate_latest(self._registry).decode()
+
+
+class _OfModels:
+    """Figures that are read off the models when Prometheus asks."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    def collect(self) -> Iterator[Metric]:
+        """What `prometheus_client` calls."""
+        models = list(self._models.open_models.values())
+        stats = [model.durable.service.stats() for model in models]
+        for name, text in (("ranked", "Rankings served"), ("learned", "Queries learned"), ("duplicates", "Repeated feedback")):
+            yield CounterMetricFamily(f"online_rank_{name}", text, value=sum(of_model.get(name, 0) for of_model in stats))
+        for name, text in (("pending", "Queries that wait for feedback"), ("evicted", "Queries forgotten before it came")):
+            yield GaugeMetricFamily(f"online_rank_{name}", text, value=sum(of_model.get(name, 0) for of_model in stats))
+        yield GaugeMetricFamily("online_rank_models", "Models in memory", value=len(models))
+        journal = sum(model.durable.journal_bytes for model in models)
+        yield GaugeMetricFamily("online_rank_journal_bytes", "Size of the journals", value=journal)
+        drifts = sum(model.monitor.n_drifts for model in models)
+        yield CounterMetricFamily("online_rank_drifts", "How often the served loss has risen", value=drifts)
+        if len(models) == 1:
+            interval = models[0].monitor.losses.interval()
+            for name, value in (("", interval.mean), ("_lower", interval.lower), ("_upper", interval.upper)):
+                text = "Mean loss of the rankings served, and its 95 % interval at any time"
+                yield GaugeMetricFamily(f"online_rank_served_loss{name}", text, value=value)

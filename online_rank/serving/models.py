@@ -1,0 +1,206 @@
+"""The models behind one server: a single one, or one for each key."""
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from online_rank.serving.commit import CommitError, GroupCommit
+from online_rank.serving.durable import DurableService
+from online_rank.serving.monitor import Monitor
+from online_rank.serving.protocol import RankingService
+
+__all__ = ["Answer", "KeyRefused", "Models", "ServedModel"]
+
+_KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
+_log = logging.getLogger("online_rank.serving")
+
+#: HTTP status and the answer, for JSON.
+Answer = tuple[int, dict[str, Any]]
+
+
+class KeyRefused(ValueError):
+    """There is no model under a key, and none may be made; `status` is the HTTP status that says so."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ServedModel:
+    """A service with its journal and with what is watched of it. All methods belong in one event loop.
+
+    Parameters
+    ----------
+    durable
+        The service and its journal.
+    """
+
+    def __init__(self, durable: DurableService) -> None:
+        self.durable = durable
+        self.commits = GroupCommit(durable)
+        self.monitor = Monitor(durable.service.measure)
+        self.n_users = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for it."""
+        return self.n_users == 0 and self.commits.is_idle
+
+    async def answer(self, request: bytes) -> Answer:
+        """Answer a request of `online_rank.serving.protocol`; what was learned is on the disk when this returns."""
+        service, commits = self.durable.service, self.commits
+        self.n_users += 1
+        try:
+            commits.require_working()
+            before = self.monitor.before_learning(service.model)
+            reply = service.handle(request)
+            if reply.learned:
+                on_disk = commits.add_and_wait(_one_line(request))
+                self.monitor.learned(request, reply.answer, service.model, before)
+                await on_disk
+            elif reply.changed:
+                commits.add(_one_line(request))
+                self.monitor.ranked(reply.answer)
+            elif reply.answer.get("duplicate"):
+                # What was learned before may still be on its way to the disk.
+                await commits.wait()
+            elif reply.command == "save":
+                await commits.checkpoint()
+                return 200, {"saved": True} if self.durable.path is not None else {"saved": False}
+        except CommitError as error:
+            return 503, {"error": str(error)}
+        finally:
+            self.n_users -= 1
+        if "error" in reply.answer:
+            return 400, {name: value for name, value in reply.answer.items() if name != "line"}
+        return 200, reply.answer
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that the page shows, for JSON."""
+        service = self.durable.service
+        return {**self.monitor.snapshot(service.stats(), service.model), "journal_bytes": self.durable.journal_bytes}
+
+    async def close(self) -> None:
+        """Write what is left, then a checkpoint, and give the directory free."""
+        await self.commits.flush()
+        with contextlib.suppress(CommitError):
+            await self.commits.checkpoint()
+        self.durable.close()
+
+
+class Models:
+    """The models of a server, by key. Those used longest ago are put away on the disk when there are too many.
+
+    Parameters
+    ----------
+    make
+        Makes a new service; each key begins with one.
+    directory
+        Where checkpoints and journals are kept: of the one model, or in it one directory for each key. None keeps nothing.
+    by_key
+        Whether requests name a key.
+    every
+        Number of changes between two checkpoints.
+    max_open
+        Most models in memory.
+    max_keys
+        Most keys at all; further ones are refused.
+
+    Raises
+    ------
+    ValueError
+        `by_key` without a directory: there would be nowhere to put models away.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], RankingService],
+        directory: str | Path | None = None,
+        by_key: bool = False,
+        every: int = 10_000,
+        max_open: int = 100,
+        max_keys: int = 100_000,
+    ) -> None:
+        if by_key and directory is None:
+            raise ValueError("one model for each key needs a directory (--checkpoint) to put models away in")
+        self.by_key = by_key
+        self._make = make
+        self._directory = None if directory is None else Path(directory)
+        self._every = every
+        self._max_open = max_open
+        self._max_keys = max_keys
+        self._open: dict[str, ServedModel] = {}
+        self._n_keys = 0
+        if by_key and self._directory is not None:
+            self._directory.mkdir(exist_ok=True)
+            self._n_keys = sum(1 for _ in self._directory.iterdir())
+        elif not by_key:
+            self._open[""] = ServedModel(DurableService(make(), self._directory, every))
+
+    @property
+    def open_models(self) -> dict[str, ServedModel]:
+        """Those in memory, the one used last at the end."""
+        return self._open
+
+    def get(self, key: str | None, may_make: bool = True) -> ServedModel:
+        """The model of a key, brought back from the disk or made where need be.
+
+        Raises
+        ------
+        KeyRefused
+            The key is missing, no key, or new where `may_make` is false or there are too many; or its files are not usable.
+        """
+        if not self.by_key:
+            return self._open[""]
+        if key is None or not _KEY.fullmatch(key):
+            raise KeyRefused(400, "the key must be 1 to 100 letters, digits, _, - and ., not . at the beginning")
+        if (model := self._open.pop(key, None)) is None:
+            model = self._opened(key, may_make)
+        self._open[key] = model
+        self._put_away()
+        return model
+
+    async def close(self) -> None:
+        """Put all models away."""
+        await asyncio.gather(*(model.close() for model in self._open.values()))
+        self._open.clear()
+
+    def _opened(self, key: str, may_make: bool) -> ServedModel:
+        path = Path(self._directory or "") / key
+        exists = path.is_dir()
+        if not exists and not may_make:
+            raise KeyRefused(404, "there is no model under this key")
+        if not exists and self._n_keys >= self._max_keys:
+            raise KeyRefused(429, f"there are {self._n_keys} keys, and no more are allowed")
+        try:
+            model = ServedModel(DurableService(self._make(), path, self._every))
+        except (OSError, ValueError) as error:  # damaged files too
+            _log.error("key %s: %s", key, error)
+            raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None
+        self._n_keys += not exists
+        return model
+
+    def _put_away(self) -> None:
+        """Close models that nobody waits for, those used longest ago first, until there are not too many."""
+        for key in list(self._open)[:-1]:
+            if len(self._open) <= self._max_open:
+                return
+            model = self._open[key]
+            if not model.is_idle or model.commits.failure is not None:
+                continue
+            try:
+                model.durable.save()
+            except (OSError, ValueError) as error:
+                _log.error("key %s: not put away: %s", key, error)
+                return
+            model.durable.close()
+            del self._open[key]
+
+
+def _one_line(request: bytes) -> bytes:
+    """A request as the journal keeps it; line breaks in valid JSON stand between tokens only."""
+    return request.replace(b"\n", b" ") if b"\n" in request else request

@@ -1,0 +1,220 @@
+"""What a service has learned lately, for a page and for metrics: in constant memory, since the process began."""
+
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from river import drift
+
+from online_rank.intervals import LossInterval, served_loss
+from online_rank.measures import measure as parse_measure
+from online_rank.rankers.nested import parts_that_serve
+
+__all__ = ["Course", "Monitor"]
+
+_MAX_POINTS = 300
+_MAX_SERVED = 10_000
+_MAX_MARKS = 50
+_RECENT_HALF_LIFE = 100.0
+_SHOWN_QUERIES = 6
+_SHOWN_DOCUMENTS = 5
+_SHOWN_WEIGHTS = 16
+_SECONDS_BETWEEN_SHOWN = 0.25
+_LARGEST_COMPARED = 10_000
+_FORGET = 0.5 ** (1.0 / _RECENT_HALF_LIFE)
+
+
+class Course:
+    """Rows of numbers over time, at most so many: when there are too many, every other one is left out from then on.
+
+    Parameters
+    ----------
+    max_points
+        Most rows that are kept.
+
+    Examples
+    --------
+    >>> course = Course(max_points=4)
+    >>> for t in range(1, 10):
+    ...     if course.is_due(t):
+    ...         course.add((t,))
+    >>> course.rows
+    [(2,), (4,), (6,), (8,)]
+    """
+
+    def __init__(self, max_points: int = _MAX_POINTS) -> None:
+        self.rows: list[tuple[float, ...]] = []
+        self._max_points = max_points
+        self._stride = 1
+
+    def is_due(self, t: int) -> bool:
+        """Whether time t is one that is kept."""
+        return t % self._stride == 0
+
+    def add(self, row: tuple[float, ...]) -> None:
+        """Keep a row."""
+        self.rows.append(row)
+        if len(self.rows) > self._max_points:
+            self._stride *= 2
+            self.rows = self.rows[1::2]
+
+
+class Monitor:
+    """Watches the requests that a service answers, from outside.
+
+    The loss of a ranking is measured when its grades come, on the scores with which it was served. What came before the process
+    began, and rankings whose grades did not come soon enough, are left out.
+
+    Parameters
+    ----------
+    measure
+        What is measured (`online_rank.measure`).
+    level
+        Confidence of the interval.
+    """
+
+    def __init__(self, measure: str = "ndcg@10", level: float = 0.95) -> None:
+        self.measure = measure
+        self.losses = LossInterval()
+        self.drifts: deque[int] = deque(maxlen=_MAX_MARKS)
+        self.n_drifts = 0
+        self.version = 0
+        self._level = level
+        self._measure = parse_measure(measure)
+        self._served: dict[Hashable, dict[str, float]] = {}
+        self._course = Course()
+        self._detector = drift.ADWIN()
+        self._recent = 0.0
+        self._recent_weight = 0.0
+        self._queries: deque[dict[str, Any]] = deque(maxlen=_SHOWN_QUERIES)
+        self._shown_at = -math.inf
+
+    def ranked(self, answer: dict[str, Any]) -> None:
+        """A ranking was served."""
+        self.version += 1
+        if "scores" not in answer:
+            return
+        query_id = answer["id"]
+        self._served.pop(query_id, None)
+        self._served[query_id] = dict(zip(answer["ranking"], answer["scores"], strict=True))
+        if len(self._served) > _MAX_SERVED:
+            del self._served[next(iter(self._served))]
+
+    def before_learning(self, model: Any) -> np.ndarray | None:
+        """The weights, when the next query is one to be shown; the result goes to `learned`."""
+        if time.monotonic() - self._shown_at < _SECONDS_BETWEEN_SHOWN:
+            return None
+        ranker = parts_that_serve(model)[2]
+        weights = getattr(ranker, "weights", None)
+        small = isinstance(weights, np.ndarray) and len(weights) <= _LARGEST_COMPARED
+        return weights if small else np.empty(0)
+
+    def learned(self, request: bytes, answer: dict[str, Any], model: Any, before: np.ndarray | None) -> None:
+        """Feedback was learned."""
+        self.version += 1
+        scores = self._served.pop(answer["id"], None)
+        # The service has just read it without complaint.
+        grades = json.loads(request).get("grades")
+        if scores is None or not isinstance(grades, dict) or scores.keys() != grades.keys():
+            return
+        loss = served_loss(self._measure, scores, grades)
+        if loss is not None:
+            self._add(loss, model)
+        if before is not None:
+            self._shown_at = time.monotonic()
+            self._queries.appendleft(self._shown(answer["id"], scores, grades, loss, model, before))
+
+    def snapshot(self, stats: dict[str, Any], model: Any) -> dict[str, Any]:
+        """All that the page shows, for JSON."""
+        interval = self.losses.interval(self._level)
+        return {
+            "measure": self.measure,
+            "stats": {name: _finite(value) for name, value in stats.items()},
+            "served": {
+                "n": interval.n,
+                "mean": _finite(interval.mean),
+                "lower": interval.lower,
+                "upper": interval.upper,
+                "level": self._level,
+                "recent": _finite(self._recent / self._recent_weight if self._recent_weight else math.nan),
+            },
+            "course": [list(map(_finite, row)) for row in self._course.rows],
+            "drifts": list(self.drifts),
+            "weights": _weights(model),
+            "queries": list(self._queries),
+        }
+
+    def _add(self, loss: float, model: Any) -> None:
+        self.losses.update(loss)
+        self._recent = _FORGET * self._recent + loss
+        self._recent_weight = _FORGET * self._recent_weight + 1.0
+        n, mean = self.losses.n, self.losses.mean
+        recent = self._recent / self._recent_weight
+        self._detector.update(loss)
+        if self._detector.drift_detected and recent > mean:
+            self.drifts.append(n)
+            self.n_drifts += 1
+        if self._course.is_due(n):
+            interval = self.losses.interval(self._level)
+            total, bound = _certified(model)
+            self._course.add((n, mean, interval.lower, interval.upper, recent, mean * n, total, bound))
+
+    def _shown(
+        self,
+        query_id: Any,
+        scores: dict[str, float],
+        grades: dict[str, Any],
+        loss: float | None,
+        model: Any,
+        before: np.ndarray,
+    ) -> dict[str, Any]:
+        order = sorted(scores, key=scores.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
+        return {
+            "id": str(query_id)[:40],
+            "n": len(scores),
+            "loss": loss,
+            "documents": [[name[:40], scores[name], grades[name]] for name in order],
+            "changes": _changes(model, before),
+        }
+
+
+def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]]:
+    """The features whose weights have changed most: name and change."""
+    ranker = parts_that_serve(model)[2]
+    after = getattr(ranker, "weights", None)
+    if not isinstance(after, np.ndarray) or not len(after) or len(after) > _LARGEST_COMPARED:
+        return []
+    change = after - np.concatenate((before, np.zeros(len(after) - len(before))))
+    order = np.argsort(-np.abs(change), kind="stable")[:most]
+    names = ranker.feature_names or range(len(after))
+    return [[str(names[j])[:40], float(change[j])] for j in order.tolist() if change[j]]
+
+
+def _weights(model: Any) -> list[list[Any]]:
+    """The largest weights that serve rankings: name and weight."""
+    ranker = parts_that_serve(model)[2]
+    weights = getattr(ranker, "served_weights", None)
+    if not isinstance(weights, np.ndarray):
+        return []
+    names = ranker.feature_names or range(len(weights))
+    order = np.argsort(-np.abs(weights), kind="stable")[:_SHOWN_WEIGHTS]
+    return [[str(names[j])[:40], float(weights[j])] for j in order.tolist()]
+
+
+def _certified(model: Any) -> tuple[float, float]:
+    """Cumulative loss of the weights that learn, and the smallest bound on it; NaN without a tracker with comparators."""
+    tracker = parts_that_serve(model)[1]
+    if not getattr(tracker, "comparators", None) or not hasattr(tracker, "certificate"):
+        return math.nan, math.nan
+    certificates = [tracker.certificate(name) for name in tracker.comparators]
+    bounds = [bound.value for certificate in certificates for bound in certificate.bounds]
+    return certificates[0].loss, min(bounds, default=math.nan)
+
+
+def _finite(value: Any) -> Any:
+    """Numbers that JSON has."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

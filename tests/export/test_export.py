@@ -1,0 +1,417 @@
+"""Exports compute what the model computes: on made-up streams, and on MQ2008 where it is there."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import online_rank
+from online_rank import (
+    BestRanker,
+    DirectRanker,
+    DriftAwareRanker,
+    GradientRanker,
+    LossTracker,
+    PerceptronRanker,
+    QueryNormalizer,
+    SignedLog,
+    StreamGaussianizer,
+    StreamScaler,
+)
+from online_rank.export import (
+    FORMATS,
+    export,
+    from_ranklib,
+    serving_weights,
+    to_c,
+    to_elasticsearch,
+    to_json,
+    to_ranklib,
+    to_solr,
+    to_vespa,
+)
+
+NAMES = ("clicks", "age", "bm25")
+
+
+def learned(model, n_queries=30, seed=0, scale=(100.0, 1e-3, 1.0), dtype=np.float64):
+    """A model that has learned a few queries of features on very different scales, one of them with a large mean."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n_queries):
+        X = (rng.normal(size=(8, 3)) * scale + [5.0, 0.0, 3.0]).astype(dtype)
+        y = (X[:, 0] / scale[0] - X[:, 1] / scale[1] > 0.3).astype(np.int64) + (X[:, 2] > 3.0)
+        model.learn_one(X, y)
+    return model
+
+
+def held_out(seed=1, n=50):
+    return np.random.default_rng(seed).normal(size=(n, 3)) * (150.0, 1e-3, 1.0) + [5.0, 0.0, 3.0]
+
+
+def assert_same_scores(found, expected, tolerance=1e-9):
+    """Equal up to a tolerance relative to the largest score, and the same ranking."""
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=tolerance * np.abs(expected).max())
+    assert np.argsort(-np.asarray(found), kind="stable").tolist() == np.argsort(-expected, kind="stable").tolist()
+
+
+LINEAR = {
+    "perceptron": lambda: PerceptronRanker(),
+    "last weights": lambda: PerceptronRanker(average=False),
+    "gradient": lambda: GradientRanker(),
+    "scaled": lambda: StreamScaler() | PerceptronRanker(),
+    "centred": lambda: StreamScaler(with_std=False) | PerceptronRanker(),
+    "scaled twice": lambda: StreamScaler() | (StreamScaler(with_std=False) | PerceptronRanker()),
+    "tracked": lambda: StreamScaler() | LossTracker(PerceptronRanker()),
+    "drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
+    "best": lambda: StreamScaler() | BestRanker([PerceptronRanker(), GradientRanker()]),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_the_linear_form_scores_as_the_model_does(name):
+    model, X = learned(LINEAR[name]()), held_out()
+    form = serving_weights(model)
+    expected = model.predict_many(X)
+    assert_same_scores(X @ form.weights + form.constant, expected)
+    assert_same_scores((X - form.means) / form.deviations @ form.scaled_weights, expected)
+
+
+def test_folding_by_hand():
+    # The scaler has seen 1 and 3: mean 2, deviation 1. The ranker has learned one weight w on the scaled feature.
+    model = StreamScaler() | PerceptronRanker(average=False)
+    model.learn_one([[1.0], [3.0]], [0, 1])
+    w = float(model["PerceptronRanker"].weights[0])
+    form = serving_weights(model)
+    assert form.weights.tolist() == [w / 1.0]
+    assert form.constant == -(w / 1.0) * 2.0
+
+
+def test_names_follow_the_features_whatever_their_order_and_late_ones_too():
+    model = StreamScaler() | PerceptronRanker()
+    model.learn_one({"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 7.0}}, {"a": 2, "b": 0})
+    model.learn_one({"a": {"bm25": 3.0, "age": 1.0}, "b": {"bm25": 1.0, "age": 2.0}}, {"a": 0, "b": 2})
+    model["StreamScaler"].learn_one([{"seen by the scaler alone": 4.0}])
+    form = serving_weights(model)
+    assert form.names == ("clicks", "age", "bm25", "seen by the scaler alone")
+    document = {"bm25": 2.5, "clicks": 0.5, "age": 4.0, "seen by the scaler alone": 9.0}
+    (expected,) = model.predict_one([document])
+    found = sum(w * document[name] for name, w in zip(form.names, form.weights, strict=True)) + form.constant
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_constant_feature_has_no_weight():
+    model = StreamScaler() | PerceptronRanker()
+    model.learn_one([[1.0, 7.0], [3.0, 7.0]], [0, 1])
+    assert serving_weights(model).weights[1] == 0.0
+    assert serving_weights(model).deviations[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (lambda: SignedLog() | PerceptronRanker(), "SignedLog has no linear form: a logarithm"),
+        (lambda: QueryNormalizer() | PerceptronRanker(), "QueryNormalizer has no linear form: it scales each query"),
+        (lambda: StreamGaussianizer() | PerceptronRanker(), "StreamGaussianizer has no linear form: quantiles"),
+        (lambda: DirectRanker(seed=0), "DirectRanker has no linear form"),
+    ],
+)
+def test_what_is_not_linear_says_why(model, reason):
+    model = learned(model(), n_queries=3)
+    with pytest.raises(TypeError, match=reason):
+        serving_weights(model)
+    with pytest.raises(TypeError, match=reason):
+        export(model, "solr")
+
+
+def test_other_things_are_refused():
+    with pytest.raises(TypeError, match="model is of type int"):
+        serving_weights(3)
+    with pytest.raises(TypeError, match="model is of type StreamScaler"):
+        serving_weights(StreamScaler())
+    with pytest.raises(ValueError, match="no feature yet"):
+        serving_weights(StreamScaler() | PerceptronRanker())
+    with pytest.raises(ValueError, match="'pmml'; it must be one of"):
+        export(learned(PerceptronRanker()), "pmml")
+
+
+def solr_scores(model, X):
+    """Solr's formula: normalise each feature, multiply by its weight, add up."""
+    scores = np.zeros(len(X))
+    for j, feature in enumerate(model["features"]):
+        norm = feature.get("norm", {"params": {"avg": "0", "std": "1"}})["params"]
+        scores += (X[:, j] - float(norm["avg"])) / float(norm["std"]) * model["params"]["weights"][feature["name"]]
+    return scores
+
+
+@pytest.mark.parametrize("normalizers", [False, True])
+def test_solr_computes_the_scores_up_to_the_constant(normalizers):
+    model, X = learned(StreamScaler() | PerceptronRanker()), held_out()
+    made = json.loads(json.dumps(to_solr(model, normalizers=normalizers, names=NAMES, store="shop")))
+    assert made["class"] == "org.apache.solr.ltr.model.LinearModel"
+    assert made["store"] == "shop"
+    assert [feature["name"] for feature in made["features"]] == list(NAMES)
+    constant = 0.0 if normalizers else serving_weights(model).constant
+    assert_same_scores(solr_scores(made, X) + constant, model.predict_many(X))
+
+
+def test_solr_is_never_given_a_deviation_of_zero():
+    model = StreamScaler() | PerceptronRanker()
+    model.learn_one([[1.0, 7.0], [3.0, 7.0]], [0, 1])
+    norms = [feature["norm"]["params"] for feature in to_solr(model, normalizers=True)["features"]]
+    assert norms == [{"avg": "2.0", "std": "1.0"}, {"avg": "7.0", "std": "1.0"}]
+
+
+def test_ranklib_text_is_read_back():
+    model, X = learned(StreamScaler() | PerceptronRanker()), held_out()
+    text = to_ranklib(model)
+    assert text.splitlines()[0] == "## Linear Regression"
+    weights = np.array(from_ranklib(text))
+    assert weights.tolist() == serving_weights(model).weights.tolist()
+    constant = float(text.splitlines()[2].split()[0].removeprefix("0:"))
+    assert_same_scores(X @ weights + constant, model.predict_many(X))
+
+
+def test_ranklib_weights_are_a_start_for_learning():
+    text = "## Coordinate Ascent\n## Restart = 5\n## MaxIteration = 25\n1:0.5 3:-0.25 # trained in March\n"
+    assert from_ranklib(text, n_features=4) == [0.5, 0.0, -0.25, 0.0]
+    model = PerceptronRanker.from_weights(from_ranklib(text))
+    assert model.predict_one([[2.0, 9.0, 4.0]]) == [0.5 * 2.0 - 0.25 * 4.0]
+    model.learn_one([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]], [2, 0])
+    assert model.weights[2] > -0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "the first line is ''"),
+        ("## LambdaMART\n1:2", "not a linear RankLib model"),
+        ("## Linear Regression\n1:2\n1:3", "one line of weights; this one has 2"),
+        ("## Linear Regression\n1:2 1:3", "feature 1 has two weights"),
+        ("## Linear Regression\n1:nan", "finite"),
+        ("## Linear Regression\n1=2", "is not feature:weight"),
+        ("## Linear Regression\n-1:2", "feature number"),
+        ("## Linear Regression\n99999999999:2", "feature number"),
+    ],
+)
+def test_bad_ranklib_text_is_refused(text, reason):
+    with pytest.raises(ValueError, match=reason):
+        from_ranklib(text)
+
+
+def test_more_features_than_expected_are_refused():
+    with pytest.raises(ValueError, match="has feature 3, but n_features is 2"):
+        from_ranklib("## Linear Regression\n3:1", n_features=2)
+
+
+def test_elasticsearch_numbers_features_by_their_place_in_the_set():
+    model = learned(StreamScaler() | PerceptronRanker())
+    bodies = json.loads(export(model, "elasticsearch", name="shop", names=NAMES))
+    assert bodies == json.loads(export(model, "opensearch", name="shop", names=NAMES))
+    features = bodies["featureset"]["featureset"]["features"]
+    assert [feature["name"] for feature in features] == list(NAMES)
+    assert all(feature["template"]["function_score"]["field_value_factor"]["field"] == feature["name"] for feature in features)
+    definition = bodies["model"]["model"]["model"]
+    assert definition["type"] == "model/ranklib"
+    assert from_ranklib(definition["definition"]) == serving_weights(model).weights.tolist()
+    assert to_elasticsearch(model)["featureset"]["featureset"]["name"] == "online_rank"
+
+
+def test_vespa_expression_computes_the_scores():
+    model, X = learned(StreamScaler() | PerceptronRanker()), held_out(n=5)
+    text = to_vespa(model, names=["clicks", "age", "bm25(title)"])
+    expression = text.partition("expression {")[2].partition("}")[0]
+    python = expression.replace("attribute(clicks)", "X[:, 0]").replace("attribute(age)", "X[:, 1]")
+    python = " ".join(python.replace("bm25(title)", "X[:, 2]").split())
+    assert_same_scores(eval(python, {"X": X}), model.predict_many(X))
+
+
+def test_vespa_refuses_names_that_would_be_code():
+    model = learned(PerceptronRanker())
+    for bad in ("a b", "1x", "x) + (y", "bm25(title"):
+        with pytest.raises(ValueError, match="neither an attribute's name nor a rank feature"):
+            to_vespa(model, names=["a", "b", bad])
+    with pytest.raises(ValueError, match="name of a rank profile"):
+        to_vespa(model, name="a {")
+
+
+def test_json_keeps_every_bit():
+    model = learned(StreamScaler() | PerceptronRanker())
+    read = json.loads(json.dumps(to_json(model)))
+    form = serving_weights(model)
+    assert (read["features"], read["weights"], read["constant"]) == (["f0", "f1", "f2"], form.weights.tolist(), form.constant)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_c_header_compiles_and_computes_the_scores(tmp_path):
+    model, X = learned(StreamScaler() | PerceptronRanker()), held_out()
+    names = ['quote " and \\ and \n', "ünicode??/", "bm25"]
+    (tmp_path / "model.h").write_text(to_c(model, name="shop", names=names))
+    (tmp_path / "model.c").write_text(
+        '#include "model.h"\ndouble score(const double *x) { return shop_score(x); }\n'
+        "const char *feature(int j) { return shop_features[j]; }\n"
+    )
+    options = ["-std=c99", "-trigraphs", "-Wall", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
+    subprocess.run(["cc", *options, "-o", tmp_path / "model.so", tmp_path / "model.c"], check=True)
+    library = ctypes.CDLL(str(tmp_path / "model.so"))
+    library.score.restype, library.feature.restype = ctypes.c_double, ctypes.c_char_p
+    found = [library.score(row.ctypes.data_as(ctypes.POINTER(ctypes.c_double))) for row in X]
+    assert_same_scores(found, model.predict_many(X))
+    assert [library.feature(j).decode() for j in range(3)] == names
+
+
+@pytest.mark.parametrize("to", [to for to in FORMATS if to != "onnx"])
+def test_every_format_writes_text(to):
+    text = export(learned(StreamScaler() | PerceptronRanker()), to, name="shop", names=NAMES)
+    assert isinstance(text, str)
+    assert text.endswith("\n")
+
+
+def test_two_features_of_one_name_are_refused():
+    model = PerceptronRanker.from_weights({1: 0.5, "1": 0.25})
+    with pytest.raises(ValueError, match="two features would be called '1'"):
+        to_json(model)
+    assert to_json(model, names=["one", "text one"])["features"] == ["one", "text one"]
+    with pytest.raises(ValueError, match="names has 1 names, but the model has 2 features"):
+        to_json(model, names=["one"])
+    with pytest.raises(TypeError, match="one text for each feature"):
+        to_json(model, names="ab")
+
+
+class TestFromWeights:
+    def test_named_weights_meet_features_in_any_order(self):
+        model = PerceptronRanker.from_weights({"clicks": 2.0, "age": -0.5})
+        assert model.predict_one([{"age": 4.0, "clicks": 1.0, "new": 3.0}]) == [2.0 - 2.0]
+        assert model.feature_names == ("clicks", "age")
+
+    def test_it_learns_on_from_there_and_is_a_ranker_like_any(self, tmp_path):
+        model = PerceptronRanker.from_weights(np.array([1.0, 0.0], np.float32), average=False, measure="ap")
+        model.learn_one([[0.0, 1.0], [1.0, 0.0]], [1, 0])
+        assert model.weights[0] < 1.0
+        assert model.weights[1] > 0.0
+        online_rank.save(model, tmp_path / "model.npz")
+        assert online_rank.load(tmp_path / "model.npz").weights.tolist() == model.weights.tolist()
+
+    def test_an_average_begins_there_too(self):
+        model = PerceptronRanker.from_weights([1.0, 2.0])
+        assert model.served_weights.tolist() == [1.0, 2.0]
+        given = np.array([1.0, 2.0])
+        model = PerceptronRanker.from_weights(given)
+        model.learn_one([[0.0, 1.0], [1.0, 3.0]], [1, 0])
+        assert given.tolist() == [1.0, 2.0]
+
+    @pytest.mark.parametrize("weights", [[], [np.nan], {"a": np.inf}, {}])
+    def test_bad_values(self, weights):
+        with pytest.raises((ValueError, TypeError), match="weights must be"):
+            PerceptronRanker.from_weights(weights)
+
+    @pytest.mark.parametrize("weights", ["ab", [[1.0]], [None], {"a": "b"}, 3.0])
+    def test_bad_kinds(self, weights):
+        with pytest.raises(TypeError, match="weights must be d numbers"):
+            PerceptronRanker.from_weights(weights)
+
+
+class TestOnnx:
+    """The graphs, run by onnxruntime."""
+
+    @pytest.fixture(autouse=True)
+    def _needs(self):
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
+
+    @staticmethod
+    def scores(model, X, **options):
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(export(model, "onnx", **options), providers=["CPUExecutionProvider"])
+        return session.run(["scores"], {"features": np.asarray(X, np.float64)})[0]
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            *LINEAR.values(),
+            lambda: SignedLog() | (StreamScaler() | PerceptronRanker()),
+            lambda: StreamGaussianizer() | PerceptronRanker(),
+            lambda: StreamGaussianizer(n_centroids=16) | (StreamScaler() | GradientRanker()),
+            lambda: StreamGaussianizer() | DirectRanker(dtype="float64", seed=1),
+            lambda: StreamScaler() | DirectRanker(hidden=(7, 4, 3), activation="relu", dtype="float64", seed=1),
+        ],
+    )
+    def test_scores_are_the_model_s(self, make):
+        model, X = learned(make()), held_out()
+        X[0] = [1e6, -1e6, 3.0]  # beyond all that was seen
+        assert_same_scores(self.scores(model, X), model.predict_many(X))
+
+    def test_a_network_in_single_precision_within_its_own_rounding(self):
+        model, X = learned(StreamScaler() | DirectRanker(seed=1)), held_out()
+        expected = model.predict_many(X)
+        np.testing.assert_allclose(self.scores(model, X), expected, rtol=0.0, atol=1e-6 * np.abs(expected).max())
+
+    def test_quantiles_of_ties_and_of_joined_centroids(self):
+        model = StreamGaussianizer(n_centroids=16) | PerceptronRanker()
+        rng = np.random.default_rng(0)
+        for _ in range(40):
+            X = np.column_stack([rng.integers(0, 4, 10), rng.exponential(size=10), np.full(10, 3.0)]).astype(float)
+            model.learn_one(X, (X[:, 1] > 1).astype(int))
+        assert (model["StreamGaussianizer"]._weights < 0).any()
+        X = np.column_stack([np.tile([0.0, 1.0, 1.5, 3.0, -1.0], 8), rng.exponential(size=40), np.full(40, 3.0)])
+        assert_same_scores(self.scores(model, X), model.predict_many(X))
+
+    def test_a_query_of_no_documents(self):
+        assert self.scores(learned(StreamScaler() | PerceptronRanker()), np.empty((0, 3))).tolist() == []
+
+    def test_names_and_their_order_are_in_the_metadata(self):
+        import onnxruntime
+
+        model = StreamScaler() | PerceptronRanker()
+        model.learn_one({"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 7.0}}, {"a": 2, "b": 0})
+        session = onnxruntime.InferenceSession(export(model, "onnx"), providers=["CPUExecutionProvider"])
+        assert json.loads(session.get_modelmeta().custom_metadata_map["features"]) == ["clicks", "age"]
+
+    def test_what_has_no_graph_says_why(self):
+        with pytest.raises(TypeError, match="QueryNormalizer scales each query by its own documents"):
+            export(learned(QueryNormalizer() | PerceptronRanker(), 3), "onnx")
+        with pytest.raises(TypeError, match="QueryFunction has no ONNX form"):
+            export(learned((lambda x: x) | PerceptronRanker(), 3), "onnx")
+        with pytest.raises(ValueError, match="no feature yet"):
+            export(StreamScaler() | PerceptronRanker(), "onnx")
+
+
+MQ2008 = Path(os.environ.get("ONLINE_RANK_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")) / "mq2008"
+
+
+@pytest.mark.skipif(not (MQ2008 / "S1.txt").exists(), reason="needs MQ2008")
+class TestMQ2008:
+    """Models learned from a part of MQ2008; held-out queries of another part."""
+
+    @pytest.fixture(scope="class")
+    def parts(self):
+        from online_rank.stream.letor import read_letor
+
+        return read_letor(MQ2008 / "S1.txt", n_features=46), read_letor(MQ2008 / "S5.txt", n_features=46)
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: StreamScaler() | PerceptronRanker(),
+            lambda: StreamGaussianizer() | DirectRanker(seed=0, dtype="float64"),
+            lambda: StreamGaussianizer() | DirectRanker(seed=0),
+        ],
+    )
+    def test_onnx_and_solr_score_and_rank_alike(self, parts, make):
+        pytest.importorskip("onnxruntime")
+        train, test = parts
+        model = make()
+        model.learn_many(train.X, train.y, train.qid)
+        expected = model.predict_many(test.X, test.qid)
+        largest = np.abs(expected).max()
+        np.testing.assert_allclose(TestOnnx.scores(model, test.X), expected, rtol=1e-6, atol=1e-6 * largest)
+        if isinstance(model[-1], PerceptronRanker):
+            constant = serving_weights(model).constant
+            for normalizers in (False, True):
+                found = solr_scores(to_solr(model, normalizers=normalizers), test.X) + constant * (not normalizers)
+                np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * largest)
