@@ -280,7 +280,7 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         f"[bold]{first.n_queries:,}[/] queries, [bold]{first.n_documents:,}[/] documents, "
         f"[bold]{report['features']:,}[/] features"
     )
-    console.print(speed_in_words(report), soft_wrap=True)
+    console.print(speed_in_words(report))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     table.add_column(measure, justify="right", style="bold")
