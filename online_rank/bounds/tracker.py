@@ -17,8 +17,8 @@ from online_rank.bounds.candidates import Run
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import copied, extend_path, require_perceptron
 from online_rank.bounds.frozen import FrozenCopy
-from online_rank.bounds.intervals import Interval, LossInterval, add_losses, learned_measure
 from online_rank.bounds.totals import Totals
+from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure
 from online_rank.measures import discounts
 from online_rank.query import Block
 from online_rank.rankers.nested import NestedRanker, learn_query, share_columns
@@ -148,7 +148,7 @@ class LossTracker(NestedRanker):
     def served_interval(self, level: float = 0.95) -> Interval:
         """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
 
-        It is valid on any stream (`online_rank.bounds.intervals`); queries of one grade, and sample weights, are left out.
+        It is valid on any stream (`online_rank.intervals`); queries of one grade, and sample weights, are left out.
 
         Raises
         ------
