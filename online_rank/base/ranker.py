@@ -159,7 +159,8 @@ class Ranker(QueryEstimator):
 
         Returns
         -------
-        A list of m floats, or `{document id: score}` for a query with ids.
+        A list of m floats, or `{document id: score}` for a query with ids. A list and not an array: river's evaluators compare
+        predictions by `!=` and ask for the truth of the answer, which an array does not have. `predict_many` gives an array.
         """
         if self._columns is None and is_plain(x, self._n_features):
             with self._lock:

@@ -90,6 +90,11 @@ def candidates(model: Any, run: Run) -> list[Candidate]:
     return own + [other._replace(reason=f"{other.name.removesuffix('_surrogate')} {why}") for other in others]
 
 
+def _beta(model: Any, t: Mapping[str, float]) -> float:
+    """A beta with tau_t <= beta R_X^2: the margin is `relative_margin` times sum ||z||^2 / sum V, at most 4 B R_X^2."""
+    return 4.0 * t["largest_mass"] * model.relative_margin
+
+
 def _why_not_classic(model: Any, run: Run) -> str:
     if run.segments is not None:
         return "speaks of one ranker that learned throughout, but rankers followed one another"
@@ -119,9 +124,9 @@ def _restarts(model: Any, run: Run) -> Iterator[Candidate]:
             {"comparator_loss": run.pair_loss, "norms": [run.norm], "squared_gradient_norms": [roots * roots]},
         )  # fmt: skip
         yield Candidate(
-            "restarts_bound", "2 F(u) + (4 B + 2 beta) R_X^2 K ||u||^2", drift.restarts_bound,
+            "restarts_bound", "2 F(u) + (4 B + 8 B beta) R_X^2 K ||u||^2", drift.restarts_bound,
             {"comparator_loss": run.pair_loss, "norms": [run.norm * math.sqrt(n)], "R_X": t["R_X"],
-             "largest_mass": t["largest_mass"], "relative_margin": model.relative_margin},
+             "largest_mass": t["largest_mass"], "relative_margin": _beta(model, t)},
         )  # fmt: skip
 
 
@@ -139,9 +144,9 @@ def _path(model: Any, run: Run) -> Iterator[Candidate]:
         return
     yield Candidate("path_hindsight_bound", exact, drift.path_hindsight_bound, {"comparator_loss": run.pair_loss, **product})
     yield Candidate("path_data_bound", "F + (||u_T|| + P) sqrt(Q)", drift.path_data_bound, {**moved, "norm": run.norm, **data})
-    closed = {"R_X": t["R_X"], "largest_mass": t["largest_mass"], "relative_margin": model.relative_margin}
+    closed = {"R_X": t["R_X"], "largest_mass": t["largest_mass"], "relative_margin": _beta(model, t)}
     yield Candidate(
-        "path_bound", "2 F + (4 B + 2 beta) R_X^2 (||u_T|| + P)^2", drift.path_bound, {**moved, "norm": run.norm, **closed}
+        "path_bound", "2 F + (4 B + 8 B beta) R_X^2 (||u_T|| + P)^2", drift.path_bound, {**moved, "norm": run.norm, **closed}
     )
 
 
@@ -165,7 +170,7 @@ def _served(model: Any, run: Run) -> Iterator[Candidate]:
     t = run.totals
     loss = {"comparator_loss": run.pair_loss}
     closed = {
-        **loss, "norm": run.norm, "R_X": t["R_X"], "largest_mass": t["largest_mass"], "relative_margin": model.relative_margin,
+        **loss, "norm": run.norm, "R_X": t["R_X"], "largest_mass": t["largest_mass"], "relative_margin": _beta(model, t),
     }  # fmt: skip
     yield Candidate(
         "served_hindsight_bound", "F(u) + <u, w>", served.served_hindsight_bound, {**loss, "inner_product": run.inner_product}
@@ -176,11 +181,14 @@ def _served(model: Any, run: Run) -> Iterator[Candidate]:
     )  # fmt: skip
     if run.n_served and run.delay is not None:
         yield Candidate(
-            "delay_bound", "2 F(u) + (4 B (1 + 2 D) + 2 beta) R_X^2 ||u||^2", served.delay_bound, {**closed, "delay": run.delay}
+            "delay_bound",
+            "2 F(u) + (4 B (1 + 2 D) + 8 B beta) R_X^2 ||u||^2",
+            served.delay_bound,
+            {**closed, "delay": run.delay},
         )
     if not run.n_served and not isinstance(model.average, bool):
         yield Candidate(
-            "averaged_bound", "2 F(u) + (4 B (1 + 2 rho / (1 - rho)) + 2 beta) R_X^2 ||u||^2", served.averaged_bound,
+            "averaged_bound", "2 F(u) + (4 B (1 + 2 rho / (1 - rho)) + 8 B beta) R_X^2 ||u||^2", served.averaged_bound,
             {**closed, "half_life": float(model.average)},
         )  # fmt: skip
 
@@ -193,7 +201,7 @@ def _classic(model: Any, run: Run) -> list[Candidate]:
     product = {"inner_product": run.inner_product}
     data = {"norm": norm, "squared_gradient_norms": t["squared_gradient_norms"]}
     closed = {"norm": norm, "R_X": t["R_X"], "largest_mass": t["largest_mass"]}
-    relative = {"relative_margin": model.relative_margin}
+    relative = {"relative_margin": _beta(model, t)}
     theory = {"norm": norm, "R_X": t["R_X"], "v_max": t["v_max"], "weight": t["largest_weight"], **step}
     candidates = [
         Candidate("mass_hindsight_bound", "F(u) + <u, w>", mass.mass_hindsight_bound, on_pairs | product),
@@ -203,7 +211,7 @@ def _classic(model: Any, run: Run) -> list[Candidate]:
             mass.mass_data_bound,
             on_pairs | data | {"margin_mass": t["margin_mass"]},
         ),
-        Candidate("mass_bound", "2 F(u) + (4 B + 2 beta) R_X^2 ||u||^2", mass.mass_bound, on_pairs | closed | relative),
+        Candidate("mass_bound", "2 F(u) + (4 B + 8 B beta) R_X^2 ||u||^2", mass.mass_bound, on_pairs | closed | relative),
         Candidate(
             "any_step_hindsight_bound",
             "(F(u) + <u, w> / eta) / Delta",
@@ -240,7 +248,7 @@ def _classic(model: Any, run: Run) -> list[Candidate]:
         candidates[3:3] = [
             Candidate(
                 "mass_bound_surrogate",
-                "2 f(u) + (4 B + 2 beta) R_X^2 ||u||^2",
+                "2 f(u) + (4 B + 8 B beta) R_X^2 ||u||^2",
                 mass.mass_bound,
                 on_surrogate | closed | relative,
             )

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank._kernels.codes import DOCUMENTS
 from online_rank._kernels.comparators import accumulate, compare
-from online_rank._kernels.dense import score_with_norms
 from online_rank._kernels.graded import ranking_losses
 from online_rank.base import Ranker, Round
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
@@ -21,6 +21,7 @@ from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure
 from online_rank.measures import discounts
 from online_rank.query import Block
+from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.nested import NestedRanker, learn_query, share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -82,6 +83,7 @@ class LossTracker(NestedRanker):
     True
     """
 
+    _takes_sparse = True
     _schema = Schema(
         _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", features=True),
         _served=Array(3),
@@ -258,7 +260,7 @@ class LossTracker(NestedRanker):
 
     def _gains(self) -> np.ndarray:
         """What all rounds so far have added to the weights that learn, (d,)."""
-        return self._ended if self._nested else self._learner._weights
+        return self._ended if self._nested else self._learner.weights
 
     def _row(self, name: str) -> int:
         names = list(self.comparators or {})
@@ -334,15 +336,16 @@ class LossTracker(NestedRanker):
             answered = self._learner._score(query.X) if ask else query.answered
             if self.raw:
                 self._rescale(query)
-            before = ranker._weights.copy() if self._nested else None
+            before = ranker.weights if self._nested else None
             if not learn_query(self._learner, query, rounds[t : t + 1]):
                 return t
             if answered is not None and not self._nested and query.served is None:
                 ranking_losses(*self._measure, answered, query.y, query.offsets, table, row[_SERVED_LOSS : _SERVED_LOSS + 1])
             if decisive is not None and row[_LOSS] > 0.0:
+                scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
                 compare(
-                    query.X, query.y, decisive, row[_WEIGHT], row[_MARGIN], self._aligned * self._scaled_by, table,
-                    ranker._config, ranker._constants, values[t],
+                    query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
+                    ranker._config, ranker._constants, ranker._counters, values[t],
                 )  # fmt: skip
             if before is not None:
                 row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]
@@ -366,19 +369,17 @@ class LossTracker(NestedRanker):
             return query.served
         if ranker.served == "average":
             return ranker._score(query.X)
-        s = np.empty(query.n_documents)
-        score_with_norms(query.X, ranker._weights, s)
-        return s
+        return ranker._learning_scores(query.X)
 
     def _carry(self, ranker: PerceptronRanker, before: np.ndarray, row: np.ndarray) -> None:
         """Add what a round added to the weights, and close the account of a ranker that is followed by another."""
-        self._ended += ranker._weights - before
+        self._ended += ranker.weights - before
         n, roots, q = self._segments.tolist()
         q += row[_SQUARE] + 2.0 * row[_MARGIN] * row[_MASS]
         follower = self._perceptron
         if follower is not ranker:
             # One that has learned before has weights that the Q of its rounds here does not account for.
-            n, roots, q = n + 1.0, roots + math.sqrt(q) if not follower._weights.any() else math.nan, 0.0
+            n, roots, q = n + 1.0, roots + math.sqrt(q) if not follower.weights.any() else math.nan, 0.0
         self._segments[:] = n, roots, q
 
     def _require_complete(self) -> None:
@@ -389,7 +390,7 @@ class LossTracker(NestedRanker):
 
     def _learned_so_far(self) -> float:
         """How many documents, or queries where rankers follow one another, the learner has learned from."""
-        return float(self._learner._n_queries if self._nested else self._learner._counters[1])
+        return float(self._learner._n_queries if self._nested else self._learner._counters[DOCUMENTS])
 
     def _align_comparators(self) -> np.ndarray:
         """The comparators (n, d) in the order of the model's columns. A feature that no document has had does not count."""
