@@ -86,6 +86,7 @@ class State:
         return self._places.save or self._places.checkpoint
 
     def close(self) -> None:
+        """Close the journal and the checkpoint directory."""
         if self._journal is not None:
             self._journal.close()
         if self._directory is not None:
