@@ -41,7 +41,7 @@ SHOWN = {
         rows=("random ranking", "PerceptronRanker()*", "relative_margin=1", "credit='argmax', mass='slam'*", "LightGBM*"),
     ),
     "direct_quality": Part(
-        rows=("DirectRanker", "RankNet", "LambdaMART*", "AdaRank", "ES-Rank", "IESR-Rank", "Rank LR*", "perceptron"),
+        rows=("DirectRanker", "RankNet", "LambdaMART*", "AdaRank", "Rank LR*", "perceptron"),
         columns=("method", "NDCG@10", "MAP", "published, NDCG@10 / MAP"),
     ),
     "throughput": Part(

@@ -44,6 +44,9 @@ class Ranker(QueryEstimator):
     #: Whether `_learn` measures what was served, and a pipeline is to give it `Block.answered`.
     _measures_answers: bool = False
 
+    #: Whether a pipeline of scalers is to give it `Block.scale`, query by query.
+    _wants_scale: bool = False
+
     _schema = Schema(_last_round=Array(1, len(Round._fields), finite=False, optional=True), _n_shown=Count())
 
     def __init__(self) -> None:

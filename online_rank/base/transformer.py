@@ -4,6 +4,7 @@ import abc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 from river import base
 
 from online_rank.base.step import QueryStep
@@ -27,6 +28,10 @@ class QueryTransformer(QueryStep, base.Transformer):
 
     #: Whether it learns: whether what it does to a query depends on queries before.
     _learns: bool = True
+
+    def _scale(self) -> np.ndarray | None:
+        """By what the step divides each feature now, float64 (d,), if all that it does is to subtract and divide; else None."""
+        return None
 
     @abc.abstractmethod
     def _transform_block(self, block: Block) -> Block:
