@@ -416,9 +416,9 @@ def serve(
     """
     import copy
 
+    from online_rank.cli.files import load_model
     from online_rank.cli.http import Place, make_app
     from online_rank.cli.http import serve as listen
-    from online_rank.cli.serve import load_model
     from online_rank.cli.train import new_model
     from online_rank.serving.protocol import RankingService
 
