@@ -13,6 +13,7 @@ from online_rank._kernels.codes import MAX_GRADE
 from online_rank._kernels.judge import judge_rankings
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
+from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
@@ -230,8 +231,9 @@ class BoostedRanker(Ranker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
-            if not self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]):
-                return t
+            with all_or_nothing(self):
+                if not self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]):
+                    return t
         return len(block.w)
 
     def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> bool:
