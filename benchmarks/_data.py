@@ -29,30 +29,32 @@ def known_folders(*names: str) -> list[Path]:
 
 
 class Fold(NamedTuple):
-    """Training and test part of one fold."""
+    """Training, test and validation part of one fold."""
 
     train: LetorBlock
     test: LetorBlock
+    validation: LetorBlock | None = None
+    """On which batch learners choose their rounds; None where the data has none."""
 
 
 def folds(folder: Path) -> Iterator[Fold]:
     """The folds of a folder, in whichever of three layouts it has.
 
-    - S1.txt .. S5.txt (LETOR): fold i trains on parts i, i+1, i+2 and tests on part i+4, counted round; part i+3 (validation)
-      is not used;
-    - Fold1/ .. Fold5/ with train.txt and test.txt (LETOR, MSLR);
+    - S1.txt .. S5.txt (LETOR): fold i trains on parts i, i+1, i+2, validates on part i+3 and tests on part i+4, counted round;
+    - Fold1/ .. Fold5/ with train.txt, test.txt and perhaps vali.txt (LETOR, MSLR);
     - rank.train, rank.test and their .query files (LightGBM's example).
     """
     if (folder / "S1.txt").exists():
         parts = mq2008_parts(folder)
         width = read_letor(parts[0]).X.shape[1]
         for i in range(5):
-            train = [parts[(i + k) % 5] for k in range(3)]
-            yield Fold(read_letor(*train, n_features=width), read_letor(parts[(i + 4) % 5], n_features=width))
+            train, test, validation = ([parts[(i + k) % 5] for k in ks] for ks in ((0, 1, 2), (4,), (3,)))
+            yield Fold(*(read_letor(*names, n_features=width) for names in (train, test, validation)))
     elif (folder / "Fold1").is_dir():
         for fold in sorted(folder.glob("Fold*")):
             train = read_letor(fold / "train.txt")
-            yield Fold(train, read_letor(fold / "test.txt", n_features=train.X.shape[1]))
+            others = [fold / name for name in ("test.txt", "vali.txt") if (fold / name).exists()]
+            yield Fold(train, *(read_letor(name, n_features=train.X.shape[1]) for name in others))
     elif (folder / "rank.train").exists():
         train = read_letor(folder / "rank.train")
         yield Fold(train, read_letor(folder / "rank.test", n_features=train.X.shape[1]))

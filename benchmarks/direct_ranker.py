@@ -154,12 +154,15 @@ MODELS: dict[str, tuple[Callable[[int], Ranker], int]] = {
     "DirectRanker, three passes": (lambda seed: StreamScaler() | DirectRanker(seed=seed), 3),
     "DirectRanker behind StreamGaussianizer, one pass": (lambda seed: StreamGaussianizer() | DirectRanker(seed=seed), 1),
     "DirectRanker(output='tanh'), one pass": (lambda seed: StreamScaler() | DirectRanker(output="tanh", seed=seed), 1),
-    "RankNet (cost='logistic', output='half_tanh'), one pass": (
-        lambda seed: StreamScaler() | DirectRanker(cost="logistic", output="half_tanh", seed=seed),
+    "RankNet (surrogate='logistic', output='half_tanh'), one pass": (
+        lambda seed: StreamScaler() | DirectRanker(surrogate="logistic", output="half_tanh", seed=seed),
         1,
     ),
-    "ListNet (cost='listnet'), one pass": (lambda seed: StreamScaler() | DirectRanker(cost="listnet", seed=seed), 1),
-    "LambdaRank (cost='lambdarank'), one pass": (lambda seed: StreamScaler() | DirectRanker(cost="lambdarank", seed=seed), 1),
+    "ListNet (surrogate='listnet'), one pass": (lambda seed: StreamScaler() | DirectRanker(surrogate="listnet", seed=seed), 1),
+    "LambdaRank (surrogate='lambdarank'), one pass": (
+        lambda seed: StreamScaler() | DirectRanker(surrogate="lambdarank", seed=seed),
+        1,
+    ),
     "GradientRanker, raw features, one pass": (lambda seed: GradientRanker(), 1),
     "GradientRanker, features times 10^-6 to 10^6, one pass": (lambda seed: GradientRanker(), 1),
 }

@@ -1,31 +1,102 @@
-"""How good is the ranking after one pass? NDCG@10 on held-out queries of real data, beside a random ranking and LightGBM.
+"""How good is the ranking after one pass? All rankers on real data, beside LightGBM and XGBoost with tuned rounds.
 
-    python -m benchmarks.quality [FOLDER ...] [--shuffles 5]
+    python -m benchmarks.quality [FOLDER ...] [--orders 5] [--stream]
 
-FOLDER holds one of
-- S1.txt .. S5.txt (LETOR): fold i trains on parts i, i+1, i+2 and tests on part i+4, counted round as LETOR's folds are;
-- Fold1/ .. Fold5/ with train.txt and test.txt (LETOR, MSLR);
-- rank.train, rank.test and their .query files (LightGBM's example).
-Without FOLDER, the sets in `../shared/data`. Nothing is tuned: every row is the same settings on every set; part i+3
-(validation) is not used. Queries without a relevant document are left out of the mean; ties get their expected value.
+FOLDER: as `benchmarks._data.folds` reads it; without one, the sets in `../shared/data`. Online rankers see each training query
+once, with the same settings on every set. Batch learners have two settings each; their rounds are chosen on the validation part
+of each fold, or, where there is none, by training on four fifths of the training queries first. The *oracle* chooses them on
+the test part, which nobody can: it is what a batch learner could reach at best. `--stream` shows instead what is reached after
+so many training queries, and after so many seconds. Queries without a relevant document are left out of the mean; ties get
+their expected value. Standard errors are over queries, of the differences to the first LightGBM, query by query.
 """
 
 import itertools
-import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from benchmarks._common import environment, parser, save, table
+from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import LIGHTGBM, MQ2008, Fold, folds, known_folders, offsets_of, shuffled
-from benchmarks._models import LambdaMART
-from online_rank import PerceptronRanker, StreamScaler
+from online_rank import (
+    BlendRanker,
+    BoostedRanker,
+    DirectRanker,
+    GradientRanker,
+    PerceptronRanker,
+    RidgeRanker,
+    StreamGaussianizer,
+    StreamQuantileMap,
+    StreamScaler,
+    StreamTargetEncoder,
+)
 from online_rank._progress import progress
 from online_rank.base import Ranker
+from online_rank.measures import gains, measure, query_values
 from online_rank.metrics import NDCG
 from online_rank.stream.letor import LetorBlock
+
+#: Rounds at which batch learners are looked at.
+ROUNDS = (5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500)
+LENGTHS = (50, 100, 200, 400, 800, 1600, 3200, 6400)
+RANDOM, REFERENCE = "random ranking", "LightGBM, 31 leaves, rate 0.1"
+
+ONLINE: dict[str, Callable[[], Ranker]] = {
+    "PerceptronRanker() (default: spread, mass loss)": lambda: StreamScaler() | PerceptronRanker(),
+    "PerceptronRanker(credit='argmax', mass='slam') ([CT]'s subgradient)": lambda: (
+        StreamScaler() | PerceptronRanker(credit="argmax", mass="slam")
+    ),
+    "GradientRanker()": GradientRanker,
+    "StreamGaussianizer() | DirectRanker()": lambda: StreamGaussianizer() | DirectRanker(seed=0),
+    "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
+    "map, ramps=12 | PerceptronRanker(relative_margin=0.1)": lambda: (
+        StreamQuantileMap(12) | PerceptronRanker(relative_margin=0.1)
+    ),
+    "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
+    "map | StreamTargetEncoder() | RidgeRanker()": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
+    "map | BoostedRanker()": lambda: StreamQuantileMap() | BoostedRanker(),
+    "map | BlendRanker('light')": lambda: StreamQuantileMap() | BlendRanker("light"),
+    "map | BlendRanker()": lambda: StreamQuantileMap() | BlendRanker(),
+}
+
+
+def lightgbm(leaves: int, rate: float) -> Callable[[LetorBlock], Callable[[np.ndarray, int], np.ndarray]]:
+    """LightGBM's lambdarank: fits the most rounds, and then scores by the first so many."""
+
+    def fit(block: LetorBlock) -> Callable[[np.ndarray, int], np.ndarray]:
+        import lightgbm
+
+        settings: dict[str, Any] = {"num_leaves": leaves, "learning_rate": rate, "n_estimators": ROUNDS[-1], "verbose": -1}
+        model = lightgbm.LGBMRanker(objective="lambdarank", n_jobs=2, **settings)
+        model.fit(block.X, block.y, group=np.diff(offsets_of(block)))
+        return lambda X, rounds: np.asarray(model.predict(X, num_iteration=rounds))
+
+    return fit
+
+
+def xgboost(depth: int, rate: float) -> Callable[[LetorBlock], Callable[[np.ndarray, int], np.ndarray]]:
+    """XGBoost's rank:ndcg, in the same way."""
+
+    def fit(block: LetorBlock) -> Callable[[np.ndarray, int], np.ndarray]:
+        import xgboost
+
+        model = xgboost.XGBRanker(
+            objective="rank:ndcg", n_estimators=ROUNDS[-1], max_depth=depth, learning_rate=rate, n_jobs=2, tree_method="hist"
+        )
+        model.fit(block.X, block.y, qid=np.repeat(np.arange(len(offsets_of(block)) - 1), np.diff(offsets_of(block))))
+        return lambda X, rounds: model.predict(X, iteration_range=(0, rounds))
+
+    return fit
+
+
+BATCH = {
+    REFERENCE: lightgbm(31, 0.1),
+    "LightGBM, 8 leaves, rate 0.05": lightgbm(8, 0.05),
+    "XGBoost, depth 6, rate 0.3": xgboost(6, 0.3),
+    "XGBoost, depth 3, rate 0.1": xgboost(3, 0.1),
+}
 
 
 def ndcg(scores: np.ndarray, block: LetorBlock) -> float:
@@ -36,100 +107,150 @@ def ndcg(scores: np.ndarray, block: LetorBlock) -> float:
     return metric.get()
 
 
-class Result(NamedTuple):
-    """NDCG@10 of the weights that serve rankings, and of the last weights where they are others."""
-
-    served: float
-    last: float | None = None
-
-
-def online(ranker: Callable[[], Ranker]) -> Callable[[Fold, int], Result]:
-    """One pass of `StreamScaler() | ranker` over shuffled queries."""
-
-    def run(fold: Fold, seed: int) -> Result:
-        scaler, model = StreamScaler(), ranker()
-        (scaler | model).learn_many(*shuffled(fold.train, seed))
-        test = scaler.transform_many(fold.test.X, fold.test.qid)
-        served = ndcg(model.predict_many(test), fold.test)
-        return Result(served, ndcg(test @ model.weights, fold.test) if isinstance(model, PerceptronRanker) else None)
-
-    return run
+def each_ndcg(scores: np.ndarray, block: LetorBlock) -> np.ndarray:
+    """NDCG@10 of each query of a block; NaN for one without a relevant document."""
+    kind, k, threshold = measure("ndcg@10")
+    return query_values(kind, k, threshold, 0, gains(), np.asarray(scores, dtype=np.float64), block.y, offsets_of(block))
 
 
-def random_ranking(fold: Fold, seed: int) -> Result:
-    """All documents tie: the expected value over all rankings."""
-    return Result(ndcg(np.zeros(len(fold.test.y)), fold.test))
+def part_of(block: LetorBlock, queries: np.ndarray) -> LetorBlock:
+    """Some queries of a block."""
+    offsets = offsets_of(block)
+    rows = np.concatenate([np.arange(offsets[q], offsets[q + 1]) for q in queries])
+    return LetorBlock(block.X[rows], block.y[rows], block.qid[rows])
 
 
-def lambdamart(fold: Fold, seed: int) -> Result:
-    """LightGBM's lambdarank, batch: 200 trees, its other defaults."""
-    model = LambdaMART(n_estimators=200, random_state=seed)
-    model.learn_many(fold.train.X, fold.train.y, fold.train.qid)
-    return Result(ndcg(model.predict_many(fold.test.X), fold.test))
+def one_pass(make: Callable[[], Ranker], fold: Fold, order: int) -> np.ndarray:
+    """NDCG@10 of each test query after one pass over the training queries in a random order."""
+    model = make()
+    model.learn_many(*shuffled(fold.train, order))
+    return each_ndcg(model.predict_many(fold.test.X, fold.test.qid), fold.test)
 
 
-#: Name of a row -> how it is run, and whether the order of the queries (the seed) matters to it.
-METHODS: dict[str, tuple[Callable[[Fold, int], Result], bool]] = {
-    "random ranking": (random_ranking, False),
-    "PerceptronRanker() (default: spread, mass loss)": (online(PerceptronRanker), True),
-    "relative_margin=0.1": (online(lambda: PerceptronRanker(relative_margin=0.1)), True),
-    "relative_margin=0.3": (online(lambda: PerceptronRanker(relative_margin=0.3)), True),
-    "relative_margin=1": (online(lambda: PerceptronRanker(relative_margin=1.0)), True),
-    "mass='slam'": (online(lambda: PerceptronRanker(mass="slam")), True),
-    "credit='argmax', mass='slam' ([CT]'s subgradient)": (
-        online(lambda: PerceptronRanker(credit="argmax", mass="slam")),
-        True,
-    ),
-    "credit='pairs'": (online(lambda: PerceptronRanker(credit="pairs")), True),
-    "credit='gain'": (online(lambda: PerceptronRanker(credit="gain")), True),
-    "credit='delta'": (online(lambda: PerceptronRanker(credit="delta")), True),
-    "LightGBM lambdarank, batch, 200 trees": (lambdamart, False),
-}
+def tuned(fit: Callable, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
+    """NDCG@10 of each test query, with the rounds that are best on the validation part, and on the test part (the oracle)."""
+    model = fit(fold.train)
+    judge, held_out = model, fold.validation
+    if held_out is None:
+        n = len(offsets_of(fold.train)) - 1
+        held_out = part_of(fold.train, np.arange(0, n, 5))
+        judge = fit(part_of(fold.train, np.flatnonzero(np.arange(n) % 5)))
+    best = max(ROUNDS, key=lambda rounds: ndcg(judge(held_out.X, rounds), held_out))
+    oracle = max(ROUNDS, key=lambda rounds: ndcg(model(fold.test.X, rounds), fold.test))
+    return each_ndcg(model(fold.test.X, best), fold.test), each_ndcg(model(fold.test.X, oracle), fold.test)
 
 
-def main() -> None:
-    arguments = parser(__doc__)
-    arguments.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
-    arguments.add_argument("--shuffles", type=int, default=5)
-    chosen = arguments.parse_args()
-    folders = chosen.folders or known_folders(MQ2008, LIGHTGBM)
-    if not folders:
-        raise SystemExit("no data: name a folder of LETOR folds")
-    columns = {folder.name: evaluate(list(folds(folder)), chosen.shuffles) for folder in folders}
-    header = ["NDCG@10, one pass", *(f"{name}, {what}" for name in columns for what in ("served", "last"))]
-    rows = [[method, *(cell for column in columns.values() for cell in column[method])] for method in METHODS]
+def values_of(parts: list[Fold], orders: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """For each method, NDCG@10 of every test query of all folds: (orders, queries); and that of the oracles."""
+    values: dict[str, np.ndarray] = {
+        RANDOM: np.concatenate([each_ndcg(np.zeros(len(fold.test.y)), fold.test) for fold in parts])[None]
+    }
+    oracles = {}
+    with progress("quality", len(ONLINE) + len(BATCH), "methods") as show:
+        for name, make in ONLINE.items():
+            values[name] = np.array([np.concatenate([one_pass(make, fold, seed) for fold in parts]) for seed in range(orders)])
+            show(len(values))
+        for name, fit in BATCH.items():
+            both = [tuned(fit, fold) for fold in parts]
+            values[name], oracles[name] = (np.concatenate(part)[None] for part in zip(*both, strict=True))
+            show(len(values))
+    return values, oracles
+
+
+def cells(values: dict[str, np.ndarray], oracles: dict[str, np.ndarray], name: str) -> tuple[str, str, str]:
+    """Mean, paired difference to the reference, and the oracle, as text."""
+    own, reference = values[name].mean(axis=0), values[REFERENCE].mean(axis=0)
+    counted = ~np.isnan(own)
+    difference = (own - reference)[counted]
+    error = difference.std(ddof=1) / np.sqrt(len(difference))
+    orders = f" ± {np.nanmean(values[name], axis=1).std(ddof=1):.3f}" if len(values[name]) > 1 else ""
+    compared = "" if name == REFERENCE else f"{difference.mean():+.4f} ± {error:.4f}"
+    return f"{own[counted].mean():.4f}{orders}", compared, f"{np.nanmean(oracles[name]):.4f}" if name in oracles else ""
+
+
+def compare(folders: list[Path], orders: int) -> None:
+    """The table of all methods."""
+    results = {folder.name: values_of(list(folds(folder)), orders) for folder in folders}
+    header = ["NDCG@10, one pass"]
+    for name in results:
+        header += [f"{name}", f"{name}, difference", f"{name}, oracle"]
+    rows = [
+        [name, *(cell for values in results.values() for cell in cells(*values, name))] for name in [RANDOM, *ONLINE, *BATCH]
+    ]
     save(
         "quality",
         f"""# Quality of the ranking after one pass
 
-NDCG@10 (gain 2^r - 1) on held-out queries, mean over folds and {chosen.shuffles} orders of the training queries ± standard
-deviation over the orders. *served*: the weights that serve rankings (averaged); *last*: the last weights, of which the bounds
-speak. `StreamScaler()` in front of every ranker; nothing tuned. {environment("lightgbm")}
+NDCG@10 (gain 2^r - 1) on held-out queries: mean over folds and {orders} orders of the training queries ± standard deviation
+over orders; difference to the first LightGBM ± standard error, paired over queries. Rounds of batch learners were chosen on
+validation parts; *oracle*: on the test parts, which nobody can. `map` is `StreamQuantileMap()`. The same settings on every set.
+{environment("lightgbm", "xgboost")}
 
 {table(header, rows)}
 """,
     )
 
 
-def evaluate(parts: list[Fold], shuffles: int) -> dict[str, tuple[str, str]]:
-    """For each method: NDCG@10 of served and last weights, as text."""
-    cells = {}
-    with progress("quality", len(METHODS), "methods") as show:
-        for name, (run, seeded) in METHODS.items():
-            seeds = range(shuffles if seeded else 1)
-            results = [[run(fold, seed) for fold in parts] for seed in seeds]
-            served = [statistics.fmean(r.served for r in row) for row in results]
-            last = [statistics.fmean(r.last for r in row if r.last is not None) for row in results if row[0].last is not None]
-            cells[name] = (_spread(served), _spread(last))
-            show(len(cells))
-    return cells
+def along(folders: list[Path], orders: int) -> None:
+    """What is reached after so many queries, and after so many seconds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    chosen = {name: ONLINE[name] for name in ONLINE if name.startswith(("PerceptronRanker()", "map | R", "map | B"))}
+    blocks = []
+    for folder in folders:
+        parts = list(folds(folder))
+        n = min(len(offsets_of(fold.train)) - 1 for fold in parts)
+        lengths = [length for length in LENGTHS if length < n] + [n]
+        rows, figure = [], plt.figure(figsize=(9, 3.4), constrained_layout=True)
+        axes = figure.subplots(1, 2, sharey=True)
+        for name in [*chosen, REFERENCE]:
+            reached, seconds = [], []
+            for length in lengths:
+                values = []
+                start = time.process_time()
+                for seed, fold in itertools.product(range(orders), parts):
+                    X, y, qid = shuffled(fold.train, seed)
+                    part = fold._replace(train=fold.train._replace(X=X[qid < length], y=y[qid < length], qid=qid[qid < length]))
+                    if name == REFERENCE:
+                        values.append(ndcg(BATCH[name](part.train)(fold.test.X, 100), fold.test))
+                        continue
+                    model = chosen[name]()
+                    model.learn_many(part.train.X, part.train.y, part.train.qid)
+                    values.append(ndcg(model.predict_many(fold.test.X, fold.test.qid), fold.test))
+                seconds.append((time.process_time() - start) / len(values))
+                reached.append(float(np.mean(values)))
+            label = f"{REFERENCE}, 100 rounds" if name == REFERENCE else name
+            rows.append([label, *(f"{value:.4f}" for value in reached), f"{seconds[-1]:.2f}"])
+            axes[0].plot(lengths, reached, marker="o", markersize=3, label=label)
+            axes[1].plot(seconds, reached, marker="o", markersize=3)
+        for ax, text in zip(axes, ("training queries", "processor seconds to learn and rank the test part"), strict=True):
+            ax.set(xscale="log", xlabel=text)
+            ax.grid(alpha=0.3)
+        axes[0].set_ylabel("NDCG@10 of the test part")
+        axes[0].legend(fontsize=7)
+        figure.savefig(RESULTS / f"quality_{folder.name}.png", dpi=150)
+        plt.close(figure)
+        header = [f"{folder.name}, NDCG@10 after", *map(str, lengths), "seconds in all"]
+        blocks.append(f"{table(header, rows)}\n\n![{folder.name}](quality_{folder.name}.png)")
+    text = "\n\n".join(blocks)
+    save(
+        "quality_along", f"# Quality against the length of the stream and against time\n\n{environment('lightgbm')}\n\n{text}\n"
+    )
 
 
-def _spread(values: list[float]) -> str:
-    if not values:
-        return ""
-    deviation = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.4f}{deviation}"
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    arguments.add_argument("--orders", type=int, default=5)
+    arguments.add_argument("--stream", action="store_true")
+    chosen = arguments.parse_args()
+    folders = chosen.folders or known_folders(MQ2008, LIGHTGBM)
+    if not folders:
+        raise SystemExit("no data: name a folder of LETOR folds")
+    (along if chosen.stream else compare)(folders, chosen.orders)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Puts the tables of the benchmarks into the README: no number there is typed by hand.
+"""Puts the tables of the benchmarks into the README and into benchmarks/README.md: no number there is typed by hand.
 
     python -m benchmarks.report [--run [NAME ...]]
 
@@ -20,6 +20,9 @@ from benchmarks._common import RESULTS, ROOT, parser, table
 
 README = ROOT / "README.md"
 
+#: The pages with tables, and how their links reach the results.
+PAGES = {README: "benchmarks/results", ROOT / "benchmarks" / "README.md": "results"}
+
 _BLOCK = re.compile(r"<!-- begin (?P<name>\w+)(?: (?P<number>\d+))? -->\n.*?<!-- end (?P=name) -->", re.DOTALL)
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 _MEASURED = re.compile(r"^Measured on (\d{4}-\d\d-\d\d): (.*)\.$", re.MULTILINE)
@@ -38,8 +41,8 @@ SHOWN = {
         rows=("random ranking", "PerceptronRanker()*", "relative_margin=1", "credit='argmax', mass='slam'*", "LightGBM*"),
     ),
     "direct_quality": Part(
-        rows=("DirectRanker", "LambdaRank*", "Rank LR*", "perceptron", "pointwise: Class LR", "LightGBM*"),
-        columns=("method", "NDCG@10", "MAP", "published in [DR], NDCG@10 / MAP"),
+        rows=("DirectRanker", "RankNet", "LambdaMART*", "AdaRank", "ES-Rank", "IESR-Rank", "Rank LR*", "perceptron"),
+        columns=("method", "NDCG@10", "MAP", "published, NDCG@10 / MAP"),
     ),
     "throughput": Part(
         rows=(
@@ -145,7 +148,7 @@ def shown(text: str) -> list[str]:
     return list(dict.fromkeys(match["name"] for match in _BLOCK.finditer(text) if match["name"] != "headline"))
 
 
-def block(name: str, number: int = 1, results: Path = RESULTS) -> str:
+def block(name: str, number: int = 1, results: Path = RESULTS, linked: str = "benchmarks/results") -> str:
     """A table of a result and where it comes from, or the headline. Raises SystemExit when the result does not have it."""
     if name == "headline":
         return headline(results)
@@ -157,7 +160,7 @@ def block(name: str, number: int = 1, results: Path = RESULTS) -> str:
         raise SystemExit(f"{path} {what}: run python -m benchmarks.{name}")
     shown = Table.parsed(tables[number - 1]).part(name, SHOWN[name]) if name in SHOWN and number == 1 else None
     found = tables[number - 1] if shown is None else f"{table(*shown)}\n"
-    source = f"`python -m benchmarks.{name}`, [in full](benchmarks/results/{name}.md)"
+    source = f"`python -m benchmarks.{name}`, [in full]({linked}/{name}.md)"
     return f"{found}\n{source}. Measured on {measured[1]}: {measured[2]}."
 
 
@@ -181,13 +184,13 @@ def _tables(name: str, results: Path) -> list[str]:
     return _TABLE.findall(path.read_text())
 
 
-def rewritten(text: str, results: Path = RESULTS) -> str:
+def rewritten(text: str, results: Path = RESULTS, linked: str = "benchmarks/results") -> str:
     """A text with every block as the results have it now. Raises SystemExit when a begin has no end."""
 
     def replacement(match: re.Match[str]) -> str:
         name, number = match["name"], match["number"]
         begin = f"<!-- begin {name}{f' {number}' if number else ''} -->"
-        return f"{begin}\n{block(name, int(number or 1), results)}\n<!-- end {name} -->"
+        return f"{begin}\n{block(name, int(number or 1), results, linked)}\n<!-- end {name} -->"
 
     if text.count("<!-- begin ") != len(_BLOCK.findall(text)):
         raise SystemExit("a <!-- begin NAME --> has no <!-- end NAME --> of the same name")
@@ -199,13 +202,14 @@ def main() -> None:
     arguments.add_argument("--run", nargs="*", metavar="NAME")
     given = arguments.parse_args()
     if given.run is not None:
-        for name in given.run or shown(README.read_text()):
+        for name in given.run or dict.fromkeys(name for page in PAGES for name in shown(page.read_text())):
             print(f"python -m benchmarks.{name}", file=sys.stderr)
             subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], cwd=ROOT, check=True)
-    text = README.read_text()
-    README.write_text(rewritten(text))
+    for page, linked in PAGES.items():
+        text = page.read_text()
+        page.write_text(rewritten(text, linked=linked))
+        print(f"{page.relative_to(ROOT)}: {', '.join(shown(text)) or 'shows no benchmark'}")
     draw_throughput(RESULTS / "throughput.png")
-    print(f"{README.name}: {', '.join(shown(text)) or 'shows no benchmark'}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ _MODULES = (
     "checks",
     "evaluate",
     "export",
+    "feedback",
     "metrics",
     "plot",
     "preprocessing",

@@ -5,6 +5,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from online_rank._compiling import compiling, watch_compilation
 
 __all__ = ["Progress", "progress"]
 
@@ -90,21 +93,29 @@ class _Bar(Progress):
 
     def __init__(self, label: str, total: int | None, unit: str, part: Callable[[], float | None]) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn
+        from rich.progress import BarColumn, ProgressColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
+        class Now(ProgressColumn):
+            """What is being compiled; else how far the call is."""
+
+            def render(self, task: Any) -> Any:
+                from rich.text import Text
+
+                return Text(compiling() or task.fields["text"])
+
+        watch_compilation()
         console = Console(stderr=True)
         self.rich = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[text]}"),
+            Now(),
             console=console,
             transient=console.is_interactive,
             # What others print stays where it was sent to; on the same terminal it goes above the bar.
             redirect_stdout=sys.stdout.isatty(),
         )
-        # Kernels compile on their first run: nothing is done for a while.
-        text = f"0 {unit}; the first run compiles" if unit else ""
+        text = f"0 {unit}" if unit else ""
         self.rich.add_task(label, total=total, text=text)
         (self._task,) = self.rich.tasks
         self._unit, self._part = unit, part

@@ -13,7 +13,7 @@ import numpy as np
 from online_rank._progress import progress as shown_progress
 from online_rank.base.schema import Array, Count, DictOf, Integer, ListOf, Real, Schema, Text
 from online_rank.base.undo import all_or_nothing
-from online_rank.bounds.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
+from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 
@@ -87,9 +87,13 @@ class Trace:
     def served_interval(self, level: float = 0.95) -> Interval:
         """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
 
-        It is valid on any stream (`online_rank.bounds.intervals`); queries of one grade are left out.
+        It is valid on any stream (`online_rank.intervals`); queries of one grade are left out.
         """
         return self.served.interval(level)
+
+    def served_intervals(self, level: float = 0.95) -> list[Interval]:
+        """`served_interval` at every record, the present state last."""
+        return [LossInterval(record[-3:]).interval(level) for record in self._recorded()]
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
@@ -97,10 +101,8 @@ class Trace:
 
         The last record is always the present state. `pandas.DataFrame` and `polars.DataFrame` take these columns as they are.
         """
-        records = self._records
-        if self.n_queries and (not records or records[-1][0] != self.n_queries):
-            records = [*records, self._record()]
-        table = np.array(records, dtype=np.float64).reshape(len(records), len(self.values) + 3)
+        records = self._recorded()
+        table = np.array(records, dtype=np.float64).reshape(len(records), len(self.values) + 6)
         names = ["query", *self.values, "loss", "mistakes"]
         counts = ("query", "mistakes")
         return {name: table[:, j].astype(np.int64) if name in counts else table[:, j] for j, name in enumerate(names)}
@@ -134,8 +136,13 @@ class Trace:
         width, digits = max(len(name) for name, _ in rows), max(len(value) for _, value in rows)
         return "\n".join(f"{name:<{width}}  {value:>{digits}}" for name, value in rows)
 
+    def _recorded(self) -> list[tuple[float, ...]]:
+        """The records, with the present state as the last."""
+        present = self._records and self._records[-1][0] == self.n_queries
+        return self._records if present or not self.n_queries else [*self._records, self._record()]
+
     def _record(self) -> tuple[float, ...]:
-        return (self.n_queries, *self.values.values(), self.loss, self.mistakes)
+        return (self.n_queries, *self.values.values(), self.loss, self.mistakes, *self._served.tolist())
 
     def _add(self, n_documents: int, round_: Any, values: dict[str, float], served: float | None = None) -> None:
         """Count one query, and record it where it is the turn of one; `served` is the loss of what was served."""

@@ -1,6 +1,7 @@
 """A run as one HTML page that holds everything it shows: figures, pictures, the worst and the slowest queries."""
 
 import base64
+import contextlib
 import hashlib
 import heapq
 import html
@@ -32,6 +33,9 @@ __all__ = ["QueryLog", "SeenQuery", "write_report"]
 _WARM_UP = 10
 
 _SHOWN_DOCUMENTS = 5
+
+#: The metric of the trace that is what chance attains.
+_RANDOM = "random ranking"
 
 
 class SeenQuery(NamedTuple):
@@ -164,6 +168,7 @@ def write_report(
     model: Any,
     command: str,
     certificate: Certificate | None = None,
+    feature_names: Sequence[str] | None = None,
 ) -> Path:
     """Write a run as `index.html` into a folder, which is made where it is missing.
 
@@ -187,6 +192,8 @@ def write_report(
         What starts the run again.
     certificate
         A certificate of the run, if there is one.
+    feature_names
+        Names of the features, that of feature 1 first; features beyond them are called by their number.
 
     Returns
     -------
@@ -201,10 +208,18 @@ def write_report(
     pictures = []
     if trace.n_queries:
         pictures.append(_picture(_plot().progressive(trace), "The measure before each query was learned from"))
+    if intervals := [interval for interval in trace.served_intervals() if interval.n]:
+        caption = "Mean loss of what was served, and where its expectation is at all times, with probability 95 %"
+        pictures.append(_picture(_plot().served_loss(intervals), caption))
     if trace.loss > 0.0:
         pictures.append(_picture(_plot().loss(trace), "Cumulative loss of the weights that learn"))
-    if n_features:
-        names = [f"feature {j + 1}" for j in range(n_features)]
+    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
+    if hasattr(ranker, "learners"):
+        with contextlib.suppress(TypeError, ValueError):  # No trees, or none that has split yet.
+            pictures.append(_picture(_plot().importance(model), "Features by which the trees of the blend split"))
+    elif n_features:
+        given = list(feature_names or ())[:n_features]
+        names = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
         pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))
     sections = [
         ("Figures", _figures(figures, trace)),
@@ -217,7 +232,7 @@ def write_report(
     if certificate is not None:
         drawn = certificate.loss > 0.0 and any(0.0 < check.value < math.inf for check in certificate.bounds)
         picture = _picture(_plot().certificate(certificate), "What each bound allows") if drawn else ""
-        sections.insert(2, ("Certificate", f"{picture}<pre>{html.escape(str(certificate))}</pre>"))
+        sections.insert(2, ("Certificate", picture + _certified(certificate)))
     title = f"{figures['measure']} on {', '.join(os.path.basename(str(file)) for file in figures['files'])}"
     body = "".join(f"<section><h2>{heading}</h2>{content}</section>" for heading, content in sections)
     path = Path(folder) / "index.html"
@@ -253,18 +268,59 @@ def _picture(ax: "Axes", caption: str) -> str:
 def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
     """The tables of the measure and of the passes."""
     measure = figures["measure"]
-    rows = [("progressive: each query ranked, then learned", f"{trace.values[measure]:.4f}", f"{trace.n_queries:,}")]
+    over = _of(figures.get("counted", trace.n_queries), trace.n_queries)
+    rows = [("progressive: each query ranked, then learned", f"{trace.values[measure]:.4f}", over)]
+    if _RANDOM in trace.values:
+        rows.append(("a random ranking of the same queries", f"{trace.values[_RANDOM]:.4f}", over))
     if test := figures.get("test"):
-        rows.append(("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", f"{test['queries']:,}"))
-        rows.append(("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", f"{test['queries']:,}"))
+        over = _of(test.get("counted", test["queries"]), test["queries"])
+        rows.append(("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", over))
+        rows.append(("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", over))
+        if measure in test.get("random", {}):
+            rows.append(("a random ranking of the same queries", f"{test['random'][measure]:.4f}", over))
+    served = trace.served_interval()
+    if served.n:
+        text = f"{served.lower:.4f} to {served.upper:.4f} around {served.mean:.4f}"
+        rows.append(("expected loss of what was served, 95 % at all times", text, f"{served.n:,}"))
     passes = [
         (f"pass {n}", f"{one['queries']:,}", f"{one['documents']:,}", f"{one['mistakes']:,}", f"{one['skipped']:,}",
          f"{one['loss']:,.2f}", f"{one['elapsed']:.1f}")
         for n, one in enumerate(figures["passes"], start=1)
     ]  # fmt: skip
     head = ["", "queries", "documents", "updates", "nothing to learn", "cumulative loss", "seconds"]
-    speed = f"<p>{figures['features']:,} features, {figures['queries_per_second']:,.0f} queries/s.</p>"
+    speed = f"<p>{figures['features']:,} features; {figures['queries_per_second']:,.0f} queries/s ranked, measured and learned"
+    if seconds := figures.get("seconds"):
+        speed += (
+            f", {figures['queries_per_second_with_reading']:,.0f} with reading; {seconds['starting']:.1f} s to begin, "
+            "most of it compiling"
+        )
+    speed += ".</p>"
     return _table(["", measure, "queries"], rows) + _table(head, passes) + speed
+
+
+def _of(counted: int, n_queries: int) -> str:
+    """How many queries a mean is over."""
+    return f"{counted:,}" if counted == n_queries else f"{counted:,} of {n_queries:,}"
+
+
+def _certified(certificate: Certificate) -> str:
+    """A certificate as tables: what was measured, what each bound allows, and why others do not speak of the model."""
+    totals = certificate.totals
+    served = "not tracked" if math.isnan(totals["served_loss"]) else f"{totals['served_loss']:,.6g}"
+    measured = [
+        ("comparator", certificate.comparator),
+        ("its losses", f"F(u) = {certificate.pair_loss:,.6g}, f(u) = {certificate.surrogate_loss:,.6g}"),
+        ("its norm", f"{certificate.norm:,.6g}"),
+        ("cumulative loss, which the bounds speak of", f"{certificate.loss:,.6g}"),
+        ("loss of the weights that serve", served),
+    ]
+    bounds = [(check.statement, f"{check.value:,.6g}", "holds" if check.holds else "VIOLATED") for check in certificate.bounds]
+    others = [(name, reason) for name, reason in certificate.not_covered.items()]
+    return (
+        _table([], measured)
+        + _table(["the loss is at most", "bound", ""], bounds)
+        + (f"<details><summary>Bounds that do not cover the model</summary>{_table([], others)}</details>" if others else "")
+    )
 
 
 def _worst(log: QueryLog) -> str:
@@ -321,15 +377,15 @@ def _shown(value: Any) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; what it is given is text, not HTML."""
+    """A table, which scrolls by itself where it is too wide; what it is given is text, not HTML."""
     top = "<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr></thead>" if head else ""
     lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
-    return f"<table>{top}<tbody>{lines}</tbody></table>"
+    return f'<div class="table"><table>{top}<tbody>{lines}</tbody></table></div>'
 
 
 def _cell(text: str) -> str:
     """A cell of a table; numbers stand to the right."""
-    kind = ' class="number"' if re.fullmatch(r"[-+\d.,e]+|–", text) else ""
+    kind = ' class="number"' if re.fullmatch(r"[-+\d.,e]+( of [\d,]+)?|–", text) else ""
     return f"<td{kind}>{html.escape(text)}</td>"
 
 
@@ -341,7 +397,9 @@ h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem }
 h3 { font-size: 1rem; margin: 1.2rem 0 0 }
 small, figcaption, footer { color: #666; font-weight: normal; font-size: .87rem }
 table { border-collapse: collapse; margin: .4rem 0 .8rem; font-variant-numeric: tabular-nums; font-size: .9rem }
-th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: anywhere }
+.table { overflow-x: auto }
+th, td { padding: .2rem 1.2rem .2rem 0; text-align: left; vertical-align: top; overflow-wrap: break-word }
+th { hyphens: none }
 thead + tbody td.number { text-align: right; white-space: nowrap }
 th { font-weight: 600; border-bottom: 1px solid #999 } td { border-bottom: 1px solid #eee }
 figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }

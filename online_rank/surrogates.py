@@ -19,6 +19,7 @@ References
 """
 
 import dataclasses
+import inspect
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,6 +51,27 @@ def require_choice(**choices: tuple[object, Sequence[str]]) -> None:
     for name, (value, allowed) in choices.items():
         if value not in allowed:
             raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
+
+
+#: Which of a ranker's settings each surrogate reads, beside the measure.
+_READS = {
+    "slam": ("margin",),
+    "hinge": ("margin", "pairs", "pair_weight"),
+    "logistic": ("pairs", "pair_weight"),
+    "squared": ("pairs", "pair_weight"),
+    "listnet": (),
+    "lambdarank": (),
+    "structured": (),
+}
+
+
+def require_read(surrogate: str, ranker: type, **settings: object) -> None:
+    """Raise ValueError for the first setting of a ranker that its surrogate does not read, unless it has its default."""
+    parameters = inspect.signature(ranker).parameters
+    for name, value in settings.items():
+        if name not in _READS[surrogate] and value != parameters[name].default:
+            readers = ", ".join(repr(other) for other, read in _READS.items() if name in read)
+            raise ValueError(f"{name} is {value!r}, but surrogate={surrogate!r} does not read it; it belongs to {readers}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +172,7 @@ class Surrogate:
         if not np.isfinite(scores).all():
             raise ValueError(f"s: the score of document {int(np.argmin(np.isfinite(scores)))} is not finite")
         gradient = np.empty(len(scores))
-        work = kernels.workspace(len(scores))
-        value = kernels.evaluate(*self.kernel_arguments, scores, grades, discounts(len(scores)), work, gradient)[0]
+        value = kernels.value_and_gradient(*self.kernel_arguments, scores, grades, discounts(len(scores)), gradient)
         return value, gradient
 
     def l1_constant(self, y: np.ndarray) -> float:

@@ -1,25 +1,35 @@
 """Every public ranker and transformer, and pipelines of them: what tests of the contract run over."""
 
+import importlib.util
+
 import numpy as np
 from river import drift, feature_selection, linear_model, preprocessing, stats
 
 from online_rank import (
     BestRanker,
+    BlendRanker,
+    BoostedRanker,
     DirectRanker,
     DriftAwareRanker,
     ForEachDocument,
     GradientRanker,
+    KernelPerceptronRanker,
     LossTracker,
     PairwiseRanker,
     PerceptronRanker,
     PointwiseRanker,
     QueryNormalizer,
     Ranker,
+    RidgeRanker,
     SignedLog,
     StreamGaussianizer,
+    StreamQuantileMap,
     StreamScaler,
+    StreamTargetEncoder,
+    TorchRanker,
 )
 from online_rank.base.function import QueryFunction
+from online_rank.preprocessing import Ramps
 
 
 def doubled(query):
@@ -38,16 +48,20 @@ REGISTRY = {
     "perceptron, last weights": lambda: PerceptronRanker(measure="ap", credit="argmax", mass="slam", average=False),
     "perceptron, half-life": lambda: PerceptronRanker(credit="delta", average=10, relative_margin=0.5),
     "perceptron, gradient": lambda: PerceptronRanker(update="gradient", learning_rate=0.1, within_grade="tight"),
+    "kernel perceptron": lambda: KernelPerceptronRanker(budget=20),
+    "kernel perceptron, polynomial": lambda: KernelPerceptronRanker("polynomial", budget=9, tolerance=0.0, average=False),
     "gradient": lambda: GradientRanker(),
-    "gradient, listnet": lambda: GradientRanker("listnet", "adagrad"),
-    "gradient, lambdarank": lambda: GradientRanker("lambdarank", "adam"),
+    "gradient, listnet": lambda: GradientRanker("listnet", optimizer="adagrad"),
+    "gradient, lambdarank": lambda: GradientRanker("lambdarank", optimizer="adam"),
     "pointwise, regressor": lambda: PointwiseRanker(linear_model.LinearRegression()),
     "pointwise, classifier": lambda: PointwiseRanker(linear_model.LogisticRegression()),
     "tracker": lambda: LossTracker(PerceptronRanker()),
     "direct": lambda: DirectRanker(hidden=(4,), seed=1),
-    "direct, RankNet": lambda: DirectRanker((4, 3), cost="logistic", output="half_tanh", accumulate=2, dtype="float64", seed=2),
+    "direct, RankNet": lambda: DirectRanker(
+        (4, 3), surrogate="logistic", output="half_tanh", accumulate=2, dtype="float64", seed=2
+    ),
     "drift, reset": lambda: DriftAwareRanker(PerceptronRanker()),
-    "drift, switch": lambda: DriftAwareRanker(GradientRanker("listnet", "sgd"), drift.ADWIN(clock=1), "switch"),
+    "drift, switch": lambda: DriftAwareRanker(GradientRanker("listnet", optimizer="sgd"), drift.ADWIN(clock=1), "switch"),
     "drift, average": lambda: DriftAwareRanker(PerceptronRanker(), drift.KSWIN(seed=1), "restart_average"),
     "drift, pairwise": lambda: DriftAwareRanker(PairwiseRanker(linear_model.LogisticRegression()), on_drift="switch"),
     "best": lambda: BestRanker([PerceptronRanker(), GradientRanker(optimizer="sgd")]),
@@ -55,7 +69,19 @@ REGISTRY = {
     "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
     "scaler | drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
+    "ridge": lambda: RidgeRanker(),
+    "ridge, half-life": lambda: RidgeRanker("ap", half_life=20.0),
+    "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
+    "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | GradientRanker(), RidgeRanker()]),
+    "blend, default": lambda: StreamQuantileMap() | BlendRanker(half_life=100.0),
+    "drift, blend": lambda: DriftAwareRanker(BlendRanker([RidgeRanker(), StreamTargetEncoder() | PerceptronRanker()])),
     "scaler": lambda: StreamScaler(),
+    "quantile map": lambda: StreamQuantileMap(),
+    "quantile map, ramps": lambda: StreamQuantileMap(3, n_sample=64, frozen=True),
+    "ramps": lambda: Ramps(4),
+    "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", optimizer="adagrad"),
+    "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
+    "encoder": lambda: StreamTargetEncoder(keep="relative"),
     "gaussianizer": lambda: StreamGaussianizer(),
     "log": lambda: SignedLog(),
     "normalizer": lambda: QueryNormalizer(),
@@ -71,6 +97,21 @@ REGISTRY = {
     "scaler | pairwise": lambda: StreamScaler() | PairwiseRanker(linear_model.LogisticRegression()),
     "log | scaler": lambda: SignedLog() | StreamScaler(),
 }
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+if HAS_TORCH:
+    import torch
+    from torch.nn import Dropout, Linear, ReLU, Sequential, Tanh
+
+    def network(*layers):
+        torch.manual_seed(0)
+        return Sequential(*layers).double()
+
+    REGISTRY["torch"] = lambda: TorchRanker(network(Linear(5, 4), Tanh(), Linear(4, 1)), shape=(5,))
+    REGISTRY["scaler | torch, averaged"] = lambda: (
+        StreamScaler()
+        | TorchRanker(network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), "lambdarank", shape=(5,), average=10, l2=0.01)
+    )
 
 #: Why a model of the registry cannot be written to a file: it contains code, or a river class that files do not know.
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}

@@ -3,8 +3,10 @@ import pytest
 from river import metrics as river_metrics
 from river import utils
 
-from online_rank import PerceptronRanker
+from online_rank import PerceptronRanker, StreamScaler
+from online_rank.bounds import LossInterval
 from online_rank.evaluate import Trace, progressive
+from online_rank.measures import measure
 from online_rank.metrics import NDCG
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -150,6 +152,25 @@ class Careless(PerceptronRanker):
 
     def predict_one(self, x):
         return super().predict_one(np.nan_to_num(x))
+
+
+def test_the_interval_is_that_of_what_was_served():
+    rng = np.random.default_rng(3)
+    stream = [(rng.normal(size=(5, 3)), rng.integers(0, 2, 5)) for _ in range(60)]
+    stream[7] = (stream[7][0], np.ones(5, dtype=int))
+    twin, expected = StreamScaler() | PerceptronRanker("ap"), LossInterval()
+    for X, y in stream:
+        if 0 < y.sum() < 5:
+            expected.update(measure("ap").loss(twin.predict_one(X), y, ties="pessimistic"))
+        twin.learn_one(X, y)
+    trace = progressive(stream, StreamScaler() | PerceptronRanker("ap"), "ndcg", every=10)
+    assert trace.served.sums.tolist() == pytest.approx(expected.sums.tolist(), abs=1e-12)
+    assert trace.served_interval(0.9) == expected.interval(0.9)
+    assert len(trace.served_intervals()) == 6
+    assert trace.served_intervals()[-1] == trace.served_interval()
+    assert "to" in repr(trace)
+    assert trace.to_dict()["served"]["n"] == expected.n <= 59
+    assert progressive([], PerceptronRanker()).to_dict()["served"] is None
 
 
 def test_records_stay_few_on_a_long_stream_and_end_with_the_present():

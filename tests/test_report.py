@@ -73,7 +73,7 @@ def test_the_page_is_whole_and_fetches_nothing(letor, tmp_path, capsys):
     text = (tmp_path / "out" / "index.html").read_text()
     page = Page(text)
     assert (page.open, page.fetched) == ([], [])
-    assert len(page.images) == 3
+    assert len(page.images) == 4
     for image in page.images:
         assert b"<svg" in base64.b64decode(image.removeprefix("data:image/svg+xml;base64,"))
     assert not re.search(r"url\(|@import", text)
@@ -147,7 +147,7 @@ def test_a_certificate_is_shown(tmp_path, letor):
     )
     page = Page(path.read_text())
     assert str(tracker.certificate()) in page.text
-    assert len(page.images) == 4
+    assert len(page.images) == 5
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_browser_shows_the_page(letor, tmp_path):
         [*run, "--dump-dom", asking.as_uri()], capture_output=True, text=True, check=True, timeout=120
     ).stdout
     widths = re.search(r"<title>widths ([\d,]+)</title>", dumped)[1].split(",")
-    assert len(widths) == 3
+    assert len(widths) == 4
     assert all(int(width) > 400 for width in widths)
     subprocess.run([*run, f"--screenshot={picture}", page.as_uri()], capture_output=True, check=True, timeout=120)
     assert picture.stat().st_size > 10_000

@@ -10,6 +10,7 @@ from online_rank import surrogates
 from online_rank._kernels import pairwise, vector_math
 from online_rank._kernels._jit import kernel
 from online_rank.surrogates import hinge, lambdarank, listnet, logistic, slam, squared, structured
+from tests.kernels.calling import from_python
 from tests.reference import surrogates as reference
 
 scores = st.floats(-6, 6) | st.sampled_from([0.0, 1.0, -1.0])
@@ -294,7 +295,7 @@ def test_rows_of_pairs_sum_to_the_loop():
     for n in (0, 1, 7, 33):
         t, weights = rng.normal(size=n) * 30, rng.integers(1, 4, n).astype(float)
         gradient = np.zeros(n)
-        value, pull = pairwise._logistic_row(1.5, 0.25, t, weights, gradient)
+        value, pull = from_python(pairwise._logistic_row)(1.5, 0.25, t, weights, gradient)
         assert value == pytest.approx(
             math.fsum(w * np.logaddexp(0.0, -1.5 * (0.25 - a)) for w, a in zip(weights, t, strict=True))
         )

@@ -2,7 +2,7 @@
 
 import math
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel
 
 
 @kernel
@@ -14,7 +14,7 @@ def all_finite(values):
     return True
 
 
-@kernel
+@inner
 def copy_to(target, source):
     """target[:] = source, for arrays (n,) that do not overlap.
 

@@ -29,3 +29,11 @@ OPTIMIZER_ROWS = (0, 1, 2, 4)
 # Activations of a network, in `ACTIVATIONS`'s order.
 TANH, RELU = range(2)
 ACTIVATIONS = ("tanh", "relu")
+
+# Kernel functions k(x, z), in `KERNELS`'s order.
+RBF, POLYNOMIAL = range(2)
+KERNELS = ("rbf", "polynomial")
+
+# How the pairs of a ranking are weighted that was shown: by the law it was drawn from, or all alike. From 0 on: only neighbours
+# count, in pairs that begin there (FairPairs).
+PLACKETT_LUCE, ALL_PAIRS = -1, -2

@@ -1,38 +1,120 @@
 """Losses of comparators: what other weights lose on the very pairs that a ranker learns from.
 
 With keys k = u-scores (s - Delta R for a margin that grows with the grade gap, and margin 0), the hinge of a pair (i, j) with
-R_i > R_j is max(0, margin + k_j - k_i).
+R_i > R_j is max(0, margin + k_j - k_i). Nothing here is part of learning: the pairs are found again, from the scores that
+decided them and the grades.
 """
 
 import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels import fenwick
+from online_rank._kernels._jit import fast_inner, inner, kernel
 from online_rank._kernels.codes import ARGMAX, DELTA, GAIN, SPREAD
-from online_rank._kernels.credit import least_violating, line_up, swap_delta
-from online_rank._kernels.measures import gain
+from online_rank._kernels.credit import assign_credit, gain_unit, least_violating, list_preferred, sort_violators, swap_change
+from online_rank._kernels.graded import Target, grade_query
 from online_rank._kernels.order import sort_descending
+from online_rank._kernels.perceptron import Rule, judge, violation
+from online_rank._kernels.workspace import (
+    BEST,
+    CREDIT,
+    KEYS,
+    PREFERRED,
+    SHARES,
+    START,
+    VIOLATION_KEYS,
+    VIOLATOR_GAINS,
+    VIOLATOR_KEYS,
+    VIOLATOR_LEVELS,
+    VIOLATORS,
+    WEIGHTS,
+    workspace,
+)
 
 # Up to this number of steps a document, pairs are added up one by one; beyond, by sweeps. Where the two take equally long.
 _STEPS = 1024
 
 
-@fast_kernel
-def _scores_from_first(X, first, u, k):
-    """Scores of the documents from row `first` on by weights u, less that of the first one, which cancels in every pair."""
-    d = X.shape[1]
-    for i in range(k.shape[0]):
+@kernel
+def compare(X, y, s, weight, offset, U, discounts, config, constants, out):
+    """Losses of comparators in a round with an update.
+
+    Parameters
+    ----------
+    X, y : features (m, d) and grades (m,) of the query
+    s : (m,) scores that decided the update
+    weight, offset : sample weight and margin tau of the round
+    U : (n, d) comparators
+    discounts, config, constants : as `perceptron.learn` takes them
+    out : (n, 2) out: F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity stands for what overflows
+    """
+    kind, cutoff, threshold, credit, slam_mass, within, by_gradient, by_gap = config
+    margin = constants[2]
+    target = Target(kind, cutoff, threshold, discounts)
+    rule = Rule(credit, slam_mass, within, by_gradient, by_gap, margin)
+    m = s.shape[0]
+    work = workspace(m)
+    v = work.reals[WEIGHTS, :m]
+    graded = grade_query(target, y, work)
+    loss, _ = judge(target, rule, graded, s, v, work, True)
+    violated = violation(rule, graded, s, offset, work.reals[VIOLATION_KEYS, :m], True)
+    mass = assign_credit(credit, target, graded, v, violated, work, work.reals[CREDIT, :m], True)
+    scale = weight if slam_mass else weight * loss / mass
+    steps = 0
+    n_preferred = list_preferred(graded.level, v, credit != ARGMAX and credit != SPREAD, work.integers[PREFERRED])
+    preferred = work.integers[PREFERRED, :n_preferred]
+    if credit != ARGMAX and credit != DELTA:
+        sort_violators(graded, violated, preferred, work)
+        for r in range(n_preferred):
+            steps += work.integers[START, r + 1]
+    k = np.empty(m)
+    trees = np.empty((4, m + 1) if steps > _STEPS * m else (0, 0))
+    for n in range(U.shape[0]):
+        if not _keys_of(rule, graded, X, U[n], k):
+            out[n] = np.inf
+            continue
+        pair_margin = 0.0 if by_gap else margin
+        if credit == ARGMAX:
+            pairs = _hinge_on_best(graded, v, violated, k, pair_margin, work.integers[BEST])
+        elif credit == DELTA:
+            pairs = _hinge_by_delta(target, graded, violated, k, pair_margin, work)
+        elif steps <= _STEPS * m:
+            pairs = _hinge_one_by_one(credit, kind, graded, preferred, k, pair_margin, work)
+        else:
+            pairs = _hinge_by_sweeps(credit, kind, graded, preferred, k, pair_margin, work, trees)
+        # The sweep adds and takes away: rounding may leave a little below the least there is.
+        out[n, 0] = scale * max(0.0, pairs)
+        out[n, 1] = weight * slam_loss(k, graded.level, graded.levels, v, pair_margin, work.reals[KEYS])
+
+
+@fast_inner
+def _scores_from_first(X, u, k):
+    """Scores of documents by weights u, less that of the first one, which cancels in every pair."""
+    m, d = X.shape
+    for i in range(m):
         total = 0.0
         for j in range(d):
-            total += X[first + i, j] * u[j]
+            total += X[i, j] * u[j]
         k[i] = total
     origin = k[0]
-    for i in range(k.shape[0]):
+    for i in range(m):
         k[i] -= origin
 
 
-@kernel
+@inner
+def _keys_of(rule, graded, X, u, k):
+    """Write a comparator's keys (m,). Returns whether they are finite."""
+    _scores_from_first(X, u, k)
+    finite = True
+    for i in range(k.shape[0]):
+        if rule.by_gap:
+            k[i] -= rule.margin * graded.grade[graded.level[i]]
+        finite = finite and math.isfinite(k[i])
+    return finite
+
+
+@inner
 def slam_loss(k, level, levels, v, margin, best):
     """phi_v = sum of v_i max(0, margin + max over less relevant j of k_j - k_i) [CT, eq. 3]. O(m + L).
 
@@ -50,60 +132,67 @@ def slam_loss(k, level, levels, v, margin, best):
     return total
 
 
-@kernel
-def _hinge_on_best(k, level, v, margin, t, offset, strict, best):
+@inner
+def _hinge_on_best(graded, v, violated, k, margin, best):
     """Sum of v_i times the hinge of (i, best[level of i - 1]), the pairs of `argmax_credit`."""
+    t, level = violated.t, graded.level
     total = 0.0
     for i in range(k.shape[0]):
         if level[i] > 0 and v[i] > 0.0:
             j = best[level[i] - 1]
-            if t[j] >= least_violating(t[i], offset, strict):
+            if t[j] >= least_violating(t[i], violated.offset, violated.strict):
                 total += v[i] * max(0.0, margin + k[j] - k[i])
     return total
 
 
-@kernel
-def _hinge_by_delta(
-    kind, depth, k, margin, t, offset, strict, level, levels, grade, count, rank, harmonic, before, ideal_value, discounts
-):
+@inner
+def _hinge_by_delta(target, graded, violated, k, margin, work):
     """Sum of |change of the measure when i and j swap| times the hinge, over the violated pairs. O(m^2) scalars."""
+    t, level = violated.t, graded.level
     m = k.shape[0]
-    relevant = np.float64(count[levels - 1])
     total = 0.0
     for i in range(m):
-        gain_i = gain(kind, grade[level[i]])
-        bar = least_violating(t[i], offset, strict)
+        bar = least_violating(t[i], violated.offset, violated.strict)
         for j in range(m):
             if level[j] < level[i] and t[j] >= bar:
                 hinge = margin + k[j] - k[i]
                 if hinge > 0.0:
-                    gain_j = gain(kind, grade[level[j]])
-                    total += hinge * swap_delta(
-                        kind, depth, rank[i], rank[j], gain_i, gain_j, harmonic, before, relevant, ideal_value, m, discounts
-                    )
+                    total += hinge * swap_change(target, graded, work, i, j)
     return total
 
 
-@fast_kernel
-def _hinge_one_by_one(credit, kind, k, margin, level, levels, grade, share, head, start, listed, k_at, level_at, gain_at):
+@inner
+def _in_units(credit, kind, graded, total):
+    """Sums of gains that were divided by the largest, as `pair_credit` has them."""
+    top = graded.levels - 1
+    return total * graded.gain[top] * gain_unit(kind, graded.grade[top]) if credit == GAIN else total
+
+
+@fast_inner
+def _hinge_one_by_one(credit, kind, graded, preferred, k, margin, work):
     """Sum over the violated pairs of a_ij times the hinge: a_ij = share_i (`spread`), 1 (`pairs`) or G_i - G_j (`gain`).
 
-    For a query that is lined up (`line_up`); O(pairs). The last three (m,) are workspace.
+    For a query whose violators are sorted (`sort_violators`); O(pairs).
     """
-    unit = gain(kind, grade[levels - 1])
-    for p in range(start[head.shape[0]]):
-        j = listed[p]
+    level, share = graded.level, work.reals[SHARES]
+    start, violators = work.integers[START], work.integers[VIOLATORS]
+    n = preferred.shape[0]
+    largest = graded.gain[graded.levels - 1]
+    # Of each violator in turn: key, level and gain.
+    k_at, level_at, gain_at = work.reals[VIOLATOR_KEYS], work.integers[VIOLATOR_LEVELS], work.reals[VIOLATOR_GAINS]
+    for p in range(start[n]):
+        j = violators[p]
         k_at[p] = k[j]
         level_at[p] = level[j]
-        gain_at[p] = gain(kind, grade[level[j]]) / unit
+        gain_at[p] = graded.gain[level[j]] / largest
     total = 0.0
-    for r in range(head.shape[0]):
-        i = head[r]
+    for r in range(n):
+        i = preferred[r]
         own = level[i]
         short = margin - k[i]
         hinges = 0.0
         if credit == GAIN:
-            gain_i = gain(kind, grade[own]) / unit
+            gain_i = graded.gain[own] / largest
             for p in range(start[r + 1]):
                 hinge = max(0.0, short + k_at[p])
                 hinges += (gain_i - gain_at[p]) * hinge if level_at[p] < own else 0.0
@@ -112,36 +201,33 @@ def _hinge_one_by_one(credit, kind, k, margin, level, levels, grade, share, head
                 hinge = max(0.0, short + k_at[p])
                 hinges += hinge if level_at[p] < own else 0.0
         total += share[i] * hinges if credit == SPREAD else hinges
-    return total * unit if credit == GAIN else total
+    return _in_units(credit, kind, graded, total)
 
 
-@kernel
-def _hinge_by_sweeps(
-    credit, kind, k, margin, level, levels, grade, share, head, start, listed, place, reach, order, other_order,
-    keys, other_keys, tree,
-):  # fmt: skip
+@inner
+def _hinge_by_sweeps(credit, kind, graded, preferred, k, margin, work, trees):
     """What `_hinge_one_by_one` computes, in O(m L log m).
 
     One sweep a grade, by descending k: a document below the grade enters the trees when its hinge with the next document of the
-    grade turns positive. They are Fenwick trees over places in `listed`, where a prefix holds the violators: `tree` (4, m + 1)
-    has the number, and the sums of k, G and G k, of what has entered. What follows `listed` is workspace.
+    grade turns positive. They are Fenwick trees over places in the list of violators, where a prefix holds those of one
+    document: `trees` (4, m + 1) has the number, and the sums of k, G and G k, of what has entered.
     """
     m = k.shape[0]
-    sums = 4 if credit == GAIN else 2
-    unit = gain(kind, grade[levels - 1])
+    level, start, violators, share = graded.level, work.integers[START], work.integers[VIOLATORS], work.reals[SHARES]
+    n_trees = 4 if credit == GAIN else 2
+    largest = graded.gain[graded.levels - 1]
+    place, reach = np.empty(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
+    order, spare_order = np.arange(m), np.empty(m, dtype=np.int64)
     for p in range(m):
-        place[listed[p]] = p
-        reach[p] = 0
-        order[p] = p
-        keys[p] = k[p]
-    for r in range(head.shape[0]):
-        reach[head[r]] = start[r + 1]
-    sort_descending(keys, order, other_keys, other_order)
+        place[violators[p]] = p
+    for r in range(preferred.shape[0]):
+        reach[preferred[r]] = start[r + 1]
+    sort_descending(k.copy(), order, np.empty(m), spare_order)
     total = 0.0
-    for lev in range(1, levels):
-        tree[:, : m + 1] = 0.0
+    for lev in range(1, graded.levels):
+        trees[:] = 0.0
         seen = 0
-        gain_i = gain(kind, grade[lev]) / unit
+        gain_i = graded.gain[lev] / largest
         for p in range(m):
             i = order[p]
             if level[i] != lev or reach[i] == 0:
@@ -150,100 +236,19 @@ def _hinge_by_sweeps(
                 j = order[seen]
                 seen += 1
                 if level[j] < lev:
-                    gain_j = gain(kind, grade[level[j]]) / unit
-                    position = place[j] + 1
-                    while position <= m:
-                        tree[0, position] += 1.0
-                        tree[1, position] += k[j]
-                        if sums == 4:
-                            tree[2, position] += gain_j
-                            tree[3, position] += gain_j * k[j]
-                        position += position & -position
-            n, key_sum, gains, gain_keys = 0.0, 0.0, 0.0, 0.0
-            position = reach[i]
-            while position > 0:
-                n += tree[0, position]
-                key_sum += tree[1, position]
-                if sums == 4:
-                    gains += tree[2, position]
-                    gain_keys += tree[3, position]
-                position -= position & -position
-            hinges = n * (margin - k[i]) + key_sum
+                    gain_j = graded.gain[level[j]] / largest
+                    entering = (1.0, k[j], gain_j, gain_j * k[j])
+                    for n in range(n_trees):
+                        fenwick.add(trees[n], place[j], entering[n])
+            hinges = fenwick.sum_before(trees[0], reach[i]) * (margin - k[i]) + fenwick.sum_before(trees[1], reach[i])
             if credit == SPREAD:
                 total += share[i] * hinges
             elif credit == GAIN:
+                gains, gain_keys = fenwick.sum_before(trees[2], reach[i]), fenwick.sum_before(trees[3], reach[i])
                 total += gain_i * hinges - (gains * (margin - k[i]) + gain_keys)
             else:
                 total += hinges
-    return total * unit if credit == GAIN else total
-
-
-@kernel
-def compare(
-    X, first, U, kind, depth, credit, margin, by_gap, t, offset, strict, level, levels, grade, count, v, share, best,
-    head, start, listed, delta_rank, prefix, ideal_value, discounts, scale, weight, reals, integers, out,
-):  # fmt: skip
-    """Losses of comparators in a round with an update.
-
-    Parameters
-    ----------
-    X, first : the documents are the rows from `first` on
-    U : (n, d) comparators
-    margin, by_gap : the comparators' margin Delta, or Delta (R_i - R_j) when `by_gap`
-    t, offset, strict : keys of the ranker and which pairs they violate
-    share, best : what `spread_credit` and `argmax_credit` left behind
-    head : the documents that can be outscored (`list_head`)
-    start, listed : workspace for them (`line_up`)
-    delta_rank, prefix : what `delta_credit` left behind
-    scale : factor between a credit's pair weights and the a_ij of the update
-    weight : sample weight
-    reals, integers : (7, at least m + 1) and (4, at least m) workspace
-    out : (n, 2) out: F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v
-
-    Infinity stands for what overflows.
-    """
-    if U.shape[0] == 0:
-        return
-    m = t.shape[0]
-    k, keys, other_keys = reals[0, :m], reals[1, :m], reals[2, :m]
-    place, reach, order, other_order = integers[0, :m], integers[1, :m], integers[2, :m], integers[3, :m]
-    steps = 0
-    if credit != ARGMAX and credit != DELTA:
-        line_up(t, level, levels, offset, strict, head, keys, order, other_keys, place, start, listed)
-        for r in range(head.shape[0]):
-            steps += start[r + 1]
-    for n in range(U.shape[0]):
-        _scores_from_first(X, first, U[n], k)
-        pair_margin = margin
-        if by_gap:
-            pair_margin = 0.0
-            for i in range(m):
-                k[i] -= margin * grade[level[i]]
-        finite = True
-        for i in range(m):
-            finite = finite and math.isfinite(k[i])
-        if not finite:
-            out[n] = np.inf
-            continue
-        if credit == ARGMAX:
-            pairs = _hinge_on_best(k, level, v, pair_margin, t, offset, strict, best)
-        elif credit == DELTA:
-            pairs = _hinge_by_delta(
-                kind, depth, k, pair_margin, t, offset, strict, level, levels, grade, count, delta_rank, prefix[0], prefix[1],
-                ideal_value, discounts,
-            )  # fmt: skip
-        elif steps <= _STEPS * m:
-            pairs = _hinge_one_by_one(
-                credit, kind, k, pair_margin, level, levels, grade, share, head, start, listed, keys, order, other_keys
-            )
-        else:
-            pairs = _hinge_by_sweeps(
-                credit, kind, k, pair_margin, level, levels, grade, share, head, start, listed, place, reach, order,
-                other_order, keys, other_keys, reals[3:],
-            )  # fmt: skip
-        # The sweep adds and takes away: rounding may leave a little below the least there is.
-        out[n, 0] = scale * max(0.0, pairs)
-        out[n, 1] = weight * slam_loss(k, level, levels, v, pair_margin, keys)
+    return _in_units(credit, kind, graded, total)
 
 
 @kernel

@@ -1,151 +1,189 @@
-"""Credit: how the mass of an update is spread over the pairs of a query (THEORY: members of the mass theorem).
+"""Credit: how the mass of an update is spread over the pairs of a query (`online_rank.bounds`: members of the mass theorem).
 
-A pair (i, j) with R_i > R_j is *violated* when its keys say so: t_j >= t_i - offset, or t_j > t_i - offset when `strict`.
-Keys are the scores; for a margin that grows with the grade gap, s - Delta R. Each function adds a_ij (e_i - e_j) over the
-violated pairs to the coefficients `c` (m,), which start at zero, and returns the mass V = sum of a_ij.
+Document i is *preferred* to j when R_i > R_j. The pair is *violated* when its keys say so: t_j >= t_i - offset, or
+t_j > t_i - offset when `strict`; j is then a violator of i. Each credit adds a_ij (e_i - e_j) over the violated pairs to the
+coefficients `c` (m,), which start at zero, and returns the mass V = sum of a_ij.
 """
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
-from online_rank._kernels.codes import AP, GAIN, LINEAR_NDCG
-from online_rank._kernels.measures import gain
+from online_rank._kernels import fenwick
+from online_rank._kernels._jit import inner
+from online_rank._kernels.codes import AP, ARGMAX, DELTA, GAIN, LINEAR_NDCG, NDCG, SPREAD
 from online_rank._kernels.order import sort_descending
+from online_rank._kernels.workspace import (
+    BARS,
+    BEST,
+    COUNTS,
+    FIRST_VIOLATED,
+    HARMONIC,
+    ORDER,
+    PREFERRED,
+    RANK,
+    RELEVANT_BEFORE,
+    SHARES,
+    SPARE_ITEMS,
+    SPARE_KEYS,
+    START,
+    SUMS,
+    VIOLATORS,
+)
 
-# Up to this size of the head its violators are counted one by one.
-SHORT = 64
+# Up to this number of preferred documents their violators are counted one by one.
+_FEW = 64
 
 
-@kernel
-def least_violating(t_i, offset, strict):
-    """The least key t_j with which a less relevant document violates a document of key t_i."""
-    return np.nextafter(t_i - offset, np.inf) if strict else t_i - offset
+class Violation(NamedTuple):
+    """Which pairs are violated: by the keys t (m,), the scores or, for a margin that grows with the grade gap, s - Delta R."""
+
+    t: np.ndarray
+    offset: float
+    strict: bool
 
 
-@kernel
-def list_head(level, v, all_pairs, head):
-    """List the *head* to `head` (m,): documents that can be outscored, not of the lowest grade, v_i > 0 unless `all_pairs`.
+@inner
+def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
+    """Write the credit c (m,) of a query's documents. Returns the mass.
 
-    Returns its size.
+    The row ORDER of `work` has the ranking of the query, whole where `credit` is DELTA. `all_forms` is None where it is SPREAD:
+    nothing else is compiled then.
     """
+    c[:] = 0.0
+    n = list_preferred(graded.level, v, credit != ARGMAX and credit != SPREAD, work.integers[PREFERRED])
+    preferred = work.integers[PREFERRED, :n]
+    if all_forms is not None:
+        if credit == ARGMAX:
+            return argmax_credit(graded, v, violation, preferred, work.integers[BEST], work.reals[BARS], c)
+        if credit == DELTA:
+            return delta_credit(target, graded, violation, work, c)
+        if credit != SPREAD:
+            sort_violators(graded, violation, preferred, work)
+            return pair_credit(credit, target.kind, graded, preferred, work, c)
+    if n <= _FEW:
+        return spread_over_few(graded.level, v, violation, preferred, work.reals[SHARES], c)
+    sort_violators(graded, violation, preferred, work)
+    return spread_credit(graded, v, preferred, work, c)
+
+
+@inner
+def least_violating(t_i, offset, strict):
+    """The least key t_j with which a less relevant document violates a document of key t_i.
+
+    Where rounding absorbs a positive offset, a tie still violates.
+    """
+    if not strict:
+        return t_i - offset
+    bar = np.nextafter(t_i - offset, np.inf)
+    return min(bar, t_i) if offset > 0.0 else bar
+
+
+@inner
+def list_preferred(level, v, all_pairs, preferred):
+    """List to `preferred` (m,) the documents above the lowest grade, with v_i > 0 unless `all_pairs`. Returns their number."""
     n = 0
     for i in range(level.shape[0]):
-        head[n] = i
+        preferred[n] = i
         n += (level[i] > 0) & (all_pairs | (v[i] > 0.0))
     return n
 
 
-@kernel
-def argmax_credit(t, level, levels, v, offset, strict, head, top, best, c):
-    """v_i on the best-scored less relevant document ([CT, eq. 14]), for a head (`list_head`). O(m + L).
-
-    Of equal scores the most relevant one counts, and of those the first. `top` and `best` (levels,) are workspace; `best[lev]`
-    is left as the best document of all levels up to lev.
-    """
-    top[:levels] = -np.inf
-    # Backwards, so that of equal ones the first is left. A branch, because after a few documents it is seldom taken.
-    for i in range(t.shape[0] - 1, -1, -1):
-        if t[i] >= top[level[i]]:
-            top[level[i]] = t[i]
-            best[level[i]] = i
-    for lev in range(1, levels):
-        if t[best[lev]] < t[best[lev - 1]]:
-            best[lev] = best[lev - 1]
-    mass = 0.0
-    for i in head:
-        j = best[level[i] - 1]
-        if t[j] >= least_violating(t[i], offset, strict):
-            c[i] += v[i]
-            c[j] -= v[i]
-            mass += v[i]
-    return mass
-
-
-@kernel
-def _add(tree, lev, value):
-    """Add `value` at level lev of a Fenwick tree over levels (index 0 unused)."""
-    lev += 1
-    while lev < tree.shape[0]:
-        tree[lev] += value
-        lev += lev & -lev
-
-
-@kernel
-def _below(tree, lev):
-    """Sum over the levels lower than lev of a Fenwick tree."""
-    total = 0.0
-    while lev > 0:
-        total += tree[lev]
-        lev -= lev & -lev
-    return total
-
-
-@kernel
-def line_up(t, level, levels, offset, strict, head, keys, spare, spare_keys, place, start, listed):
+@inner
+def sort_violators(graded, violation, preferred, work):
     """Find who violates whom without sorting all documents.
 
-    The head (`list_head`) is sorted by descending key; then the violators of its r-th document are the less relevant documents
-    whose *place* is at most r.
-
-    Parameters
-    ----------
-    head : (n,) the head, brought into order
-    place : (m,) out: place of each document, n for one that violates none of the head
-    start, listed : (m + 1,), (m,) out: the documents of place r are `listed[start[r]:start[r + 1]]`
-    keys, spare, spare_keys : (m,) workspace
+    The preferred documents are sorted by descending key. Then j violates those of them, below its grade apart, that come at or
+    after a position: `first_violated[j]`, or n where there is none. The documents with that position r are
+    `violators[start[r]:start[r + 1]]`. The rows FIRST_VIOLATED, START and VIOLATORS of `work` receive them.
     """
-    n = head.shape[0]
+    n = preferred.shape[0]
+    t, level, levels = violation.t, graded.level, graded.levels
+    bars, start, first_violated, violators = (
+        work.reals[BARS], work.integers[START], work.integers[FIRST_VIOLATED], work.integers[VIOLATORS],
+    )  # fmt: skip
     for r in range(n):
-        keys[r] = t[head[r]]
-    sort_descending(keys[:n], head, spare_keys, spare)
+        bars[r] = t[preferred[r]]
+    sort_descending(bars[:n], preferred, work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS])
     for r in range(n):
-        keys[r] = least_violating(keys[r], offset, strict)
+        bars[r] = least_violating(bars[r], violation.offset, violation.strict)
     start[: n + 1] = 0
     for j in range(t.shape[0]):
         first = 0
         last = n if level[j] < levels - 1 else 0
         while first < last:
             middle = (first + last) // 2
-            if t[j] >= keys[middle]:
+            if t[j] >= bars[middle]:
                 last = middle
             else:
                 first = middle + 1
-        place[j] = first if level[j] < levels - 1 else n
-        start[place[j]] += 1
+        first_violated[j] = first if level[j] < levels - 1 else n
+        start[first_violated[j]] += 1
     total = 0
     for r in range(n + 1):
         start[r], total = total, total + start[r]
     for j in range(t.shape[0]):
-        listed[start[place[j]]] = j
-        start[place[j]] += 1
+        violators[start[first_violated[j]]] = j
+        start[first_violated[j]] += 1
     for r in range(n, 0, -1):
         start[r] = start[r - 1]
     start[0] = 0
 
 
-@kernel
-def spread_over_few(t, level, v, offset, strict, head, share, c):
-    """v_i / n_i on each of the n_i violators of i, for a short head (`list_head`). O(m head), without a branch.
+@inner
+def argmax_credit(graded, v, violation, preferred, best, highest, c):
+    """v_i on the best-scored less relevant document ([CT, eq. 14]). O(m + L).
 
-    `share` (m,) receives v_i / n_i (0 without violators).
+    Of equal keys the most relevant one counts, and of those the first. `best[lev]` is left as the best document of all levels
+    up to lev; `highest` (levels,) is workspace.
     """
-    share[:] = 0.0
-    n = head.shape[0]
+    t, level, levels = violation.t, graded.level, graded.levels
+    highest[:levels] = -np.inf
+    # Backwards, so that of equal ones the first is left. A branch, because after a few documents it is seldom taken.
+    for i in range(t.shape[0] - 1, -1, -1):
+        if t[i] >= highest[level[i]]:
+            highest[level[i]] = t[i]
+            best[level[i]] = i
+    for lev in range(1, levels):
+        if t[best[lev]] < t[best[lev - 1]]:
+            best[lev] = best[lev - 1]
+    mass = 0.0
+    for i in preferred:
+        j = best[level[i] - 1]
+        if t[j] >= least_violating(t[i], violation.offset, violation.strict):
+            c[i] += v[i]
+            c[j] -= v[i]
+            mass += v[i]
+    return mass
+
+
+@inner
+def spread_over_few(level, v, violation, preferred, share, c):
+    """v_i / n_i on each of the n_i violators of i, for few preferred documents. O(m n), without a branch.
+
+    `share` receives v_i / n_i (0 without violators).
+    """
+    t, offset, strict = violation
+    m = t.shape[0]
+    n = preferred.shape[0]
+    for i in range(m):
+        share[i] = 0.0
     # Four at a time, so that what may violate them is read a quarter as often.
     for r in range(0, n - 3, 4):
-        i0, i1, i2, i3 = head[r], head[r + 1], head[r + 2], head[r + 3]
+        i0, i1, i2, i3 = preferred[r], preferred[r + 1], preferred[r + 2], preferred[r + 3]
         own0, own1, own2, own3 = level[i0], level[i1], level[i2], level[i3]
         bar0, bar1 = least_violating(t[i0], offset, strict), least_violating(t[i1], offset, strict)
         bar2, bar3 = least_violating(t[i2], offset, strict), least_violating(t[i3], offset, strict)
         n0, n1, n2, n3 = 0, 0, 0, 0
-        for j in range(t.shape[0]):
+        for j in range(m):
             n0 += (level[j] < own0) & (t[j] >= bar0)
             n1 += (level[j] < own1) & (t[j] >= bar1)
             n2 += (level[j] < own2) & (t[j] >= bar2)
             n3 += (level[j] < own3) & (t[j] >= bar3)
         a0, a1 = v[i0] / n0 if n0 > 0 else 0.0, v[i1] / n1 if n1 > 0 else 0.0
         a2, a3 = v[i2] / n2 if n2 > 0 else 0.0, v[i3] / n3 if n3 > 0 else 0.0
-        for j in range(t.shape[0]):
+        for j in range(m):
             x0 = a0 if (level[j] < own0) & (t[j] >= bar0) else 0.0
             x1 = a1 if (level[j] < own1) & (t[j] >= bar1) else 0.0
             x2 = a2 if (level[j] < own2) & (t[j] >= bar2) else 0.0
@@ -153,144 +191,157 @@ def spread_over_few(t, level, v, offset, strict, head, share, c):
             c[j] -= (x0 + x1) + (x2 + x3)
         share[i0], share[i1], share[i2], share[i3] = a0, a1, a2, a3
     for r in range(n - n % 4, n):
-        i, own = head[r], level[head[r]]
+        i, own = preferred[r], level[preferred[r]]
         bar = least_violating(t[i], offset, strict)
         violators = 0
-        for j in range(t.shape[0]):
+        for j in range(m):
             violators += (level[j] < own) & (t[j] >= bar)
         a = v[i] / violators if violators > 0 else 0.0
-        for j in range(t.shape[0]):
+        for j in range(m):
             c[j] -= a if (level[j] < own) & (t[j] >= bar) else 0.0
         share[i] = a
     mass = 0.0
-    for i in head:
+    for i in preferred:
         if share[i] > 0.0:
             c[i] += v[i]
             mass += v[i]
     return mass
 
 
-@kernel
-def spread_credit(level, levels, v, head, start, listed, tree, share, c):
-    """What `spread_over_few` does, for a query that is lined up (`line_up`). O(m log L).
-
-    `tree` (levels + 1,) is workspace; `share` (m,) receives v_i / n_i (0 without violators).
-    """
-    n = head.shape[0]
-    share[:] = 0.0
-    counts = tree[: levels + 1]
+@inner
+def spread_credit(graded, v, preferred, work, c):
+    """What `spread_over_few` does, for a query whose violators are sorted (`sort_violators`). O(m log L)."""
+    level, levels = graded.level, graded.levels
+    start, violators, share = work.integers[START], work.integers[VIOLATORS], work.reals[SHARES]
+    n = preferred.shape[0]
+    share[: c.shape[0]] = 0.0
+    # Over levels: the number of violators met so far.
+    counts = work.reals[COUNTS, : levels + 1]
     counts[:] = 0.0
     mass = 0.0
     for r in range(n):
         for q in range(start[r], start[r + 1]):
-            _add(counts, level[listed[q]], 1.0)
-        i = head[r]
-        violators = _below(counts, level[i])
-        if violators > 0.0:
-            share[i] = v[i] / violators
+            fenwick.add(counts, level[violators[q]], 1.0)
+        i = preferred[r]
+        n_i = fenwick.sum_before(counts, level[i])
+        if n_i > 0.0:
+            share[i] = v[i] / n_i
             mass += v[i]
             c[i] += v[i]
     # Each document is charged the shares of those that it violates. Levels are counted from the top, so that what lies below in
     # the tree is more relevant.
-    counts[:] = 0.0
+    shares = work.reals[SUMS, : levels + 1]
+    shares[:] = 0.0
     for r in range(n - 1, -1, -1):
-        _add(counts, levels - 1 - level[head[r]], share[head[r]])
+        fenwick.add(shares, levels - 1 - level[preferred[r]], share[preferred[r]])
         for q in range(start[r], start[r + 1]):
-            j = listed[q]
-            c[j] -= _below(counts, levels - 1 - level[j])
+            j = violators[q]
+            c[j] -= fenwick.sum_before(shares, levels - 1 - level[j])
     return mass
 
 
-@kernel
-def pair_credit(credit, kind, level, levels, grade, head, start, listed, tree, other_tree, c):
-    """1 (`pairs`) or G(R_i) - G(R_j) (`gain`) on every violated pair of a query that is lined up (`line_up`). O(m log L).
+@inner
+def gain_unit(kind, highest):
+    """A power of two that brings the gains of grades up to `highest` near 1 where their sums could overflow; else 1."""
+    return math.ldexp(1.0, -int(highest)) if kind == NDCG and highest >= 512 else 1.0
 
-    `tree` and `other_tree` (levels + 1,) are workspace.
+
+@inner
+def pair_credit(credit, kind, graded, preferred, work, c):
+    """1 (`pairs`) or G(R_i) - G(R_j) (`gain`) on every violated pair, for sorted violators (`sort_violators`). O(m log L).
+
+    Gains are in units of `gain_unit`.
     """
-    n = head.shape[0]
-    counts = tree[: levels + 1]
-    gains = other_tree[: levels + 1]
+    level, levels = graded.level, graded.levels
+    start, violators = work.integers[START], work.integers[VIOLATORS]
+    n = preferred.shape[0]
+    unit = gain_unit(kind, graded.grade[levels - 1])
+    # Over levels: the number of violators met so far, and the sum of their gains.
+    counts, gains = work.reals[COUNTS, : levels + 1], work.reals[SUMS, : levels + 1]
     counts[:] = 0.0
     gains[:] = 0.0
     mass = 0.0
     for r in range(n):
         for q in range(start[r], start[r + 1]):
-            j = listed[q]
-            _add(counts, level[j], 1.0)
-            _add(gains, level[j], gain(kind, grade[level[j]]))
-        i = head[r]
-        violators = _below(counts, level[i])
-        a = violators if credit != GAIN else gain(kind, grade[level[i]]) * violators - _below(gains, level[i])
+            j = violators[q]
+            fenwick.add(counts, level[j], 1.0)
+            fenwick.add(gains, level[j], unit * graded.gain[level[j]])
+        i = preferred[r]
+        n_i = fenwick.sum_before(counts, level[i])
+        a = n_i
+        if credit == GAIN:
+            a = unit * graded.gain[level[i]] * n_i - fenwick.sum_before(gains, level[i])
         c[i] += a
         mass += a
-    # As in `spread_credit`, levels are now counted from the top.
+    # The same of the preferred documents. As in `spread_credit`, levels are now counted from the top.
     counts[:] = 0.0
     gains[:] = 0.0
     for r in range(n - 1, -1, -1):
-        i = head[r]
-        _add(counts, levels - 1 - level[i], 1.0)
-        _add(gains, levels - 1 - level[i], gain(kind, grade[level[i]]))
+        i = preferred[r]
+        fenwick.add(counts, levels - 1 - level[i], 1.0)
+        fenwick.add(gains, levels - 1 - level[i], unit * graded.gain[level[i]])
         for q in range(start[r], start[r + 1]):
-            j = listed[q]
-            outscored = _below(counts, levels - 1 - level[j])
+            j = violators[q]
+            a = fenwick.sum_before(counts, levels - 1 - level[j])
             if credit == GAIN:
-                outscored = _below(gains, levels - 1 - level[j]) - gain(kind, grade[level[j]]) * outscored
-            c[j] -= outscored
+                a = fenwick.sum_before(gains, levels - 1 - level[j]) - unit * graded.gain[level[j]] * a
+            c[j] -= a
     return mass
 
 
-@kernel
-def swap_delta(kind, depth, p_i, p_j, gain_i, gain_j, harmonic, relevant_before, relevant, ideal_value, m, discounts):
-    """|change of the measure| when the documents at the 0-based positions p_i and p_j swap places.
+@inner
+def sum_before_positions(kind, graded, order, work):
+    """Prepare `swap_change` for the first documents of a ranking: their `rank`, and for average precision sums before them.
 
-    For average precision `harmonic[p]` is the sum of 1 / position over the relevant documents before position p and
-    `relevant_before[p]` their number.
+    `harmonic[p]` is the sum of 1 / position over the relevant documents before position p, `relevant_before[p]` their number.
     """
+    rank, harmonic, before = work.integers[RANK], work.reals[HARMONIC], work.reals[RELEVANT_BEFORE]
+    harmonic[0] = 0.0
+    before[0] = 0.0
+    for p in range(order.shape[0]):
+        rank[order[p]] = p
+        hit = 1.0 if kind == AP and graded.level[order[p]] == 1 else 0.0
+        harmonic[p + 1] = harmonic[p] + hit / (p + 1.0)
+        before[p + 1] = before[p] + hit
+
+
+@inner
+def swap_change(target, graded, work, i, j):
+    """|change of the measure| when documents i and j, R_i > R_j, swap places; after `sum_before_positions`."""
+    kind = target.kind
+    p_i, p_j = work.integers[RANK, i], work.integers[RANK, j]
     if kind == AP:
+        harmonic, before = work.reals[HARMONIC], work.reals[RELEVANT_BEFORE]
         a = min(p_i, p_j)
         b = max(p_i, p_j)
         # The relevant one is taken from b to a; the reverse swap changes AP by as much.
-        at_a = (relevant_before[a] + 1.0) / (a + 1.0)
+        at_a = (before[a] + 1.0) / (a + 1.0)
         between = harmonic[b] - harmonic[a + 1]
-        # What stands at b is counted as relevant there: relevant_before[b] + 1, less one if a was the relevant one.
-        before_b = relevant_before[b] if p_i > p_j else relevant_before[b] - 1.0
-        return (at_a + between - (before_b + 1.0) / (b + 1.0)) / relevant
+        # What stands at b is counted as relevant there: before[b] + 1, less one if a was the relevant one.
+        before_b = before[b] if p_i > p_j else before[b] - 1.0
+        return (at_a + between - (before_b + 1.0) / (b + 1.0)) / np.float64(graded.size[graded.levels - 1])
+    rise = graded.gain[graded.level[i]] - graded.gain[graded.level[j]]
     if kind == LINEAR_NDCG:
-        return (gain_i - gain_j) * abs(p_i - p_j) / ideal_value
-    d_i = discounts[p_i] if p_i < depth else 0.0
-    d_j = discounts[p_j] if p_j < depth else 0.0
-    return (gain_i - gain_j) * abs(d_i - d_j) / ideal_value
+        return rise * abs(p_i - p_j) / graded.ideal
+    d_i = target.discounts[p_i] if p_i < graded.depth else 0.0
+    d_j = target.discounts[p_j] if p_j < graded.depth else 0.0
+    return rise * abs(d_i - d_j) / graded.ideal
 
 
-@kernel
-def delta_credit(
-    kind, depth, t, level, levels, grade, count, offset, strict, order, rank, harmonic, before, ideal_value, discounts, c
-):
-    """The change of the measure when i and j swap (LambdaRank's weight), on every violated pair. O(m^2) scalars.
-
-    `order` is the ranking whose loss is meant; `rank` (m,), `harmonic` and `before` (m + 1,) are workspace.
-    """
+@inner
+def delta_credit(target, graded, violation, work, c):
+    """The change of the measure when i and j swap (LambdaRank's weight), on every violated pair. O(m^2) scalars."""
+    t, level = violation.t, graded.level
     m = t.shape[0]
-    harmonic[0] = 0.0
-    before[0] = 0.0
-    for p in range(m):
-        rank[order[p]] = p
-        hit = 1.0 if kind == AP and level[order[p]] == 1 else 0.0
-        harmonic[p + 1] = harmonic[p] + hit / (p + 1.0)
-        before[p + 1] = before[p] + hit
-    relevant = np.float64(count[levels - 1])
+    sum_before_positions(target.kind, graded, work.integers[ORDER, :m], work)
     mass = 0.0
     for i in range(m):
         if level[i] == 0:
             continue
-        gain_i = gain(kind, grade[level[i]])
-        bar = least_violating(t[i], offset, strict)
+        bar = least_violating(t[i], violation.offset, violation.strict)
         for j in range(m):
             if level[j] < level[i] and t[j] >= bar:
-                gain_j = gain(kind, grade[level[j]])
-                a = swap_delta(
-                    kind, depth, rank[i], rank[j], gain_i, gain_j, harmonic, before, relevant, ideal_value, m, discounts
-                )
+                a = swap_change(target, graded, work, i, j)
                 c[i] += a
                 c[j] -= a
                 mass += a

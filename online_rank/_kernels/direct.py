@@ -4,15 +4,16 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels._jit import fast_inner, inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.network import backward, forward, n_units, next_key, output, units
 from online_rank._kernels.optimizers import descend
 from online_rank._kernels.rounds import write_round
-from online_rank._kernels.surrogates import evaluate, longest_query, workspace
+from online_rank._kernels.surrogates import evaluate, settings
+from online_rank._kernels.workspace import SCORES, longest_query, workspace
 
 
-@fast_kernel
+@fast_inner
 def _largest_square(X):
     """Largest squared norm of a document; NaN or infinite when a feature is."""
     largest = 0.0
@@ -24,7 +25,7 @@ def _largest_square(X):
     return largest
 
 
-@fast_kernel
+@fast_inner
 def _square(gradient):
     """Squared norm, in float64."""
     total = 0.0
@@ -33,10 +34,40 @@ def _square(gradient):
     return total
 
 
+@inner
+def _step(optimizer, rate, l2, decay, gradient, parameters, state, average, counters):
+    """One step of the optimizer by the (mean) gradient, and one more vector in the average."""
+    if l2 > 0.0:
+        gradient += gradient.dtype.type(l2) * parameters
+    counters[1] += 1.0
+    descend(optimizer, rate, counters[1], gradient, parameters, state)
+    if average.shape[0] > 0:
+        counters[0] = decay * counters[0] + 1.0
+        # In the precision of the parameters, unlike `averages`: twice as many float32 fit into a register.
+        share = average.dtype.type(1.0 / counters[0])
+        for j in range(average.shape[0]):
+            average[j] += (parameters[j] - average[j]) * share
+
+
+@inner
+def _mean_gradient(accumulate, gradient, pending, counters):
+    """Add a gradient to those that wait for a step. Returns whether there are enough; `gradient` is then their mean."""
+    if accumulate == 1:
+        return True
+    counters[2] += 1.0
+    pending += gradient
+    if counters[2] < accumulate:
+        return False
+    gradient[:] = pending / gradient.dtype.type(accumulate)
+    pending[:] = 0
+    counters[2] = 0.0
+    return True
+
+
 @kernel
 def learn(
     X, y, offsets, weights, discounts, surrogate, widths, config, constants,
-    parameters, state, served, pending, counters, key, rounds,
+    parameters, state, average, pending, counters, key, rounds,
 ):  # fmt: skip
     """Learn from a block of queries.
 
@@ -45,12 +76,12 @@ def learn(
     X, y, offsets : features (n, d), grades (n,), and where queries begin and end (q + 1,)
     weights : (q,) sample weights
     discounts : (>= largest m,) table of D(p)
-    surrogate : (integers, floats), as `evaluate` takes them
+    surrogate : (integers, floats), as `settings` takes them
     widths : (d, width of each layer)
     config : int64 array: optimizer, activation, queries a step
-    constants : float64 array: learning rate, l2, dropout rate, factor by which the average forgets, largest gradient
+    constants : float64 array: learning rate, l2, dropout rate, decay of the average, largest gradient
     parameters, state : flat vector and what the optimizer keeps (rows, n), changed in place
-    served : averaged parameters, changed in place; (0,) when the parameters that learn serve
+    average : averaged parameters, changed in place; (0,) when the parameters that learn serve
     pending : sum of the gradients since the last step, changed in place; (0,) when every query is a step
     counters : float64 array, changed in place: effective number of averaged vectors, steps, queries pending, most grades of
         a query
@@ -63,68 +94,51 @@ def learn(
     of it was learned.
     """
     optimizer, activation, accumulate = config
-    rate, l2, dropout, keep, limit = constants
-    integers, reals = surrogate
+    rate, l2, dropout, decay, limit = constants
+    target, form = settings(surrogate[0], surrogate[1], discounts)
     last = widths.shape[0] - 1
     longest = longest_query(offsets)
     work = workspace(longest)
-    scores = np.empty((2, longest))
+    slopes = np.empty(longest)
     inputs = np.empty(longest * X.shape[1], dtype=parameters.dtype)
     n = longest * n_units(widths)
-    buffer = np.empty(n, dtype=parameters.dtype)
-    errors = np.empty(n, dtype=parameters.dtype)
-    after_dropout = np.empty(n if dropout > 0.0 else 0, dtype=parameters.dtype)
+    hidden, errors = np.empty(n, dtype=parameters.dtype), np.empty(n, dtype=parameters.dtype)
+    dropped = np.empty(n if dropout > 0.0 else 0, dtype=parameters.dtype)
     gradient = np.empty_like(parameters)
 
     for q in range(weights.shape[0]):
-        first = offsets[q]
+        first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
         # Query by query, so that a block is never held twice; what is too large for the dtype becomes infinite, and is seen.
         documents = inputs[: m * X.shape[1]].reshape(m, X.shape[1])
         for i in range(m):
             for j in range(X.shape[1]):
                 documents[i, j] = X[first + i, j]
-        s, dg = scores[0, :m], scores[1, :m]
-        weight = weights[q]
+        s, dg = work.reals[SCORES, :m], slopes[:m]
         largest = _largest_square(documents)
         if not (math.isfinite(largest) and weight >= 0.0 and math.isfinite(weight)):
             return q
         if m > 0:
-            forward(documents, parameters, widths, activation, dropout, key[0], buffer, after_dropout)
-        output(units(after_dropout if dropout > 0.0 else buffer, widths, last, m), parameters[: widths[last]], s)
+            forward(documents, parameters, widths, activation, dropout, key[0], hidden, dropped)
+        output(units(dropped if dropout > 0.0 else hidden, widths, last, m), parameters[: widths[last]], s)
         if not all_finite(s):
             return q
-        _, loss, v_max, levels = evaluate(integers, reals, s, y[first : first + m], discounts, work, dg)
+        _, loss, v_max, levels = evaluate(target, form, s, y[first : first + m], work, dg)
         if levels < 0:
             return q
         square = 0.0
         if levels > 1 and weight > 0.0:
             for i in range(m):
                 dg[i] *= weight
-            backward(documents, dg, parameters, widths, activation, dropout, key[0], buffer, after_dropout, errors, gradient)
+            backward(documents, dg, parameters, widths, activation, dropout, key[0], hidden, dropped, errors, gradient)
             square = _square(gradient)
             # Below the limit no step can make parameters or state overflow: checked before anything changes.
             if not square <= limit * limit:
                 return q
             key[0] = next_key(key[0])
             counters[3] = max(counters[3], np.float64(levels))
-            if accumulate > 1:
-                counters[2] += 1.0
-                pending += gradient
-                if counters[2] == accumulate:
-                    gradient[:] = pending / gradient.dtype.type(accumulate)
-                    pending[:] = 0
-                    counters[2] = 0.0
-            if counters[2] == 0.0:
-                if l2 > 0.0:
-                    gradient += gradient.dtype.type(l2) * parameters
-                counters[1] += 1.0
-                descend(optimizer, rate, counters[1], gradient, parameters, state)
-                if served.shape[0] > 0:
-                    counters[0] = keep * counters[0] + 1.0
-                    part = served.dtype.type(1.0 / counters[0])
-                    for j in range(served.shape[0]):
-                        served[j] += (parameters[j] - served[j]) * part
+            if _mean_gradient(accumulate, gradient, pending, counters):
+                _step(optimizer, rate, l2, decay, gradient, parameters, state, average, counters)
         # No theorem speaks of a surrogate's update, so it has no mass and no margin.
-        write_round(rounds[q], loss, np.nan, 0.0, square, 0.0, weight, m, largest, v_max, levels < 2)
+        write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, v_max, levels < 2)
     return weights.shape[0]

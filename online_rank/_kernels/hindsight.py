@@ -9,9 +9,11 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel
-from online_rank._kernels.codes import AP, MAX_GRADE
-from online_rank._kernels.measures import grade_levels, ideal, level_weights
+from online_rank._kernels._jit import fast_inner, fast_kernel, inner, kernel
+from online_rank._kernels.arrays import copy_to
+from online_rank._kernels.graded import Target, grade_query
+from online_rank._kernels.weight_vectors import level_weights
+from online_rank._kernels.workspace import LEVEL_WEIGHTS, longest_query, workspace
 
 
 @kernel
@@ -20,32 +22,25 @@ def block_weights(y, offsets, kind, cutoff, threshold, discounts, level, v):
 
     Returns the number of queries that have two grades.
     """
-    longest = 0
-    for q in range(offsets.shape[0] - 1):
-        longest = max(longest, offsets[q + 1] - offsets[q])
-    most_levels = min(longest, MAX_GRADE + 1) + 1
-    grade = np.empty(most_levels, dtype=np.int64)
-    count = np.empty(most_levels, dtype=np.int64)
-    mean = np.empty(most_levels)
-    table = np.empty(MAX_GRADE + 1, dtype=np.int64)
+    target = Target(kind, cutoff, threshold, discounts)
+    work = workspace(longest_query(offsets))
+    mean = work.reals[LEVEL_WEIGHTS]
     n = 0
     for q in range(offsets.shape[0] - 1):
         first, stop = offsets[q], offsets[q + 1]
-        m = stop - first
         v[first:stop] = 0.0
-        levels = grade_levels(y[first:stop], kind, threshold, level[first:stop], grade, count, table)
-        if levels < 2:
+        graded = grade_query(target, y[first:stop], work)
+        copy_to(level[first:stop], graded.level)
+        if graded.levels < 2:
             continue
         n += 1
-        depth = min(cutoff, m) if cutoff > 0 else m
-        ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
-        level_weights(kind, cutoff, levels, grade, count, ideal_value, m, discounts, mean)
+        level_weights(target, graded, stop - first, mean)
         for i in range(first, stop):
             v[i] = mean[level[i]] if level[i] > 0 else 0.0
     return n
 
 
-@kernel
+@inner
 def _log_add(a, b):
     """log(exp a + exp b)."""
     if a < b:
@@ -53,7 +48,7 @@ def _log_add(a, b):
     return a if b == -np.inf else a + math.log1p(math.exp(b - a))
 
 
-@kernel
+@inner
 def _slam(s, level, v, smoothing, highest, below, above, c):
     """SLAM with entropy added: O(m + L). Adds the gradient in s to `c`; the other arrays (levels + 1,) are workspace.
 
@@ -100,7 +95,7 @@ def _slam(s, level, v, smoothing, highest, below, above, c):
     return smoothed, value, mass
 
 
-@fast_kernel
+@fast_inner
 def _spread(s, level, v, smoothing, c):
     """The `spread` form with a square taken off: O(m) a document with v_i > 0. Returns what `_slam` does."""
     m = s.shape[0]

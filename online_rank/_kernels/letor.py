@@ -7,7 +7,7 @@ line is answered with one of the codes below and the place of the token; the cal
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel
 
 # What stopped the kernel.
 DONE = 0
@@ -46,7 +46,7 @@ _LARGEST_ID = 10**12  # feature ids are not told apart beyond
 _SPLIT = 134217729.0  # 2**27 + 1, Dekker's splitter
 
 
-@kernel
+@inner
 def _product_error(a, b, product):
     """The rounding error a b - fl(a b), exactly (Dekker 1971)."""
     c = _SPLIT * a
@@ -58,7 +58,7 @@ def _product_error(a, b, product):
     return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
 
 
-@kernel
+@inner
 def _scale_long(mantissa, exponent):
     """The double nearest to ``mantissa * 10**exponent``, mantissa < 10**19, abs(exponent) <= 22, and whether it surely is.
 
@@ -82,19 +82,19 @@ def _scale_long(mantissa, exponent):
     return value, value == lead + (rest + doubt)
 
 
-@kernel
+@inner
 def _byte(buffer, at):
     """``buffer[at]``. Unsigned, so that no instruction is spent on indices that count from the end."""
     return buffer[np.uint64(at)]
 
 
-@kernel
+@inner
 def _ends_token(c):
     """White space, the end of the line, or the start of a comment."""
     return c in (_SPACE, _SHARP) or 9 <= c <= 13
 
 
-@kernel
+@inner
 def _skip_space(buffer, at):
     """The first place from `at` on that holds something, be it the end of the line."""
     c = _byte(buffer, at)
@@ -104,7 +104,7 @@ def _skip_space(buffer, at):
     return at
 
 
-@kernel
+@inner
 def _starts_qid(buffer, at):
     """Whether ``qid:`` stands at `at`."""
     if _byte(buffer, at) != ord("q") or _byte(buffer, at + 1) != ord("i") or _byte(buffer, at + 2) != ord("d"):
@@ -112,7 +112,7 @@ def _starts_qid(buffer, at):
     return _byte(buffer, at + 3) == _COLON
 
 
-@kernel
+@inner
 def _number(buffer, at):
     """Read ``[+-] digits [. digits] [e [+-] digits]`` at `at`: (value, place after it, how it went).
 
@@ -179,7 +179,7 @@ def _number(buffer, at):
     return -value if negative else value, at, _NUMBER
 
 
-@kernel
+@inner
 def _not_a_number(buffer, at):
     """Which code fits the value at `at`, which is no number: NULL, an infinity or NaN, or rubbish."""
     c = _byte(buffer, at)

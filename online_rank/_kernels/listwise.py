@@ -7,35 +7,34 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
-from online_rank._kernels.codes import AP
-from online_rank._kernels.credit import argmax_credit, list_head, swap_delta
-from online_rank._kernels.measures import gain
+from online_rank._kernels._jit import inner
+from online_rank._kernels.credit import Violation, argmax_credit, list_preferred, sum_before_positions, swap_change
 from online_rank._kernels.vector_math import exp_negative, log1p_unit
+from online_rank._kernels.workspace import BARS, BEST, PREFERRED, RANK
 
 
-@kernel
-def slam(margin, s, level, levels, v, head, top, best, gradient):
-    """Sum of v_i max(0, margin + max over less relevant j of s_j - s_i) [CT, eq. 3]. O(m + L).
-
-    `head` (m,), `top` and `best` (L,) are workspace.
-    """
-    n = list_head(level, v, False, head)
-    mass = argmax_credit(s, level, levels, v, margin, True, head[:n], top, best, gradient)
+@inner
+def slam(margin, t, graded, v, work, gradient):
+    """Sum of v_i max(0, margin + max over less relevant j of t_j - t_i) [CT, eq. 3]. O(m + L)."""
+    n = list_preferred(graded.level, v, False, work.integers[PREFERRED])
+    mass = argmax_credit(
+        graded, v, Violation(t, margin, True), work.integers[PREFERRED, :n], work.integers[BEST], work.reals[BARS], gradient
+    )
     value = margin * mass
-    highest = s.max()
-    for i in range(s.shape[0]):
+    highest = t.max()
+    for i in range(t.shape[0]):
         gradient[i] = -gradient[i]
-        value += gradient[i] * (s[i] - highest)
+        value += gradient[i] * (t[i] - highest)
     return value
 
 
-@kernel
-def listnet(s, level, levels, grade, gradient):
+@inner
+def listnet(s, graded, gradient):
     """Cross-entropy between the softmax of the grades and the softmax of the scores. O(m)."""
+    level, grade = graded.level, graded.grade
     m = s.shape[0]
     highest = s.max()
-    top = grade[levels - 1]
+    top = grade[graded.levels - 1]
     norm = 0.0
     target_norm = 0.0
     for i in range(m):
@@ -50,28 +49,17 @@ def listnet(s, level, levels, grade, gradient):
     return value
 
 
-@kernel
-def lambdarank(
-    slope, kind, depth, s, level, levels, grade, count, order, ideal_value, discounts, rank, harmonic, before, gains, gradient
-):
+@inner
+def lambdarank(slope, target, graded, s, order, work, gradient):
     """Sum of |change of the measure when i and j swap| log(1 + exp(-slope (s_i - s_j))), the change taken as a constant.
 
-    Only pairs with one document among the first `depth` of `order` can change the measure: O(m depth). `rank` and `gains`
-    (m,), `harmonic` and `before` (m + 1,) are workspace.
+    Only pairs with one document among the first `depth` of `order` can change the measure: O(m depth).
     """
+    level, depth = graded.level, graded.depth
     m = s.shape[0]
-    rank[:] = m
-    harmonic[0] = 0.0
-    before[0] = 0.0
-    for p in range(depth):
-        i = order[p]
-        rank[i] = p
-        hit = 1.0 if kind == AP and level[i] == 1 else 0.0
-        harmonic[p + 1] = harmonic[p] + hit / (p + 1.0)
-        before[p + 1] = before[p] + hit
-    relevant = np.float64(count[levels - 1])
-    for i in range(m):
-        gains[i] = gain(kind, grade[level[i]])
+    rank = work.integers[RANK]
+    rank[:m] = m
+    sum_before_positions(target.kind, graded, order[:depth], work)
     value = 0.0
     for p in range(depth):
         first = order[p]
@@ -79,9 +67,7 @@ def lambdarank(
             if rank[other] <= p or level[other] == level[first]:
                 continue
             i, j = (first, other) if level[first] > level[other] else (other, first)
-            delta = swap_delta(
-                kind, depth, rank[i], rank[j], gains[i], gains[j], harmonic, before, relevant, ideal_value, m, discounts
-            )
+            delta = swap_change(target, graded, work, i, j)
             x = slope * (s[i] - s[j])
             e = exp_negative(-abs(x))
             force = slope * delta * (e if x > 0.0 else 1.0) / (1.0 + e)

@@ -9,7 +9,7 @@ own.
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.codes import (
     AP,
     AP_ATTAINABLE,
@@ -24,7 +24,9 @@ from online_rank._kernels.codes import (
     RECALL,
     RECIPROCAL_RANK,
 )
+from online_rank._kernels.graded import ideal_sum
 from online_rank._kernels.order import shortlist, sort_descending
+from online_rank._kernels.workspace import longest_query
 
 _LOWEST = -np.finfo(np.float64).max
 
@@ -54,9 +56,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
     -------
     The number of queries valued: smaller than the number given when the next has a score NaN or +inf, or a grade without gain.
     """
-    longest = 0
-    for q in range(len(offsets) - 1):
-        longest = max(longest, offsets[q + 1] - offsets[q])
+    longest = longest_query(offsets)
     s, g = np.empty(longest, scores.dtype), np.empty(longest, np.int64)
     s_spare, g_spare = np.empty(longest, scores.dtype), np.empty(longest, np.int64)
     counts = np.zeros(len(gains), np.int64)
@@ -78,7 +78,9 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
         if relevant > 0:
             n = _order(query_scores, query_grades, ties, cutoff, everyone, s, g, s_spare, g_spare)
             if kind == NDCG:
-                value = _dcg(s, g, n, cutoff, ties, gains, discounts) / ideal_dcg(counts, largest, cutoff, gains, discounts)
+                value = _dcg(s, g, n, cutoff, ties, gains, discounts) / ideal_sum(
+                    NDCG, cutoff, m, largest + 1, gains, counts, discounts
+                )
             elif kind == DCG:
                 value = _dcg(s, g, n, cutoff, ties, gains, discounts)
             elif kind == AP_ATTAINABLE:
@@ -90,7 +92,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
             elif kind == AP:
                 value = _precision_sum(s, g, n, cutoff, ties, threshold) / relevant
             elif kind == LINEAR_NDCG:
-                ideal = ideal_linear_dcg(counts, largest, m)
+                ideal = ideal_sum(LINEAR_NDCG, m, m, largest + 1, np.arange(1.0 + largest), counts, discounts)
                 if ideal > 0.0:  # Not of a single document.
                     value = _linear_dcg(s, g, n, ties) / ideal
             elif kind == RECIPROCAL_RANK:
@@ -118,13 +120,14 @@ def ideal_value(kind, k, threshold, grades, gains, discounts):
     if largest < 0:
         return -1.0
     if kind == NDCG:
-        return ideal_dcg(counts, largest, min(k, len(grades)) if k > 0 else len(grades), gains, discounts)
+        m = len(grades)
+        return ideal_sum(NDCG, min(k, m) if k > 0 else m, m, largest + 1, gains, counts, discounts)
     if kind == LINEAR_NDCG:
-        return ideal_linear_dcg(counts, largest, len(grades))
+        return ideal_sum(LINEAR_NDCG, len(grades), len(grades), largest + 1, np.arange(1.0 + largest), counts, discounts)
     return np.float64(counts[max(threshold, 1) :].sum())
 
 
-@kernel
+@inner
 def _count_grades(scores, grades, counts):
     """Add the documents of each grade to `counts`; the largest grade (0 for no document), or -1 for a bad score or grade."""
     largest = 0
@@ -137,34 +140,7 @@ def _count_grades(scores, grades, counts):
     return largest
 
 
-@kernel
-def ideal_dcg(counts, largest, cutoff, gains, discounts):
-    """sum_p G D of the best ranking, positions 1..cutoff, from the number of documents of each grade."""
-    total = 0.0
-    position = 0
-    for grade in range(largest, 0, -1):
-        for _ in range(min(counts[grade], cutoff - position)):
-            total += gains[grade] * discounts[position]
-            position += 1
-        if position == cutoff:
-            break
-    return total
-
-
-@kernel
-def ideal_linear_dcg(counts, largest, m):
-    """sum_i r_i (m - position_i) of the best ranking."""
-    total = 0.0
-    above = 0
-    for grade in range(largest, 0, -1):
-        n = counts[grade]
-        # Positions above + 1 .. above + n, whose mean is above + (n + 1) / 2.
-        total += grade * n * (m - above - 0.5 * (n + 1))
-        above += n
-    return total
-
-
-@kernel
+@inner
 def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
     """Put the documents at positions 1..cutoff into `s`, `g`, best first, and under expected ties all that tie with the last.
 
@@ -190,7 +166,7 @@ def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
     return n
 
 
-@kernel
+@inner
 def _group_end(s, start, n, ties):
     """The end of the group of documents that begins at `start`."""
     end = start + 1
@@ -200,7 +176,7 @@ def _group_end(s, start, n, ties):
     return end
 
 
-@kernel
+@inner
 def _dcg(s, g, n, cutoff, ties, gains, discounts):
     """DCG@cutoff: over positions, D times the mean gain of the group there."""
     total = 0.0
@@ -217,7 +193,7 @@ def _dcg(s, g, n, cutoff, ties, gains, discounts):
     return total
 
 
-@kernel
+@inner
 def _precision_sum(s, g, n, cutoff, ties, threshold):
     """The precision at their positions, summed over the relevant documents.
 
@@ -241,7 +217,7 @@ def _precision_sum(s, g, n, cutoff, ties, threshold):
     return total
 
 
-@kernel
+@inner
 def _reciprocal_rank(s, g, n, cutoff, ties, threshold):
     """1 / position of the first relevant document; 0 when there is none up to the cutoff.
 
@@ -264,7 +240,7 @@ def _reciprocal_rank(s, g, n, cutoff, ties, threshold):
     return 0.0
 
 
-@kernel
+@inner
 def _relevant_at(s, g, n, cutoff, ties, threshold):
     """Number of relevant documents up to the cutoff."""
     total = 0.0
@@ -277,7 +253,7 @@ def _relevant_at(s, g, n, cutoff, ties, threshold):
     return total
 
 
-@kernel
+@inner
 def _hit_probability(s, g, n, cutoff, ties, threshold):
     """Probability that a relevant document stands at one of the positions up to the cutoff.
 
@@ -297,7 +273,7 @@ def _hit_probability(s, g, n, cutoff, ties, threshold):
     return 0.0
 
 
-@kernel
+@inner
 def _relevant_in(g, start, end, threshold):
     relevant = 0
     for i in range(start, end):
@@ -305,7 +281,7 @@ def _relevant_in(g, start, end, threshold):
     return relevant
 
 
-@kernel
+@inner
 def _err(g, n, gains):
     """sum_p 1/p P(p satisfies) prod of P(none before it did)."""
     total = 0.0
@@ -316,7 +292,7 @@ def _err(g, n, gains):
     return total
 
 
-@kernel
+@inner
 def _linear_dcg(s, g, n, ties):
     """sum_i r_i (n - position_i), a group of documents at its mean position."""
     total = 0.0
@@ -331,7 +307,7 @@ def _linear_dcg(s, g, n, ties):
     return total
 
 
-@kernel
+@inner
 def _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group):
     """Correctly ordered pairs of different grades over all such pairs; NaN when there is none.
 

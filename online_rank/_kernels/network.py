@@ -7,7 +7,7 @@ that loops over units have no remainder; the units that only fill up have zero w
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels._jit import fast_inner, inner, kernel
 from online_rank._kernels.codes import TANH
 from online_rank._kernels.vector_math import tanh32, tanh64
 
@@ -16,7 +16,7 @@ LANES = 8
 _CHUNK = 64
 
 
-@kernel
+@inner
 def layer(parameters, widths, number):
     """Weights (width below, width) and biases (width,) of layer `number`, counted from 1: views."""
     last = widths.shape[0] - 1
@@ -30,7 +30,7 @@ def layer(parameters, widths, number):
     return weights.reshape((below, width)), biases
 
 
-@kernel
+@inner
 def units(buffer, widths, number, m):
     """The part (m, width) of a flat buffer that belongs to layer `number`."""
     position = 0
@@ -39,7 +39,7 @@ def units(buffer, widths, number, m):
     return buffer[position : position + m * widths[number]].reshape((m, widths[number]))
 
 
-@kernel
+@inner
 def n_units(widths):
     """Units of all layers together."""
     total = 0
@@ -48,7 +48,7 @@ def n_units(widths):
     return total
 
 
-@kernel
+@inner
 def _activate(H, biases, activation):
     """H <- activation(H + biases), in place. NaN stays NaN."""
     m, width = H.shape
@@ -69,7 +69,7 @@ def _activate(H, biases, activation):
                 H[i, j] = zero if z < zero else z
 
 
-@kernel
+@inner
 def _chain(D, H, activation):
     """D <- D times the derivative of the activation whose value is H."""
     m, width = H.shape
@@ -85,13 +85,13 @@ def _chain(D, H, activation):
                 D[i, j] = D[i, j] if H[i, j] > zero else zero
 
 
-@kernel
+@inner
 def next_key(key):
     """The next state of the counter that dropout draws from (Weyl's sequence of SplitMix64; Steele, Lea & Flood 2014)."""
     return key + np.uint64(0x9E3779B97F4A7C15)
 
 
-@kernel
+@inner
 def _uniform(key, number):
     """A number in [0, 1) that depends on nothing but `key` and `number`: SplitMix64's output function."""
     z = key + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
@@ -100,7 +100,7 @@ def _uniform(key, number):
     return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
 
 
-@kernel
+@inner
 def _drop(values, rate, key, first):
     """Set each value to 0 with probability `rate`, and divide it by 1 - rate otherwise; unit number `first` is the first."""
     m, width = values.shape
@@ -110,7 +110,7 @@ def _drop(values, rate, key, first):
             values[i, j] *= scale if _uniform(key, first + i * width + j) >= rate else values.dtype.type(0.0)
 
 
-@kernel
+@inner
 def forward(X, parameters, widths, activation, dropout, key, hidden, dropped):
     """Values of all units for the documents of a query, through BLAS.
 
@@ -135,7 +135,7 @@ def forward(X, parameters, widths, activation, dropout, key, hidden, dropped):
         below = H
 
 
-@fast_kernel
+@fast_inner
 def output(last, w, g):
     """g = last · w of documents (m, width), in float64."""
     for i in range(last.shape[0]):
@@ -145,7 +145,7 @@ def output(last, w, g):
         g[i] = total
 
 
-@fast_kernel
+@fast_inner
 def _output_backward(dg, w, H, D, gradient):
     """Gradient in w, sum of dg_i H_i; and D_i = dg_i w."""
     gradient[:] = 0
@@ -156,7 +156,7 @@ def _output_backward(dg, w, H, D, gradient):
             D[i, j] = d * w[j]
 
 
-@fast_kernel
+@fast_inner
 def _sum_rows(D, out):
     """out = sum of the rows of D."""
     out[:] = 0
@@ -165,7 +165,7 @@ def _sum_rows(D, out):
             out[j] += D[i, j]
 
 
-@kernel
+@inner
 def backward(X, dg, parameters, widths, activation, dropout, key, hidden, dropped, errors, gradient):
     """Gradient in all parameters, from `dg` (m,), that in the outputs g, and the units that `forward` left behind.
 
@@ -191,7 +191,7 @@ def backward(X, dg, parameters, widths, activation, dropout, key, hidden, droppe
             np.dot(D, layer(parameters, widths, number)[0].T, units(errors, widths, number - 1, m))
 
 
-@fast_kernel
+@fast_inner
 def _rows_times(X, W, H):
     """H = X W; X of any float dtype.
 
@@ -230,7 +230,7 @@ def _rows_times(X, W, H):
                 H[i, j], H[i1, j], H[i2, j], H[i3, j] = a, b, c, e
 
 
-@fast_kernel
+@fast_inner
 def _not_a_number(x):
     """0 for a finite document, NaN for one with a NaN or infinite feature: a tanh would hide it."""
     total = 0.0

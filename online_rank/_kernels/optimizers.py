@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels._jit import fast_inner, inner
 from online_rank._kernels.codes import ADAGRAD, ADAM, SCALE_FREE, SGD
 
 # Adam's customary constants (Kingma & Ba 2015).
@@ -13,7 +13,7 @@ _MEAN, _SQUARE, _EPSILON = 0.9, 0.999, 1e-8
 _POOREST = 1e-3
 
 
-@fast_kernel
+@fast_inner
 def _sgd(rate, gradient, parameters):
     """p <- p - rate g."""
     rate = parameters.dtype.type(rate)
@@ -21,7 +21,7 @@ def _sgd(rate, gradient, parameters):
         parameters[j] -= rate * gradient[j]
 
 
-@fast_kernel
+@fast_inner
 def _adagrad(rate, gradient, parameters, squares):
     """p <- p - rate g / sqrt(sum of g^2) (Duchi, Hazan & Singer 2011)."""
     rate = parameters.dtype.type(rate)
@@ -33,7 +33,7 @@ def _adagrad(rate, gradient, parameters, squares):
         parameters[j] -= rate * gradient[j] / np.sqrt(square) if square > 0 else one - one
 
 
-@fast_kernel
+@fast_inner
 def _adam(rate, steps, gradient, parameters, means, squares):
     """Adam (Kingma & Ba 2015) with its bias corrections; `steps` counts this one."""
     kind = parameters.dtype.type
@@ -48,7 +48,7 @@ def _adam(rate, steps, gradient, parameters, means, squares):
         parameters[j] -= step * means[j] / (np.sqrt(squares[j]) * scale + epsilon)
 
 
-@kernel
+@inner
 def bet(parameters, state):
     """Weights of the scale-free optimizer, ScInOL2 of Kempka, Kotłowski & Warmuth (2019): bets on where gradients have pointed.
 
@@ -63,7 +63,7 @@ def bet(parameters, state):
             parameters[j] = 0.5 * min(max(direction[j] / radius, -1.0), 1.0) * wealth[j] / radius
 
 
-@kernel
+@inner
 def _scale_free(start, gradient, parameters, state):
     """Settle the bets and place the next ones; `start` is the wealth that every coordinate had at first."""
     direction, squares, largest, wealth = state
@@ -77,7 +77,7 @@ def _scale_free(start, gradient, parameters, state):
     bet(parameters, state)
 
 
-@kernel
+@inner
 def meet_features(X, low, high, parameters, state):
     """Tell the scale-free optimizer the features of a query before it scores them, so that it bets less on larger ones.
 
@@ -97,7 +97,7 @@ def meet_features(X, low, high, parameters, state):
     bet(parameters, state)
 
 
-@kernel
+@inner
 def descend(optimizer, rate, steps, gradient, parameters, state):
     """One step of an optimizer, in place; `steps` counts it."""
     if optimizer == SGD:

@@ -7,29 +7,29 @@ paired.
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels import fenwick
+from online_rank._kernels._jit import fast_inner, inner
 from online_rank._kernels.codes import LOGISTIC
-from online_rank._kernels.credit import _add, _below
 from online_rank._kernels.vector_math import exp_negative, log1p_unit
 
 
-@kernel
+@inner
 def pair_weight(form, grade, upper, lower):
     """w_ij of a document in level `upper` and one in level `lower`; `form` is (alpha, beta, gamma)."""
     return form[0] + form[1] * grade[upper] + form[2] * grade[lower]
 
 
-@kernel
-def total_weight(form, neighbours, levels, grade, count):
+@inner
+def total_weight(form, neighbours, graded):
     """Sum of w_ij over all pairs."""
     total = 0.0
-    for a in range(1, levels):
+    for a in range(1, graded.levels):
         for b in range(a - 1 if neighbours else 0, a):
-            total += pair_weight(form, grade, a, b) * count[a] * count[b]
+            total += pair_weight(form, graded.grade, a, b) * graded.size[a] * graded.size[b]
     return total
 
 
-@kernel
+@inner
 def squared_identity(form, neighbours, t, start, levels, grade, mean, square, gradient):
     """Sum of w_ij (1 - (s_i - s_j))^2 from the sizes, means and squared deviations of the levels. O(m + L^2).
 
@@ -64,7 +64,7 @@ def squared_identity(form, neighbours, t, start, levels, grade, mean, square, gr
     return value
 
 
-@fast_kernel
+@fast_inner
 def _logistic_row(slope, t_i, t, weights, gradient):
     """log(1 + exp(-slope (t_i - t_j))) over less relevant documents j. Returns the sum and minus its derivative in t_i."""
     value = 0.0
@@ -79,7 +79,7 @@ def _logistic_row(slope, t_i, t, weights, gradient):
     return value, pull
 
 
-@fast_kernel
+@fast_inner
 def _squared_tanh_row(slope, t_i, t, weights, gradient):
     """(1 - tanh(slope (t_i - t_j) / 2))^2 over less relevant documents j. Returns the sum and minus its derivative in t_i."""
     value = 0.0
@@ -97,7 +97,7 @@ def _squared_tanh_row(slope, t_i, t, weights, gradient):
     return value, pull
 
 
-@kernel
+@inner
 def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, weights, gradient):
     """The logistic cost, or the squared cost of a tanh output, over all pairs. O(m^2) scalars; `weights` (m,) is workspace."""
     value = 0.0
@@ -116,28 +116,29 @@ def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, weights
     return value
 
 
-@kernel
+@inner
 def _put(table, lev, value, neighbours):
     """Add `value` at level lev: to a Fenwick tree, or at its own place where only neighbours are asked for."""
     if neighbours:
         table[lev + 1] += value
     else:
-        _add(table, lev, value)
+        fenwick.add(table, lev, value)
 
 
-@kernel
+@inner
 def _lower(table, lev, neighbours):
     """Sum over the levels lower than lev, or over the next lower level alone."""
-    return (table[lev] if lev > 0 else 0.0) if neighbours else _below(table, lev)
+    return (table[lev] if lev > 0 else 0.0) if neighbours else fenwick.sum_before(table, lev)
 
 
-@kernel
-def hinge(form, neighbours, margin, s, order, level, levels, grade, numbers, grades, gradient):
+@inner
+def hinge(form, neighbours, margin, s, order, graded, numbers, grades, gradient):
     """Sum of w_ij max(0, margin - (s_i - s_j)). O(m log m).
 
     `s` (m,) and `gradient` are in document order here, `order` lists documents by descending score. `numbers` and `grades`
     (levels + 1,) are workspace: how many documents have been met in each level, and the sum of their grades.
     """
+    level, levels, grade = graded.level, graded.levels, graded.grade
     m = s.shape[0]
     numbers[:] = 0.0
     grades[:] = 0.0

@@ -6,11 +6,11 @@ it alone: so the result cannot depend on how a stream is cut into blocks. All in
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 
 
-@kernel
+@inner
 def _column_moments(X, a, b, mean, m2):
     """Mean, and sum of squared deviations from it, of each column of X[a:b]; there is at least one row.
 
@@ -32,7 +32,7 @@ def _column_moments(X, a, b, mean, m2):
         mean[j] = np.float64(X[a, j]) + shift
 
 
-@kernel
+@inner
 def _write_scaled(X, a, b, shift, factor, out):
     """out[a:b] = (X[a:b] - shift) factor."""
     for i in range(a, b):
@@ -40,7 +40,7 @@ def _write_scaled(X, a, b, shift, factor, out):
             out[i, j] = (np.float64(X[i, j]) - shift[j]) * factor[j]
 
 
-@kernel
+@inner
 def _inverse_deviation(m2, n, factor):
     """factor = 1 / sqrt(m2 / n), and 0 for a column that never varied."""
     for j in range(len(m2)):

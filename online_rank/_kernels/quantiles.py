@@ -8,10 +8,10 @@ through a block query by query, so the result cannot depend on how a stream is c
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel
 
 
-@kernel
+@inner
 def _merge(values, weights, size, column, merged, merged_weights):
     """The `size` centroids and the sorted values of `column`, in one ascending list without ties; its length."""
     n = 0
@@ -35,7 +35,7 @@ def _merge(values, weights, size, column, merged, merged_weights):
     return n
 
 
-@kernel
+@inner
 def _compress(values, weights, size, total, width):
     """Join neighbouring centroids, in place, while their joint weight is at most total width q (1 - q); the new size.
 
@@ -60,7 +60,7 @@ def _compress(values, weights, size, total, width):
     return n
 
 
-@kernel
+@inner
 def learn_quantiles(X, a, b, count, values, weights, sizes):
     """Learn the documents X[a:b] after `count` others.
 
@@ -91,7 +91,7 @@ def learn_quantiles(X, a, b, count, values, weights, sizes):
     return True
 
 
-@kernel
+@inner
 def normal_quantile(p):
     """Phi^-1(p), 0 < p < 1, by the rational approximations of Acklam (2003), within 1.2e-9 relative."""
     tail = min(p, 1.0 - p)

@@ -2,17 +2,18 @@
 
 import math
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner
 
 
-@kernel
-def write_round(row, loss, served_loss, mass, square, margin, weight, m, largest, v_max, skipped):
+@inner
+def write_round(row, loss, mass, square, margin, weight, m, largest, v_max, skipped):
     """Write a `Round` to `row` (10,); `largest` is the largest squared norm of a document.
 
-    Called last: a query that is rejected leaves the row as it was.
+    The loss of what was served is left open, NaN: who measures it fills it in. Called last: a query that is rejected leaves the
+    row as it was.
     """
     row[0] = loss
-    row[1] = served_loss
+    row[1] = math.nan
     row[2] = mass
     row[3] = square
     row[4] = margin

@@ -5,17 +5,19 @@ Each function adds the gradient in the scores to `gradient` (m,), which starts a
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
-from online_rank._kernels.measures import discount, gain
+from online_rank._kernels._jit import inner
+from online_rank._kernels.graded import discount
 
 
-@kernel
-def structured_dcg(kind, depth, s, level, levels, grade, count, ideal_value, discounts, gradient):
+@inner
+def structured_dcg(target, graded, s, gradient):
     """The margin of Chapelle, Le & Smola for the measures of the form sum of G D. O(depth^2 m).
 
     The score of a ranking is the sum of a_p s over positions p, a_p = depth + 1 - p for p <= depth, else 0; for the ideal
     ranking the a_p of one grade are averaged. The largest loss plus score is an assignment of documents to positions.
     """
+    kind, discounts = target.kind, target.discounts
+    levels, level, _, gains, count, depth, ideal = graded
     m = s.shape[0]
     # Benefit of document i at the 0-based position p: s_i (depth - p) - G_i D_p / Z. Scores may be shifted, and counting from
     # the best one keeps their differences exact.
@@ -33,12 +35,12 @@ def structured_dcg(kind, depth, s, level, levels, grade, count, ideal_value, dis
         while row_of[column] != 0:
             reached[column] = True
             here = row_of[column]
-            d = discount(kind, here - 1, m, discounts) / ideal_value
+            d = discount(kind, here - 1, m, discounts) / ideal
             step = np.inf
             following = 0
             for c in range(1, m + 1):
                 if not reached[c]:
-                    benefit = (s[c - 1] - highest) * (depth + 1 - here) - gain(kind, grade[level[c - 1]]) * d
+                    benefit = (s[c - 1] - highest) * (depth + 1 - here) - gains[level[c - 1]] * d
                     reduced = -benefit - row_price[here] - column_price[c]
                     if reduced < slack[c]:
                         slack[c] = reduced
@@ -61,7 +63,7 @@ def structured_dcg(kind, depth, s, level, levels, grade, count, ideal_value, dis
         if row_of[i + 1] > 0:
             p = row_of[i + 1] - 1
             gradient[i] = depth - p
-            value -= gain(kind, grade[level[i]]) * discount(kind, p, m, discounts) / ideal_value
+            value -= gains[level[i]] * discount(kind, p, m, discounts) / ideal
     share = np.zeros(levels)
     position = 0
     for lev in range(levels - 1, -1, -1):
@@ -74,7 +76,7 @@ def structured_dcg(kind, depth, s, level, levels, grade, count, ideal_value, dis
     return value
 
 
-@kernel
+@inner
 def structured_ap(s, level, order, relevant, gradient):
     """The margin of Yue et al. for average precision, by their greedy argument. O(r (m - r)) for r relevant documents.
 

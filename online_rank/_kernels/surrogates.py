@@ -4,65 +4,163 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import copy_to
-from online_rank._kernels.codes import (
-    AP,
-    HINGE,
-    LAMBDARANK,
-    LISTNET,
-    LOGISTIC,
-    MAX_GRADE,
-    MEAN,
-    SLAM,
-    SQUARED,
-    STRUCTURED,
-    TIGHT,
-)
+from online_rank._kernels.codes import AP, HINGE, LAMBDARANK, LISTNET, LOGISTIC, SLAM, SQUARED, STRUCTURED, TIGHT
+from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.listwise import lambdarank, listnet, slam
-from online_rank._kernels.measures import grade_levels, ideal, level_weights, order_pessimistic, ranking_loss, weights_in_order
 from online_rank._kernels.pairwise import hinge, smooth_pairs, squared_identity, total_weight
 from online_rank._kernels.structured import structured_ap, structured_dcg
+from online_rank._kernels.weight_vectors import weight_documents
+from online_rank._kernels.workspace import (
+    COUNTS,
+    LEVEL_START,
+    LISTED,
+    LISTED_GRADIENT,
+    LISTED_SCORES,
+    ORDER,
+    PAIR_WEIGHTS,
+    SUMS,
+    VIOLATION_KEYS,
+    WEIGHTS,
+    workspace,
+)
 
 
-class Workspace(NamedTuple):
-    """Memory for queries of up to `longest` documents, so that a query allocates nothing."""
+class Surrogate(NamedTuple):
+    """A surrogate with its settings, as `online_rank.surrogates.Surrogate` has them.
 
-    reals: np.ndarray
-    integers: np.ndarray
-    per_level: np.ndarray
-    trees: np.ndarray
-    table: np.ndarray
+    `slope` is that of the output (0 for the identity), `form` (3,) alpha, beta, gamma of w_ij = alpha + beta R_i + gamma R_j.
+    """
+
+    name: int
+    within_grade: int
+    by_gap: int
+    neighbours: int
+    mean_of_pairs: int
+    margin: float
+    slope: float
+    form: np.ndarray
+
+
+class Evaluated(NamedTuple):
+    """Value of a surrogate, pessimistic loss of the ranking, v_max (0 except for SLAM), and the number of levels."""
+
+    value: float
+    loss: float
+    v_max: float
+    levels: int
+
+
+@inner
+def settings(config, constants, discounts):
+    """Target and surrogate of `online_rank.surrogates.Surrogate.kernel_arguments`, for queries within a table of D(p)."""
+    kind, cutoff, threshold, name, within_grade, by_gap, neighbours, mean_of_pairs = config
+    surrogate = Surrogate(name, within_grade, by_gap, neighbours, mean_of_pairs, constants[0], constants[1], constants[2:5])
+    return Target(kind, cutoff, threshold, discounts), surrogate
 
 
 @kernel
-def workspace(longest):
-    """A `Workspace` for queries of up to `longest` documents."""
-    levels = min(longest, MAX_GRADE + 1) + 1
-    return Workspace(
-        np.empty((5, longest + 1)),
-        np.empty((4, longest), dtype=np.int64),
-        np.empty((3, levels), dtype=np.int64),
-        np.empty((2, levels)),
-        np.empty(MAX_GRADE + 1, dtype=np.int64),
-    )
+def value_and_gradient(config, constants, s, y, discounts, gradient):
+    """Write the gradient (m,) of a surrogate at scores s (m,) and grades y (m,). Returns its value."""
+    target, surrogate = settings(config, constants, discounts)
+    return evaluate(target, surrogate, s, y, workspace(s.shape[0]), gradient).value
 
 
-@kernel
-def longest_query(offsets):
-    """The largest number of documents of a query in a block."""
-    longest = 0
-    for q in range(offsets.shape[0] - 1):
-        longest = max(longest, offsets[q + 1] - offsets[q])
-    return longest
+@inner
+def evaluate(target, surrogate, s, y, work, gradient):
+    """Value and gradient of a surrogate for one query.
+
+    Parameters
+    ----------
+    s : (m,) float64 scores, finite
+    y : (m,) int64 grades
+    gradient : (m,) out
+
+    Returns
+    -------
+    `Evaluated`; with levels -1 when a grade is out of range, and all else 0 below 2, where nothing can be learned.
+    """
+    m = s.shape[0]
+    name = surrogate.name
+    gradient[:] = 0.0
+    graded = grade_query(target, y, work)
+    if graded.levels < 2:
+        return Evaluated(0.0, 0.0, 0.0, graded.levels)
+    order = work.integers[ORDER, :m]
+    whole = name in (HINGE, STRUCTURED) or (name == SLAM and surrogate.within_grade == TIGHT)
+    rank_pessimistically(s, graded, m if whole else graded.depth, order, work)
+    loss = ranking_loss(target, graded, order)
+    v_max = 0.0
+    if name in (SQUARED, LOGISTIC):
+        value = _smooth(surrogate, graded, s, work, gradient)
+    elif name == HINGE:
+        value = _hinge(surrogate, graded, s, order, work, gradient)
+    elif name == SLAM:
+        v = work.reals[WEIGHTS, :m]
+        v_max = weight_documents(target, graded, surrogate.within_grade, order, work, v, True)
+        keys, margin = _keys(surrogate, graded, s, work)
+        value = slam(margin, keys, graded, v, work, gradient)
+    elif name == LISTNET:
+        value = listnet(s, graded, gradient)
+    elif name == LAMBDARANK:
+        value = lambdarank(surrogate.slope, target, graded, s, order, work, gradient)
+    elif target.kind == AP:
+        value = structured_ap(s, graded.level, order, work.integers[LISTED], gradient)
+    else:
+        value = structured_dcg(target, graded, s, gradient)
+    return Evaluated(value, loss, v_max, graded.levels)
 
 
-@kernel
-def _list_by_level(s, level, levels, count, start, listed, t):
+@inner
+def _keys(surrogate, graded, s, work):
+    """Keys t, a copy of the scores, and a constant margin; where it grows with the grade gap, none is left.
+
+    For margin (R_i - R_j) - (s_i - s_j) is -(t_i - t_j) of t = s - margin R.
+    """
+    t = work.reals[VIOLATION_KEYS, : s.shape[0]]
+    copy_to(t, s)
+    if not surrogate.by_gap:
+        return t, surrogate.margin
+    for i in range(s.shape[0]):
+        t[i] -= surrogate.margin * graded.grade[graded.level[i]]
+    return t, 0.0
+
+
+@inner
+def _pair_scale(surrogate, graded):
+    """1 / sum of w_ij where the mean over pairs is asked for, else 1."""
+    total = total_weight(surrogate.form, surrogate.neighbours, graded)
+    return 1.0 / total if surrogate.mean_of_pairs else 1.0
+
+
+@inner
+def _smooth(surrogate, graded, s, work, gradient):
+    """The squared and the logistic cost: documents are listed by level."""
+    m = s.shape[0]
+    listed, start = work.integers[LISTED, :m], work.integers[LEVEL_START]
+    t, slopes = work.reals[LISTED_SCORES, :m], work.reals[LISTED_GRADIENT, :m]
+    _list_by_level(s, graded, start, listed, t)
+    slopes[:] = 0.0
+    levels, grade, form, neighbours = graded.levels, graded.grade, surrogate.form, surrogate.neighbours
+    if surrogate.slope == 0.0:
+        value = squared_identity(form, neighbours, t, start, levels, grade, work.reals[COUNTS], work.reals[SUMS], slopes)
+    else:
+        pair_weights = work.reals[PAIR_WEIGHTS, :m]
+        value = smooth_pairs(surrogate.name, surrogate.slope, form, neighbours, t, start, levels, grade, pair_weights, slopes)
+    scale = _pair_scale(surrogate, graded)
+    for p in range(m):
+        gradient[listed[p]] = scale * slopes[p]
+    return scale * value
+
+
+@inner
+def _list_by_level(s, graded, start, listed, t):
     """List documents by ascending level, and their scores; start (levels + 1,) says where each level begins."""
+    level, levels = graded.level, graded.levels
     start[0] = 0
     for lev in range(levels):
-        start[lev + 1] = start[lev] + count[lev]
+        start[lev + 1] = start[lev] + graded.size[lev]
     for i in range(s.shape[0]):
         p = start[level[i]]
         listed[p] = i
@@ -73,98 +171,16 @@ def _list_by_level(s, level, levels, count, start, listed, t):
     start[0] = 0
 
 
-@kernel
-def evaluate(config, constants, s, y, discounts, work, gradient):
-    """Value and gradient of a surrogate for one query.
-
-    Parameters
-    ----------
-    config : int64 array: measure kind, cutoff, threshold, surrogate, within grade, margin by gap?, neighbours?, mean of pairs?
-    constants : float64 array: margin, slope of the output (0 for the identity), and alpha, beta, gamma of w_ij
-    s : (m,) float64 scores, finite
-    y : (m,) int64 grades
-    discounts : (>= m,) table of D(p)
-    work : Workspace
-    gradient : (m,) out
-
-    Returns
-    -------
-    Value of the surrogate, pessimistic loss of the ranking, v_max (0 except for SLAM), and the number of levels: -1 when a
-    grade is out of range; below 2 nothing can be learned, and all else is 0.
-    """
-    kind, cutoff, threshold, surrogate, within, by_gap, neighbours, mean_of_pairs = config
-    margin = constants[0]
-    slope = constants[1]
-    form = constants[2:5]
+@inner
+def _hinge(surrogate, graded, s, order, work, gradient):
+    """The pairwise hinge; `order` is the whole ranking, and is made anew for a margin that grows with the grade gap."""
     m = s.shape[0]
-    reals, integers = work.reals, work.integers
-    # Row by row: only then does the compiler know that a row is contiguous.
-    t, keys, other_keys, v, spare = reals[0, :m], reals[1, :m], reals[2, :m], reals[3, :m], reals[4, :m]
-    level, order, index, listed = integers[0, :m], integers[1, :m], integers[2, :m], integers[3, :m]
-    grade, count, start = work.per_level
-    tree, other_tree = work.trees
-    gradient[:] = 0.0
-    levels = grade_levels(y, kind, threshold, level, grade, count, work.table)
-    if levels < 2:
-        return 0.0, 0.0, 0.0, levels
-    depth = min(cutoff, m) if cutoff > 0 else m
-    ideal_value = ideal(kind, depth, m, levels, grade, count, discounts) if kind != AP else 1.0
-    whole = surrogate in (HINGE, STRUCTURED) or (surrogate == SLAM and within == TIGHT)
-    order_pessimistic(s, level, levels, m if whole else depth, order, index, start, keys, other_keys)
-    loss = ranking_loss(kind, depth, order, level, levels, grade, count, ideal_value, discounts)
-    scale = 1.0
-    v_max = 0.0
-    if surrogate in (SQUARED, LOGISTIC, HINGE):
-        total = total_weight(form, neighbours, levels, grade, count)
-        scale = 1.0 / total if mean_of_pairs else 1.0
-
-    if surrogate in (SQUARED, LOGISTIC):
-        _list_by_level(s, level, levels, count, start, listed, t)
-        spare[:] = 0.0
-        if slope == 0.0:
-            value = squared_identity(form, neighbours, t, start, levels, grade, tree, other_tree, spare)
-        else:
-            value = smooth_pairs(surrogate, slope, form, neighbours, t, start, levels, grade, keys, spare)
-        for p in range(m):
-            gradient[listed[p]] = scale * spare[p]
-        return scale * value, loss, v_max, levels
-
-    if surrogate in (HINGE, SLAM):
-        copy_to(t, s)
-        if by_gap:
-            # margin (R_i - R_j) - (s_i - s_j) is -(t_i - t_j) of t = s - margin R.
-            for i in range(m):
-                t[i] -= margin * grade[level[i]]
-            margin = 0.0
-    if surrogate == HINGE:
-        if by_gap:
-            order_pessimistic(t, level, levels, m, order, index, start, keys, other_keys)
-        value = hinge(
-            form, neighbours, margin, t, order, level, levels, grade, tree[: levels + 1], other_tree[: levels + 1], gradient
-        )
-        for i in range(m):
-            gradient[i] *= scale
-        value *= scale
-    elif surrogate == SLAM:
-        if within == MEAN:
-            v_max = level_weights(kind, cutoff, levels, grade, count, ideal_value, m, discounts, tree)
-            for i in range(m):
-                v[i] = tree[level[i]]
-        else:
-            for i in range(m):
-                index[i] = i
-            listing = order if within == TIGHT else index
-            v_max = weights_in_order(kind, cutoff, listing, level, levels, grade, count, ideal_value, discounts, start, v)
-        value = slam(margin, t, level, levels, v, listed, tree, start, gradient)
-    elif surrogate == LISTNET:
-        value = listnet(s, level, levels, grade, gradient)
-    elif surrogate == LAMBDARANK:
-        value = lambdarank(
-            slope, kind, depth, s, level, levels, grade, count, order, ideal_value, discounts,
-            index, work.reals[0], work.reals[1], spare, gradient,
-        )  # fmt: skip
-    elif kind == AP:
-        value = structured_ap(s, level, order, listed, gradient)
-    else:
-        value = structured_dcg(kind, depth, s, level, levels, grade, count, ideal_value, discounts, gradient)
-    return value, loss, v_max, levels
+    keys, margin = _keys(surrogate, graded, s, work)
+    if surrogate.by_gap:
+        rank_pessimistically(keys, graded, m, order, work)
+    counts, sums = work.reals[COUNTS, : graded.levels + 1], work.reals[SUMS, : graded.levels + 1]
+    value = hinge(surrogate.form, surrogate.neighbours, margin, keys, order, graded, counts, sums, gradient)
+    scale = _pair_scale(surrogate, graded)
+    for i in range(m):
+        gradient[i] *= scale
+    return value * scale

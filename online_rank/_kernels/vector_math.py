@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import config, types
 from numba.extending import intrinsic
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner
 
 
 @intrinsic
@@ -45,7 +45,7 @@ _L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8 = (1.0 / k for k in range(3, 19, 2))
 _L9, _L10, _L11, _L12, _L13, _L14, _L15, _L16 = (1.0 / k for k in range(19, 35, 2))
 
 
-@kernel
+@inner
 def _exp_parts(x):
     """p and 2^n with e^x = 2^n (1 + p), |p| < 1/2, for x <= 0."""
     x = _LOWEST if x < _LOWEST else x
@@ -57,21 +57,21 @@ def _exp_parts(x):
     return r + r * r * p, _power_of_two(shifted)
 
 
-@kernel
+@inner
 def exp_negative(x):
     """e^x of a float64 x <= 0, to 2 ulp. Below -700 it is that of -700, about 10^-304."""
     p, scale = _exp_parts(x)
     return scale + scale * p
 
 
-@kernel
+@inner
 def expm1_negative(x):
     """e^x - 1 of a float64 x <= 0, to 2 ulp."""
     p, scale = _exp_parts(x)
     return scale * p + (scale - 1.0)
 
 
-@kernel
+@inner
 def log1p_unit(x):
     """log(1 + x) of a float64 x in [0, 1], to 2 ulp: 2 artanh(x / (2 + x))."""
     z = x / (2.0 + x)
@@ -81,7 +81,7 @@ def log1p_unit(x):
     return 2.0 * (z + z * u * p)
 
 
-@kernel
+@inner
 def tanh64(x):
     """tanh of a float64, to 3 ulp; exactly odd; NaN stays NaN."""
     # tanh |x| = (1 - e^(-2 |x|)) / (1 + e^(-2 |x|))
@@ -96,7 +96,7 @@ _HEAD32, _TAIL32 = _f(0.693359375), _f(-2.12194440e-4)
 _F2, _F3, _F4, _F5, _F6, _F7 = (_f(1.0 / f) for f in np.cumprod(np.arange(2.0, 8.0)))
 
 
-@kernel
+@inner
 def tanh32(x):
     """tanh of a float32, to 3 ulp; exactly odd; NaN stays NaN."""
     y = -_TWO32 * abs(x)

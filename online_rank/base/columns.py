@@ -1,7 +1,9 @@
 """Estimators with state that has a column for each feature."""
 
 import abc
+import functools
 import itertools
+import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -11,10 +13,23 @@ from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.query import MAX_FEATURES, Block, SparseRows
 
-__all__ = ["Columns", "QueryEstimator", "as_array"]
+__all__ = ["Columns", "QueryEstimator", "as_array", "numbers"]
 
 #: Most cells of an array that sparse documents are written out to, for steps that need one.
 _MAX_CELLS = 1 << 24
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+
+
+@functools.lru_cache(maxsize=64)
+def numbers(n_features: int) -> tuple[str, ...]:
+    """The names of features that are known by their position: "1", "2", ..., as LETOR text counts them."""
+    return tuple(map(str, range(1, n_features + 1)))
+
+
+def _are_numbers(names: Iterable[Hashable]) -> bool:
+    """Whether all names are numbers of features."""
+    return all(isinstance(name, str) and _NUMBER.fullmatch(name) for name in names)
 
 
 class Columns:
@@ -34,11 +49,12 @@ class Columns:
     (('clicks', 'age', 'bm25'), array([ 2, -1]))
     """
 
-    __slots__ = ("_column", "_names")
+    __slots__ = ("_are_numbers", "_column", "_names")
 
     def __init__(self, names: Iterable[Hashable] = ()) -> None:
         self._column = {name: j for j, name in enumerate(names)}
         self._names: tuple[Hashable, ...] | None = None
+        self._are_numbers: bool | None = None
 
     def __len__(self) -> int:
         return len(self._column)
@@ -66,6 +82,13 @@ class Columns:
             self._names = tuple(self._column)
         return self._names
 
+    @property
+    def are_numbers(self) -> bool:
+        """Whether all names are numbers of features: "1", "2", ..."""
+        if self._are_numbers is None:
+            self._are_numbers = _are_numbers(self._column)
+        return self._are_numbers
+
     def of(self, names: Iterable[Hashable]) -> np.ndarray:
         """The column of each name, int64; -1 for one that has none."""
         find = self._column.get
@@ -82,7 +105,7 @@ class Columns:
         for name in names:
             self._column.setdefault(name, len(self._column))
         if len(self._column) > before:
-            self._names = None
+            self._names = self._are_numbers = None
         return len(self._column) - before
 
     def since(self, n: int) -> list[Hashable]:
@@ -93,13 +116,14 @@ class Columns:
         """Forget all but the first `n` columns."""
         while len(self._column) > n:
             self._column.popitem()
-            self._names = None
+            self._names = self._are_numbers = None
 
 
 class QueryEstimator(QueryStep, abc.ABC):
     """A step with state that has a column for each feature: the columns follow the features that it meets.
 
-    An ndarray fixes the number of features at first use. Named features extend the state when they first appear.
+    An ndarray fixes the number of features at first use. Named features extend the state when they first appear. Feature n of
+    an array, or of LETOR text, and the name "n" are the same feature: what learned from one is asked with the other.
     """
 
     _schema = Schema(_n_features=Integer(0), _columns=Names(), max_features=Integer(1))
@@ -133,19 +157,38 @@ class QueryEstimator(QueryStep, abc.ABC):
         X = block.X
         if not block.n_documents:
             return block._replace(X=np.empty((0, self._n_features), X.dtype))
+        block = self._with_names(block)
         if block.names is None:
             self._require_positions(block)
             return block if self._takes_sparse or isinstance(X, np.ndarray) else block._replace(X=as_array(X, self))
         if self._columns is None:
-            if self._n_features:
-                raise ValueError(f"x names its features, but {type(self).__name__} has learned from arrays, without names")
-            return block._replace(X=np.empty((block.n_documents, 0)))
+            if self._n_features and not _are_numbers(block.names):
+                raise ValueError(
+                    f"x names its features, but {type(self).__name__} has learned from arrays, without names: "
+                    'the names of its features are "1", "2", ...'
+                )
+            if not self._n_features:
+                return block._replace(X=np.empty((block.n_documents, 0)))
         if isinstance(X, SparseRows):
-            rows = _moved(X, self._columns.of(block.names), self._n_features)
+            rows = _moved(X, self._columns_of(block.names), self._n_features)
             return block._replace(X=rows if self._takes_sparse else as_array(rows, self))
         if self._has(block.names):
             return block
         return block._replace(X=self._placed(X, block.names))
+
+    def _with_names(self, block: Block) -> Block:
+        """The block, its features called "1", "2", ... where the state knows them by such names."""
+        if block.names is None and self._columns and self._columns.are_numbers:
+            return block._replace(names=numbers(block.X.shape[1]))
+        return block
+
+    def _columns_of(self, names: tuple[Hashable, ...]) -> np.ndarray:
+        """The column of each name, int64; -1 for one that has none. Without names of its own, column n - 1 is that of "n"."""
+        if self._columns is not None:
+            return self._columns.of(names)
+        places = np.array([int(name) - 1 for name in names], dtype=np.int64)  # type: ignore[call-overload]
+        places[places >= self._n_features] = -1
+        return places
 
     def _has(self, names: tuple[Hashable, ...]) -> bool:
         """Whether these are the names of all columns, in order."""
@@ -153,7 +196,7 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     def _placed(self, X: np.ndarray, names: tuple[Hashable, ...]) -> np.ndarray:
         """The columns of X at the places of their names."""
-        columns = self._columns.of(names) if self._columns is not None else np.empty(0, dtype=np.int64)
+        columns = self._columns_of(names)
         known = np.flatnonzero(columns >= 0)
         placed = np.zeros((len(X), self._n_features), X.dtype)
         placed[:, columns[known]] = X[:, known]
@@ -161,12 +204,17 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     def _align_and_grow(self, block: Block) -> Block:
         """As `_align`, after the state was extended by the features of `block` that it has not met."""
+        block = self._with_names(block)
         if not block.n_documents:
             pass
         elif block.names is None:
             if not self._n_features:
                 self._extend(None, block.X.shape[1])
-        elif (self._columns is not None or not self._n_features) and not self._has(block.names):
+        elif self._columns is None and self._n_features:
+            if _are_numbers(block.names):
+                self._columns = Columns(numbers(self._n_features))
+                self._extend(block.names)
+        elif not self._has(block.names):
             self._extend(block.names)
         return self._align(block)
 

@@ -102,8 +102,8 @@ class RankingPipeline(Locked, compose.Pipeline):
         x
             The query, in any form that `online_rank.query` lists.
         y
-            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`. Not needed in a
-            pipeline of transformers alone.
+            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`; or `Clicks`, for a
+            ranker that learns from them. Not needed in a pipeline of transformers alone.
         w
             Weight of the query in the ranker.
         served
@@ -128,7 +128,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         X
             Features of n documents: an (n, d) array or a data frame.
         y
-            The n grades, or None in a pipeline of transformers alone.
+            The n grades, or one `Clicks` a query; None in a pipeline of transformers alone.
         qid
             The n query ids; documents of a query stand together.
         w
@@ -173,6 +173,13 @@ class RankingPipeline(Locked, compose.Pipeline):
         """The documents of a query, best first, as `Ranker.rank_one` gives them."""
         block = read_query(x, documents=self._takes_documents)
         return best_first(self._score_block(block), block.ids)
+
+    def show_one(self, x: Any, policy: Any = None) -> Any:
+        """Draw the ranking of a query that is shown to a user, as `Ranker.show_one` does."""
+        block = read_query(x, documents=self._takes_documents)
+        ranker = self._ranker
+        with self._lock:
+            return ranker._show(ranker._score_all(self._transform_block(block)), block, policy)
 
     def transform_one(self, x: Any) -> Any:
         """The query as it reaches the ranker, in the form in which it was given."""
@@ -281,6 +288,8 @@ class RankingPipeline(Locked, compose.Pipeline):
             is_ranker = isinstance(step, Ranker)
             if is_ranker and block.y is None:
                 continue
+            if step._supervised and not is_ranker and isinstance(block.y, tuple):
+                raise TypeError(f"{step} learns from grades, not from {type(block.y[0]).__name__}")
             if changes is not None:
                 changes.include(step, block)
             if is_ranker:

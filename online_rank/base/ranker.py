@@ -9,7 +9,7 @@ import numpy as np
 from online_rank._kernels.arrays import all_finite
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.rounds import Round
-from online_rank.base.schema import Array, Schema
+from online_rank.base.schema import Array, Count, Schema
 from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import (
@@ -44,7 +44,7 @@ class Ranker(QueryEstimator):
     #: Whether `_learn` measures what was served, and a pipeline is to give it `Block.answered`.
     _measures_answers: bool = False
 
-    _schema = Schema(_last_round=Array(1, len(Round._fields), finite=False, optional=True))
+    _schema = Schema(_last_round=Array(1, len(Round._fields), finite=False, optional=True), _n_shown=Count())
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,6 +55,10 @@ class Ranker(QueryEstimator):
     def _score(self, X: Any) -> np.ndarray:
         """Scores of documents (n, d), as float64 (n,), by the weights that serve. A document's score depends on it alone."""
 
+    def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
+        """As `_score`, for queries: for rankers whose score of a document depends on the other documents of its query."""
+        return self._score(X)
+
     @abc.abstractmethod
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         """Learn from queries and write one row of `rounds` (n, len(Round._fields)) for each.
@@ -62,6 +66,20 @@ class Ranker(QueryEstimator):
         Returns the number of queries learned. It is smaller than the number given when a query has bad values or would
         make the state non-finite: learning stopped before that query, of which nothing was learned.
         """
+
+    #: Whether `_learn` takes blocks of clicks.
+    _takes_clicks = False
+    #: How many rankings `show_one` has drawn.
+    _n_shown = 0
+
+    @property
+    def _own_policy(self) -> Any:
+        """The policy that `show_one` draws rankings with; None for a ranker that has none."""
+        return None
+
+    def _confidence(self) -> float:
+        """How far a policy should believe the scores, from 0 to 1."""
+        return 1.0
 
     @property
     def _supervised(self) -> bool:
@@ -81,7 +99,8 @@ class Ranker(QueryEstimator):
         x
             The query, in any form that `online_rank.query` lists.
         y
-            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`.
+            Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`. For rankers that
+            learn from clicks also `Clicks` on a ranking of `show_one`.
         w
             Weight of the query: the update and the loss that bounds speak of are multiplied by it.
         served
@@ -116,7 +135,7 @@ class Ranker(QueryEstimator):
         X
             Features of n documents: an (n, d) array or a data frame.
         y
-            The n grades.
+            The n grades; or a sequence of one `Clicks` a query.
         qid
             The n query ids; documents of a query stand together.
         w
@@ -157,8 +176,8 @@ class Ranker(QueryEstimator):
         X
             Features: an (n, d) array or a data frame.
         qid
-            The n query ids, or None for a single query. A ranker scores every document by itself, and uses them only to
-            check the block; a pipeline with a transformer that looks at whole queries needs them.
+            The n query ids, or None for a single query. Most rankers score every document by itself, and use them only to
+            check the block; a blend, and a pipeline with a transformer that looks at whole queries, need them.
 
         Returns
         -------
@@ -180,6 +199,41 @@ class Ranker(QueryEstimator):
             scores = self._score_all(block)
         return best_first(scores, block.ids)
 
+    def show_one(self, x: Any, policy: Any = None) -> Any:
+        """Draw the ranking of a query that is shown to a user, so that clicks on it can be learned from.
+
+        Draw number t follows from the policy's seed and t alone, and the ranker counts: a copy, and a replay of the same calls,
+        draw the same rankings.
+
+        Parameters
+        ----------
+        x
+            The query.
+        policy
+            How to draw (`online_rank.feedback`); None for the ranker's own.
+
+        Returns
+        -------
+        The `Impression`: the documents shown, and what learning from their clicks needs. Keep it until the clicks come, and
+        give them to `learn_one(x, shown.clicked([...]))`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `x` is bad input, or there is no policy.
+        """
+        block = read_query(x)
+        with self._lock:
+            return self._show(self._score_all(block), block, policy)
+
+    def _show(self, scores: np.ndarray, block: Block, policy: Any) -> Any:
+        policy = self._own_policy if policy is None else policy
+        if policy is None:
+            raise TypeError(f"{type(self).__name__} has no policy of its own: show_one(x, policy=PlackettLuce(k=10))")
+        shown = policy.show(answer_in_kind(scores, block), self._n_shown, self._confidence())
+        self._n_shown += 1
+        return shown
+
     def _score_all(self, block: Block) -> np.ndarray:
         """The scores of a block, finite; float64 (n,)."""
         X = self._align(block).X
@@ -188,7 +242,7 @@ class Ranker(QueryEstimator):
         if not self._n_features:
             require_finite(block)
             return np.zeros(block.n_documents)
-        scores = self._score(X)
+        scores = self._score_queries(X, block.offsets)
         # A NaN or infinite feature, and an overflow, cannot leave the scores finite; so this costs m tests, not m d.
         if not all_finite(scores):
             require_finite(block)
@@ -202,6 +256,8 @@ class Ranker(QueryEstimator):
             return
         if block.served is not None and not self._learns_from_served:
             raise ValueError(f"served: {type(self).__name__} cannot learn from scores that were served, only from its own")
+        if isinstance(block.y, tuple) and not self._takes_clicks:
+            raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         rounds = np.empty((len(block.w), len(Round._fields)))
         with all_or_nothing() as changes:
             changes.include(self, block)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from river import base, compose
 
 from online_rank.base.lock import Locked
-from online_rank.base.undo import snapshot_arrays
+from online_rank.base.undo import snapshot_arrays, snapshot_references
 
 __all__ = ["QueryStep", "check_calling_pipeline", "require_query_step"]
 
@@ -26,12 +26,15 @@ class QueryStep(Locked, base.Estimator):
         """`other | self`: a pipeline in which this step works on what `other` gives."""
         return QueryStep._pipeline(other, self)
 
+    #: Whether learning changes arrays of the state in place. Where it replaces them, undoing a change needs no copies.
+    _changes_in_place = True
+
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
         """Make ready for a change that may fail; returns a function that undoes it (see `snapshot`).
 
         `block` is what is about to be learned, where that is known: a step that changes little of a large state keeps that.
         """
-        return snapshot_arrays(self)
+        return snapshot_arrays(self) if self._changes_in_place else snapshot_references(self)
 
 
 def require_query_step(step: Any) -> None:

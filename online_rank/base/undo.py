@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from river import base, utils
 
-__all__ = ["all_or_nothing", "joined", "put_back", "snapshot", "snapshot_arrays"]
+__all__ = ["all_or_nothing", "joined", "put_back", "snapshot", "snapshot_arrays", "snapshot_references"]
 
 #: Undoes changes. May be called again after it was interrupted.
 Undo = Callable[[], None]
@@ -93,6 +93,12 @@ def snapshot_arrays(part: Any) -> Undo:
     """
     before = dict(vars(part))
     vars(part).update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
+    return lambda: put_back(part, before)
+
+
+def snapshot_references(part: Any) -> Undo:
+    """The snapshot of a part that replaces all of its state when it learns, arrays too: nothing is copied."""
+    before = dict(vars(part))
     return lambda: put_back(part, before)
 
 

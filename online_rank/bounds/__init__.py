@@ -40,10 +40,10 @@ literature for gradient descent with credit `argmax` and mass `slam`. Theorem 5 
 printed with, because rankings do depend on the step; it is for steps below Delta / (2 m R_X^2 v_max). [CT2] concedes the
 dependence.
 
-**Served weights** (`served_hindsight_bound`, `served_data_bound`, `averaged_bound`). Rankings are served by any weights v_t: an
-average, a stale or rounded copy. Learned from the pairs that v_t violates, sum RML(v_t) <= sum V <= F(u) + <u, w_{T+1}> <=
-F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, g_t>). *Proof*: the master inequality asks nothing of the pairs;
-<w_t, g_t> = <v_t, g_t> + <w_t - v_t, g_t>, and <v_t, g_t> <= tau_t V_t.
+**Served weights** (`served_hindsight_bound`, `served_norm_bound`, `served_data_bound`, `averaged_bound`). Rankings are served
+by any weights v_t: an average, a stale or rounded copy. Learned from the pairs that v_t violates, sum RML(v_t) <= sum V <=
+F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, g_t>). *Proof*: the master inequality asks nothing of the
+pairs; <w_t, g_t> = <v_t, g_t> + <w_t - v_t, g_t>, and <v_t, g_t> <= tau_t V_t.
 
 **Late grades** (`delay_data_bound`, `delay_bound`). When D_t other served queries wait as the grades of query t come, and it
 is learned from the pairs of the scores that were served, sum RML <= sum V <= F(u) + ||u|| R_X sqrt(sum V_t (4 B (1 + 2 D_t) +
@@ -70,7 +70,7 @@ the expected cost is at most E F(u) + ||u|| sqrt(E Q^). *Proof*: the estimates a
 the bound by the factor 1 / (1 - eta ||u||). *Proof*: the master inequality.
 
 **What is served, at any time** (`LossInterval`, `FrozenCopy`). An interval around the mean loss of what was really served,
-valid at all times at once and on any stream; the theorem and its proof are in `online_rank.bounds.intervals`.
+valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
 
 Proofs in full stand in the functions. Every function takes `model`: a `PerceptronRanker`, or a `LossTracker` of one, whose
 loss the bound is to speak of. A bound that does not cover its settings raises ValueError. Without `model` the caller answers
@@ -101,7 +101,6 @@ from online_rank.bounds.drift import (
 )
 from online_rank.bounds.frozen import FrozenCopy
 from online_rank.bounds.hindsight import Hindsight, best_in_hindsight
-from online_rank.bounds.intervals import Interval, LossInterval, largest_deviation
 from online_rank.bounds.mass import (
     any_step_bound,
     any_step_data_bound,
@@ -113,6 +112,13 @@ from online_rank.bounds.mass import (
     running_margin_bound,
 )
 from online_rank.bounds.mixing import mixing_bound, mixing_data_bound, mixing_hindsight_bound, mixing_penalty
+from online_rank.bounds.projection import (
+    ProjectionCertificate,
+    certify_projection,
+    projection_bound,
+    projection_data_bound,
+    projection_hindsight_bound,
+)
 from online_rank.bounds.served import (
     averaged_bound,
     delay_bound,
@@ -120,6 +126,7 @@ from online_rank.bounds.served import (
     master_bound,
     served_data_bound,
     served_hindsight_bound,
+    served_norm_bound,
 )
 from online_rank.bounds.theorems import (
     corollary_6,
@@ -132,7 +139,9 @@ from online_rank.bounds.theorems import (
     theorem_8_regularization,
     theory_learning_rate,
 )
-from online_rank.bounds.tracker import LossTracker, Totals
+from online_rank.bounds.totals import Totals
+from online_rank.bounds.tracker import LossTracker
+from online_rank.intervals import Interval, LossInterval, largest_deviation
 
 __all__ = [
     "BoundCheck",
@@ -142,6 +151,7 @@ __all__ = [
     "Interval",
     "LossInterval",
     "LossTracker",
+    "ProjectionCertificate",
     "Totals",
     "any_step_bound",
     "any_step_data_bound",
@@ -149,6 +159,7 @@ __all__ = [
     "averaged_bound",
     "best_in_hindsight",
     "capped_bound",
+    "certify_projection",
     "click_bound",
     "click_data_bound",
     "click_hindsight_bound",
@@ -173,6 +184,9 @@ __all__ = [
     "path_hindsight_bound",
     "path_length",
     "path_norm_bound",
+    "projection_bound",
+    "projection_data_bound",
+    "projection_hindsight_bound",
     "projectron_bound",
     "regret_bound",
     "require_covered",
@@ -183,6 +197,7 @@ __all__ = [
     "scaler_path_length",
     "served_data_bound",
     "served_hindsight_bound",
+    "served_norm_bound",
     "theorem_5",
     "theorem_8",
     "theorem_8_regularization",

@@ -2,14 +2,13 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.bounds import mass, theorems
-from online_rank.measures import measure
+from online_rank.bounds.candidates import Run, candidates
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["BoundCheck", "Certificate", "certify"]
@@ -22,7 +21,7 @@ _NEGLIGIBLE = 1e-6
 
 _SETTINGS = (
     "measure", "update", "credit", "mass", "within_grade", "relative_margin", "learning_rate", "margin", "margin_scale",
-    "average",
+    "average", "served", "norm_cap",
 )  # fmt: skip
 
 
@@ -125,15 +124,19 @@ class Certificate:
     def __str__(self) -> str:
         t = self.totals
         other = ("learning_rate", "margin", "margin_scale") if self.settings["update"] == "mistake" else ("relative_margin",)
-        settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items() if name not in (*other, "average"))
+        plain = {"served": "current", "norm_cap": None}
+        shown = {name: value for name, value in self.settings.items() if plain.get(name, "") != value}
+        settings = ", ".join(f"{name}={value!r}" for name, value in shown.items() if name not in (*other, "average"))
         served = "not tracked" if math.isnan(t["served_loss"]) else f"{t['served_loss']:,.6g}"
+        speaks = any(check.name.startswith(("served", "averaged", "delay")) for check in self.bounds)
+        of_what = "of what was served" if speaks else "of the weights that learn"
         width = max((len(check.statement) for check in self.bounds), default=0)
         lines = [
             f"Certificate against {self.comparator!r}",
             f"  model                    {settings}",
             f"  queries                  {t['n_rounds']:,}: {t['n_mistakes']:,} with a loss, {t['n_skipped']:,} skipped",
-            f"  cumulative loss          {self.loss:,.6g} (of the weights that learn: what the bounds speak of)",
-            f"  loss of served weights   {served} (no bound speaks of it)",
+            f"  cumulative loss          {self.loss:,.6g} ({of_what}: what the bounds speak of)",
+            *([] if speaks else [f"  loss of what was served  {served} (no bound speaks of it)"]),
             f"  comparator               F(u) {self.pair_loss:,.6g}, f(u) {self.surrogate_loss:,.6g}, norm {self.norm:,.6g}",
             f"  {'the loss is at most':<{width}}  {'bound':>12}  {'slack':>12}",
         ]
@@ -148,23 +151,16 @@ class Certificate:
         return "\n".join(lines)
 
 
-def certify(
-    model: PerceptronRanker,
-    totals: Mapping[str, float],
-    comparator: str,
-    u: np.ndarray,
-    pair_loss: float,
-    surrogate_loss: float,
-) -> Certificate:
-    """Evaluate every bound on the totals of a model that learned from w = 0, against a comparator u and its losses."""
-    # A comparator has columns for the features that were met, and so have the weights.
-    w = model.weights
-    norm, inner_product = float(np.linalg.norm(u)), float(u @ w)
-    loss = totals["loss"]
+def certify(model: PerceptronRanker, comparator: str, run: Run) -> Certificate:
+    """Evaluate every bound on what a tracker knows of a run that began at w = 0."""
+    loss = run.totals["loss"]
     step = model.learning_rate if model.learning_rate is not None else 1.0
-    size = loss + pair_loss + norm * float(np.linalg.norm(w)) / (step * model.margin)
+    size = loss + run.pair_loss + run.norm * float(np.linalg.norm(run.gains)) / (step * model.margin) + abs(run.path_product)
     checks, not_covered = [], {}
-    for candidate in _candidates(model, totals, norm, inner_product, pair_loss, surrogate_loss):
+    for candidate in candidates(model, run):
+        if candidate.reason is not None:
+            not_covered[candidate.name] = candidate.reason
+            continue
         try:
             value = candidate.function(**candidate.arguments, model=model)
         except ValueError as reason:
@@ -173,11 +169,11 @@ def certify(
         checks.append(BoundCheck(candidate.name, candidate.statement, value, value - loss, _verdict(loss, value, size)))
     return Certificate(
         comparator=comparator,
-        norm=norm,
-        pair_loss=pair_loss,
-        surrogate_loss=surrogate_loss,
+        norm=run.norm,
+        pair_loss=run.pair_loss,
+        surrogate_loss=run.surrogate_loss,
         settings={name: getattr(model, name) for name in _SETTINGS},
-        totals=dict(totals),
+        totals=dict(run.totals),
         bounds=tuple(checks),
         not_covered=not_covered,
     )
@@ -201,84 +197,3 @@ def _not_covered(reasons: Mapping[str, str]) -> list[str]:
         groups.setdefault(reason.removeprefix(f"{name.removesuffix('_surrogate')} "), []).append(name)
     lines = [f"  not covered: {', '.join(names)} ({reason})" for reason, names in groups.items()]
     return [textwrap.fill(line, 128, subsequent_indent="    ", break_long_words=False) for line in lines]
-
-
-class _Candidate(NamedTuple):
-    """A bound that may cover the model, with the numbers that it takes."""
-
-    name: str
-    statement: str
-    function: Callable[..., float]
-    arguments: dict[str, Any]
-
-
-def _candidates(
-    model: PerceptronRanker, t: Mapping[str, float], norm: float, inner_product: float, pair_loss: float, surrogate_loss: float
-) -> list[_Candidate]:
-    """Every bound, sharpest first within the mistake-driven and the gradient update."""
-    on_pairs, on_surrogate = {"comparator_loss": pair_loss}, {"comparator_loss": surrogate_loss}
-    step = {"learning_rate": model.learning_rate, "margin": model.margin}
-    product = {"inner_product": inner_product}
-    data = {"norm": norm, "squared_gradient_norms": t["squared_gradient_norms"]}
-    closed = {"norm": norm, "R_X": t["R_X"], "largest_mass": t["largest_mass"]}
-    relative = {"relative_margin": model.relative_margin}
-    theory = {"norm": norm, "R_X": t["R_X"], "v_max": t["v_max"], "weight": t["largest_weight"], **step}
-    candidates = [
-        _Candidate("mass_hindsight_bound", "F(u) + <u, w>", mass.mass_hindsight_bound, on_pairs | product),
-        _Candidate(
-            "mass_data_bound",
-            "F(u) + ||u|| sqrt(sum ||z||^2 + 2 tau V)",
-            mass.mass_data_bound,
-            on_pairs | data | {"margin_mass": t["margin_mass"]},
-        ),
-        _Candidate("mass_bound", "2 F(u) + (4 B + 2 beta) R_X^2 ||u||^2", mass.mass_bound, on_pairs | closed | relative),
-        _Candidate(
-            "any_step_hindsight_bound",
-            "(F(u) + <u, w> / eta) / Delta",
-            mass.any_step_hindsight_bound,
-            on_pairs | product | step,
-        ),
-        _Candidate(
-            "any_step_data_bound",
-            "V with Delta V = F(u) + ||u|| sqrt(2 Delta V / eta + sum ||z||^2)",
-            mass.any_step_data_bound,
-            on_pairs | data | step,
-        ),
-        _Candidate(
-            "any_step_bound",
-            "2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2",
-            mass.any_step_bound,
-            on_pairs | closed | step,
-        ),
-        _Candidate(
-            "regret_bound",
-            "(f(u) + ||u||^2 / (2 eta) + eta / 2 sum ||z||^2) / Delta",
-            theorems.regret_bound,
-            on_surrogate | data | step,
-        ),
-        _Candidate("theorem_5", "Theorem 5 of [CT], with f(u)", theorems.theorem_5, on_surrogate | theory | {"m": t["m"]}),
-        _Candidate(
-            "corollary_7",
-            "Corollary 7 of [CT], with f(u)",
-            theorems.corollary_7,
-            on_surrogate | theory | {"k": measure(model.measure).k},
-        ),
-    ]
-    if model.credit in ("argmax", "spread"):
-        candidates[3:3] = [
-            _Candidate(
-                "mass_bound_surrogate",
-                "2 f(u) + (4 B + 2 beta) R_X^2 ||u||^2",
-                mass.mass_bound,
-                on_surrogate | closed | relative,
-            )
-        ]
-        candidates[7:7] = [
-            _Candidate(
-                "any_step_bound_surrogate",
-                "2 f(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2",
-                mass.any_step_bound,
-                on_surrogate | closed | step,
-            )
-        ]
-    return candidates

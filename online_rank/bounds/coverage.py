@@ -1,8 +1,9 @@
-"""Which settings of a `PerceptronRanker` each bound speaks of, and which numbers it takes."""
+"""Which settings of a ranker each bound speaks of, and which numbers it takes."""
 
 import math
 from typing import Any
 
+from online_rank._kernels.codes import KERNELS
 from online_rank.measures import measure
 
 __all__ = ["require_covered", "uncovered"]
@@ -13,6 +14,7 @@ _SUBGRADIENT: _Settings = {"update": ("gradient",), "credit": ("argmax",), "mass
 _MISTAKE: _Settings = {"update": ("mistake",)}
 _OWN_MISTAKE: _Settings = {"update": ("mistake",), "served": ("current",), "norm_cap": (None,)}
 _UNCAPPED: _Settings = {"update": ("mistake",), "norm_cap": (None,)}
+_PROJECTION: _Settings = {"kernel": KERNELS}
 _CLICKS: _Settings = {"update": ("clicks",)}
 
 #: For each bound the settings that its proof needs; a setting that is not named may be anything.
@@ -31,6 +33,7 @@ _COVERS: dict[str, _Settings] = {
     "master_bound": _MISTAKE,
     "served_hindsight_bound": _UNCAPPED,
     "served_data_bound": _UNCAPPED,
+    "served_norm_bound": _UNCAPPED,
     "averaged_bound": {"update": ("mistake",), "served": ("average",), "norm_cap": (None,)},
     "delay_bound": _UNCAPPED,
     "delay_data_bound": _UNCAPPED,
@@ -47,6 +50,9 @@ _COVERS: dict[str, _Settings] = {
     "mixing_bound": _OWN_MISTAKE,
     "truncation_bound": _OWN_MISTAKE,
     "projectron_bound": _OWN_MISTAKE,
+    "projection_bound": _PROJECTION,
+    "projection_data_bound": _PROJECTION,
+    "projection_hindsight_bound": _PROJECTION,
     "click_bound": _CLICKS,
     "click_data_bound": _CLICKS,
     "click_hindsight_bound": _CLICKS,
@@ -67,7 +73,7 @@ def uncovered(bound: str, model: Any) -> str | None:
     >>> uncovered("theorem_5", PerceptronRanker())
     "theorem_5 speaks of update='gradient', but the model has update='mistake'"
     """
-    model = getattr(model, "model", model)
+    model = getattr(model, "learner", model)
     for name, allowed in _COVERS[bound].items():
         value = getattr(model, name, _DEFAULTS.get(name))
         if value not in allowed:
@@ -76,6 +82,8 @@ def uncovered(bound: str, model: Any) -> str | None:
             return f"{bound} speaks of {wanted}, but {has}"
     if bound == "corollary_7" and not measure(model.measure).k:
         return f"{bound} speaks of a measure with a cutoff, but the model has measure={model.measure!r}"
+    if bound == "projection_bound" and not model.budget_lasts:
+        return f"{bound} speaks of a budget that lasts, but {model.largest_projection:.3g} of a mass was lost in one projection"
     return None
 
 

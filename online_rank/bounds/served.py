@@ -16,6 +16,7 @@ __all__ = [
     "master_bound",
     "served_data_bound",
     "served_hindsight_bound",
+    "served_norm_bound",
 ]
 
 
@@ -74,6 +75,28 @@ def served_hindsight_bound(*, comparator_loss: float, inner_product: float, mode
     """
     require_covered("served_hindsight_bound", model)
     return master_bound(comparator_loss=comparator_loss, inner_product=inner_product)
+
+
+def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float, model: Any = None) -> float:
+    r"""The served-weights theorem with the measured norm of the weights: :math:`\sum_t RML(v_t) \le F(u) + \|u\| \|w_{T+1}\|`.
+
+    Proof: `served_hindsight_bound`, and Cauchy and Schwarz.
+
+    Parameters
+    ----------
+    comparator_loss, norm
+        F(u), and the l2 norm of u.
+    weight_norm
+        Norm of w_{T+1}, the last of the weights that learn.
+
+    Examples
+    --------
+    >>> served_norm_bound(comparator_loss=1.0, norm=2.0, weight_norm=3.0)
+    7.0
+    """
+    require_covered("served_norm_bound", model)
+    require_non_negative(comparator_loss=comparator_loss, norm=norm, weight_norm=weight_norm)
+    return comparator_loss + norm * weight_norm
 
 
 def served_data_bound(

@@ -1,92 +1,66 @@
 """What a ranker loses while it learns, and what other weights would have lost."""
 
+import copy
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
+from river import base
 
-from online_rank._kernels.comparators import accumulate
-from online_rank.base import Ranker
-from online_rank.base.schema import Array, Derived, Schema
-from online_rank.base.undo import joined
+from online_rank._kernels.comparators import accumulate, compare
+from online_rank._kernels.dense import score_with_norms
+from online_rank._kernels.graded import ranking_losses
+from online_rank.base import Ranker, Round
+from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
+from online_rank.bounds.candidates import Run
 from online_rank.bounds.certificate import Certificate, certify
+from online_rank.bounds.frozen import FrozenCopy
+from online_rank.bounds.totals import Totals
+from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure
+from online_rank.measures import discounts
 from online_rank.query import Block
-from online_rank.rankers.nested import share_columns
+from online_rank.rankers.drift import DriftAwareRanker
+from online_rank.rankers.nested import NestedRanker, learn_query, share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
 
-__all__ = ["LossTracker", "Totals"]
+__all__ = ["LossTracker"]
 
 #: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
 _LARGEST_NORM = 1e150
 
-
-class Totals(NamedTuple):
-    """What all rounds so far add up to. Losses and masses are multiplied by the sample weights.
-
-    Attributes
-    ----------
-    n_rounds, n_skipped, n_mistakes
-        Number of queries learned, of those from which nothing could be learned (`Round.skipped`), and of those with a loss.
-    loss
-        Cumulative loss of the weights that learn, ties broken pessimistically: what the bounds speak of.
-    served_loss
-        The same for the weights that serve rankings; NaN unless asked for. No bound speaks of it.
-    mass
-        Sum of the masses V_t.
-    squared_gradient_norms
-        Sum of the ||z_t||^2.
-    margin_mass
-        Sum of tau_t V_t.
-    largest_mass
-        B, the largest mass of a round.
-    R_X
-        Largest l2 norm of a document.
-    m
-        Largest number of documents of a query.
-    v_max
-        Largest ratio of two positive v_i of one query.
-    largest_weight
-        Largest sample weight.
-    """
-
-    n_rounds: int
-    n_skipped: int
-    n_mistakes: int
-    loss: float
-    served_loss: float
-    mass: float
-    squared_gradient_norms: float
-    margin_mass: float
-    largest_mass: float
-    R_X: float
-    m: int
-    v_max: float
-    largest_weight: float
+_LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
+    Round._fields.index, ("loss", "served_loss", "mass", "squared_gradient_norm", "margin", "weight", "skipped")
+)
 
 
-class LossTracker(Ranker):
+class LossTracker(NestedRanker):
     """A ranker that keeps account of the losses of the ranker it holds, and certifies them.
 
-    It learns, scores and ranks as `model` does, and goes wherever a ranker goes. Behind a transformer everything is measured on
-    the transformed features.
+    It learns, scores and ranks as `ranker` does, and goes wherever a ranker goes. What it measures it computes itself, from
+    scores and grades; learning is not touched. Behind a transformer that learns, everything is measured on the transformed
+    features, as the ranker learns them, but `served_loss` is that of what the pipeline answered before.
+
+    Around a `DriftAwareRanker` or a `BestRanker` of perceptrons the account is carried across resets and switches: one
+    certificate covers the whole run.
 
     Parameters
     ----------
-    model
-        A `PerceptronRanker` that has learned nothing yet: the bounds start from w = 0.
+    ranker
+        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them; a copy of it learns, from w = 0, where the bounds
+        start.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
-        names (a feature without a weight has weight 0). Each costs about one more pass of scores.
+        names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
     served
-        Whether to compute the loss of the weights that serve rankings too. With `average=False` these are the weights that
-        learn, and it costs nothing; else it takes a second score of every document.
+        Whether to measure the rankings that are served too: `Totals.served_loss` and `served_interval`. With `average=False`,
+        and where the scores are given to `learn_one`, this costs nothing; else it takes a second score of every document.
 
     Raises
     ------
     TypeError, ValueError
-        `model` is of another kind, or a comparator is not a vector of finite numbers; or, from the first query, `model` had
-        learned before.
+        `ranker` is of another kind, learns by a method of its own, or has learned already; or a comparator is not a vector of
+        finite numbers.
 
     Examples
     --------
@@ -108,31 +82,55 @@ class LossTracker(Ranker):
     """
 
     _schema = Schema(
+        _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", features=True),
+        _served=Array(3),
+        _n_served=Count(),
+        _n_frozen=Count(),
+        _path=Array(lambda tracker: len(tracker.comparators or {}), 3),
+        _shift=Array(lambda tracker: len(tracker.comparators or {}), "d"),
+        _ended=Array("d"),
+        _segments=Array(3, finite=False),
         _totals=Array(len(Totals._fields), finite=False),
-        _sums=Array(lambda tracker: len(tracker.comparators or {}), 2),
+        _sums=Array(lambda tracker: len(tracker.comparators or {}), 2, finite=False),
+        _n_documents=Real(0.0),
         _aligned=Derived(lambda tracker: len(tracker.comparators or {}), "d"),
+        _measure=Derived(),
     )
 
-    def __init__(self, model: PerceptronRanker, comparators: Mapping[str, Any] | None = None, served: bool = False) -> None:
+    def __init__(self, ranker: Ranker, comparators: Mapping[str, Any] | None = None, *, served: bool = False) -> None:
         super().__init__()
-        # Not isinstance: river lets a pipeline pass for its last step.
-        if not issubclass(type(model), PerceptronRanker):
-            transformers = "; transformers go before it: scaler | LossTracker(ranker)" if hasattr(model, "steps") else ""
-            raise TypeError(f"model is of type {type(model).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
-        self.model = model
-        self.comparators = comparators
-        self.served = served
+        _require_perceptron(ranker)
         if comparators is not None and not isinstance(comparators, Mapping):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
-        for name, u in (comparators or {}).items():
-            _require_vector(name, u)
+        self.ranker = ranker
+        self.comparators = None if comparators is None else {name: _copied(name, u) for name, u in comparators.items()}
+        self.served = served
+        self._learner: Any = copy.deepcopy(ranker)
+        self._measure = learned_measure(ranker)
         self._totals = np.zeros(len(Totals._fields))
         self._sums = np.zeros((len(comparators or {}), 2))
         self._aligned = np.empty((len(self._sums), 0))
+        # How much the learner has learned through this tracker.
+        self._n_documents = 0.0
+        self._served = np.zeros(3)
+        self._n_served = 0
+        self._n_frozen = 0
+        # Of each comparator: P, sum of <u_t - u_{t-1}, w_t>, largest norm before it was moved; and by how much it was.
+        self._path = np.zeros((len(self._sums), 3))
+        self._shift = np.empty((len(self._sums), 0))
+        # Where rankers follow one another: what all of them added to their weights; their number, the sum of sqrt(Q_k) of those
+        # before, and Q of the present one.
+        self._ended = np.empty(0)
+        self._segments = np.array([1.0, 0.0, 0.0])
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"model": PerceptronRanker()}
+        yield {"ranker": PerceptronRanker()}
+
+    @property
+    def learner(self) -> Any:
+        """The ranker that learns. Taught by itself it makes the account incomplete: the next query or certificate refuses."""
+        return self._learner
 
     @property
     def totals(self) -> Totals:
@@ -140,20 +138,68 @@ class LossTracker(Ranker):
         values = Totals._make(self._totals.tolist())
         return values._replace(**{name: int(getattr(values, name)) for name in ("n_rounds", "n_skipped", "n_mistakes", "m")})
 
-    def certificate(self, comparator: str | None = None) -> Certificate:
-        """The loss so far beside every bound that covers the model's settings, against one of the comparators.
+    def served_interval(self, level: float = 0.95) -> Interval:
+        """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
+
+        It is valid on any stream (`online_rank.intervals`); queries of one grade, and sample weights, are left out.
+
+        Raises
+        ------
+        ValueError
+            What is served is not measured.
+        """
+        if not self._measures_answers and self._totals[0] and not self._served[0]:
+            raise ValueError("what is served is not measured: LossTracker(ranker, served=True) does")
+        return LossInterval(self._served).interval(level)
+
+    def freeze(self) -> FrozenCopy:
+        """A copy of the learner that learns no more, with a bound on what a future query loses (`FrozenCopy`)."""
+        self._n_frozen += 1
+        return FrozenCopy(self._learner, self._n_frozen - 1, self._measure.name)
+
+    def move_comparator(self, name: str, weights: Any) -> None:
+        """From now on compare with other weights; the certificate is then against the path of comparators (`path_bound`).
+
+        Parameters
+        ----------
+        name
+            The comparator.
+        weights
+            As in `comparators`. Named features that no query has had yet keep the weight that they had.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            There is no such comparator, or `weights` is no vector for it.
+        """
+        row = self._row(name)
+        before = self._aligned[row].copy()
+        after = self._aligned_to_columns(name, _copied(name, weights))
+        step = after - before
+        moved = self._path[row] + (np.linalg.norm(step), float(step @ self._gains()), 0.0)
+        moved[2] = max(self._path[row, 2], np.linalg.norm(before), np.linalg.norm(after))
+        shift = self._shift.copy()
+        shift[row] += step
+        self._path = np.concatenate((self._path[:row], moved[None], self._path[row + 1 :]))
+        self._shift = shift
+        self._aligned = self._align_comparators()
+
+    def certificate(self, comparator: str | None = None, *, delay: int | None = None) -> Certificate:
+        """The loss so far beside every bound that covers the ranker's settings, against one of the comparators.
 
         Parameters
         ----------
         comparator
             Its name; not needed when there is only one.
+        delay
+            The most served queries that waited when grades came, for a run on scores that were given as served.
 
         Raises
         ------
         KeyError
             There is no such comparator.
         ValueError
-            No name was given, and there is none or more than one.
+            No name was given, and there is none or more than one; or the learner was taught by itself.
         """
         names = list(self.comparators or {})
         if not names:
@@ -162,68 +208,206 @@ class LossTracker(Ranker):
             if len(names) != 1:
                 raise ValueError(f"there are {len(names)} comparators {names}; certificate(name) is against one of them")
             comparator = names[0]
-        if comparator not in names:
-            raise KeyError(f"there is no comparator {comparator!r}; there are {names}")
-        row = names.index(comparator)
+        row = self._row(comparator)
+        self._require_complete()
+        n, roots, q = self._segments.tolist()
         pair_loss, surrogate_loss = self._sums[row].tolist()
-        return certify(self.model, self.totals._asdict(), comparator, self._align_comparators()[row], pair_loss, surrogate_loss)
+        path_length, path_product, largest_norm = self._path[row].tolist()
+        run = Run(
+            totals=self.totals._asdict(),
+            u=self._aligned[row],
+            gains=self._gains(),
+            pair_loss=pair_loss,
+            surrogate_loss=surrogate_loss,
+            path_length=path_length,
+            path_product=path_product,
+            largest_norm=largest_norm,
+            n_served=self._n_served,
+            delay=delay,
+            segments=(int(n), roots + math.sqrt(q)) if self._nested else None,
+        )
+        return certify(self._perceptron, comparator, run)
 
-    def _check_state(self) -> None:
-        if (self.model._columns, self.model._n_features) != (self._columns, self._n_features):
-            raise ValueError(f"it has {self._n_features} features, but its model has {self.model._n_features}, or other names")
+    @property
+    def _measures_answers(self) -> bool:  # type: ignore[override]
+        return self.served or self._nested or self._learner.average is False
+
+    @property
+    def _learns_from_served(self) -> bool:  # type: ignore[override]
+        return self._learner._learns_from_served
+
+    @property
+    def _nested(self) -> bool:
+        """Whether the learner holds others, which may follow one another."""
+        return isinstance(self._learner, NestedRanker)
+
+    @property
+    def _perceptron(self) -> PerceptronRanker:
+        """The perceptron whose round will be that of the next query."""
+        return self._learner._reporter if self._nested else self._learner
+
+    def _gains(self) -> np.ndarray:
+        """What all rounds so far have added to the weights that learn, (d,)."""
+        return self._ended if self._nested else self._learner._weights
+
+    def _row(self, name: str) -> int:
+        names = list(self.comparators or {})
+        if name not in names:
+            raise KeyError(f"there is no comparator {name!r}; there are {names}")
+        return names.index(name)
+
+    @property
+    def _parts(self) -> list[base.Base]:
+        return [self._learner]
 
     def _derive(self) -> None:
         self._aligned = self._align_comparators()
 
     def _grow(self, n_new: int) -> None:
-        """The columns of the state are the model's, which grows when it learns."""
+        self._shift = np.concatenate([self._shift, np.zeros((len(self._shift), n_new))], axis=1)
+        self._ended = np.concatenate([self._ended, np.zeros(n_new)])
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)
         self._aligned = self._align_comparators()
 
     def _score(self, X: np.ndarray) -> np.ndarray:
-        return self.model._score(X)
-
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        return joined(super()._snapshot(block), self.model._snapshot(block))
+        return self._learner._score(X)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        model = self.model
-        # Not in __init__, which also makes a tracker anew around a model that it has taught, from a file.
-        if not self._totals[0] and model.last_round is not None:
-            raise ValueError("model has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
-        share_columns(self, model)
-        track = self.served or model.average is False
-        values = np.empty((len(block.w), *self._sums.shape))
-        learned = model._learn(block, rounds, track, self._aligned, values)
+        self._require_complete()
+        inside = [part for part in self._learner._parts if isinstance(part, Ranker)] if self._nested else []
+        share_columns(self, self._learner, *inside)
+        values = np.zeros((len(block.w), *self._sums.shape))
+        if self._nested or len(self._sums) or block.answered is not None or self._scores_answers(block):
+            learned = self._learn_each(block, rounds, values)
+        else:
+            learned = self._learner._learn(block, rounds)
         if learned == len(block.w):
+            if self._round_is_served(block):
+                rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
             accumulate(rounds, values, self._totals, self._sums)
-            model._last_round = rounds[-1:].copy()
+            losses = rounds[(rounds[:, _SKIPPED] == 0.0) & ~np.isnan(rounds[:, _SERVED_LOSS]), _SERVED_LOSS]
+            add_losses(self._served, np.clip(losses, 0.0, 1.0))
+            self._n_served += learned if block.served is not None else 0
+            self._learner._last_round = rounds[-1:].copy()
+            self._n_documents = self._learned_so_far()
         return learned
+
+    def _round_is_served(self, block: Block) -> bool:
+        """Whether the loss of a round is that of what was served: its scores decided it."""
+        if self._nested:
+            return False
+        return block.served is not None or (block.answered is None and self._learner.average is False)
+
+    def _scores_answers(self, block: Block) -> bool:
+        """Whether the ranker has to be asked what it would have answered."""
+        return self.served and not self._nested and block.answered is None and not self._round_is_served(block)
+
+    def _learn_each(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
+        """Learn query by query, and measure each by the weights before its update.
+
+        `values` (q, n, 2) receives the losses of the comparators.
+        """
+        table, ask = discounts(len(block.y)), self._scores_answers(block)
+        for t, query in enumerate(block.each()):
+            row, ranker = rounds[t], self._perceptron
+            decisive = self._decisive_scores(ranker, query) if len(self._sums) else None
+            answered = self._learner._score(query.X) if ask else query.answered
+            before = ranker._weights.copy() if self._nested else None
+            if not learn_query(self._learner, query, rounds[t : t + 1]):
+                return t
+            if answered is not None and not self._nested and query.served is None:
+                ranking_losses(*self._measure, answered, query.y, query.offsets, table, row[_SERVED_LOSS : _SERVED_LOSS + 1])
+            if decisive is not None and row[_LOSS] > 0.0:
+                compare(
+                    query.X, query.y, decisive, row[_WEIGHT], row[_MARGIN], self._aligned, table,
+                    ranker._config, ranker._constants, values[t],
+                )  # fmt: skip
+            if before is not None:
+                self._carry(ranker, before, row)
+        return len(block.w)
+
+    def _decisive_scores(self, ranker: PerceptronRanker, query: Block) -> np.ndarray:
+        """The scores that decide what a perceptron learns from a query, float64 (m,)."""
+        if query.served is not None:
+            return query.served
+        if ranker.served == "average":
+            return ranker._score(query.X)
+        s = np.empty(query.n_documents)
+        score_with_norms(query.X, ranker._weights, s)
+        return s
+
+    def _carry(self, ranker: PerceptronRanker, before: np.ndarray, row: np.ndarray) -> None:
+        """Add what a round added to the weights, and close the account of a ranker that is followed by another."""
+        self._ended += ranker._weights - before
+        n, roots, q = self._segments.tolist()
+        q += row[_SQUARE] + 2.0 * row[_MARGIN] * row[_MASS]
+        follower = self._perceptron
+        if follower is not ranker:
+            # One that has learned before has weights that the Q of its rounds here does not account for.
+            n, roots, q = n + 1.0, roots + math.sqrt(q) if not follower._weights.any() else math.nan, 0.0
+        self._segments[:] = n, roots, q
+
+    def _require_complete(self) -> None:
+        if self._learned_so_far() != self._n_documents:
+            raise ValueError(
+                "the learner was taught by itself: the tracker's account is incomplete; teach it through the LossTracker"
+            )
+
+    def _learned_so_far(self) -> float:
+        """How many documents, or queries where rankers follow one another, the learner has learned from."""
+        return float(self._learner._n_queries if self._nested else self._learner._counters[1])
 
     def _align_comparators(self) -> np.ndarray:
         """The comparators (n, d) in the order of the model's columns. A feature that no document has had does not count."""
         rows = np.zeros((len(self._sums), self._n_features))
-        if not self._n_features:
-            return rows
         for row, (name, u) in zip(rows, (self.comparators or {}).items(), strict=True):
-            if isinstance(u, Mapping):
-                if self.feature_names is None:
-                    raise TypeError(f"comparators[{name!r}] names its features, but the queries do not")
-                row[:] = [u.get(feature, 0.0) for feature in self.feature_names]
-            elif self.feature_names is not None:
-                raise TypeError(f"comparators[{name!r}] is an array, but the queries name their features: give a dict")
-            elif len(u) != len(row):
-                raise ValueError(f"comparators[{name!r}] has {len(u)} weights, but the queries have {len(row)} features")
-            else:
-                row[:] = u
-        return rows
+            row[:] = self._aligned_to_columns(name, u)
+        return rows + self._shift
+
+    def _aligned_to_columns(self, name: str, u: Any) -> np.ndarray:
+        """A comparator (d,) in the order of the columns."""
+        if not self._n_features:
+            return np.zeros(0)
+        if isinstance(u, Mapping):
+            if self.feature_names is None:
+                raise TypeError(f"comparators[{name!r}] names its features, but the queries do not")
+            return np.array([u.get(feature, 0.0) for feature in self.feature_names], dtype=np.float64)
+        if self.feature_names is not None:
+            raise TypeError(f"comparators[{name!r}] is an array, but the queries name their features: give a dict")
+        if len(u) != self._n_features:
+            raise ValueError(f"comparators[{name!r}] has {len(u)} weights, but the queries have {self._n_features} features")
+        return np.asarray(u, dtype=np.float64)
 
 
-def _require_vector(name: Hashable, u: Any) -> None:
-    values = np.asarray(list(u.values()) if isinstance(u, Mapping) else u)
+def _require_perceptron(ranker: Any) -> None:
+    """Raise TypeError or ValueError unless the bounds cover what `ranker` learns."""
+    if isinstance(ranker, NestedRanker) and not isinstance(ranker, LossTracker) and not hasattr(ranker, "steps"):
+        inside = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else getattr(ranker, "rankers", [])
+        for part in inside:
+            _require_perceptron(part)
+            if part.update != "mistake" or part.norm_cap is not None or part.served != "current":
+                raise ValueError(
+                    f"a {type(ranker).__name__} is certified only with perceptrons of update='mistake' and served='current', "
+                    "without norm_cap"
+                )
+        return
+    # Not isinstance: river lets a pipeline pass for its last step.
+    if not issubclass(type(ranker), PerceptronRanker):
+        transformers = "; transformers go before it: scaler | LossTracker(ranker)" if hasattr(ranker, "steps") else ""
+        raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
+    if type(ranker)._learn is not PerceptronRanker._learn:
+        raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound speaks of it")
+    if ranker.last_round is not None:
+        raise ValueError("ranker has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
+
+
+def _copied(name: Hashable, u: Any) -> Any:
+    """A comparator that its owner cannot change any more. Raises TypeError or ValueError for what is none."""
+    values = np.array(list(u.values()) if isinstance(u, Mapping) else u)
     if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
         raise TypeError(f"comparators[{name!r}] must be a vector of numbers or a dict {{feature: weight}}")
     if not math.hypot(*values.tolist()) <= _LARGEST_NORM:
         raise ValueError(f"comparators[{name!r}] has weights that are not finite, or a norm above {_LARGEST_NORM:g}")
+    return dict(u) if isinstance(u, Mapping) else values

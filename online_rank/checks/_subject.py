@@ -98,6 +98,8 @@ def state_of(value: Any) -> Any:
         return type(value), sorted(
             (key, state_of(part)) for key, part in vars(value).items() if not key.startswith("_inference")
         )
+    if hasattr(value, "state_dict"):  # A module of torch, whose pickle has addresses in it.
+        return type(value), [(name, tensor.numpy().tobytes()) for name, tensor in value.state_dict().items()]
     return repr(value) if inspect.isroutine(value) else pickle.dumps(value)
 
 

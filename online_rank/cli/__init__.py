@@ -24,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> int:
     """Run the command line and return the exit code."""
+    if not _standard_streams():
+        return _fail("standard output is closed")
     try:
         import typer
 
@@ -34,8 +36,11 @@ def _run(arguments: list[str]) -> int:
         return _fail(f'the command needs {error.name}: pip install "online_rank[cli]"')
     # typer brings click and its errors along, in a module that depends on its version.
     usage_error: Any = typer.BadParameter.__mro__[2]
+    from online_rank._compiling import lines_while_compiling
+
     try:
-        code = app(arguments or ["--help"], prog_name="online-rank", standalone_mode=False)
+        with lines_while_compiling():
+            code = app(arguments or ["--help"], prog_name="online-rank", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except usage_error as error:
@@ -55,6 +60,18 @@ def _run(arguments: list[str]) -> int:
         return _fail("out of memory")
     except (ValueError, TypeError, ImportError) as error:
         return _fail(str(error) or type(error).__name__)
+
+
+def _standard_streams() -> bool:
+    """Whether standard output is open. Where a standard stream is closed, the next file that is opened would take its place."""
+    closed = []
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            closed.append(number)
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    return 1 not in closed
 
 
 def _fail(message: str) -> int:

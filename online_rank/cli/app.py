@@ -1,16 +1,39 @@
 """The commands and their options."""
 
+import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import online_rank
 
 __all__ = ["app"]
 
+
+class _PlainFlags:
+    """Commands whose help shows flags without the type that they do not take."""
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return params
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="online-rank",
+    cls=_Group,
     help="Online learning to rank: a model that learns from one query at a time.",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,12 +56,56 @@ Features = Annotated[
 ]
 
 
+Grouped = Annotated[
+    bool,
+    typer.Option("--group-by-qid", help="Put documents of one qid together that stand apart; reads everything first."),
+]
+
+
+class Negative(StrEnum):
+    """What a negative grade is."""
+
+    error = "error"
+    zero = "zero"
+    skip = "skip"
+
+
+Negatives = Annotated[
+    Negative,
+    typer.Option("--negative", help="Grades below 0, of documents not judged or spam: refuse, read as 0, leave out."),
+]
+
+
+class NoRelevant(StrEnum):
+    """What a query without a relevant document counts."""
+
+    skip = "skip"
+    zero = "zero"
+
+
+class Ties(StrEnum):
+    """What documents with equal scores count."""
+
+    expected = "expected"
+    optimistic = "optimistic"
+    pessimistic = "pessimistic"
+    ignored = "ignored"
+
+
 class Scale(StrEnum):
     """How features are brought to one scale."""
 
     stream = "stream"
     query = "query"
     none = "none"
+
+
+class Kind(StrEnum):
+    """What learns."""
+
+    perceptron = "perceptron"
+    blend = "blend"
+    light_blend = "light-blend"
 
 
 Scaling = Annotated[
@@ -50,44 +117,66 @@ NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def root(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
     """Online learning to rank: a model that learns from one query at a time."""
+    if context.invoked_subcommand and sys.stderr.isatty() and not {"-h", "--help"} & set(sys.argv):
+        from online_rank._kernels._jit import on_first_compilation
+
+        on_first_compilation(lambda: print("Compiling kernels for the first time: some seconds, once.", file=sys.stderr))
     if version:
         print(f"online-rank {online_rank.__version__}")
         raise typer.Exit
 
 
-@app.command()
+@app.command("warm-up", cls=_Command)
+def warm_up() -> None:
+    """Compile what learning and ranking need, for container images; otherwise the first command that needs it does."""
+    online_rank.warm_up()
+
+
+@app.command(cls=_Command)
 def demo(
     queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Length of the stream.")] = 6000,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
+    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks of simulated users, without grades.")] = False,
     live: Annotated[
-        bool,
-        typer.Option(
-            "--live", help="On a page in the browser, until Ctrl-C; the truth changes every --queries (extra 'serve')."
-        ),
+        bool, typer.Option("--live", help="On a page in the browser, until Ctrl-C, with a new truth every --queries.")
     ] = False,
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Of the page; 0: any that is free.")] = 0,
     speed: Annotated[float, typer.Option("--speed", metavar="N", min=0.1, help="Queries a second on the page.")] = 60.0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True,
 ) -> None:
-    """Watch a ranker learn from a stream of queries whose truth changes half way."""
+    """Watch a ranker learn from a stream of queries whose truth changes half way, or from clicks."""
     if live:
         from online_rank.cli.live import run as run_live
 
         run_live(seed, port, queries, speed, browser)
         return
-    from online_rank.cli.demo import run
+    if clicks:
+        from online_rank.cli.demo_clicks import run
+    else:
+        from online_rank.cli.demo import run
 
     run(queries, seed)
 
 
-@app.command()
+@app.command(cls=_Command)
 def train(
-    files: Files,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE", help="LETOR / svmlight text, plain or gzip; [bold]-[/bold] is standard input. Not with --resume."
+        ),
+    ] = None,
     test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
     measure: Measure = "ndcg@10",
     passes: Annotated[int, typer.Option("--passes", metavar="N", min=1, help="How often to go through the files.")] = 1,
+    ranker: Annotated[
+        Kind,
+        typer.Option("--ranker", help="What learns. The blends take features of any scale: --scale and --log change nothing."),
+    ] = Kind.perceptron,
     scale: Scaling = Scale.stream,
     log: Log = False,
     seed: Annotated[
@@ -95,9 +184,15 @@ def train(
         typer.Option("--seed", metavar="N", min=0, help="Take queries in random order, from a buffer of 2,048, not as filed."),
     ] = None,
     features: Features = None,
+    group_by_qid: Grouped = False,
+    negative: Negatives = Negative.error,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write the run as a page, DIR/index.html (extra 'plot').")
+    ] = None,
+    feature_names: Annotated[
+        str | None,
+        typer.Option("--feature-names", metavar="FILE", help="Names for the report, one a line, that of feature 1 first."),
     ] = None,
     certify: Annotated[
         bool,
@@ -110,7 +205,7 @@ def train(
         str | None, typer.Option("--checkpoint", metavar="DIR", help="Write the state of the run there, now and then.")
     ] = None,
     every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Queries between two checkpoints.")] = 1000,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint; it knows files and options.")] = False,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -120,27 +215,35 @@ def train(
 
     In place of files: synthetic:separable or synthetic:noisy (with --scale none, --certify is then against the teacher).
     """
+    from online_rank.cli.files import Reading, read_names
     from online_rank.cli.settings import Settings
-    from online_rank.cli.train import Checkpoints, run
+    from online_rank.cli.train import Checkpoints, Output, run
 
-    settings = Settings(files, test or [], measure, passes, scale.value, log, seed, features, certify)
-    run(settings, Checkpoints(checkpoint, every, resume), save, report, json, quiet)
+    reading = Reading(features, group_by_qid, negative.value)
+    settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify, ranker.value)
+    names = None if feature_names is None else read_names(feature_names)
+    run(settings, Checkpoints(checkpoint, every, resume), Output(save, report, names, json, quiet))
 
 
-@app.command()
+@app.command(cls=_Command)
 def rank(
     model: ModelFile,
     file: Annotated[str, _FILE],
     tag: Annotated[str, typer.Option("--tag", metavar="NAME", help="Name of the run, the last column.")] = "online_rank",
+    features: Features = None,
+    group_by_qid: Grouped = False,
+    negative: Negatives = Negative.error,
     quiet: NoBar = False,
 ) -> None:
     """Rank the documents of every query and print TREC run lines: qid Q0 docid rank score tag."""
-    from online_rank.cli.serve import rank
+    from online_rank.cli.files import Reading, warnings_as_lines
+    from online_rank.cli.rank import rank
 
-    rank(model, file, tag, quiet)
+    with warnings_as_lines(_warn):
+        rank(model, file, tag, Reading(features, group_by_qid, negative.value), quiet)
 
 
-@app.command()
+@app.command(cls=_Command)
 def export(
     model: ModelFile,
     to: Annotated[
@@ -169,7 +272,7 @@ def export(
     run(model, to, out, name, feature)
 
 
-@app.command()
+@app.command(cls=_Command)
 def evaluate(
     model: ModelFile,
     files: Files,
@@ -178,24 +281,57 @@ def evaluate(
         typer.Option(
             "--metric",
             metavar="NAME",
-            help="What to measure: ndcg@K, ndcg, map, mrr, p@K, err@K, linear_ndcg, pairwise_accuracy; may be repeated. "
+            help="What to measure: ndcg, dcg, ndcg_linear, map, mrr, err, with @K or without; p@K, recall@K, "
+            "hit_rate@K, map_attainable@K; linear_ndcg, pairwise_accuracy; may be repeated. "
             "[dim]Without it: ndcg@10, ndcg, map, mrr.[/dim]",
         ),
     ] = None,
+    no_relevant: Annotated[
+        NoRelevant,
+        typer.Option("--no-relevant", help="A query without a relevant document is left out of the mean, or counts 0."),
+    ] = NoRelevant.skip,
+    ties: Annotated[
+        Ties | None,
+        typer.Option(
+            "--ties",
+            help="Equal scores count the mean over all orders, the best, the worst, or the order of the file. "
+            "[dim]Without it: expected; err pessimistic.[/dim]",
+        ),
+    ] = None,
+    trec: Annotated[
+        bool,
+        typer.Option("--trec", help="MODEL is a TREC run and FILE its judgements (qrels); ties and averages as in trec_eval."),
+    ] = False,
+    features: Features = None,
+    group_by_qid: Grouped = False,
+    negative: Negatives = Negative.error,
     json: Json = False,
     quiet: NoBar = False,
 ) -> None:
-    """Measure a model on files, without learning from them."""
-    from online_rank.cli.serve import evaluate
+    """Measure a model on files, without learning from them; or a TREC run against judgements."""
+    from online_rank.cli.evaluate import DEFAULT_METRICS, Measuring, evaluate, evaluate_run
+    from online_rank.cli.files import Reading, warnings_as_lines
 
-    evaluate(model, files, metric or [], json, quiet)
+    measuring = Measuring(metric or DEFAULT_METRICS, None if ties is None else ties.value, no_relevant.value)
+    if trec:
+        if len(files) != 1:
+            raise typer.BadParameter("--trec takes a run and one file of judgements")
+        evaluate_run(model, files[0], measuring, json)
+        return
+    with warnings_as_lines(_warn):
+        evaluate(model, files, measuring, Reading(features, group_by_qid, negative.value), json, quiet)
 
 
-@app.command()
+def _warn(message: str) -> None:
+    print(f"online-rank: {message}", file=sys.stderr)
+
+
+@app.command(cls=_Command)
 def stream(
     model: Annotated[
         str | None, typer.Option("--model", metavar="MODEL", help="Start from this model, not from nothing.")
     ] = None,
+    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks: a new model for them.")] = False,
     measure: Measure = "ndcg@10",
     scale: Scaling = Scale.stream,
     log: Log = False,
@@ -215,9 +351,14 @@ def stream(
     max_age: Annotated[
         int, typer.Option("--max-age", metavar="N", min=1, help="For how many further queries a query waits for its grades.")
     ] = 100_000,
+    max_pending_bytes: Annotated[
+        int, typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory of the queries that wait for grades.")
+    ] = 1 << 28,
     max_line: Annotated[int, typer.Option("--max-line", metavar="BYTES", min=1, help="Longest request.")] = 1 << 24,
 ) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
+
+    With --clicks, or a model for clicks: {"id": "q1", "clicks": ["a"]} is learned, and rankings are drawn to be learned from.
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}} is answered by a ranking with scores.
 
@@ -225,16 +366,19 @@ def stream(
 
     {"cmd": "stats"} gives counts and figures, {"cmd": "save"} writes checkpoint and model.
     """
-    from online_rank.cli.serve import load_model
+    from online_rank.cli.files import load_model
     from online_rank.cli.service import Places, run
     from online_rank.cli.train import new_model
     from online_rank.serving.protocol import RankingService
 
-    ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
-    run(RankingService(ranker, measure, max_pending, max_age), Places(checkpoint, every, save, max_line))
+    if clicks and model is not None:
+        raise typer.BadParameter("--clicks begins a new model; without it, a --model for clicks learns from clicks")
+    ranker = new_model(measure, scale.value, log, "swap" if clicks else "perceptron") if model is None else load_model(model)
+    service = RankingService(ranker, measure, max_pending, max_age, max_pending_bytes=max_pending_bytes)
+    run(service, Places(checkpoint, every, save, max_line))
 
 
-@app.command()
+@app.command(cls=_Command)
 def serve(
     model: Annotated[
         str | None, typer.Argument(metavar="MODEL", help="Start from a model that [bold]train --save[/bold] wrote.")

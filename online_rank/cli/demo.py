@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from online_rank import PerceptronRanker
+from online_rank._compiling import compiling, watch_compilation
 from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
 
@@ -36,8 +37,8 @@ def run(n_queries: int, seed: int) -> None:
         f"At query {n_queries // 2:,} the truth changes: other features decide what is relevant."
     )
     window = -(-n_queries // _WINDOWS)
-    starting = Text("Starting; the first run compiles.", style="dim")
-    with Live(starting if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
+    watch_compilation()
+    with Live(_Starting() if console.is_terminal else "", console=console, refresh_per_second=12, transient=True) as live:
         for t, (X, y) in enumerate(stream, start=1):
             for learner in learners:
                 learner.meet(X, y, starts_window=(t - 1) % window == 0)
@@ -51,6 +52,13 @@ def run(n_queries: int, seed: int) -> None:
     console.print(f"The next query, by the {best.name}: the first {_SHOWN} of its {len(last[1])} documents")
     console.print(_ranked_query(best, *last))
     console.print("Next, your own queries: online-rank train FILE, or a table or dicts in Python; see the README.")
+
+
+class _Starting:
+    """What is being compiled, for as long as there is nothing else to show."""
+
+    def __rich__(self) -> Text:
+        return Text(compiling() or "starting", style="dim")
 
 
 class _Learner:
@@ -87,13 +95,12 @@ def _screen(learners: list[_Learner], t: int, n_queries: int) -> Group:
     """The course of the measure above the figures."""
     values = [window.get() for learner in learners for window in learner.windows]
     low, high = min(values), max(values)
-    course = Table(box=None, pad_edge=False, show_header=False)
-    course.add_row("", Text(f"{_MEASURE}, from {low:.2f} to {high:.2f}", style="dim"))
+    lines: list[Any] = ["", Text(f"{_MEASURE}, from {low:.2f} to {high:.2f}, after {t:,} queries", style="dim")]
     for learner in learners:
-        course.add_row(learner.name, learner.sparkline(low, high))
+        lines += [learner.name, learner.sparkline(low, high)]
     mark = " " * (_WINDOWS // 2) + "↑ the truth changes" if t > n_queries // 2 else ""
-    course.add_row(f"{t:,} queries", Text(mark, style="dim"))
-    return Group("", course, _figures(learners))
+    # Every line is at most `_WINDOWS` wide: nothing is cut on a terminal of 80 columns.
+    return Group(*lines, Text(mark, style="dim"), _figures(learners))
 
 
 def _figures(learners: list[_Learner]) -> Table:

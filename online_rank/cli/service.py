@@ -13,7 +13,7 @@ from online_rank.storage.files import save
 from online_rank.storage.journal import Journal, new_run
 from online_rank.storage.tree import settings_of
 
-__all__ = ["Places", "run"]
+__all__ = ["Places", "State", "run"]
 
 _CHUNK = 1 << 18
 
@@ -27,7 +27,7 @@ class Places(NamedTuple):
     max_line: int
 
 
-class _State:
+class State:
     """The service, its journal and its checkpoint; only `commit` lets answers out."""
 
     def __init__(self, service: RankingService, places: Places) -> None:
@@ -95,7 +95,7 @@ class _State:
 def run(service: RankingService, places: Places) -> None:
     """Serve until the input ends, then save."""
     sys.stdout.flush()
-    with contextlib.closing(_State(service, places)) as state:
+    with contextlib.closing(State(service, places)) as state:
         number = 0
         for lines in _batches(0, places.max_line):
             answers, records, learned = [], [], False
@@ -103,7 +103,9 @@ def run(service: RankingService, places: Places) -> None:
                 number += 1
                 if line is None:
                     answers.append({"error": f"a line of more than {places.max_line} bytes", "line": number})
-                elif line.strip():
+                elif not line.strip():
+                    answers.append({"error": "an empty line", "line": number})
+                else:
                     reply = state.service.handle(line, number)
                     if reply.changed:
                         records.append(line)
@@ -119,7 +121,7 @@ def run(service: RankingService, places: Places) -> None:
         state.save()
 
 
-def _saved(state: _State, number: int) -> dict[str, Any]:
+def _saved(state: State, number: int) -> dict[str, Any]:
     place = state.save()
     return (
         {"saved": place}

@@ -1,11 +1,13 @@
 """What `online-rank train` learns from what, and how: its settings, and the queries that they name."""
 
+import hashlib
 import os
 import random
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from online_rank.cli.serve import check_files
+from online_rank.cli.files import Reading, check_files
 
 __all__ = ["Made", "Settings"]
 
@@ -35,9 +37,20 @@ class Made(Iterator[tuple]):
         self._queries = iter(queries)
         self._source = source
         self.n_queries: int | None = getattr(source, "n_queries", None)
+        #: Seconds spent on making queries.
+        self.seconds = 0.0
 
     def __next__(self) -> tuple:
-        return next(self._queries)
+        start = time.perf_counter()
+        try:
+            return next(self._queries)
+        finally:
+            self.seconds += time.perf_counter() - start
+
+    @property
+    def position(self) -> Any:
+        """Where the next query starts, where the source knows it and gives its queries in its own order."""
+        return getattr(self._source, "position", None) if self._queries is self._source else None
 
     @property
     def fraction(self) -> float | None:
@@ -55,24 +68,21 @@ class Settings(NamedTuple):
     scale: str
     log: bool
     seed: int | None
-    features: int | None
+    reading: Reading = Reading()
     certify: bool = False
+    ranker: str = "perceptron"
 
     def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
         """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
-        from online_rank.stream.letor import iter_letor
-
         source: Any
         if self.files[0] in SYNTHETIC:
             source = synthetic(self.files[0])
             queries = _with_ids(source) if with_ids else source
         else:
-            source = queries = iter_letor(
-                self.files, n_features=self.features, start=position, with_qid=with_ids, with_docid=with_ids
-            )
+            source = queries = self.reading.queries(self.files, position, with_ids)
         if self.seed is not None:
             queries = shuffled(queries, random.Random(f"{self.seed} {number}"))
-        return queries if queries is source else Made(queries, source)
+        return Made(queries, source)
 
     @property
     def teacher(self) -> Any:
@@ -84,11 +94,24 @@ class Settings(NamedTuple):
 
     def of_run(self) -> dict[str, Any]:
         """What must be the same when a run goes on from a checkpoint."""
-        sizes = [os.path.getsize(file) if os.path.exists(file) else None for file in self.files]
-        return {**self._asdict(), "files": [os.path.abspath(file) for file in self.files], "sizes": sizes, "test": None}
+        contents = [_digest(file) if os.path.isfile(file) else None for file in self.files]
+        files = [file if file in SYNTHETIC else os.path.abspath(file) for file in self.files]
+        return {**self._asdict(), **self.reading._asdict(), "reading": None, "files": files, "contents": contents, "test": None}
+
+    def shown(self) -> dict[str, Any]:
+        """The settings as people see them."""
+        return {name: value for name, value in {**self._asdict(), **self.reading._asdict()}.items() if name != "reading"}
+
+    @classmethod
+    def from_run(cls, run: dict[str, Any], test: list[str]) -> "Settings":
+        """The settings of a run that `of_run` described, and the files to test it on."""
+        reading = Reading(*(run[name] for name in Reading._fields))
+        return cls(**{name: run[name] for name in cls._fields} | {"reading": reading, "test": test})
 
     def check(self) -> None:
         """Raise before anything is read when it could not end well."""
+        if not self.files:
+            raise ValueError("Missing argument 'FILE': what to learn from (see online-rank train --help)")
         if "-" in self.files and self.passes > 1:
             raise ValueError("standard input (-) can be read once: give a file, or --passes 1")
         if [*self.files, *self.test].count("-") > 1:
@@ -96,8 +119,16 @@ class Settings(NamedTuple):
         if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
             raise ValueError("a synthetic stream is learned from alone, without other files")
         check_files([file for file in self.files if file not in SYNTHETIC] + self.test)
+        if self.certify and self.ranker != "perceptron":
+            raise ValueError("--certify speaks of the perceptron: leave out --ranker")
         if self.certify and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
+
+
+def _digest(file: str) -> str:
+    """What tells the content of a file from any other."""
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
 def shuffled(queries: Iterable[Any], rng: random.Random) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import importlib.util
+import itertools
 import json
 import os
 import shlex
@@ -15,12 +16,19 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank._progress import progress
-from online_rank.cli.serve import measure_files, n_features_of
-from online_rank.cli.settings import Made, Settings
+from online_rank.cli.evaluate import Measuring, measure_files, of_queries
+from online_rank.cli.files import n_features_of, warnings_as_lines
+from online_rank.cli.settings import SYNTHETIC, Made, Settings
+from online_rank.cli.speed import Speed, speed_in_words
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 
-__all__ = ["Checkpoints", "new_model", "run"]
+__all__ = ["Checkpoints", "Output", "new_model", "run"]
+
+#: Queries at the beginning that are searched for features with heavy tails.
+_LOOKED_AT = 100
+
+RANDOM = "random ranking"
 
 
 def ranker_of(model: Any) -> Any:
@@ -28,14 +36,40 @@ def ranker_of(model: Any) -> Any:
     return list(model.steps.values())[-1] if hasattr(model, "steps") else model
 
 
-def new_model(measure: str, scale: str, log: bool) -> Any:
-    """A model that has learned nothing yet."""
-    from online_rank import PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
+def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -> Any:
+    """A model that has learned nothing yet. The ranker "swap" is for clicks, and learns for no measure."""
+    from online_rank import (
+        BlendRanker,
+        PerceptronRanker,
+        QueryNormalizer,
+        SignedLog,
+        StreamQuantileMap,
+        StreamScaler,
+        SwapRanker,
+    )
 
-    model: Any = PerceptronRanker(measure=measure)
+    if ranker in ("blend", "light-blend"):
+        # The map brings features of any scale to one.
+        return StreamQuantileMap() | BlendRanker(None if ranker == "blend" else "light", measure)
+    model: Any = SwapRanker() if ranker == "swap" else PerceptronRanker(measure=measure)
     if scale != "none":
         model = (StreamScaler() if scale == "stream" else QueryNormalizer()) | model
     return SignedLog() | model if log else model
+
+
+class Output(NamedTuple):
+    """What is written where, and how much is said."""
+
+    save: str | None = None
+    report: str | None = None
+    feature_names: list[str] | None = None
+    json: bool = False
+    quiet: bool = False
+
+    def warn(self, message: str) -> None:
+        """Print a line on stderr, unless nothing is to be said."""
+        if not self.quiet:
+            print(f"online-rank: {message}", file=sys.stderr)
 
 
 class Checkpoints(NamedTuple):
@@ -46,34 +80,92 @@ class Checkpoints(NamedTuple):
     resume: bool
 
 
-def run(
-    settings: Settings, checkpoints: Checkpoints, save_as: str | None, report_to: str | None, as_json: bool, quiet: bool
-) -> None:
+def run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
     """Train a model, test it, save it, and print and report the figures."""
+    with warnings_as_lines(output.warn):
+        _run(settings, checkpoints, output)
+
+
+def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
     from online_rank.storage.files import save
 
+    if checkpoints.resume and not settings.files:
+        settings, checkpoints = _begun(settings, checkpoints)
     settings.check()
-    if save_as is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(save_as))):
-        raise ValueError(f"--save {save_as}: there is no directory {folder}")
-    log = _log_for(report_to, settings, checkpoints)
-    shown = False if quiet or as_json else None
-    model = new_model(settings.measure, settings.scale, settings.log)
+    if output.save is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(output.save))):
+        raise ValueError(f"--save {output.save}: there is no directory {folder}")
+    log = _log_for(output.report, settings, checkpoints)
+    shown = False if output.quiet or output.json else None
+    model = new_model(settings.measure, settings.scale, settings.log, settings.ranker)
+    if advice := _advice(settings):
+        output.warn(advice)
     if settings.certify:
         from online_rank.cli.certify import tracked
 
         model = tracked(model, settings.queries(0), settings.teacher, shown)
-    speed = _Speed()
-    traces = []
+    speed = Speed()
+    traces, counted = _learn(settings, checkpoints, model, log, speed, shown)
+    report = {
+        "files": settings.files,
+        "measure": settings.measure,
+        "features": n_features_of(model) or 0,
+        "counted": counted,
+        **speed.to_dict(),
+        "passes": [trace.to_dict() for trace in traces],
+    }
+    if settings.test:
+        models = [model, _by_last_weights(model)]
+        values = measure_files(models, settings.test, Measuring([settings.measure]), settings.reading, shown)
+        served, last = values.means
+        report["test"] = {
+            "files": settings.test,
+            "queries": values.n_queries,
+            "counted": values.counted[settings.measure],
+            "served": served,
+            "last": last,
+            "random": values.chance,
+        }
+    certificate = ranker_of(model).certificate() if settings.certify else None
+    if certificate is not None:
+        report["certificate"] = certificate.to_dict()
+    if output.save is not None:
+        save(model, output.save)
+        report["saved"] = output.save
+    if log is not None and output.report is not None:
+        from online_rank.report import write_report
+
+        command = shlex.join(["online-rank", *sys.argv[1:]])
+        about = {"figures": report, "settings": settings.shown(), "trace": traces[0], "log": log, "model": model}
+        about |= {"certificate": certificate, "feature_names": output.feature_names}
+        with progress("writing the report", unit="", shown=shown):
+            report["report"] = str(write_report(output.report, command=command, **about))
+    if output.json:
+        print(json.dumps(report))
+    elif not output.quiet:
+        _print(report, traces)
+        if certificate is not None:
+            print(certificate)
+
+
+def _learn(
+    settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, speed: Speed, shown: bool | None
+) -> tuple[list[Trace], int]:
+    """Teach the model all passes; their traces, and over how many queries the measure of the first one is."""
+    from online_rank.metrics import RandomRanking, metric
+
+    traces, counted = [], 0
     with _opened(settings, checkpoints):
         for number in range(settings.passes):
             place = None if checkpoints.directory is None else os.path.join(checkpoints.directory, f"pass-{number + 1}")
             # Only in the first pass are queries new to the model, so that their ranking is a test of it.
-            metrics: dict[str, Any] = {settings.measure: settings.measure} if number == 0 else {}
-            queries: Any = partial(settings.queries, number)
+            metrics: dict[str, Any] = {}
+            if number == 0:
+                metrics = {settings.measure: metric(settings.measure), RANDOM: RandomRanking(settings.measure)}
+            queries: Any = partial(_timed, speed, partial(settings.queries, number))
             if log is not None and number == 0:
                 metrics[f"last {log.window}"] = log
                 source = settings.queries(number, with_ids=True)
-                queries = Made(log.reading(source), source)
+                queries = _timed(speed, lambda _, source=source: Made(log.reading(source), source), None)
             traces.append(
                 progressive(
                     queries,
@@ -85,37 +177,54 @@ def run(
                     checkpoint=place,
                 )
             )
-    report = {
-        "files": settings.files,
-        "measure": settings.measure,
-        "features": n_features_of(model) or 0,
-        "queries_per_second": speed.rate,
-        "passes": [trace.to_dict() for trace in traces],
-    }
-    if settings.test:
-        models = [model, _by_last_weights(model)]
-        (served, last), n_queries = measure_files(models, settings.test, [settings.measure], shown)
-        report["test"] = {"files": settings.test, "queries": n_queries, "served": served, "last": last}
-    certificate = ranker_of(model).certificate() if settings.certify else None
-    if certificate is not None:
-        report["certificate"] = certificate.to_dict()
-    if save_as is not None:
-        save(model, save_as)
-        report["saved"] = save_as
-    if log is not None and report_to is not None:
-        from online_rank.report import write_report
+            if number == 0:
+                counted = metrics[settings.measure].n_queries
+    return traces, counted
 
-        command = shlex.join(["online-rank", *sys.argv[1:]])
-        about = {"figures": report, "settings": settings._asdict(), "trace": traces[0], "log": log, "model": model}
-        about["certificate"] = certificate
-        with progress("writing the report", unit="", shown=shown):
-            report["report"] = str(write_report(report_to, command=command, **about))
-    if as_json:
-        print(json.dumps(report))
-    elif not quiet:
-        _print(report, traces)
-        if certificate is not None:
-            print(certificate)
+
+def _timed(speed: Speed, make: Any, position: Any) -> Any:
+    """Queries whose reading the speed knows of."""
+    speed.queries = make(position)
+    return speed.queries
+
+
+def _begun(settings: Settings, checkpoints: Checkpoints) -> tuple[Settings, Checkpoints]:
+    """The settings of the run that a checkpoint is of."""
+    if checkpoints.directory is None:
+        raise ValueError("--resume needs --checkpoint DIR, the directory to go on from")
+    with CheckpointDirectory(checkpoints.directory) as directory:
+        before = directory.read()
+    if not isinstance(before, dict):
+        raise CheckpointError(f"{checkpoints.directory} holds no run to go on with: name the files to learn from")
+    try:
+        return Settings.from_run(before, settings.test), checkpoints._replace(every=before["every"])
+    except (KeyError, TypeError):
+        raise CheckpointError(f"{checkpoints.directory} holds something else than a run of train") from None
+
+
+def _advice(settings: Settings) -> str | None:
+    """What to try when features of the first queries have heavy tails that nothing tames."""
+    if settings.log or settings.scale == "query" or "-" in settings.files or settings.files[0] in SYNTHETIC:
+        return None
+    import numpy as np
+
+    from online_rank.preprocessing import heavy_tails
+
+    with warnings_as_lines(lambda message: None):
+        first = [item[0] for item in itertools.islice(settings.queries(0), _LOOKED_AT)]
+    if not first:
+        return None
+    width = max(X.shape[1] for X in first)
+    X = np.concatenate([X for X in first if X.shape[1] == width])
+    heavy = heavy_tails(X)
+    if not heavy.any():
+        return None
+    worst = int(np.argmax(np.where(heavy, np.abs(X).max(axis=0), 0.0)))
+    column = np.abs(X[:, worst])
+    return (
+        f"{np.count_nonzero(heavy):,} of {X.shape[1]:,} features have heavy tails (feature {worst + 1} reaches "
+        f"{column.max():.3g}, half of its values are below {np.median(column):.3g}): try --log or --scale query"
+    )
 
 
 def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints) -> Any:
@@ -153,36 +262,13 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
     return directory
 
 
-class _Speed:
-    """Queries a second, without the first ten of a stream: they may have waited for compilation."""
-
-    def __init__(self) -> None:
-        self._queries = 0
-        self._seconds = 0.0
-        self._trace: Trace | None = None
-        self._calls = 0
-        self._before = 0.0
-
-    def __call__(self, trace: Trace) -> None:
-        if trace is not self._trace:
-            self._trace, self._calls = trace, 0
-        self._calls += 1
-        if self._calls > 10:
-            self._queries += 1
-            self._seconds += trace.elapsed - self._before
-        self._before = trace.elapsed
-
-    @property
-    def rate(self) -> float:
-        return self._queries / self._seconds if self._seconds else 0.0
-
-
 def _by_last_weights(model: Any) -> Any:
     """A copy of the model that serves its last weights, not their average."""
     model = copy.deepcopy(model)
     ranker = ranker_of(model)
     ranker = getattr(ranker, "model", ranker)  # out of its tracker
-    ranker.stop_averaging()
+    if hasattr(ranker, "stop_averaging"):
+        ranker.stop_averaging()
     return model
 
 
@@ -192,17 +278,24 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
     first, measure = traces[0], report["measure"]
     console.print(
         f"[bold]{first.n_queries:,}[/] queries, [bold]{first.n_documents:,}[/] documents, "
-        f"[bold]{report['features']:,}[/] features; [bold]{report['queries_per_second']:,.0f}[/] queries/s"
+        f"[bold]{report['features']:,}[/] features"
     )
+    console.print(speed_in_words(report), soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     table.add_column(measure, justify="right", style="bold")
     table.add_column("queries", justify="right")
-    table.add_row("progressive: each query ranked, then learned", f"{first.values[measure]:.4f}", f"{first.n_queries:,}")
+    over = of_queries(report["counted"], first.n_queries)
+    table.add_row("progressive: each query ranked, then learned", f"{first.values[measure]:.4f}", over)
+    table.add_row("  a random ranking of the same queries", f"{first.values[RANDOM]:.4f}", over, style="dim")
     if test := report.get("test"):
-        table.add_row("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", f"{test['queries']:,}")
-        table.add_row("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", f"{test['queries']:,}")
+        over = of_queries(test["counted"], test["queries"])
+        table.add_row("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", over)
+        table.add_row("held out, weights that learn (last)", f"{test['last'][measure]:.4f}", over)
+        table.add_row("  a random ranking of the same queries", f"{test['random'][measure]:.4f}", over, style="dim")
     console.print(table)
+    if report["counted"] < first.n_queries:
+        console.print(f"A mean is over the queries that have a relevant document: {measure} is not defined for the others.")
     for number, trace in enumerate(traces, start=1):
         of_pass = f"pass {number}: " if len(traces) > 1 else ""
         console.print(

@@ -4,7 +4,9 @@ They work wherever a river metric does: `evaluate.progressive_val_score`, `utils
 `metric + metric`.
 """
 
+from online_rank._lazy import lazily
 from online_rank.metrics.base import RankingMetric
+from online_rank.metrics.baseline import RandomRanking
 from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
 from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccuracy
 from online_rank.metrics.names import metric
@@ -19,7 +21,12 @@ __all__ = [
     "LinearNDCG",
     "PairwiseAccuracy",
     "PrecisionAtK",
+    "RandomRanking",
     "RankingMetric",
     "RecallAtK",
+    "TeamDraft",
     "metric",
 ]
+
+# Not a metric of grades, and the only one that needs the rooms of clicks and bounds.
+__getattr__, __dir__ = lazily(__name__, {"TeamDraft": "interleaving"})

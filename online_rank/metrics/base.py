@@ -52,9 +52,6 @@ class RankingMetric(Metric):
     _kind: int
     _label: str
 
-    #: The part of the name that tells definitions of one metric apart.
-    _variant: str = ""
-
     # What a metric without the parameter computes with.
     k: int | None = None
     threshold: int = 1
@@ -76,6 +73,11 @@ class RankingMetric(Metric):
         """The name that is shown, such as `NDCG@10`; `metric` parses it."""
         cutoff = "" if self.k is None else f"@{self.k}"
         return self._label + self._variant + cutoff + ("" if self.threshold == 1 else f">={self.threshold}")
+
+    @property
+    def _variant(self) -> str:
+        """The part of the name that tells definitions of one metric apart."""
+        return ""
 
     @property
     def bigger_is_better(self) -> bool:
@@ -208,13 +210,17 @@ class RankingMetric(Metric):
         """Make ready for an update that may have to be undone; returns a function that undoes it."""
         return snapshot_arrays(self)
 
+    def _code(self) -> int:
+        """The code by which kernels know the metric."""
+        return self._kind
+
     def _gains(self) -> np.ndarray:
         """The gain of every accepted grade."""
         return gains()
 
     def _values(self, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray, ids: Any) -> np.ndarray:
         values = query_values(
-            self._kind, self.k or 0, self.threshold, TIES[self.ties], self._gains(), scores, grades, offsets, ids
+            self._code(), self.k or 0, self.threshold, TIES[self.ties], self._gains(), scores, grades, offsets, ids
         )
         if self.no_relevant != "skip":
             values[np.isnan(values)] = _NO_RELEVANT[self.no_relevant]

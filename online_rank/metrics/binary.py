@@ -56,12 +56,11 @@ class MAP(_BinaryMetric):
         self.divisor = divisor
         super().__init__(k, threshold, ties, no_relevant)
 
-    @property
-    def _kind(self) -> int:  # type: ignore[override]
+    def _code(self) -> int:
         return codes.AP if self.divisor == "relevant" else codes.AP_ATTAINABLE
 
     @property
-    def _variant(self) -> str:  # type: ignore[override]
+    def _variant(self) -> str:
         return "" if self.divisor == "relevant" else "_attainable"
 
 

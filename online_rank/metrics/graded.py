@@ -51,7 +51,7 @@ class NDCG(RankingMetric):
         super().__init__(ties, no_relevant)
 
     @property
-    def _variant(self) -> str:  # type: ignore[override]
+    def _variant(self) -> str:
         return "" if self.gain == "exponential" else "_linear"
 
     def _gains(self) -> np.ndarray:

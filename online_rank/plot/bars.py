@@ -29,7 +29,7 @@ def certificate(certificate: Certificate, ax: "Axes | None" = None) -> "Axes":
     loss = certificate.loss
     if not shown or not loss > 0.0:
         raise ValueError("there is nothing to draw: the certificate has no finite bound, or no loss")
-    ax = listed([check.name.replace("_", " ") for check in shown], ax)
+    ax = listed([check.statement for check in shown], ax)
     for row, check in enumerate(shown):
         colour = GREY if check.holds else COLOURS[1]
         ax.plot([loss, check.value], [row, row], color=colour, linewidth=1.8, marker="o", markersize=5, markevery=[1])
@@ -149,4 +149,4 @@ def _ranker_of(model: Any) -> Ranker:
     """The ranker at the end of a pipeline, out of its tracker."""
     while hasattr(model, "steps"):
         model = list(model.steps.values())[-1]
-    return model.model if isinstance(model, LossTracker) else model
+    return model.learner if isinstance(model, LossTracker) else model

@@ -133,6 +133,8 @@ class LossCurve:
         self.tracker = tracker
         self.comparator = comparator
         self._records: list[dict[str, float]] = []
+        #: What certificates call each bound.
+        self.statements: dict[str, str] = {}
 
     def __call__(self, trace: Any = None) -> None:
         """Record the present state, if enough has been learned since the last record. `trace` is not looked at."""
@@ -151,6 +153,7 @@ class LossCurve:
     def _record(self) -> dict[str, float]:
         present = self.tracker.certificate(self.comparator)
         bounds = {check.name: check.value for check in present.bounds}
+        self.statements = {check.name: check.statement for check in present.bounds}
         return {"queries": present.totals["n_rounds"], "loss": present.loss, "F(u)": present.pair_loss, **bounds}
 
 
@@ -185,7 +188,8 @@ def loss(curve: LossCurve | Trace, bounds: Sequence[str] | None = None, ax: "Axe
         if name not in known:
             raise KeyError(f"there is no bound {name!r}; the bounds that cover the model are {known}")
     drawn = {"loss": "loss"} | ({"F(u)": "F(u), of the comparator"} if "F(u)" in columns else {})
-    drawn |= {name: name.replace("_", " ") for name in bounds}
+    statements = {} if isinstance(curve, Trace) else curve.statements
+    drawn |= {name: statements.get(name, name) for name in bounds}
     curves = {label: (columns["queries"], columns[name]) for name, label in drawn.items()}
     allowed = {drawn[name]: curves.pop(drawn[name]) for name in bounds}
     return losses(curves, allowed, ax=ax)

@@ -6,6 +6,22 @@ They are river transformers: `StreamScaler() | PerceptronRanker()` is a pipeline
 from online_rank.preprocessing.gaussianizer import StreamGaussianizer, batch_gaussianize
 from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
+from online_rank.preprocessing.quantile_map import Ramps, StreamQuantileMap
+from online_rank.preprocessing.ranks import QueryRanks
 from online_rank.preprocessing.stream_scaler import StreamScaler
+from online_rank.preprocessing.tails import heavy_tails
+from online_rank.preprocessing.target_encoder import StreamTargetEncoder
 
-__all__ = ["ForEachDocument", "QueryNormalizer", "SignedLog", "StreamGaussianizer", "StreamScaler", "batch_gaussianize"]
+__all__ = [
+    "ForEachDocument",
+    "QueryNormalizer",
+    "QueryRanks",
+    "Ramps",
+    "SignedLog",
+    "StreamGaussianizer",
+    "StreamQuantileMap",
+    "StreamScaler",
+    "StreamTargetEncoder",
+    "batch_gaussianize",
+    "heavy_tails",
+]

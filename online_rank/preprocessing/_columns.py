@@ -1,33 +1,46 @@
 """What transformers with state for each feature share, and what those without any state share."""
 
 import abc
+from collections.abc import Hashable
 
 import numpy as np
 
 from online_rank.base.columns import QueryEstimator, as_array
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Block, document_name, require_finite
+from online_rank.query import Block, document_name, require_finite, require_grades
 
 
 class ColumnTransformer(QueryEstimator, QueryTransformer):
-    """A transformer whose state has a column for each feature; it gives what it was given, column by column."""
+    """A transformer whose state has a column for each feature; it gives one or more columns for each that it was given."""
 
     @abc.abstractmethod
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         """For each query of a block, in turn: learn from it, then write it, transformed, to `out`.
 
-        Returns the number of queries learned; it is smaller than the number given when the next one would leave the state
-        non-finite.
+        A supervised transformer writes it first; it has good grades then. Returns the number of queries learned; it is smaller
+        than the number given when the next one would leave the state non-finite.
         """
 
     @abc.abstractmethod
-    def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
-        """Write documents (n, n_features), transformed, to `out`."""
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+        """Write queries, features (n, n_features), transformed, to `out`."""
+
+    def _room(self, X: np.ndarray) -> np.ndarray:
+        """An array for features `X`, transformed."""
+        return np.empty_like(X)
+
+    def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+        """Names of the columns that are given for features with `names`."""
+        return names
 
     def _learn_block(self, block: Block) -> Block:
+        if self._supervised:
+            if block.y is None:
+                raise TypeError(f"{type(self).__name__} is supervised: it learns from grades, y")
+            require_grades(block.y, block.ids)
         aligned = self._align_and_grow(block)
-        out = np.empty_like(aligned.X)
-        learned = self._learn_transform(aligned.X, block.offsets, out)
+        out = self._room(aligned.X)
+        learned = self._learn_transform(aligned, out)
         if learned < len(block.w):
             require_finite(block)
             raise too_large(self, block, learned)
@@ -37,13 +50,15 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         aligned = self._align(block)
         require_finite(block)
         if not self._n_features:
-            return block._replace(X=np.zeros_like(as_array(block.X, self)))
-        out = np.empty_like(aligned.X)
-        self._transform(aligned.X, out)
+            out = self._room(as_array(block.X, self))
+            out[:] = 0.0
+            return block._replace(X=out, names=None if block.names is None else self._given_names(block.names))
+        out = self._room(aligned.X)
+        self._transform(aligned.X, block.offsets, out)
         return self._answer(block, out)
 
     def _answer(self, block: Block, out: np.ndarray) -> Block:
-        return block._replace(X=out, names=None if block.names is None else self.feature_names)
+        return block._replace(X=out, names=None if block.names is None else self._given_names(self.feature_names or ()))
 
 
 class StatelessTransformer(QueryTransformer):

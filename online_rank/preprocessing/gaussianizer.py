@@ -8,7 +8,7 @@ from online_rank._kernels import quantiles as kernels
 from online_rank.base.columns import as_array
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
-from online_rank.query import in_form, read_query, require_finite
+from online_rank.query import Block, in_form, read_query, require_finite
 
 __all__ = ["StreamGaussianizer", "batch_gaussianize"]
 
@@ -90,13 +90,13 @@ class StreamGaussianizer(ColumnTransformer):
         self._weights = np.concatenate([self._weights, weights])
         self._sizes = np.concatenate([self._sizes, np.full(n_new, int(self._count > 0))])
 
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
+    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         learned, self._count = kernels.learn_and_gaussianize(
-            X, offsets, self._count, self._values, self._weights, self._sizes, self.deviation, out
+            block.X, block.offsets, self._count, self._values, self._weights, self._sizes, self.deviation, out
         )
         return learned
 
-    def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         kernels.gaussianize(X, 0, len(X), self._count, self._values, self._weights, self._sizes, self.deviation, out)
 
 

@@ -11,7 +11,7 @@ from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import joined, snapshot
-from online_rank.query import Block, feature_dicts, read_query, require_finite, require_grades
+from online_rank.query import Block, document_name, feature_dicts, read_query, require_finite, require_grades
 
 __all__ = ["ForEachDocument"]
 
@@ -117,7 +117,14 @@ class ForEachDocument(QueryTransformer):
 
     def _transform_block(self, block: Block) -> Block:
         require_finite(block)
-        return self._answer(block, [self.transformer.transform_one(x) for x in feature_dicts(block)])
+        return self._answer(block, [self._of_document(block, i, x) for i, x in enumerate(feature_dicts(block))])
+
+    def _of_document(self, block: Block, i: int, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
+        """Document i of a block, transformed. Raises ValueError when it lacks what the transformer takes."""
+        try:
+            return self.transformer.transform_one(x)
+        except KeyError as error:
+            raise _lacking(self, block, i, error) from error
 
     def _learn_block(self, block: Block) -> Block:
         require_finite(block)
@@ -130,9 +137,12 @@ class ForEachDocument(QueryTransformer):
         for query in block.each():
             documents = feature_dicts(query)
             if not supervised:
-                for x in documents:
-                    self.transformer.learn_one(x)
-            answers += [self.transformer.transform_one(x) for x in documents]
+                for i, x in enumerate(documents):
+                    try:
+                        self.transformer.learn_one(x)
+                    except KeyError as error:
+                        raise _lacking(self, query, i, error) from error
+            answers += [self._of_document(query, i, x) for i, x in enumerate(documents)]
             if supervised:
                 for x, grade in zip(documents, query.y.tolist(), strict=True):
                     self.transformer.learn_one(x, grade)
@@ -146,6 +156,14 @@ class ForEachDocument(QueryTransformer):
         answer = block._replace(X=np.where(np.isnan(X), 0.0, X), names=read.names)
         require_finite(answer)
         return answer
+
+
+def _lacking(step: ForEachDocument, block: Block, i: int, error: KeyError) -> ValueError:
+    """The error about a document without a feature that the transformer looks up."""
+    return ValueError(
+        f"x: {document_name(i, block.ids)} has no feature {error.args[0]!r}, which {step} looks up: give every document of a "
+        'query the feature, for example 0, or "" for a text'
+    )
 
 
 def _is_document(x: Any) -> bool:

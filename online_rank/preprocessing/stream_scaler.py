@@ -5,6 +5,7 @@ import numpy as np
 from online_rank._kernels import preprocessing as kernels
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
+from online_rank.query import Block
 
 __all__ = ["StreamScaler"]
 
@@ -69,9 +70,11 @@ class StreamScaler(ColumnTransformer):
         self._mean = np.concatenate([self._mean, np.zeros(n_new)])
         self._m2 = np.concatenate([self._m2, np.zeros(n_new)])
 
-    def _learn_transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
-        learned, self._count = kernels.learn_and_scale(X, offsets, self._count, self._mean, self._m2, self.with_std, out)
+    def _learn_transform(self, block: Block, out: np.ndarray) -> int:
+        learned, self._count = kernels.learn_and_scale(
+            block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, out
+        )
         return learned
 
-    def _transform(self, X: np.ndarray, out: np.ndarray) -> None:
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         kernels.scale(X, self._count, self._mean, self._m2, self.with_std, out)

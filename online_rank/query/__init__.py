@@ -11,6 +11,7 @@ Named features (dicts, frames) may appear, vanish and come back; a missing one i
 """
 
 from online_rank.query.blocks import ONE, Block, document_name, query_offsets, require_finite, single
+from online_rank.query.feedback import Feedback, as_feedback
 from online_rank.query.forms import (
     MAX_FEATURES,
     answer_in_kind,
@@ -22,6 +23,7 @@ from online_rank.query.forms import (
     read_query,
 )
 from online_rank.query.grades import MAX_GRADE, as_grades, require_grades
+from online_rank.query.judged import judged
 from online_rank.query.sparse import SparseRows
 
 __all__ = [
@@ -29,14 +31,17 @@ __all__ = [
     "MAX_GRADE",
     "ONE",
     "Block",
+    "Feedback",
     "SparseRows",
     "answer_in_kind",
     "are_plain",
+    "as_feedback",
     "as_grades",
     "document_name",
     "feature_dicts",
     "in_form",
     "is_plain",
+    "judged",
     "query_offsets",
     "read_block",
     "read_query",

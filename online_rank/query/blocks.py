@@ -23,7 +23,7 @@ class Block(NamedTuple):
         Features of the n documents of all queries: an (n, d) float32 or float64 array, C-contiguous, or `SparseRows`. For steps
         of a pipeline that take texts and categories: the n feature dicts as the user gave them.
     y
-        Feedback: int64 grades (n,), or None for queries to rank.
+        Feedback: int64 grades (n,), a tuple of one `Feedback` (such as clicks) a query, or None for queries to rank.
     offsets
         int64 (q + 1,): query t holds the documents `offsets[t]:offsets[t + 1]`.
     w
@@ -62,7 +62,7 @@ class Block(NamedTuple):
         a, b = int(self.offsets[first]), int(self.offsets[stop])
         return self._replace(
             X=self.X.rows(a, b) if isinstance(self.X, SparseRows) else self.X[a:b],
-            y=None if self.y is None else self.y[a:b],
+            y=None if self.y is None else self.y[first:stop] if isinstance(self.y, tuple) else self.y[a:b],
             offsets=self.offsets[first : stop + 1] - a,
             w=self.w[first:stop],
             ids=range(a, b) if self.ids is None else self.ids[a:b],

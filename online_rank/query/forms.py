@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.query.blocks import ONE, Block, as_weights, document_name, query_offsets, single
-from online_rank.query.grades import as_grades
+from online_rank.query.feedback import as_feedback
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows
 
@@ -48,7 +48,7 @@ def read_query(x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, doc
     x
         The query, in any form that `online_rank.query` lists, or a `Block` of one.
     y
-        Its grades (see `as_grades`); None for a query to rank.
+        Its grades (see `as_grades`) or other feedback (`as_feedback`); None for a query to rank.
     w
         Its weight.
     served
@@ -75,12 +75,14 @@ def read_query(x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, doc
     """
     if isinstance(x, Block):
         scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
-        return x if y is None else x._replace(y=as_grades(y, x.n_documents, x.ids), w=_as_weight(w), served=scores)
+        if y is None:
+            return x
+        return x._replace(y=as_feedback(y, len(x.w), x.n_documents, x.ids), w=_as_weight(w), served=scores)
     X, ids, names, form = _read(x, documents)
     n = _length(X)
-    grades = None if y is None else as_grades(y, n, ids)
+    feedback = None if y is None else as_feedback(y, 1, n, ids)
     scores = None if served is None else as_served(served, n, ids)
-    return Block(X, grades, single(n), _as_weight(w), ids, names, scores, form)
+    return Block(X, feedback, single(n), _as_weight(w), ids, names, scores, form)
 
 
 def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = None, documents: bool = False) -> Block:
@@ -93,7 +95,7 @@ def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = 
     qid
         The n query ids; documents of a query stand together.
     y
-        The n grades; None for queries to rank.
+        The n grades, or one other `Feedback` a query; None for queries to rank.
     w
         One weight a query; None for 1.
     served
@@ -113,10 +115,10 @@ def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = 
     """
     features, ids, names, form = _read(X, documents)
     n = _length(features)
-    grades = None if y is None else as_grades(y, n, ids)
     offsets = query_offsets(qid, n)
+    feedback = None if y is None else as_feedback(y, len(offsets) - 1, n, ids)
     scores = None if served is None else as_served(served, n, ids)
-    return Block(features, grades, offsets, as_weights(w, len(offsets) - 1), ids, names, scores, form)
+    return Block(features, feedback, offsets, as_weights(w, len(offsets) - 1), ids, names, scores, form)
 
 
 def is_plain(x: Any, n_features: int) -> bool:

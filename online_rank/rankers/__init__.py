@@ -4,12 +4,19 @@ from online_rank._lazy import lazily
 
 _HOME = {
     "BestRanker": "selection",
+    "BlendRanker": "blend",
+    "BoostedRanker": "boosted",
+    "ClickPerceptron": "click_perceptron",
     "DirectRanker": "direct",
     "DriftAwareRanker": "drift",
     "GradientRanker": "gradient",
+    "KernelPerceptronRanker": "kernel",
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
+    "RidgeRanker": "ridge",
+    "SwapRanker": "swap",
+    "TorchRanker": "torch",
 }
 
 __all__ = [*_HOME]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.perceptron import score
+from online_rank._kernels.dense import score
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Derived, Schema
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels import direct as kernels
-from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS
+from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
 from online_rank._kernels.network import LANES, score
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
 from online_rank.query import Block, answer_in_kind, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.rankers.breaks import natural_breaks
-from online_rank.surrogates import OUTPUTS, Surrogate, require_choice
+from online_rank.surrogates import OUTPUTS, Surrogate, require_choice, require_read
 
 __all__ = ["DirectRanker"]
 
@@ -35,7 +35,7 @@ class DirectRanker(AveragedRanker):
     r(x, y) >= 0 with r(y, z) >= 0 give r(x, z) >= 0: exactly, also in floating point, since g is computed once a document and
     depends on nothing else. One query costs one forward and one backward pass over its m documents, not one over its m^2 pairs.
 
-    RankNet is `cost="logistic", output="half_tanh"`. Features should be of like scale: put a scaler in front.
+    RankNet is `surrogate="logistic", output="half_tanh"`. Features should be of like scale: put a scaler in front.
 
     The matrix products of learning go through BLAS, which may take several threads for them. For networks of this size one
     thread is as fast, and much faster where other work keeps the cores busy: set `OPENBLAS_NUM_THREADS=1`, or your BLAS's
@@ -48,14 +48,14 @@ class DirectRanker(AveragedRanker):
     activation
         `"tanh"` or `"relu"`.
     output
-        tau: `"identity"`, `"tanh"`, or `"half_tanh"`, tanh(x / 2). Ranking does not depend on it; comparisons and the costs
-        `"squared"`, `"logistic"` and `"lambdarank"` do.
-    cost
+        tau: `"identity"`, `"tanh"`, or `"half_tanh"`, tanh(x / 2). Ranking does not depend on it; comparisons do, and the
+        surrogates `"squared"`, `"logistic"` and `"lambdarank"` do.
+    surrogate
         `"squared"`, that of [DR]; `"logistic"`, RankNet's; `"lambdarank"`, `"listnet"`, `"slam"`, `"hinge"` or `"structured"`:
         see `online_rank.surrogates`.
     pairs, pair_weight
-        Which pairs the pairwise costs learn from, and their weights: see `online_rank.surrogates`. A query's cost is the mean
-        over its pairs.
+        Which pairs the pairwise surrogates learn from, and their weights: see `online_rank.surrogates`. A query's cost is the
+        mean over its pairs.
     optimizer
         `"adam"`, `"adagrad"` or `"sgd"`.
     learning_rate
@@ -109,9 +109,10 @@ class DirectRanker(AveragedRanker):
     def __init__(
         self,
         hidden: tuple[int, ...] = (70, 5),
+        *,
         activation: str = "tanh",
         output: str = "identity",
-        cost: str = "squared",
+        surrogate: str = "squared",
         pairs: str = "all",
         pair_weight: str = "difference",
         optimizer: str = "adam",
@@ -128,7 +129,7 @@ class DirectRanker(AveragedRanker):
         self.hidden = hidden
         self.activation = activation
         self.output = output
-        self.cost = cost
+        self.surrogate = surrogate
         self.pairs = pairs
         self.pair_weight = pair_weight
         self.optimizer = optimizer
@@ -141,8 +142,9 @@ class DirectRanker(AveragedRanker):
         self.dtype = dtype
         self.seed = seed
         self._check()
-        surrogate = Surrogate(cost, measure, output=output, pairs=pairs, pair_weight=pair_weight)
-        self._surrogate = surrogate.kernel_arguments
+        require_read(surrogate, DirectRanker, pairs=pairs, pair_weight=pair_weight)
+        settings = Surrogate(surrogate, measure, output=output, pairs=pairs, pair_weight=pair_weight)
+        self._surrogate = settings.kernel_arguments
         self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation), accumulate])
         self._constants = np.array([learning_rate, l2, dropout, averaging(average), LARGEST_GRADIENT[dtype]])
         self._widths = np.array([0, *(-(-width // LANES) * LANES for width in hidden)])
@@ -303,6 +305,7 @@ class DirectRanker(AveragedRanker):
         """Raise ValueError for an argument that is none of its allowed values."""
         require_choice(
             activation=(self.activation, ACTIVATIONS),
+            surrogate=(self.surrogate, SURROGATES),
             optimizer=(self.optimizer, ("adam", "adagrad", "sgd")),
             dtype=(self.dtype, tuple(LARGEST_GRADIENT)),
         )

@@ -150,6 +150,9 @@ class DriftAwareRanker(NestedRanker):
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._learner._score(X)
 
+    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        return self._learner._score_queries(X, offsets)
+
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         share_columns(self, *self._rankers)
         for t, query in enumerate(block.each()):
@@ -164,6 +167,10 @@ class DriftAwareRanker(NestedRanker):
                 rounds[t, _SERVED_LOSS] = loss
                 self._watch(loss)
         return len(block.w)
+
+    @property
+    def _reporter(self) -> Ranker:
+        return self._learner
 
     @property
     def _parts(self) -> list[base.Base]:

@@ -8,7 +8,7 @@ from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import LinearRanker, averaging
-from online_rank.surrogates import Surrogate, require_choice
+from online_rank.surrogates import Surrogate, require_choice, require_read
 
 __all__ = ["GradientRanker"]
 
@@ -40,7 +40,7 @@ class GradientRanker(LinearRanker):
         The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins stand for.
     pairs, pair_weight
         Which pairs `"logistic"`, `"hinge"` and `"squared"` learn from, and their weights: see `online_rank.surrogates`. A
-        query's cost is the mean over its pairs.
+        query's cost is the mean over its pairs. Refused where the surrogate does not read them, as is `margin`.
     margin
         Delta of `"hinge"` and `"slam"`.
     l2
@@ -74,6 +74,7 @@ class GradientRanker(LinearRanker):
     def __init__(
         self,
         surrogate: str = "logistic",
+        *,
         optimizer: str = "scale_free",
         learning_rate: float | None = None,
         measure: str = "ndcg@10",
@@ -102,8 +103,9 @@ class GradientRanker(LinearRanker):
             raise ValueError(f"l2 is {l2}; it must be a finite number >= 0")
         if l2 and optimizer == "scale_free":
             raise ValueError("l2 does not go with optimizer='scale_free': the norm of w depends on the scale of the features")
-        cost = Surrogate(surrogate, measure, margin=margin, pairs=pairs, pair_weight=pair_weight)
-        self._surrogate = cost.kernel_arguments
+        require_read(surrogate, GradientRanker, margin=margin, pairs=pairs, pair_weight=pair_weight)
+        settings = Surrogate(surrogate, measure, margin=margin, pairs=pairs, pair_weight=pair_weight)
+        self._surrogate = settings.kernel_arguments
         self._config = np.array([OPTIMIZERS.index(optimizer)])
         self._constants = np.array([rate, l2, averaging(averages if average is None else average)])
         self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0))

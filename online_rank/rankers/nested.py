@@ -25,6 +25,11 @@ class NestedRanker(Ranker):
     """
 
     @property
+    def _reporter(self) -> Ranker:
+        """The ranker inside whose round will be that of the next query."""
+        raise NotImplementedError(f"{type(self).__name__} does not say whose rounds it reports")
+
+    @property
     @abc.abstractmethod
     def _parts(self) -> list[base.Base]:
         """The rankers inside, and whatever else changes in place."""

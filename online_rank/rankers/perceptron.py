@@ -60,6 +60,14 @@ class PerceptronRanker(LinearRanker):
         Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life
         in queries (for drift); False, the last weights. The last weights are the ones that learn, and the bounds speak of them.
 
+    served
+        Whose mistakes are learned from, where `learn_one` is not told: `"current"`, those of the weights that learn;
+        `"average"`, those of the average that serves rankings, which the bounds then speak of (`averaged_bound`). A ranking is
+        certified as it was served; on MQ2008 it is worse, on drifting streams better.
+    norm_cap
+        kappa, 0 < kappa <= 1: after each update the weights are scaled down to a norm of kappa times the square root of the sum
+        of ||z||^2 + 2 tau V, so that they follow drift (`capped_bound`). None for no cap.
+
     Notes
     -----
     Algorithm 1 of [CT] as printed is `update="gradient", credit="argmax", mass="slam", within_grade="document",
@@ -83,11 +91,15 @@ class PerceptronRanker(LinearRanker):
     0.369...
     """
 
-    _schema = Schema(_counters=Array(3, low=0.0), _config=Derived(), _constants=Derived())
+    #: `_learn` takes pairs, mass and loss from `Block.served` where it is given.
+    _learns_from_served = True
+
+    _schema = Schema(_counters=Array(4, low=0.0), _config=Derived(), _constants=Derived(), _all_forms=Derived())
 
     def __init__(
         self,
         measure: str = "ndcg@10",
+        *,
         credit: str = "spread",
         mass: str = "loss",
         within_grade: str = "mean",
@@ -97,8 +109,10 @@ class PerceptronRanker(LinearRanker):
         margin: float = 1.0,
         margin_scale: str = "constant",
         average: bool | float = True,
+        served: str = "current",
+        norm_cap: float | None = None,
     ) -> None:
-        super().__init__(averages=average is not False, n_counters=3)
+        super().__init__(averages=average is not False, n_counters=4)
         self.measure = measure
         self.credit = credit
         self.mass = mass
@@ -109,7 +123,10 @@ class PerceptronRanker(LinearRanker):
         self.margin = margin
         self.margin_scale = margin_scale
         self.average = average
+        self.served = served
+        self.norm_cap = norm_cap
         self._config, self._constants = self._checked()
+        self._all_forms = None if (credit, within_grade, margin_scale) == ("spread", "mean", "constant") else True
 
     @classmethod
     def from_weights(cls, weights: Sequence[float] | np.ndarray | Mapping[Hashable, float], **parameters: Any) -> Self:
@@ -149,27 +166,21 @@ class PerceptronRanker(LinearRanker):
             model._average = model._weights.copy()
         return model
 
-    def _learn(self, block: Block, rounds: np.ndarray, *compared: Any) -> int:
-        """As the contract says.
-
-        A `LossTracker` gives three things more: whether the loss of the served weights is computed; comparators (n, d), in the
-        order of the state's columns; and where to write their losses on the pairs of the updates, (queries, n, 2): F_t(u) and
-        f_t(u) of each (`online_rank.bounds`).
-        """
-        X, y, offsets, w, *_ = block
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
         return kernels.learn(
-            X,
-            y,
-            offsets,
-            w,
-            discounts(len(X)),
+            block.X,
+            block.y,
+            block.offsets,
+            block.w,
+            discounts(len(block.y)),
             self._config,
             self._constants,
             self._weights,
             self._average,
             self._counters,
             rounds,
-            *compared,
+            block.served,
+            self._all_forms,
         )
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
@@ -181,10 +192,12 @@ class PerceptronRanker(LinearRanker):
             ("within_grade", self.within_grade, WITHIN_GRADE),
             ("update", self.update, ("mistake", "gradient")),
             ("margin_scale", self.margin_scale, ("constant", "grade")),
+            ("served", self.served, ("current", "average")),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
-        for name in ("relative_margin", "margin", *(() if self.learning_rate is None else ("learning_rate",))):
+        optional = [name for name in ("learning_rate", "norm_cap") if getattr(self, name) is not None]
+        for name in ("relative_margin", "margin", *optional):
             if not isinstance(value := getattr(self, name), int | float | np.number):
                 raise TypeError(f"{name} is {value!r}; it must be a number")
         gradient = self.update == "gradient"
@@ -202,6 +215,12 @@ class PerceptronRanker(LinearRanker):
             raise ValueError(f"margin is {self.margin}; it must be a finite number > 0")
         if not gradient and (self.margin != 1.0 or self.margin_scale != "constant"):
             raise ValueError("margin and margin_scale belong to update='gradient'; update='mistake' has relative_margin")
+        if gradient and (self.served != "current" or self.norm_cap is not None):
+            raise ValueError("served and norm_cap belong to update='mistake'")
+        if self.served == "average" and self.average is False:
+            raise ValueError("served='average' learns from an average, but average=False")
+        if self.norm_cap is not None and not 0.0 < self.norm_cap <= 1.0:
+            raise ValueError(f"norm_cap is {self.norm_cap}; it must be a number above 0 and at most 1")
         config = [
             *target,
             CREDITS.index(self.credit),
@@ -211,5 +230,6 @@ class PerceptronRanker(LinearRanker):
             self.margin_scale == "grade",
         ]
         step = 1.0 if self.learning_rate is None else self.learning_rate
-        constants = [self.relative_margin, step, self.margin, averaging(self.average)]
-        return np.array(config, dtype=np.int64), np.array(constants)
+        cap = 0.0 if self.norm_cap is None else self.norm_cap
+        constants = [self.relative_margin, step, self.margin, averaging(self.average), cap, self.served == "average"]
+        return np.array(config, dtype=np.int64), np.array(constants, dtype=np.float64)

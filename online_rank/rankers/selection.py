@@ -126,6 +126,11 @@ class BestRanker(NestedRanker):
         return int(np.argmin(np.where(self._losses[:, 0] > 0.0, self._losses[:, 1], np.inf)))
 
     @property
+    def _reporter(self) -> Ranker:
+        learners, best = self._turn(), self._best
+        return self._learners[best if best in learners else learners[0]]
+
+    @property
     def _parts(self) -> list[base.Base]:
         return [*self._learners]
 
@@ -135,6 +140,9 @@ class BestRanker(NestedRanker):
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.best_ranker._score(X)
+
+    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        return self.best_ranker._score_queries(X, offsets)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         share_columns(self, *self._learners)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from river import drift
 
-from online_rank.bounds.intervals import LossInterval, served_loss
+from online_rank.intervals import LossInterval, served_loss
 from online_rank.measures import measure as parse_measure
 from online_rank.rankers.nested import parts_that_serve
 

@@ -7,6 +7,17 @@ Each request is a JSON object on a line of its own, and each gets one line in an
     {"id": "q1", "grades": {"a": 0, "b": 2}}
         -> {"id": "q1", "learned": true, "loss": 0.37}
         -> {"id": "q1", "learned": false, "duplicate": true}                     its grades were learned before
+
+A service that learns from clicks draws the ranking that is to be shown, and is told what was clicked on it:
+
+    {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
+        -> {"id": "q1", "ranking": ["b", "a"]}                                   show these, in this order
+    {"id": "q1", "clicks": ["a"]}                                                [] = looked at, nothing clicked
+        -> {"id": "q1", "learned": true, "loss": 0.5}
+    {"id": "q2", "clicks": {"a": 0.7}}                                           engagement: time, purchases, ...
+
+What learning from clicks needs to know of the draw waits with the query; none of it crosses the wire. Also
+
     {"cmd": "stats"}
         -> {"stats": {...}}
     {"cmd": "save"}
@@ -20,15 +31,26 @@ Ids are strings or integers, and stand for one query each.
 import json
 from typing import Any, NamedTuple
 
-from online_rank.base.schema import Count, DictOf, Nested, Plain, Real, Schema, Text
+import numpy as np
+
+from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
+from online_rank.feedback import Impression
+from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 
 __all__ = ["RankingService", "Reply"]
 
-_FIELDS = {frozenset({"id", "docs"}), frozenset({"id", "grades"}), frozenset({"cmd"})}
+_FIELDS = {frozenset({"id", "docs"}), frozenset({"id", "grades"}), frozenset({"id", "clicks"}), frozenset({"cmd"})}
 _MAX_ID = 1000
+
+#: About what a waiting query takes besides its text and its scores.
+_ENTRY = 500
+
+#: Cells of an array that documents are written out to: as many as this for any request, and for each value that it gives.
+_CELLS = 1 << 18
+_CELLS_A_VALUE = 8
 
 
 class Reply(NamedTuple):
@@ -41,7 +63,7 @@ class Reply(NamedTuple):
     changed
         Whether the request changed the state of the service, so that a journal must hold it.
     learned
-        Whether grades were learned, so that the answer must wait until the journal is on the disk.
+        Whether feedback was learned, so that the answer must wait until the journal is on the disk.
     command
         The command that whoever runs the service has to carry out, or None.
     """
@@ -53,20 +75,25 @@ class Reply(NamedTuple):
 
 
 class RankingService:
-    """Answers requests, and learns from grades whenever they come.
+    """Answers requests, and learns from grades or clicks whenever they come.
 
     Its state follows from the requests alone, so that replaying those that changed it brings it back.
 
     Parameters
     ----------
     model
-        A ranker, or a pipeline that ends in one.
+        A ranker, or a pipeline that ends in one. One that learns from clicks draws the rankings that are served.
     measure
-        Name of the metric that measures the rankings that were served.
-    max_pending, max_age
-        How many queries wait for their grades, and for how many further queries (see `PendingQueries`).
+        Name of the metric that measures the rankings that were served, where grades come.
+    max_pending, max_age, max_pending_bytes
+        How many queries wait for their feedback, for how many further queries, and how many bytes they may take together (see
+        `PendingQueries`).
     max_learned
-        How many ids of learned queries are remembered, to recognise grades that come twice.
+        How many ids of learned queries are remembered, to recognise feedback that comes twice.
+    learn_served
+        Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
+        (`online_rank.bounds.delay_bound`). Otherwise a query is scored again when its grades come, which ranks better but is
+        certified for the new scores alone.
 
     Examples
     --------
@@ -80,7 +107,7 @@ class RankingService:
     >>> service.handle(b'{"id": 1, "grades": {"a": 0, "b": 2}}').answer
     {'id': 1, 'learned': False, 'duplicate': True}
     >>> service.handle(b'{"id": 1, "grade": 2}', line=4).answer
-    {'id': 1, 'error': 'a request has the fields id and docs, id and grades, or cmd; this one has id, grade', 'line': 4}
+    {'id': 1, 'error': 'a request has the fields id and docs, id and grades, id and clicks, or cmd; this one ...', 'line': 4}
     """
 
     _schema = Schema(
@@ -89,7 +116,9 @@ class RankingService:
         _metric=Nested("RankingMetric"),
         _learned=DictOf(Plain(), Plain()),
         _counts=DictOf(Text("ranked", "learned", "duplicates"), Count()),
-        _loss=Real(0.0),
+        _served=Array(3),
+        _longest_delay=Count(),
+        _target=Derived(),
     )
 
     def __init__(
@@ -99,6 +128,8 @@ class RankingService:
         max_pending: int = 10_000,
         max_age: int = 100_000,
         max_learned: int = 100_000,
+        max_pending_bytes: int = 1 << 28,
+        learn_served: bool = False,
     ) -> None:
         if isinstance(max_learned, bool) or not isinstance(max_learned, int) or max_learned < 1:
             raise ValueError(f"max_learned is {max_learned!r}; it must be an integer >= 1")
@@ -107,12 +138,16 @@ class RankingService:
         self.max_pending = max_pending
         self.max_age = max_age
         self.max_learned = max_learned
+        self.max_pending_bytes = max_pending_bytes
+        self.learn_served = learn_served
         self.n_changes = 0
-        self._pending = PendingQueries(max_pending, max_age)
+        self._pending = PendingQueries(max_pending, max_age, max_pending_bytes)
         self._metric = metric(measure)
         self._learned: dict[str | int, None] = {}
         self._counts = {"ranked": 0, "learned": 0, "duplicates": 0}
-        self._loss = 0.0
+        self._target = learned_measure(model)
+        self._served = np.zeros(3)
+        self._longest_delay = 0
 
     def handle(self, request: bytes, line: int = 0) -> Reply:
         """Answer one request; `line` is its number, for error answers. A bad request changes nothing, and raises nothing."""
@@ -120,15 +155,23 @@ class RankingService:
             fields = _parsed(request)
         except (ValueError, RecursionError) as error:
             return Reply({"error": f"not a JSON object: {error}", "line": line})
+        except MemoryError:
+            return Reply({"error": "not enough memory for this request", "line": line})
         query_id = fields.get("id")
         try:
             _require_fields(fields)
             if "cmd" in fields:
                 return self._command(fields["cmd"])
-            return self._rank(query_id, fields["docs"]) if "docs" in fields else self._learn(query_id, fields["grades"])
+            if "docs" in fields:
+                return self._rank(query_id, fields["docs"])
+            kind = "clicks" if "clicks" in fields else "grades"
+            return self._learn(query_id, kind, fields[kind])
         except (ValueError, TypeError, OverflowError) as error:
-            known = {"id": query_id} if _is_id(query_id) else {}
-            return Reply({**known, "error": str(error), "line": line})
+            message = str(error)
+        except MemoryError:
+            message = "not enough memory for this request"
+        known = {"id": query_id} if _is_id(query_id) else {}
+        return Reply({**known, "error": message, "line": line})
 
     def stats(self) -> dict[str, Any]:
         """Counts and figures since the service was first started, across restarts with a checkpoint."""
@@ -137,44 +180,83 @@ class RankingService:
             "pending": len(self._pending),
             "evicted": self._pending.n_evicted,
             self.measure: self._metric.get(),
-            "loss": self._loss,
+            "loss": float(self._served[1]),
+            "loss_interval": list(self.served_interval()[:2]),
+            "longest_delay": self._longest_delay,
         }
+
+    def served_interval(self, level: float = 0.95) -> Interval:
+        """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
+
+        Of queries whose grades came; it is valid on any stream (`online_rank.intervals`).
+        """
+        return LossInterval(self._served).interval(level)
 
     def _rank(self, query_id: Any, docs: Any) -> Reply:
         if not isinstance(docs, dict) or not all(isinstance(features, dict) for features in docs.values()):
             raise ValueError("docs must be {document: {feature: value}}")
-        scores = self.model.predict_one(docs)
-        ranking = sorted(scores, key=scores.__getitem__, reverse=True)
-        answer = {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
-        self._counts["ranked"] += 1
-        self.n_changes += 1
+        self._require_moderate(docs)
+        if _draws(self.model):
+            shown = self.model.show_one(docs)
+            answer = {"id": query_id, "ranking": list(shown.order)}
+            scores, drawn = {}, json.dumps(shown.to_dict(), separators=(",", ":"))
+        else:
+            scores, drawn = self.model.predict_one(docs), None
+            ranking = sorted(scores, key=scores.__getitem__, reverse=True)
+            answer = {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
         if query_id not in self._learned:
             # As text: a fraction of the memory that dicts of floats take.
-            self._pending.remember(query_id, (json.dumps(docs, separators=(",", ":")), list(scores.values())))
+            text = json.dumps(docs, separators=(",", ":"))
+            size = _ENTRY + len(text) + 32 * len(scores) + len(drawn or "")
+            self._pending.remember(query_id, (text, list(scores.values()), drawn), size)
+        self._counts["ranked"] += 1
+        self.n_changes += 1
         return Reply(answer, changed=True)
 
-    def _learn(self, query_id: Any, grades: Any) -> Reply:
-        if not isinstance(grades, dict):
+    def _learn(self, query_id: Any, kind: str, feedback: Any) -> Reply:
+        if kind == "grades" and not isinstance(feedback, dict):
             raise ValueError("grades must be {document: grade}")
+        if kind == "clicks" and not isinstance(feedback, dict | list):
+            raise ValueError("clicks must be [document, ...] or {document: engagement}")
         if query_id in self._learned:
             self._counts["duplicates"] += 1
             return Reply({"id": query_id, "learned": False, "duplicate": True})
         waiting = self._pending.get(query_id)
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
-        docs, scores = json.loads(waiting[0]), waiting[1]
+        docs, shown = json.loads(waiting[0]), waiting[2] and json.loads(waiting[2])
+        if kind == "clicks" and shown is None:
+            raise ValueError("this service learns from grades: its ranker draws no rankings that clicks could be learned from")
         with all_or_nothing(self._metric):
-            self._metric.update(grades, dict(zip(docs, scores, strict=True)))
-            self.model.learn_one(docs, grades)
-        loss = self.model.last_round.loss
+            loss = None
+            if kind == "clicks":
+                self.model.learn_one(docs, Impression.from_dict(shown).clicked(feedback))
+            else:
+                scores = _as_served(docs, shown["order"]) if shown else dict(zip(docs, waiting[1], strict=True))
+                self._metric.update(feedback, scores)
+                loss = served_loss(self._target, scores, feedback)
+                self.model.learn_one(docs, feedback, **({"served": scores} if self.learn_served else {}))
         self._pending.take(query_id)
+        self._longest_delay = max(self._longest_delay, len(self._pending))
         self._learned[query_id] = None
         if len(self._learned) > self.max_learned:
             del self._learned[next(iter(self._learned))]
         self._counts["learned"] += 1
-        self._loss += loss
+        if loss is not None:
+            add_losses(self._served, np.array([loss]))
         self.n_changes += 1
-        return Reply({"id": query_id, "learned": True, "loss": loss}, changed=True, learned=True)
+        shown_loss = self.model.last_round.loss if kind == "clicks" else loss or 0.0
+        return Reply({"id": query_id, "learned": True, "loss": shown_loss}, changed=True, learned=True)
+
+    def _require_moderate(self, docs: dict[str, dict]) -> None:
+        """Raise ValueError when a step would write sparse documents out to an array much larger than they are."""
+        n_values = sum(map(len, docs.values()))
+        cells = len(docs) * len(set().union(*docs.values()))
+        if cells > _CELLS + _CELLS_A_VALUE * n_values and not _takes_sparse(self.model):
+            raise ValueError(
+                f"docs has {len(docs)} documents with {cells // len(docs)} features, but gives only {n_values} values: "
+                "a model with a step that needs all of them would take too much memory"
+            )
 
     def _command(self, command: Any) -> Reply:
         if command == "stats":
@@ -182,6 +264,18 @@ class RankingService:
         if command == "save":
             return Reply({}, command="save")
         raise ValueError(f"cmd is {str(command)[:40]!r}; there are 'save' and 'stats'")
+
+
+def _draws(model: Any) -> bool:
+    """Whether the model, or the last step of a pipeline, has a policy of its own."""
+    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
+    return getattr(ranker, "_own_policy", None) is not None
+
+
+def _as_served(docs: dict[str, Any], order: list[str]) -> dict[str, float]:
+    """Scores that rank the documents as they were shown; those that were not tie behind them."""
+    place = {document: -float(position) for position, document in enumerate(order)}
+    return {document: place.get(document, -float(len(order))) for document in docs}
 
 
 def _parsed(request: bytes) -> dict[str, Any]:
@@ -198,15 +292,22 @@ def _refuse_constant(name: str) -> Any:
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:100]!r} stands twice in an object")
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"{twice[:100]!r} stands twice in an object")
     return found
+
+
+def _takes_sparse(model: Any) -> bool:
+    """Whether documents stay sparse on their way through a model."""
+    steps = model.steps.values() if hasattr(model, "steps") else [model]
+    return all(getattr(step, "_takes_sparse", False) for step in steps)
 
 
 def _require_fields(fields: dict[str, Any]) -> None:
     if frozenset(fields) not in _FIELDS:
         found = ", ".join(name[:20] for name in list(fields)[:5]) or "none"
-        raise ValueError(f"a request has the fields id and docs, id and grades, or cmd; this one has {found}")
+        raise ValueError(f"a request has the fields id and docs, id and grades, id and clicks, or cmd; this one has {found}")
     if "id" in fields and not _is_id(fields["id"]):
         raise ValueError(f"id must be a string of at most {_MAX_ID} characters, or an integer of at most 64 bits")
 

@@ -2,6 +2,7 @@
 
 from online_rank.stream.letor import LetorBlock, LetorError, LetorPosition, LetorWarning, iter_letor, read_letor, write_letor
 from online_rank.stream.synth import Drifting, GradedGaussians, NoisyTeacher, Separable
+from online_rank.stream.weblike import WebLike
 
 __all__ = [
     "Drifting",
@@ -12,6 +13,7 @@ __all__ = [
     "LetorWarning",
     "NoisyTeacher",
     "Separable",
+    "WebLike",
     "iter_letor",
     "read_letor",
     "write_letor",

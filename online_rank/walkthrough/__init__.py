@@ -1,6 +1,7 @@
 """Walk-throughs, to run and to read: `python -m online_rank.walkthrough NAME`.
 
 - `news`: a news feed with named features that appear and vanish, readers whose taste changes, and one ranker that forgets;
+- `clicks`: a ranker that shows, is clicked on and learns, and what clicks tell about positions and about two rankers;
 - `letor`: from a LETOR file to a model with a certificate (`letor FILE` for your own);
 - `neural`: a neural ranker behind a scaler in a pipeline, and the cuts between its grades.
 """

@@ -15,7 +15,7 @@ def main(arguments: list[str] | None = None) -> None:
         description=online_rank.walkthrough.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", choices=["news", "letor", "neural"])
+    parser.add_argument("name", choices=["news", "clicks", "letor", "neural"])
     parser.add_argument("file", nargs="?", help="for letor: a file of your own")
     given = parser.parse_args(arguments)
     if given.file is not None and given.name != "letor":

@@ -25,10 +25,11 @@ def results(tmp_path):
     return tmp_path
 
 
-def test_the_readme_shows_what_was_measured():
-    text = report.README.read_text()
+@pytest.mark.parametrize("page", report.PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_pages_show_what_was_measured(page):
+    text = page.read_text()
     assert report.shown(text)
-    assert report.rewritten(text) == text
+    assert report.rewritten(text, linked=report.PAGES[page]) == text
 
 
 def test_tables_are_put_between_the_markers(results):

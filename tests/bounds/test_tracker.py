@@ -9,14 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import LossTracker, PerceptronRanker, StreamScaler, load, save
-from online_rank._kernels import comparators as kernels
-from online_rank._kernels import credit as credit_kernels
+from online_rank._kernels import comparators, credit
 from online_rank._kernels.codes import CREDITS as CREDIT_CODES
+from online_rank._kernels.credit import Violation
+from online_rank._kernels.workspace import PREFERRED, SHARES
 from tests.helpers import CREDITS, MEASURES, SETTINGS, as_block, random_queries
+from tests.kernels.calling import Module, graded, workspace
 from tests.reference import bounds as reference
 from tests.reference import perceptron as perceptron_reference
 
 WEIGHT = 0.5
+
+kernels, credit_kernels = Module(comparators), Module(credit)
 
 
 def state(estimator):
@@ -42,7 +46,7 @@ def test_losses_of_comparators_are_those_of_the_reference(options, measure, with
     settings_ = options | {"measure": measure, "within_grade": within_grade}
     squares, expected = [], np.zeros((3, 2))
     for X, y in random_queries(seed=len(measure) + 7, n_queries=8):
-        before = tracker.model.weights.tolist() if tracker.n_features else [0.0] * 3
+        before = tracker.learner.weights.tolist() if tracker.n_features else [0.0] * 3
         grades = perceptron_reference.effective(measure, y)
         if len(set(grades)) > 1:
             squares += [sum(x * x for x in row) for row in X.tolist()]
@@ -121,23 +125,22 @@ def test_slam_loss_is_the_reference(seed):
 @settings(deadline=None, max_examples=60)
 def test_sweeps_add_up_what_pairs_do(seed, credit, kind, m, offset, strict):
     rng = np.random.default_rng(seed)
-    grade, level = np.unique(rng.integers(0, 5, m), return_inverse=True)
-    level, levels = level.astype(np.int64), len(grade)
+    y = rng.integers(0, 5, m)
+    query, work = graded(y, kind), workspace(m)
+    level = query.level
     t, k, v, share = rng.integers(-4, 5, m) / 2.0, rng.integers(-4, 5, m) / 3.0, rng.random(m), rng.random(m)
-    integers, reals, tree = np.zeros((8, m + 1), dtype=np.int64), np.zeros((2, m)), np.zeros((4, m + 1))
-    head, spare, place, start, listed, *others = integers
-    n = credit_kernels.list_head(level, v, credit != "spread", head[:m])
-    credit_kernels.line_up(
-        t, level, levels, offset, strict, head[:n], reals[0], spare[:m], reals[1], place[:m], start, listed[:m]
-    )
-    lined_up = CREDIT_CODES.index(credit), kind, k, 1.0, level, levels, grade, share, head[:n], start, listed[:m]
-    one_by_one = kernels._hinge_one_by_one(*lined_up, reals[0], spare[:m], reals[1])
-    swept = kernels._hinge_by_sweeps(*lined_up, place[:m], *(row[:m] for row in others), *reals, tree)
+    work.reals[SHARES, :m] = share
+    n = credit_kernels.list_preferred(level, v, credit != "spread", work.integers[PREFERRED])
+    preferred = work.integers[PREFERRED, :n]
+    credit_kernels.sort_violators(query, Violation(t, offset, strict), preferred, work)
+    code = CREDIT_CODES.index(credit)
+    one_by_one = kernels._hinge_one_by_one(code, kind, query, preferred, k, 1.0, work)
+    swept = kernels._hinge_by_sweeps(code, kind, query, preferred, k, 1.0, work, np.empty((4, m + 1)))
     expected = 0.0
     for i in range(m):
         for j in range(m):
             if level[j] < level[i] and (t[j] > t[i] - offset if strict else t[j] >= t[i] - offset):
-                gains = [2.0 ** grade[level[h]] - 1.0 if kind == 0 else grade[level[h]] for h in (i, j)]
+                gains = [2.0 ** y[h] - 1.0 if kind == 0 else y[h] for h in (i, j)]
                 a = {"spread": share[i] * (v[i] > 0.0), "pairs": 1.0, "gain": gains[0] - gains[1]}[credit]
                 expected += a * max(0.0, 1.0 + k[j] - k[i])
     assert one_by_one == pytest.approx(expected, rel=1e-12)
@@ -149,9 +152,9 @@ class Recorder(PerceptronRanker):
 
     factor = 1.0
 
-    def _learn(self, block, rounds, track=False, comparators=None, values=None):
+    def _learn(self, block, rounds):
         before = self._weights.copy()
-        learned = super()._learn(block, rounds, track, comparators, values)
+        learned = super()._learn(block, rounds)
         self._weights += (self.factor - 1.0) * (self._weights - before)
         return learned
 
@@ -162,14 +165,14 @@ def assert_certified(tracker):
         certificate = tracker.certificate(name)
         assert certificate.holds, str(certificate)
         totals, checks = certificate.totals, {check.name: check.value for check in certificate.bounds}
-        kind = "mass" if tracker.model.update == "mistake" else "any_step"
+        kind = "mass" if tracker.learner.update == "mistake" else "any_step"
         links = [checks[f"{kind}_{form}"] for form in ("hindsight_bound", "data_bound", "bound")]
         if f"{kind}_bound_surrogate" in checks:
             links.append(checks[f"{kind}_bound_surrogate"])
         slack = 1e-9 * (links[-1] + totals["mass"])
-        if tracker.model.mass == "loss":
+        if tracker.learner.mass == "loss":
             assert totals["mass"] == pytest.approx(totals["loss"])
-        if tracker.model.margin_scale == "constant":
+        if tracker.learner.margin_scale == "constant":
             links.insert(0, totals["mass"])
         for smaller, larger in zip([totals["loss"], *links], links, strict=False):
             assert smaller <= larger + slack, str(certificate)
@@ -201,8 +204,9 @@ def test_the_bound_is_attained():
 
 @pytest.mark.parametrize("factor", [2.0, 0.5])
 def test_a_broken_update_is_caught(factor):
-    sound, broken = (LossTracker(Recorder("ndcg"), {"teacher": np.full(20, 0.5)}) for _ in range(2))
-    broken.model.factor = factor
+    sound, broken = (LossTracker(PerceptronRanker("ndcg"), {"teacher": np.full(20, 0.5)}) for _ in range(2))
+    broken._learner = Recorder("ndcg")
+    broken.learner.factor = factor
     for X, y in attained(20):
         sound.learn_one(X, y)
         broken.learn_one(X, y)
@@ -270,11 +274,11 @@ def test_learns_and_ranks_as_the_ranker_it_holds():
         assert tracker.predict_one(X) == model.predict_one(X)
         assert tracker.rank_one(X) == model.rank_one(X)
         assert tracker.last_round._replace(served_loss=0.0) == model.last_round._replace(served_loss=0.0)
-        assert tracker.model.last_round == tracker.last_round
+        assert tracker.learner.last_round == tracker.last_round
     assert tracker.totals.loss == pytest.approx(losses)
     assert tracker.totals.served_loss == pytest.approx(served)
     assert tracker.totals.n_rounds == 12
-    assert model.served_weights.tolist() == tracker.model.served_weights.tolist()
+    assert model.served_weights.tolist() == tracker.learner.served_weights.tolist()
 
 
 def test_totals_by_hand():
@@ -323,7 +327,7 @@ def test_named_features_come_and_go():
         tracker.learn_one([{"a": 1.0, "new": math.inf}, {"a": 0.0}], [1, 0])
     assert state(tracker) == before
     tracker.learn_one([{"a": 1.0, "b": 2.0}, {"b": 1.0}], [1, 0])
-    assert tracker.feature_names == tracker.model.feature_names == ("a", "b")
+    assert tracker.feature_names == tracker.learner.feature_names == ("a", "b")
     assert tracker.certificate().norm == pytest.approx(math.sqrt(2.0**2 + 1.0**2))
     assert_certified(tracker)
 
@@ -334,7 +338,7 @@ def test_bad_arguments():
     learned = PerceptronRanker()
     learned.learn_one(np.eye(2), [1, 0])
     with pytest.raises(ValueError, match="learned already"):
-        LossTracker(learned).learn_one(np.eye(2), [1, 0])
+        LossTracker(learned)
     with pytest.raises(ValueError, match=r"comparators\['u'\] has weights that are not finite"):
         LossTracker(PerceptronRanker(), {"u": [1.0, math.nan]})
     with pytest.raises(ValueError, match=r"comparators\['u'\].* norm above 1e\+150"):
@@ -366,8 +370,8 @@ def test_copies_and_clones():
         assert twin.totals.n_rounds == tracker.totals.n_rounds + 1
     fresh = tracker.clone()
     assert fresh.totals.n_rounds == 0
-    assert fresh.model.measure == "ap"
-    assert fresh.model.last_round is None
+    assert fresh.learner.measure == "ap"
+    assert fresh.learner.last_round is None
     assert tracker.totals.n_rounds == 12
 
 

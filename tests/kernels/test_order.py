@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank._kernels import measures, order
+from online_rank._kernels import graded as graded_kernels
+from online_rank._kernels import order as order_kernels
+from tests.kernels.calling import Module, graded, workspace
+
+order, measures = Module(order_kernels), Module(graded_kernels)
 
 scores = st.lists(st.sampled_from([-1e300, -2.5, -1.0, 0.0, 1e-300, 0.5, 1.0, 7.0, 1e300]) | st.floats(-9, 9), max_size=150)
 
@@ -66,10 +70,10 @@ def test_shortlist_leaves_little_to_sort():
     assert 10 <= np.mean([order.shortlist(10, -np.inf, row, items, kept, kept_items) for row in rows]) < 25
 
 
-graded = st.tuples(st.sampled_from([-1.0, 0.0, 0.25, 3.0]) | st.floats(-9, 9), st.integers(0, 4))
+document = st.tuples(st.sampled_from([-1.0, 0.0, 0.25, 3.0]) | st.floats(-9, 9), st.integers(0, 4))
 
 
-@given(st.lists(graded, min_size=1, max_size=120))
+@given(st.lists(document, min_size=1, max_size=120))
 @settings(deadline=None)
 def test_pessimistic_order_is_by_score_then_grade_then_place(documents):
     s, level = np.array([x for x, _ in documents]), np.array([lev for _, lev in documents])
@@ -77,6 +81,5 @@ def test_pessimistic_order_is_by_score_then_grade_then_place(documents):
     expected = sorted(range(m), key=lambda i: (-s[i], level[i], i))
     for depth in {1, min(10, m), m}:
         top = np.empty(m, np.int64)
-        spare, start = np.empty((2, m + 5), np.int64)
-        measures.order_pessimistic(s, level, 5, depth, top, spare[:m], start, np.empty(m), np.empty(m))
+        measures.rank_pessimistically(s, graded(level), depth, top, workspace(m))
         assert top[:depth].tolist() == expected[:depth]

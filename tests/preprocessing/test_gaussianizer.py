@@ -9,12 +9,15 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import ndtri
 
 from online_rank import StreamGaussianizer
-from online_rank._kernels.quantiles import normal_quantile
+from online_rank._kernels import quantiles
 from online_rank.preprocessing import batch_gaussianize
+from tests.kernels.calling import from_python
 from tests.reference import preprocessing as reference
 
 values = st.one_of(st.integers(-3, 3).map(float), st.floats(allow_nan=False, allow_infinity=False))
 matrices = st.tuples(st.integers(1, 25), st.integers(1, 3)).flatmap(lambda shape: arrays(np.float64, shape, elements=values))
+
+normal_quantile = from_python(quantiles.normal_quantile)
 
 
 @settings(deadline=None, max_examples=100)

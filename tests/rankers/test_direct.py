@@ -9,15 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import load, save
-from online_rank._kernels import network
+from online_rank._kernels import network as network_kernels
 from online_rank._kernels.codes import ACTIVATIONS
-from online_rank._kernels.optimizers import descend
+from online_rank._kernels.optimizers import descend as inner_descend
 from online_rank.rankers.breaks import natural_breaks
 from online_rank.rankers.direct import DirectRanker
 from online_rank.surrogates import Surrogate
 from tests.helpers import as_block, linear_queries, state_of
+from tests.kernels.calling import Module, from_python
 from tests.reference import direct as reference
 from tests.reference.optimizers import OPTIMIZERS
+
+network, descend = Module(network_kernels), from_python(inner_descend)
 
 COSTS = ["squared", "logistic", "lambdarank", "listnet", "slam", "hinge", "structured"]
 OUTPUTS = ["identity", "tanh", "half_tanh"]
@@ -44,9 +47,9 @@ def test_scores_are_those_of_the_network(hidden, activation, dtype):
             assert model.n_parameters == np.count_nonzero(model._weights)
 
 
-def first_step(cost, query, **arguments):
+def first_step(surrogate, query, **arguments):
     """A float64 model, and its parameters before and after one step of gradient descent of size 1 on `query`."""
-    model = trained(cost=cost, dtype="float64", **arguments)
+    model = trained(surrogate=surrogate, dtype="float64", **arguments)
     model = copy.deepcopy(model)
     model._config[0], model._constants[0] = 0, 1.0
     before = model._weights.copy()
@@ -54,12 +57,12 @@ def first_step(cost, query, **arguments):
     return model, before, model._weights
 
 
-@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("surrogate", COSTS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_the_step_is_the_gradient_of_finite_differences(cost, activation):
+def test_the_step_is_the_gradient_of_finite_differences(surrogate, activation):
     X, y = np.random.default_rng(8).normal(size=(11, 4)), np.array([0, 2, 1, 0, 0, 1, 3, 0, 2, 0, 0])
-    model, before, after = first_step(cost, (X, y), activation=activation)
-    surrogate = Surrogate(cost, pair_weight="difference")
+    model, before, after = first_step(surrogate, (X, y), activation=activation)
+    surrogate = Surrogate(surrogate, pair_weight="difference")
 
     def value(parameters):
         scores = np.empty(len(X))
@@ -112,11 +115,11 @@ def test_optimizers_in_either_precision(name, dtype):
     assert parameters == pytest.approx(expected, rel=1e-4 if dtype == np.float32 else 1e-10)
 
 
-@pytest.mark.parametrize(("cost", "output"), list(itertools.product(COSTS, OUTPUTS)))
+@pytest.mark.parametrize(("surrogate", "output"), list(itertools.product(COSTS, OUTPUTS)))
 @settings(deadline=None, max_examples=8)
 @given(st.integers(0, 50), st.sampled_from(ACTIVATIONS), st.sampled_from([1e-3, 1.0, 1e3]))
-def test_comparisons_are_an_order(cost, output, seed, activation, scale):
-    model = trained(linear_queries(5, seed=seed), cost=cost, output=output, activation=activation)
+def test_comparisons_are_an_order(surrogate, output, seed, activation, scale):
+    model = trained(linear_queries(5, seed=seed), surrogate=surrogate, output=output, activation=activation)
     rng = np.random.default_rng(seed)
     documents = np.append(scale * rng.normal(size=(5, 4)), np.zeros((2, 4)), axis=0)
     r = [[model.compare_one(a, b) for b in documents] for a in documents]
@@ -132,7 +135,7 @@ def test_comparisons_are_an_order(cost, output, seed, activation, scale):
 
 
 def test_ranknet_is_half_tanh_with_the_logistic_cost():
-    log_odds, probability, steeper = (trained(cost="logistic", output=output) for output in [*OUTPUTS[::2], "tanh"])
+    log_odds, probability, steeper = (trained(surrogate="logistic", output=output) for output in [*OUTPUTS[::2], "tanh"])
     assert np.array_equal(log_odds._weights, probability._weights)
     assert not np.array_equal(log_odds._weights, steeper._weights)
     a, b = np.random.default_rng(0).normal(size=(2, 4))
@@ -141,17 +144,17 @@ def test_ranknet_is_half_tanh_with_the_logistic_cost():
     assert (1 + probability.compare_one(a, b)) / 2 == pytest.approx(1 / (1 + math.exp(-x)))
 
 
-@pytest.mark.parametrize("cost", COSTS)
-def test_the_cost_falls_on_a_fixed_query(cost):
+@pytest.mark.parametrize("surrogate", COSTS)
+def test_the_cost_falls_on_a_fixed_query(surrogate):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30, 5))
     y = np.digitize(X[:, 0] + X[:, 1] ** 2, [0.0, 1.5])
-    model = DirectRanker((16, 4), cost=cost, learning_rate=5e-3, average=False, seed=1)
-    surrogate = Surrogate(cost, pair_weight="difference")
+    model = DirectRanker((16, 4), surrogate=surrogate, learning_rate=5e-3, average=False, seed=1)
+    cost = Surrogate(surrogate, pair_weight="difference")
     values = []
     for _ in range(500):
         model.learn_one(X, y)
-        values.append(surrogate.value(model.predict_one(X), y))
+        values.append(cost.value(model.predict_one(X), y))
     assert values[-1] < values[30] < values[0]
     assert model.last_round.loss < 0.2
 
@@ -161,7 +164,7 @@ def test_the_cost_falls_on_a_fixed_query(cost):
     [
         {},
         {"dtype": "float64", "accumulate": 3, "average": 5.0},
-        {"dropout": 0.3, "average": True, "cost": "logistic"},
+        {"dropout": 0.3, "average": True, "surrogate": "logistic"},
         {"optimizer": "adagrad", "l2": 0.1, "activation": "relu", "average": False},
         {"optimizer": "sgd", "accumulate": 4, "dropout": 0.2},
     ],
@@ -308,7 +311,7 @@ def test_segments_and_gaps():
     ranked = [scores[i] for i in model.rank_one(X)]
     assert gaps == [a - b for a, b in itertools.pairwise(ranked)]
     assert sorted(np.argsort(gaps)[-2:].tolist()) == [19, 39]
-    half = trained(linear_queries(200, d=1), hidden=(8,), cost="squared", output="half_tanh")
+    half = trained(linear_queries(200, d=1), hidden=(8,), surrogate="squared", output="half_tanh")
     assert all(0.0 <= gap < 1.0 for gap in half.neighbour_gaps_one(X))
     assert model.segment_one(np.ones((4, 1)), 3) == [0, 0, 0, 0]
     assert model.segment_one(np.ones((4, 1))) == [0, 0, 0, 0]
@@ -361,7 +364,7 @@ def test_degenerate_queries():
         {"hidden": (5, 0)},
         {"activation": "gelu"},
         {"output": "sigmoid"},
-        {"cost": "mse"},
+        {"surrogate": "mse"},
         {"pairs": "some"},
         {"pair_weight": "x"},
         {"optimizer": "scale_free"},
@@ -375,5 +378,5 @@ def test_degenerate_queries():
     ],
 )
 def test_bad_arguments_are_named(arguments):
-    with pytest.raises(ValueError, match="surrogate" if "cost" in arguments else next(iter(arguments))):
+    with pytest.raises(ValueError, match=next(iter(arguments))):
         DirectRanker(**arguments)

@@ -109,7 +109,8 @@ def test_restarted_average_keeps_what_was_learned():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: GradientRanker("listnet", "adagrad"), lambda: GradientRanker("listnet", "sgd", average=9.0)]
+    "make",
+    [lambda: GradientRanker("listnet", optimizer="adagrad"), lambda: GradientRanker("listnet", optimizer="sgd", average=9.0)],
 )
 def test_restarted_average_of_the_gradient_ranker(make):
     model = teach(make(), queries())

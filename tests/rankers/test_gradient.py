@@ -25,7 +25,7 @@ def test_weights_are_those_of_the_optimizer_on_the_gradient(optimizer, l2):
         with pytest.raises(ValueError, match="l2"):
             GradientRanker(optimizer=optimizer, l2=l2)
         return
-    model = GradientRanker("logistic", optimizer, 0.2, l2=l2, average=True)
+    model = GradientRanker("logistic", optimizer=optimizer, learning_rate=0.2, l2=l2, average=True)
     cost = Surrogate("logistic", pair_weight="difference")
     twins = [OPTIMIZERS[optimizer](0.2) for _ in range(4)]
     served = []
@@ -53,10 +53,10 @@ def test_learns(surrogate):
     queries = linear_queries(400, seed=1)
     held_out = [query for query in linear_queries(500, seed=1)[400:] if len(set(query[1])) > 1]
     for optimizer in NAMES:
-        model = GradientRanker(surrogate, optimizer)
+        model = GradientRanker(surrogate, optimizer=optimizer)
         model.learn_many(*as_block(queries))
         loss = [1 - reference.ndcg(model.rank_one(X), y.tolist(), 10) for X, y in held_out]
-        ideal = GradientRanker(surrogate, optimizer)
+        ideal = GradientRanker(surrogate, optimizer=optimizer)
         untrained = [1 - reference.ndcg(ideal.rank_one(X), y.tolist(), 10) for X, y in held_out]
         assert np.mean(loss) < 0.65 * np.mean(untrained)
 
@@ -67,7 +67,7 @@ def test_a_block_is_the_loop_bit_for_bit(surrogate, dtype):
     queries = [(X.astype(dtype), y) for X, y in linear_queries()]
     weights = np.random.default_rng(0).uniform(0, 2, len(queries))
     for optimizer in NAMES:
-        one, many = (GradientRanker(surrogate, optimizer) for _ in range(2))
+        one, many = (GradientRanker(surrogate, optimizer=optimizer) for _ in range(2))
         for (X, y), w in zip(queries, weights, strict=True):
             one.learn_one(X, y, w)
         many.learn_many(*as_block(queries), w=weights)
@@ -94,13 +94,13 @@ def test_scale_free_ignores_the_scale_and_the_origin_of_features(surrogate):
 
 def test_a_step_by_hand():
     # One pair; scores 0: RankNet's gradient is -1/2 and 1/2, so z = -(3 - 1)/2 = -1.
-    model = GradientRanker("logistic", "sgd", 0.5, pair_weight="none")
+    model = GradientRanker("logistic", optimizer="sgd", learning_rate=0.5, pair_weight="none")
     model.learn_one([[3.0], [1.0]], [1, 0], w=3.0)
     assert model.weights.tolist() == [0.5 * 3.0 * (3.0 - 1.0) / 2]
     assert model.last_round.loss == pytest.approx(1 - 1 / math.log2(3))
     assert model.last_round.largest_norm == 3.0
     assert model.last_round.mass == model.last_round.margin == 0.0
-    half_life = GradientRanker("logistic", "sgd", 0.5, average=1.0)
+    half_life = GradientRanker("logistic", optimizer="sgd", learning_rate=0.5, average=1.0)
     visited = []
     for X, y in linear_queries(3):
         half_life.learn_one(X, y)
@@ -164,7 +164,7 @@ def test_features_that_emerge_change_no_score():
 @given(st.integers(0, 100), st.sampled_from(SURROGATES), st.sampled_from(NAMES))
 def test_scoring_is_permutation_equivariant(seed, surrogate, optimizer):
     queries = linear_queries(5, seed=seed)
-    model = GradientRanker(surrogate, optimizer)
+    model = GradientRanker(surrogate, optimizer=optimizer)
     model.learn_many(*as_block(queries))
     X, _ = queries[0]
     order = np.random.default_rng(seed).permutation(len(X))
@@ -173,7 +173,7 @@ def test_scoring_is_permutation_equivariant(seed, surrogate, optimizer):
 
 @pytest.mark.parametrize("optimizer", NAMES)
 def test_saved_and_loaded_it_goes_on_alike(optimizer, tmp_path):
-    model = GradientRanker("slam", optimizer, average=7.0)
+    model = GradientRanker("slam", optimizer=optimizer, average=7.0)
     model.learn_many(*as_block(linear_queries(10)))
     save(model, tmp_path / "model.npz")
     again = load(tmp_path / "model.npz")
@@ -185,7 +185,7 @@ def test_saved_and_loaded_it_goes_on_alike(optimizer, tmp_path):
 
 
 def test_copies_and_degenerate_queries():
-    model = GradientRanker("slam", "adam", measure="ap>=2")
+    model = GradientRanker("slam", optimizer="adam", measure="ap>=2")
     for X, y in [
         (np.empty((0, 3)), []),
         (np.ones((1, 3)), [2]),

@@ -26,7 +26,7 @@ def queries(n=60, seed=0):
 
 
 def rankers():
-    return [PerceptronRanker(average=False), PerceptronRanker(), GradientRanker("listnet", "sgd")]
+    return [PerceptronRanker(average=False), PerceptronRanker(), GradientRanker("listnet", optimizer="sgd")]
 
 
 def loss(scores, y):

@@ -57,3 +57,68 @@ def gaussianized(X, train, deviation=1 / 3):
             share = sum(1.0 if other < value else 0.5 if other == value else 0.0 for other in column) / len(column)
             answer[-1].append(deviation * statistics.NormalDist().inv_cdf(share))
     return answer
+
+
+def reservoir(draw, values, size):
+    """Algorithm R: the sample after `values`, where draw(n) is a uniform place of 0..n for the document number n."""
+    sample = []
+    for n, value in enumerate(values):
+        if n < size:
+            sample.append(value)
+        elif draw(n) < size:
+            sample[draw(n)] = value
+    return sample
+
+
+def knots(sample, room):
+    """Distinct values at steps of n / room and the largest one, each with the normal score of its mid-rank share."""
+    n, ordered = len(sample), sorted(sample)
+    places = [step * n // room for step in range(room - 1)] + [n - 1]
+    values = sorted({ordered[place] for place in places})
+    normal = statistics.NormalDist()
+    return values, [normal.inv_cdf((sum(v < x for v in sample) + sum(v <= x for v in sample)) / (2 * n)) for x in values]
+
+
+def interpolated(x, values, scores):
+    if x <= values[0]:
+        return scores[0]
+    for (a, left), (b, right) in zip(zip(values, scores), zip(values[1:], scores[1:])):  # noqa: B905
+        if x <= b:
+            return left + (x - a) / (b - a) * (right - left)
+    return scores[-1]
+
+
+def relative(scores):
+    """(g - mean) / (deviation + 0.1) within a query; 0 where g is constant."""
+    if min(scores) == max(scores):
+        return [0.0 for _ in scores]
+    mean, deviation = statistics.fmean(scores), statistics.pstdev(scores)
+    return [(g - mean) / (deviation + 0.1) for g in scores]
+
+
+def standardised_grades(y):
+    """(y - mean) / deviation, or None when all grades are the same."""
+    return None if len(set(y)) < 2 else [(grade - statistics.fmean(y)) / statistics.pstdev(y) for grade in y]
+
+
+class Encoder:
+    """Tables of one feature: a document adds to the two points of the grid next to it, in shares that fall linearly."""
+
+    def __init__(self, grid, prior):
+        self.grid, self.prior = grid, prior
+        self.sums, self.counts = [0.0] * len(grid), [0.0] * len(grid)
+
+    def shares(self, z):
+        z = min(max(z, self.grid[0]), self.grid[-1])
+        width = self.grid[1] - self.grid[0]
+        return [max(0.0, 1.0 - abs(z - point) / width) for point in self.grid]
+
+    def encode(self, z):
+        means = [self.prior * s / (c + self.prior) for s, c in zip(self.sums, self.counts, strict=True)]
+        return sum(share * mean for share, mean in zip(self.shares(z), means, strict=True))
+
+    def learn(self, values, y):
+        for z, target in zip(values, standardised_grades(y) or [], strict=False):
+            for k, share in enumerate(self.shares(z)):
+                self.sums[k] += share * target
+                self.counts[k] += share

@@ -13,17 +13,18 @@ import time
 import numpy as np
 import pytest
 
-pytest.importorskip("starlette")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
+for package in ("starlette", "prometheus_client", "httpx"):
+    pytest.importorskip(package)
 
-from online_rank import LossTracker, PerceptronRanker, StreamScaler
-from online_rank.serving.commit import CommitError, GroupCommit
-from online_rank.serving.durable import DurableService
-from online_rank.serving.http import Limits, RankingApp
-from online_rank.serving.models import KeyRefused, Models
-from online_rank.serving.monitor import Course, Monitor
-from online_rank.serving.protocol import RankingService
+import httpx  # noqa: E402
+
+from online_rank import LossTracker, PerceptronRanker, StreamScaler  # noqa: E402
+from online_rank.serving.commit import CommitError, GroupCommit  # noqa: E402
+from online_rank.serving.durable import DurableService  # noqa: E402
+from online_rank.serving.http import Limits, RankingApp  # noqa: E402
+from online_rank.serving.models import KeyRefused, Models  # noqa: E402
+from online_rank.serving.monitor import Course, Monitor  # noqa: E402
+from online_rank.serving.protocol import RankingService  # noqa: E402
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 2.0}}}
 LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}

@@ -1,6 +1,8 @@
 import json
 import subprocess
 import sys
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 import online_rank
 from online_rank import PerceptronRanker, StreamScaler, load
+from online_rank.measures import measure
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.protocol import RankingService
@@ -54,12 +57,86 @@ def test_a_query_asked_again_waits_anew():
         pending.take(2)
 
 
+def test_pending_queries_are_bounded_by_bytes():
+    pending = PendingQueries(max_bytes=100)
+    for i in range(4):
+        pending.remember(i, i, 40)
+    assert [i in pending for i in range(4)] == [False, False, True, True]
+    pending.remember(3, "again", 90)
+    assert [i in pending for i in range(4)] == [False, False, False, True]
+    with pytest.raises(ValueError, match="takes 101 bytes, but all that wait may take 100"):
+        pending.remember(9, 9, 101)
+    assert (len(pending), pending.n_evicted) == (1, 3)
+
+
+def test_large_queries_do_not_wait_in_unbounded_memory():
+    """As many queries as may wait, of a megabyte each, would be 10 GB."""
+    service = RankingService(PerceptronRanker(), max_pending_bytes=200_000)
+    docs = {f"d{i}": {f"f{j}": 0.123456789 for j in range(20)} for i in range(100)}
+    for i in range(20):
+        assert "ranking" in service.handle(ask(i, docs)).answer
+    assert 1 <= service.stats()["pending"] <= 5
+    assert service.stats()["pending"] + service.stats()["evicted"] == 20
+    small = RankingService(PerceptronRanker(), max_pending_bytes=1000)
+    before = to_bytes(small)
+    assert "takes" in small.handle(ask(1, docs)).answer["error"]
+    assert to_bytes(small) == before
+
+
+def seconds(act):
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
+
+
+def test_a_repeated_key_is_found_in_linear_time():
+    """428 kB, a key twice at the end of 40,000: 197 s when every key was counted."""
+    keys = ",".join(f'"k{i}":0' for i in range(40_000))
+    request = f'{{"id":1,"grades":{{{keys},"k39999":1}}}}'.encode()
+    service = RankingService(PerceptronRanker())
+    answers = []
+    assert seconds(lambda: answers.append(service.handle(request).answer)) < 1.0
+    assert "'k39999' stands twice" in answers[0]["error"]
+
+
+def test_documents_without_a_feature_in_common_do_not_become_a_large_array():
+    """377 kB, each document with a feature of its own: 4.3 GB as an array."""
+    docs = {f"d{i}": {f"f{i}": 1.0} for i in range(16_000)}
+    service = RankingService(StreamScaler() | PerceptronRanker())
+    tracemalloc.start()
+    try:
+        answer = service.handle(ask(1, docs)).answer
+        assert tracemalloc.get_traced_memory()[1] < 64 * len(ask(1, docs))
+    finally:
+        tracemalloc.stop()
+    assert "would take too much memory" in answer["error"]
+
+
+def test_memory_that_runs_out_is_an_error_line_and_changes_nothing(monkeypatch):
+    service = RankingService(StreamScaler() | PerceptronRanker())
+    service.handle(ask(1))
+    before = to_bytes(service)
+
+    def full(*arguments, **options):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PerceptronRanker, "_learn", full)
+        assert "not enough memory" in service.handle(grade(1)).answer["error"]
+        patched.setattr(json, "loads", full)
+        assert "not enough memory" in service.handle(grade(1), 3).answer["error"]
+    assert to_bytes(service) == before
+    assert service.handle(grade(1)).answer["learned"]
+
+
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, None])
 def test_bad_limits(wrong):
     with pytest.raises(ValueError, match="max_queries"):
         PendingQueries(wrong)
     with pytest.raises(ValueError, match="max_age"):
         PendingQueries(1, wrong)
+    with pytest.raises(ValueError, match="max_bytes"):
+        PendingQueries(1, 1, wrong)
     with pytest.raises(ValueError, match="max_learned"):
         RankingService(PerceptronRanker(), max_learned=wrong)
 
@@ -78,17 +155,20 @@ def test_the_service_learns_what_the_model_would_from_delayed_grades():
     reply = service.handle(grade("two", a=1, b=0))
     model.learn_one(other, {"a": 1, "b": 0})
     ndcg.update({"a": 1, "b": 0}, served_other)
-    assert reply.answer == {"id": "two", "learned": True, "loss": model.last_round.loss}
-    loss = model.last_round.loss
+    # The loss of what was served, not of what the model would answer by now.
+    loss = measure("ndcg@10").loss([served_other["a"], served_other["b"]], [1, 0], ties="pessimistic")
+    assert reply.answer == {"id": "two", "learned": True, "loss": pytest.approx(loss, abs=1e-12)}
     service.handle(grade(1))
     model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1})
     ndcg.update({"a": 0, "b": 2, "c": 1}, served)
-    loss += model.last_round.loss
+    loss += measure("ndcg@10").loss([served[name] for name in "abc"], [0, 2, 1], ties="pessimistic")
     assert first == {"id": 1, "ranking": ["a", "b", "c"], "scores": [0.0, 0.0, 0.0]}
     assert to_bytes(service.model) == to_bytes(model)
     assert service.stats() == {
-        "ranked": 2, "learned": 2, "duplicates": 0, "pending": 0, "evicted": 0, "ndcg@10": ndcg.get(), "loss": loss,
+        "ranked": 2, "learned": 2, "duplicates": 0, "pending": 0, "evicted": 0, "ndcg@10": ndcg.get(),
+        "loss": pytest.approx(loss), "loss_interval": list(service.served_interval()[:2]), "longest_delay": 1,
     }  # fmt: skip
+    assert service.served_interval().mean == pytest.approx(loss / 2)
     scores = model.predict_one(DOCS)
     answer = service.handle(ask(3)).answer
     assert answer["ranking"] == model.rank_one(DOCS)
@@ -231,14 +311,15 @@ def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', b"x" * 300, ask(2)])
     answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", "--max-line", 200, lines=lines)
     assert done.stderr == b""
-    assert [answer.get("line") for answer in answers] == [None, 3, None, None, None, 7, None]
-    assert answers[2]["learned"]
-    assert answers[3]["stats"]["learned"] == 1
-    assert answers[4] == {"saved": str(tmp_path / "m.npz")}
-    assert "more than 200 bytes" in answers[5]["error"]
+    assert [answer.get("line") for answer in answers] == [None, 2, 3, None, None, None, 7, None]
+    assert answers[1]["error"] == "an empty line"
+    assert answers[3]["learned"]
+    assert answers[4]["stats"]["learned"] == 1
+    assert answers[5] == {"saved": str(tmp_path / "m.npz")}
+    assert "more than 200 bytes" in answers[6]["error"]
     model = PerceptronRanker()
     model.learn_one(DOCS, {"a": 0, "b": 2, "c": 1})
-    assert answers[6]["ranking"] == model.rank_one(DOCS) != ["a", "b", "c"]
+    assert answers[7]["ranking"] == model.rank_one(DOCS) != ["a", "b", "c"]
     assert to_bytes(load(tmp_path / "m.npz")) == to_bytes(model)
 
 

@@ -194,9 +194,10 @@ def test_train_goes_on_only_when_told_to_and_only_with_the_same_run(train, tmp_p
     for report in (a := json.loads(first)), (b := json.loads(second)):
         report.pop("queries_per_second")
     assert a == b
-    with (tmp_path / "q.txt").open("a") as file:
-        file.write("1 qid:99 1:1\n")
-    assert "other sizes" in train("--passes", "2", "--resume")[2]
+    text = (tmp_path / "q.txt").read_text()
+    for changed in (text + "1 qid:99 1:1\n", text.replace("0", "1", 1)):  # of another size, and of the same
+        (tmp_path / "q.txt").write_text(changed)
+        assert "other contents" in train("--passes", "2", "--resume")[2]
 
 
 def test_two_trainings_in_one_directory(train, tmp_path):

@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from online_rank import PerceptronRanker
-from online_rank.cli.service import Places, _State
+from online_rank.cli.service import Places, State
 from online_rank.serving import RankingService
 from online_rank.storage.checkpoint import CheckpointError
 from online_rank.storage.files import ModelFileError, to_bytes
@@ -174,7 +174,7 @@ GRADE = [b'{"id": %d, "grades": {"a": 0, "b": 2}}' % i for i in range(4)]
 
 
 def serving(place, every=1000):
-    return _State(RankingService(PerceptronRanker()), Places(str(place), every, None, 1 << 20))
+    return State(RankingService(PerceptronRanker()), Places(str(place), every, None, 1 << 20))
 
 
 def handled(state, lines):

@@ -12,15 +12,19 @@ import online_rank
 from online_rank import _registry
 from online_rank.base import Columns
 from online_rank.base.schema import Array, Count, Derived, ListOf, Names, Nested, Plain, Real, Schema, StateError, mismatches
-from online_rank.metrics import NDCG, metric
+from online_rank.metrics import NDCG, RandomRanking, TeamDraft, metric
 from online_rank.serving import PendingQueries, RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.objects import class_of, name_of, schema
 from online_rank.storage.river_classes import RIVER
+from online_rank.stream.clicks import user
 
 #: Listed classes that may not stand in files, each with the reason.
 NOT_SAVED = {
     "CheckpointError": "an error",
+    "Clicks": "a value for JSON",
+    "Drafted": "a value for JSON",
+    "Impression": "a value for JSON",
     "ModelFileError": "an error",
     "PairwiseRanker": "it holds any river classifier",
     "PointwiseRanker": "it holds any river classifier or regressor",
@@ -28,6 +32,7 @@ NOT_SAVED = {
     "QueryStep": "a base class",
     "Ranker": "a base class",
     "RankingMetric": "a base class",
+    "TorchRanker": "it holds any module of torch",
 }
 
 
@@ -52,10 +57,35 @@ def service():
     return made
 
 
+def clicks_service():
+    made = RankingService(teach(online_rank.StreamScaler() | online_rank.SwapRanker(), named=True))
+    for i in range(4):
+        made.handle(b'{"id": %d, "docs": {"a": {"f0": 1.5}, "b": {"f1": 2}}}' % i)
+    made.handle(b'{"id": 2, "clicks": ["a"]}')
+    return made
+
+
+def shown_and_clicked(model):
+    """A model that has shown rankings and met clicks on them."""
+    for X, _ in blocks(6, 3):
+        shown = model.show_one(X)
+        clicks = shown.clicked(shown.order[:1])
+        model.update(clicks) if isinstance(model, TeamDraft) else model.learn_one(X, clicks)
+    return model
+
+
+def position_bias():
+    made = online_rank.PositionBias(k=4)
+    for X, _ in blocks(6, 3):
+        shown = online_rank.PlackettLuce(k=4).show(X[:, 0], 0)
+        made.update(shown.clicked(shown.order[1:2]))
+    return made
+
+
 def pending():
     made = PendingQueries(2)
     for i in range(3):
-        made.remember(i, ("{}", [0.5]))
+        made.remember(i, ("{}", [0.5], None))
     return made
 
 
@@ -74,16 +104,38 @@ def measured(name):
 
 #: Trained instances of the classes that need more than their constructor's defaults and `learn_one`.
 MADE = {
+    "DCG": [lambda: measured("dcg@5")],
     "ERR": [lambda: measured("err@5")],
+    "HitRate": [lambda: measured("hit_rate@3")],
     "LinearNDCG": [lambda: measured("linear_ndcg")],
     "MAP": [lambda: measured("map>=2")],
     "MRR": [lambda: measured("mrr")],
     "NDCG": [lambda: measured("ndcg@3")],
+    "RandomRanking": [lambda: measured(RandomRanking("map"))],
+    "RecallAtK": [lambda: measured("recall@3")],
     "PairwiseAccuracy": [lambda: measured("pairwise_accuracy")],
     "PrecisionAtK": [lambda: measured("p@2")],
     "PendingQueries": [pending],
-    "RankingService": [service],
+    "ClickPerceptron": [
+        lambda: shown_and_clicked(online_rank.ClickPerceptron()),
+        lambda: shown_and_clicked(online_rank.ClickPerceptron(credit="propensity", examination=(1.0,) * 5)),
+    ],
+    "CascadeUser": [lambda: user("perfect")],
+    "DependentUser": [lambda: user("dependent")],
+    "FairPairs": [online_rank.FairPairs],
+    "PlackettLuce": [online_rank.PlackettLuce],
+    "PositionBias": [position_bias],
+    "PositionUser": [lambda: user("position2")],
+    "RankingService": [service, clicks_service],
+    "SwapRanker": [
+        lambda: shown_and_clicked(online_rank.SwapRanker()),
+        lambda: teach(online_rank.SwapRanker(online_rank.FairPairs(k=3)), named=True),
+    ],
+    "TeamDraft": [
+        lambda: shown_and_clicked(TeamDraft(teach(online_rank.SwapRanker()), teach(online_rank.PerceptronRanker()), k=3))
+    ],
     "Trace": [trace],
+    "TrustUser": [lambda: user("trust", 4)],
     "LetorPosition": [lambda: class_of("LetorPosition", "here")(1, 2, 3)],
     "RankingPipeline": [lambda: teach(online_rank.StreamScaler() | online_rank.PerceptronRanker())],
 }

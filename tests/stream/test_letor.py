@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -527,6 +528,44 @@ def test_lightgbm_example():
     sizes = [int(size) for size in (folder / "rank.train.query").read_text().split()]
     assert [len(y) for _, y in iter_letor(folder / "rank.train")] == sizes
     assert read_letor(folder / "rank.train").X.shape == (sum(sizes), 300)
+
+
+def test_a_short_text_with_a_high_feature_does_not_take_gigabytes():
+    """128 kB of it: 8 GB."""
+    text = b"1 qid:1 1:1\n" + b"1 qid:7 65536:1\n" * 8000
+    tracemalloc.start()
+    try:
+        with pytest.raises(LetorError, match=r"line 2: the query that begins here .* max_query_bytes=67108864") as raised:
+            list(iter_letor(io.BytesIO(text)))
+        assert tracemalloc.get_traced_memory()[1] < 160 << 20
+    finally:
+        tracemalloc.stop()
+    assert raised.value.line == 2
+    rows = list(iter_letor(io.BytesIO(b"1 qid:1 3:1\n" * 10), max_query_bytes=10 * 3 * 8))
+    assert rows[0][0].shape == (10, 3)
+    with pytest.raises(LetorError, match="max_query_bytes=239"):
+        list(iter_letor(io.BytesIO(b"1 qid:1 3:1\n" * 10), max_query_bytes=239))
+    for wrong in (0, -1, 1.5, True, None):
+        with pytest.raises(ValueError, match="max_query_bytes"):
+            iter_letor(io.BytesIO(b""), max_query_bytes=wrong)
+
+
+def test_a_start_that_is_no_place():
+    with pytest.raises(ValueError, match="start is"):
+        iter_letor(io.BytesIO(b"1 qid:1 1:1\n"), start=(0, -5))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 qid:1 1:1\n".encode("utf-16"), "is in UTF-16: convert it"),
+        (b"\xfe\xff" + "1 qid:1 1:1\n".encode("utf-16-be"), "is in UTF-16: convert it"),
+        (b"1 qid:1 1:1\r0 qid:1 1:2\r", "lines end in CR alone: convert them"),
+    ],
+)
+def test_text_of_other_systems_comes_with_advice(text, message):
+    with pytest.raises(LetorError, match=message):
+        list(iter_letor(io.BytesIO(text)))
 
 
 # A qid that comes back.

@@ -5,7 +5,7 @@ import pytest
 
 from online_rank.stream.letor import write_letor
 from online_rank.stream.synth import NoisyTeacher
-from online_rank.walkthrough import letor, neural, news
+from online_rank.walkthrough import clicks, letor, neural, news
 from online_rank.walkthrough.__main__ import main
 from online_rank.walkthrough._say import course
 
@@ -72,3 +72,16 @@ def test_a_file_for_another_walkthrough(capsys):
 def test_course():
     assert course([0.0, 0.5, 1.0, 2.0], 0.0, 1.0) == "▁▅██"
     assert course([0.3, 0.3], 0.3, 0.3) == "▁▁"
+
+
+def test_clicks(capsys):
+    clicks.run()
+    out = capsys.readouterr().out
+    first, last = (float(word) for word in line_with(out, "NDCG@10").split() if word.replace(".", "", 1).isdigit())
+    assert last > first + 0.15
+    # The truth is in the interval of (almost) every position.
+    rows = [line.split() for line in out.splitlines() if line.strip()[:2].strip().isdigit() and " to " in line]
+    assert len(rows) == 10
+    assert sum(float(row[2]) <= float(row[5]) <= float(row[4]) for row in rows) >= 9
+    low = float(line_with(out, "preference").split("interval ")[1].split(" to ")[0])
+    assert low > 0.5

@@ -73,11 +73,20 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
         may lie behind `position`.
     """
 
-    def __init__(self, rows: RowReader, start: LetorPosition, with_qid: bool, with_docid: bool, repeated_qid: RepeatedQid):
+    def __init__(
+        self,
+        rows: RowReader,
+        start: LetorPosition,
+        with_qid: bool,
+        with_docid: bool,
+        repeated_qid: RepeatedQid,
+        max_query_bytes: int,
+    ):
         self.position: LetorPosition | None = None if repeated_qid == "group" else start
         self.errors = rows.errors
         self._rows = rows
         self._with_qid, self._with_docid = with_qid, with_docid
+        self._max_query_bytes = max_query_bytes
         self._seen: set[str] = set()
         self._repeated_qid = repeated_qid
         self._queries = self._collect() if repeated_qid == "group" else self._assemble()
@@ -117,16 +126,18 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
     def _assemble(self) -> Generator[tuple[tuple[Any, ...], LetorPosition | None], None, None]:
         """Put queries together from the pieces that blocks hold of them, each with the position after it."""
         pieces: list[tuple[RowBlock, int, int]] = []
-        qid = ""
+        qid, begin = "", self.position or LetorPosition()
         for block in self._rows:
             bounds = [start for start, _, _ in block.starts] + [len(block.y)]
             if bounds[0]:
                 pieces.append((block, 0, bounds[0]))
+                self._require_moderate(pieces, begin)
             for (first, next_qid, position), (_, last) in zip(block.starts, pairwise(bounds), strict=True):
                 if pieces:
                     yield self._query(pieces, qid), position
                 self._notice(next_qid, position)
-                pieces, qid = [(block, first, last)], next_qid
+                pieces, qid, begin = [(block, first, last)], next_qid, position
+                self._require_moderate(pieces, begin)
         if pieces:
             yield self._query(pieces, qid), self._rows.end
         self.position = self._rows.end
@@ -154,6 +165,15 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
         if self._with_docid:
             query += ([docid for block, first, last in pieces for docid in (block.docids or [])[first:last]],)
         return query
+
+    def _require_moderate(self, pieces: list[tuple[RowBlock, int, int]], begin: LetorPosition) -> None:
+        """Raise LetorError when a query that is being put together is too large."""
+        size = sum((last - first) * block.X.shape[1] * block.X.itemsize for block, first, last in pieces)
+        if size > self._max_query_bytes:
+            n, d = sum(last - first for _, first, last in pieces), pieces[-1][0].X.shape[1]
+            what = f"the query that begins here has {n} documents or more with {d} features"
+            what += f": more than max_query_bytes={self._max_query_bytes} as an array"
+            raise LetorError(what, self._rows.name_of(begin.file), begin.line)
 
     def _notice(self, qid: str, position: LetorPosition) -> None:
         """Complain about a qid that was there before, where asked to."""
@@ -183,6 +203,7 @@ def iter_letor(
     repeated_qid: RepeatedQid = "warn",
     group: Sizes | Sequence[Sizes | None] | None = None,
     start: LetorPosition | None = None,
+    max_query_bytes: int = 1 << 26,
 ) -> LetorIterator:
     r"""Stream the queries of LETOR / svmlight text.
 
@@ -229,6 +250,9 @@ def iter_letor(
         Sizes of the groups; qids, if there are any, are then ignored.
     start : LetorPosition, optional
         Where to start: the `position` of an earlier iterator over the same sources with the same options.
+    max_query_bytes : int
+        Largest array of a query's features. A short text can name a feature with a high number in each of many lines; a query
+        that would become larger is an error before it is.
 
     Returns
     -------
@@ -258,6 +282,10 @@ def iter_letor(
     online_rank.stream.letor.LetorError: <StringIO>, line 1, column 17: the value 'x' of feature 2 is not a number
     """
     start = LetorPosition() if start is None else LetorPosition(*start)
+    if any(isinstance(part, bool) or not isinstance(part, int) or part < 0 for part in start):
+        raise ValueError(f"start is {start}; its numbers are integers >= 0")
+    if isinstance(max_query_bytes, bool) or not isinstance(max_query_bytes, int) or max_query_bytes < 1:
+        raise ValueError(f"max_query_bytes is {max_query_bytes!r}; it must be an integer >= 1")
     check_repeated_qid(repeated_qid)
     if repeated_qid == "group" and start != LetorPosition():
         raise ValueError('repeated_qid="group" reads everything: it cannot start in the middle')
@@ -265,7 +293,7 @@ def iter_letor(
         sources, group, start, grow=False, with_docid=with_docid, n_features=n_features, dtype=dtype, zero_based=zero_based,
         null=null, negative=negative, on_error=on_error,
     )  # fmt: skip
-    return LetorIterator(rows, start, with_qid, with_docid, repeated_qid)
+    return LetorIterator(rows, start, with_qid, with_docid, repeated_qid, max_query_bytes)
 
 
 def read_letor(

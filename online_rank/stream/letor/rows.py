@@ -18,6 +18,7 @@ _CHUNK = 1 << 20
 _BLOCK = 1 << 20  # numbers in a block of rows
 _KEPT_ERRORS = 10
 _BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _DOCID = re.compile(rb"docid\s*=\s*(\S+)")
 _TOKEN = re.compile(rb"[^\s#]{0,40}")
 
@@ -188,6 +189,8 @@ class RowReader:
         self._seen = np.zeros(len(self._seen), np.int64)  # line numbers start over
         first_size = LOOK_AHEAD if self.n_features is None else 0
         for text, end in whole_lines(stream, first_size, _CHUNK):
+            if state.origin == 0 and text.startswith(_UTF16):
+                raise LetorError("is in UTF-16: convert it to UTF-8, by iconv -f UTF-16 -t UTF-8", state.name)
             at = len(_BOM) if state.origin == 0 and text.startswith(_BOM) else 0
             buffer = np.frombuffer(text, np.uint8)
             if self.n_features is None:
@@ -315,6 +318,8 @@ class RowReader:
             what = f"feature {feature}, but {origin} {self.n_features} features: pass n_features={needed} or more"
         else:
             what = _WRONG[code].format(token=token, feature=feature)
+        if 0 <= text.find(b"\r", line_at) < text.find(b"\n", line_at) - 1:
+            what += "; lines end in CR alone: convert them to LF, by tr '\\r' '\\n'"
         error = LetorError(what, state.name, state.line, where - line_at + 1)
         if not self._skip_errors:
             self._fatal = error

@@ -1,0 +1,229 @@
+"""Faults of the disk: calls that fail, processes killed at each call, and power lost with what was not synced.
+
+A library that stands between the process and the C library (LD_PRELOAD) counts the calls that write, sync and rename, and does
+at one of them what it was told. It is compiled here, where there is a C compiler.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks._kills import command, forked, requests, wait
+from online_rank import PerceptronRanker, StreamScaler
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import from_bytes, to_bytes
+
+#: What happens at a call: it fails, a write fails half way, the process is killed, or power is lost.
+FAULTS = ("fails", "fails half way", "killed", "power lost")
+
+_SOURCE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Calls on regular files are numbered from 1; at number `at` happens `what`. */
+static long at = 0, count = 0;
+static int what = 0;
+enum { FAIL = 0, HALF = 1, KILL = 2, POWER = 3 };
+
+/* What power loss takes back: sizes since the last sync, and the last bytes written in place. */
+static off_t synced[1024];
+static char known[1024], old[1024][512];
+static size_t old_size[1024];
+static off_t old_at[1024];
+
+void fault_arm(long number, int kind) { at = number; what = kind; count = 0; }
+long fault_count(void) { return count; }
+
+static int regular(int fd) {
+    struct stat s;
+    if (fd < 3 || fd >= 1024 || fstat(fd, &s) || !S_ISREG(s.st_mode)) return 0;
+    if (!known[fd]) { known[fd] = 1; synced[fd] = s.st_size; old_size[fd] = 0; }
+    return 1;
+}
+
+static void lose_power(void) {
+    for (int fd = 3; fd < 1024; fd++) {
+        struct stat s;
+        if (!known[fd] || fstat(fd, &s)) continue;
+        if (old_size[fd]) {
+            ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite");
+            real(fd, old[fd], old_size[fd], old_at[fd]);
+        }
+        if (s.st_size > synced[fd] && ftruncate(fd, synced[fd])) {}
+    }
+}
+
+static int due(void) {
+    if (++count != at) return 0;
+    if (what == POWER) lose_power();
+    if (what == POWER || what == KILL) kill(getpid(), SIGKILL);
+    return 1;
+}
+
+ssize_t write(int fd, const void *b, size_t n) {
+    ssize_t (*real)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write");
+    if (at && regular(fd) && due()) {
+        if (what == HALF && n > 1) { at = count + 1; what = FAIL; return real(fd, b, n / 2); }
+        errno = ENOSPC; return -1;
+    }
+    return real(fd, b, n);
+}
+
+static ssize_t in_place(const char *name, int fd, const void *b, size_t n, off_t o) {
+    ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, name);
+    if (at && regular(fd)) {
+        if (due()) { errno = ENOSPC; return -1; }
+        if (n <= 512) { memset(old[fd], 0, 512); old_size[fd] = n; old_at[fd] = o; if (pread(fd, old[fd], n, o) < 0) {} }
+    }
+    return real(fd, b, n, o);
+}
+ssize_t pwrite(int fd, const void *b, size_t n, off_t o) { return in_place("pwrite", fd, b, n, o); }
+ssize_t pwrite64(int fd, const void *b, size_t n, off_t o) { return in_place("pwrite64", fd, b, n, o); }
+
+int fsync(int fd) {
+    int (*real)(int) = dlsym(RTLD_NEXT, "fsync");
+    if (at && regular(fd)) {
+        if (due()) { errno = EIO; return -1; }
+        struct stat s;
+        int result = real(fd);
+        if (!result && !fstat(fd, &s)) { synced[fd] = s.st_size; old_size[fd] = 0; }
+        return result;
+    }
+    return real(fd);
+}
+
+int close(int fd) {
+    int (*real)(int) = dlsym(RTLD_NEXT, "close");
+    if (fd >= 0 && fd < 1024) known[fd] = 0;
+    return real(fd);
+}
+
+int rename(const char *a, const char *b) {
+    int (*real)(const char *, const char *) = dlsym(RTLD_NEXT, "rename");
+    if (at && due()) { errno = EIO; return -1; }
+    return real(a, b);
+}
+"""
+
+
+class Faults(NamedTuple):
+    points: int
+    acknowledged: int
+    lost: int
+    other_models: int
+    refused: int
+
+
+def interpose() -> bool:
+    """Start this process again with the library in front, once; whether it is there. Without a C compiler it is not."""
+    if "ONLINE_RANK_FAULTS" in os.environ:
+        return True
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        return False
+    library = Path(tempfile.mkdtemp()) / "faults.so"
+    library.with_suffix(".c").write_text(_SOURCE)
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-w", "-o", library, library.with_suffix(".c"), "-ldl"], check=True)
+    environment = {**os.environ, "LD_PRELOAD": str(library), "ONLINE_RANK_FAULTS": str(library)}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+    return True
+
+
+def faults(most: int, seed: int = 0) -> Faults:
+    """Let each kind of fault happen at calls spread over a run of the service; a client sends again what was not answered."""
+    lines = requests(30, seed)
+    whole = RankingService(StreamScaler() | PerceptronRanker("ndcg@10"))
+    for line in lines:
+        whole.handle(line)
+    expected = to_bytes(whole.model)
+    with tempfile.TemporaryDirectory() as folder:
+        n_calls = _calls(Path(folder), lines)
+    step = max(1, n_calls * len(FAULTS) // most)
+    points = [(number, kind) for number in range(1, n_calls + 1) for kind in range(len(FAULTS))][::step]
+    acknowledged = lost = other = refused = 0
+    for number, kind in points:
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            answers, _ = _talk(place, lines, number, kind)
+            again, ended = _talk(place, lines[len(answers) :], 0, 0)
+            if not ended:
+                refused += 1
+                continue
+            acknowledgements = {line for line in answers + again if b'"learned":' in line}
+            state = from_bytes((place / "state" / "checkpoint.npz").read_bytes())["service"]
+            acknowledged += len(acknowledgements)
+            lost += sum(int(line.split(b":")[1].split(b",")[0]) not in state._learned for line in acknowledgements)
+            other += to_bytes(state.model) != expected
+    return Faults(len(points), acknowledged, lost, other, refused)
+
+
+def _calls(place: Path, lines: list[bytes]) -> int:
+    """How many calls a run makes that nothing happens to."""
+    counted = place / "count"
+    _talk(place, lines, 2**40, 0, counted)
+    return int(counted.read_text())
+
+
+def _talk(place: Path, lines: list[bytes], number: int, kind: int, counted: Path | None = None) -> tuple[list[bytes], bool]:
+    """Send requests to a service with a fault; its answers, and whether it ended well."""
+    to_child, from_parent = os.pipe()
+    to_parent, from_child = os.pipe()
+
+    def serve() -> None:
+        os.dup2(to_child, 0)
+        os.dup2(from_child, 1)
+        for end in (to_child, from_parent, to_parent, from_child):
+            os.close(end)
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        library = ctypes.CDLL(os.environ["ONLINE_RANK_FAULTS"])
+        library.fault_arm(ctypes.c_long(number), kind)
+        try:
+            command(("stream", "--checkpoint", str(place / "state"), "--every", "20"))
+        finally:
+            if counted is not None:
+                counted.write_text(str(library.fault_count()))
+
+    child = forked(serve)
+    os.close(to_child)
+    os.close(from_child)
+    received = b""
+    for line in _sent(from_parent, lines):
+        until = received.count(b"\n") + 1
+        while received.count(b"\n") < until and select.select([to_parent], [], [], 30.0)[0]:
+            data = os.read(to_parent, 1 << 16)
+            if not data:
+                break
+            received += data
+        if received.count(b"\n") < until:
+            break
+        del line
+    with contextlib.suppress(OSError):
+        os.close(from_parent)
+    code = wait(child, 60)
+    os.close(to_parent)
+    return received[: received.rfind(b"\n") + 1].splitlines(), code == 0
+
+
+def _sent(pipe: int, lines: list[bytes]) -> Iterator[bytes]:
+    for line in lines:
+        try:
+            os.write(pipe, line + b"\n")
+        except BrokenPipeError:
+            return
+        yield line
+        time.sleep(0)

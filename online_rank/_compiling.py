@@ -1,0 +1,94 @@
+"""What is being compiled: the first run of a kernel takes seconds, in which nothing else moves on the screen."""
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["compiling", "lines_while_compiling", "watch_compilation"]
+
+#: Seconds between two lines of a program whose output is not a terminal.
+_EVERY = 5.0
+
+#: Seconds between two looks at whether something is being compiled.
+_POLL = 0.1
+
+
+class _State:
+    """The kernel that is being compiled, if any, and how long compiling has taken so far."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.since = 0.0
+        self.spent = 0.0
+
+
+_state = _State()
+_installing = threading.Lock()
+_listener: Any = None
+
+
+def watch_compilation() -> None:
+    """Take note of compilations from now on; called twice, it does nothing."""
+    global _listener
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            if not _state.names:
+                _state.since = time.monotonic()
+            _state.names.append(event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event: Any) -> None:
+            _state.names.pop()
+            if not _state.names:
+                _state.spent += time.monotonic() - _state.since
+
+    with _installing:
+        if _listener is None:
+            _listener = Listener()
+            event.register("numba:compile", _listener)
+
+
+def compiling() -> str | None:
+    """What is being compiled, and for how many seconds in all; None while nothing is.
+
+    Examples
+    --------
+    >>> compiling() is None
+    True
+    """
+    names = list(_state.names)
+    if not names:
+        return None
+    seconds = _state.spent + time.monotonic() - _state.since
+    return f"compiling, once: {names[-1].strip('_')}, {seconds:.0f} s"
+
+
+@contextlib.contextmanager
+def lines_while_compiling() -> Iterator[None]:
+    """A context in which a line on stderr, every few seconds, says what is being compiled; on terminals bars say it."""
+    if sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def say() -> None:
+        last = time.monotonic()
+        while not done.wait(_POLL):
+            # A command that needs no kernels does not load numba either.
+            if _listener is None and "numba.core.event" in sys.modules:
+                watch_compilation()
+            if time.monotonic() - last >= _EVERY and (text := compiling()):
+                print(f"online-rank: {text}", file=sys.stderr, flush=True)
+                last = time.monotonic()
+
+    thread = threading.Thread(target=say, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -1,0 +1,132 @@
+"""The perceptron on clicks: pairs in the wrong order, or right by too little, and a mass that a certificate adds up."""
+
+import math
+
+import numpy as np
+
+from online_rank._kernels._jit import kernel
+from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.clicks import are_gains, swap_credit
+from online_rank._kernels.codes import ALL_PAIRS
+from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norms
+from online_rank._kernels.rounds import write_round
+from online_rank._kernels.workspace import longest_query
+
+
+@kernel
+def cost_of_rank(by_discount, discounts, above):
+    """lambda(rank) of a document with `above` others above it: rank - 1, or 1 - D(rank)."""
+    return 1.0 - discounts[above] if by_discount else float(above)
+
+
+@kernel
+def propensity_credit(by_discount, discounts, scores, rows, gains, examination, margin, c):
+    """Credit for an additive cost sum_i r_i lambda(rank_i) of which clicks with known propensities tell without bias.
+
+    For each document i clicked, at position p: mass g_i lambda(n + 1) / examination_p, in equal parts on the n documents j, of
+    all of the query, with s_j >= s_i - margin. Adds to c (m,), which holds zeros. Returns the cost as the clicks estimate it
+    (margin 0), and the mass.
+    """
+    loss = 0.0
+    mass = 0.0
+    for p in range(rows.shape[0]):
+        if not gains[p] > 0.0:
+            continue
+        i = rows[p]
+        above = 0
+        near = 0
+        for j in range(scores.shape[0]):
+            above += scores[j] >= scores[i]
+            near += scores[j] >= scores[i] - margin
+        # Without the document itself.
+        above -= 1
+        near -= 1
+        weight = gains[p] / examination[p]
+        loss += weight * cost_of_rank(by_discount, discounts, above)
+        if near > 0:
+            part = weight * cost_of_rank(by_discount, discounts, near)
+            mass += part
+            for j in range(scores.shape[0]):
+                if scores[j] >= scores[i] - margin:
+                    c[j] -= part / near
+            c[i] += part / near + part
+    return loss, mass
+
+
+@kernel
+def learn(
+    X, offsets, rows, starts, gains, logits, rests, kinds, weights, examination, by_discount, discounts, constants,
+    w, served, squares, counters, rounds,
+):  # fmt: skip
+    """Learn from the clicks of a block of queries.
+
+    Parameters
+    ----------
+    X to weights : as in `clicks.learn`
+    examination : (k,) known probability that each position is looked at; (0,) for credit by exchanges of pairs
+    by_discount, discounts : the cost of a rank (`cost_of_rank`)
+    constants : relative margin beta, factor by which the average forgets
+    w, served : (d,) learning and averaged weights, changed in place; served is (0,) when the learning weights serve
+    squares : (d,) sums of squared updates, changed in place
+    counters : effective number of averaged weight vectors, documents seen, mean of ||x||^2; changed in place
+    rounds : (q, 10) out, a `Round` a row
+
+    Returns
+    -------
+    Number of queries learned, as `clicks.learn` counts them.
+    """
+    beta, keep = constants
+    d = w.shape[0]
+    longest = longest_query(offsets)
+    reals = np.empty((5, longest))
+    index = np.empty(longest, np.int64)
+    z = np.empty(d)
+    new = np.empty(d)
+
+    for q in range(weights.shape[0]):
+        first, stop = starts[q], starts[q + 1]
+        k = stop - first
+        m = offsets[q + 1] - offsets[q]
+        weight = weights[q]
+        documents = X[offsets[q] : offsets[q + 1]]
+        s, c = reals[0, :m], reals[1, :m]
+        largest, norms = score_with_norms(documents, w, s)
+        if not (math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
+            return q
+        if not are_gains(kinds[q], gains[first:stop]):
+            return q
+        n_seen = counters[1] + m
+        mean_square = counters[2] + (norms - m * counters[2]) / n_seen if m > 0 else counters[2]
+        margin = beta * mean_square
+        c[:] = 0.0
+        if examination.shape[0] > 0 and kinds[q] != ALL_PAIRS:
+            total = gains[first:stop].sum()
+            loss, mass = propensity_credit(
+                by_discount, discounts, s, rows[first:stop], gains[first:stop], examination, margin, c
+            )
+        else:
+            shown, credit, e = reals[2, :k], reals[3, :k], reals[4, :k]
+            for p in range(k):
+                shown[p] = s[rows[first + p]]
+            total, loss, mass = swap_credit(kinds[q], gains[first:stop], logits[first:stop], rests[q], shown, margin, e, credit)
+            for p in range(k):
+                c[rows[first + p]] = credit[p]
+        mass *= weight
+        square = 0.0
+        if mass > 0.0:
+            for i in range(m):
+                c[i] *= weight
+            square = combine_rows(documents, c, index, z)
+            if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, 1.0, z, new))):
+                return q
+            copy_to(w, new)
+            for j in range(d):
+                squares[j] += z[j] * z[j]
+        counters[1] = n_seen
+        counters[2] = mean_square
+        if served.shape[0] > 0 and total > 0.0:
+            counters[0] = keep * counters[0] + 1.0
+            for j in range(d):
+                served[j] += (w[j] - served[j]) / counters[0]
+        write_round(rounds[q], loss, mass, square, margin, weight, m, largest, 0.0, not total > 0.0)
+    return weights.shape[0]

@@ -1,0 +1,328 @@
+"""Clicks on a ranking that was drawn at random: the draw, the weight of each pair, and learning from the pairs.
+
+A ranking of k of m documents is drawn from the Plackett-Luce law of logits l: document after document, with probabilities
+proportional to e^l among those that are left. R* is the ranking R with the documents at the positions a < b exchanged, and
+
+    rho = P(R*) / (P(R) + P(R*)),    P(R) rho(R) = P(R*) rho(R*).
+
+So a pair that is weighted by rho is met as often in one order as in the other, whatever users do at the two positions
+(Oosterhuis & de Rijke 2018).
+"""
+
+import math
+
+import numpy as np
+
+from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.codes import ALL_PAIRS, MAX_GRADE, PLACKETT_LUCE, SCALE_FREE
+from online_rank._kernels.optimizers import descend, meet_features
+from online_rank._kernels.order import sort_descending
+from online_rank._kernels.rounds import write_round
+
+# Logits are cut this far below the largest: e^-600 is still a number.
+_DEEPEST = 600.0
+# From here on rho is 1.
+_CERTAIN = 1e300
+
+
+@kernel
+def mixed_logits(scores, confidence, logits):
+    """logits = confidence (8 (s - mean) / deviation - 4 ln rank): half a law of scores, half a law of ranks.
+
+    Tied documents have the mean of their ranks. All logits are 0 when all documents tie. Returns whether they are finite.
+    """
+    m = scores.shape[0]
+    keys = np.empty(m)
+    spare = np.empty(m)
+    order = np.arange(m)
+    spare_order = np.empty(m, np.int64)
+    mean = 0.0
+    for i in range(m):
+        keys[i] = scores[i]
+        mean += scores[i] / m
+    variance = 0.0
+    for i in range(m):
+        variance += (scores[i] - mean) ** 2 / m
+    logits[:] = 0.0
+    sort_descending(keys, order, spare, spare_order)
+    if m == 0 or keys[0] == keys[m - 1] or not variance > 0.0:
+        return math.isfinite(variance)
+    deviation = math.sqrt(variance)
+    first = 0
+    while first < m:
+        stop = first + 1
+        while stop < m and keys[stop] == keys[first]:
+            stop += 1
+        logit = confidence * (8.0 * ((keys[first] - mean) / deviation) - 4.0 * math.log(0.5 * (first + 1 + stop)))
+        for r in range(first, stop):
+            logits[order[r]] = logit + 0.0  # never -0
+        first = stop
+    return math.isfinite(variance)
+
+
+@kernel
+def draw(logits, noise, k, order, shown_logits):
+    """The k documents with the largest logit + Gumbel noise, best first: a draw from the Plackett-Luce law.
+
+    Returns logsumexp of the logits of the documents that are not shown; -inf when all are.
+    """
+    m = logits.shape[0]
+    keys = np.empty(m)
+    ids = np.arange(m)
+    for i in range(m):
+        keys[i] = logits[i] + noise[i]
+    sort_descending(keys, ids, np.empty(m), np.empty(m, np.int64))
+    largest = -np.inf
+    for p in range(m):
+        if p < k:
+            order[p] = ids[p]
+            shown_logits[p] = logits[ids[p]]
+        else:
+            largest = max(largest, logits[ids[p]])
+    total = 0.0
+    for p in range(k, m):
+        total += math.exp(logits[ids[p]] - largest)
+    return largest + math.log(total) if total > 0.0 else -np.inf
+
+
+@kernel
+def confidence(direction, squares):
+    """How much of its own scores a scale-free learner believes: e / (e + 2), e = max(0, mean_j theta_j^2 / G_j - 1).
+
+    theta_j is the sum of a coordinate's gradients and G_j that of their squares, so that theta^2 / G is 1 in expectation where
+    gradients are noise, and grows with the number of queries where they are not.
+    """
+    total = 0.0
+    n = 0
+    for j in range(direction.shape[0]):
+        if squares[j] > 0.0:
+            total += direction[j] / squares[j] * direction[j]
+            n += 1
+    excess = total / n - 1.0 if n > 0 else 0.0
+    return excess / (excess + 2.0) if excess > 0.0 else 0.0
+
+
+@kernel
+def exponentials(logits, rest, e):
+    """e = exp(logits - largest), none below e^-600; returns the same of `rest`, the logsumexp of what is not shown, or 0."""
+    largest = rest
+    for p in range(logits.shape[0]):
+        largest = max(largest, logits[p])
+    for p in range(logits.shape[0]):
+        e[p] = math.exp(max(logits[p] - largest, -_DEEPEST))
+    return math.exp(max(rest - largest, -_DEEPEST)) if rest > -np.inf else 0.0
+
+
+@kernel
+def swap_weight(e, unshown, below, a, b):
+    """rho of the positions a < b, in O(b - a), from positive sums alone.
+
+    P(R*) / P(R) = prod over p = a+1..b of (C_p + e_b) / (C_p + e_a), where C_p is the sum of everything from position p on but
+    b, and of what is not shown; `below` is the sum of the positions after b.
+    """
+    others = unshown + below
+    ratio = 1.0
+    for p in range(b, a, -1):
+        if p < b:
+            others += e[p]
+        ratio *= (others + e[b]) / (others + e[a])
+    return ratio / (1.0 + ratio) if ratio < _CERTAIN else 1.0
+
+
+@kernel
+def considered(gains):
+    """The positions of which a user is known to have seen the documents: up to one after the last click."""
+    last = -1
+    for p in range(gains.shape[0]):
+        if gains[p] > 0.0:
+            last = p
+    return min(last + 2, gains.shape[0]) if last >= 0 else 0
+
+
+@kernel
+def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
+    """Credit of the documents shown: for each pair of gains g_i > g_j, c_i += rho (g_i - g_j) h(s_i - s_j), c_j -= the same.
+
+    h is the derivative of the logistic function; with a margin (not NaN), h is 1 up to it and 0 beyond.
+    `kind` is PLACKETT_LUCE, or ALL_PAIRS (grades: no pair is more likely in one order; weights are divided by their sum), or
+    the position of FairPairs' first pair. Returns the sums of the weights rho (g_i - g_j) of all pairs, of those that the
+    scores have wrong or tied, and of those within the margin.
+    """
+    by_margin = not math.isnan(margin)
+    n = gains.shape[0] if kind == ALL_PAIRS else considered(gains)
+    c[:] = 0.0
+    total = 0.0
+    wrong = 0.0
+    within = 0.0
+    unshown = exponentials(logits, rest, e) if kind == PLACKETT_LUCE else 0.0
+    below = 0.0
+    if kind == PLACKETT_LUCE:
+        for p in range(n, gains.shape[0]):
+            below += e[p]
+    for b in range(n - 1, 0, -1):
+        for a in range(b - 1, -1, -1):
+            difference = gains[a] - gains[b]
+            if difference == 0.0:
+                continue
+            if kind == PLACKETT_LUCE:
+                weight = swap_weight(e, unshown, below, a, b) * abs(difference)
+            elif kind == ALL_PAIRS or (b == a + 1 and (a - kind) % 2 == 0):
+                weight = 0.5 * abs(difference)
+            else:
+                continue
+            lead = scores[a] - scores[b] if difference > 0.0 else scores[b] - scores[a]
+            total += weight
+            wrong += weight if lead <= 0.0 else 0.0
+            within += weight if lead <= margin else 0.0
+            if by_margin:
+                push = weight if lead <= margin else 0.0
+            else:
+                x = math.exp(-abs(lead))
+                push = weight * (x / (1.0 + x) / (1.0 + x))
+            push = push if difference > 0.0 else -push
+            c[a] += push
+            c[b] -= push
+        if kind == PLACKETT_LUCE:
+            below += e[b]
+    if kind == ALL_PAIRS and total > 0.0:
+        for p in range(n):
+            c[p] /= total
+        return 1.0, wrong / total, within / total
+    return total, wrong, within
+
+
+@fast_kernel
+def _gather(X, rows, offset, out):
+    """out[p] = X[offset + rows[p]] in float64. Returns the largest and the sum of the squared norms of the rows."""
+    largest = 0.0
+    norms = 0.0
+    for p in range(rows.shape[0]):
+        norm = 0.0
+        for j in range(X.shape[1]):
+            x = np.float64(X[offset + rows[p], j])
+            out[p, j] = x
+            norm += x * x
+        norms += norm
+        largest = max(largest, norm)
+    return largest, norms
+
+
+@fast_kernel
+def _scores(X, w, s):
+    for p in range(X.shape[0]):
+        total = 0.0
+        for j in range(X.shape[1]):
+            total += X[p, j] * w[j]
+        s[p] = total
+
+
+@fast_kernel
+def _gradient(X, c, z):
+    """z = -sum of c_p x_p for c that sum to 0; exactly 0 where all rows are alike. Returns ||z||^2."""
+    z[:] = 0.0
+    for p in range(1, X.shape[0]):
+        if c[p] != 0.0:
+            for j in range(X.shape[1]):
+                z[j] -= c[p] * (X[p, j] - X[0, j])
+    norm = 0.0
+    for j in range(X.shape[1]):
+        norm += z[j] * z[j]
+    return norm
+
+
+@kernel
+def are_gains(kind, gains):
+    """Whether all gains are numbers >= 0, and grades not too large."""
+    for p in range(gains.shape[0]):
+        if not (gains[p] >= 0.0 and gains[p] < np.inf and (kind != ALL_PAIRS or gains[p] <= MAX_GRADE)):
+            return False
+    return True
+
+
+@kernel
+def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth, w, state, rounds):
+    """Learn from the clicks of a block of queries.
+
+    Parameters
+    ----------
+    X, offsets : features (n, d), and where queries begin and end (q + 1,)
+    rows, starts : the documents shown, by their number within their query, and where those of a query begin and end (q + 1,)
+    gains, logits : of the documents shown, in the order in which they were
+    rests, kinds : (q,) logsumexp of the logits not shown, and the kinds of `swap_credit`
+    weights : (q,) sample weights
+    wealth : what every coordinate of the scale-free optimizer began with
+    w, state : (d,) weights and (4, d) state of the scale-free optimizer, changed in place
+    rounds : (q, 10) out, a `Round` a row; the loss is the part of the pairs, by weight, that the scores have wrong or tied
+
+    Returns
+    -------
+    Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
+    nothing of it was learned.
+    """
+    d = w.shape[0]
+    longest = 0
+    for q in range(weights.shape[0]):
+        longest = max(longest, starts[q + 1] - starts[q])
+    shown = np.empty((longest, d))
+    reals = np.empty((3, longest))
+    z = np.empty(d)
+    spare = np.empty((2, d))
+    new_w = np.empty(d)
+    new_state = np.empty(state.shape)
+
+    for q in range(weights.shape[0]):
+        first, stop = starts[q], starts[q + 1]
+        k = stop - first
+        m = offsets[q + 1] - offsets[q]
+        weight = weights[q]
+        largest, norms = _gather(X, rows[first:stop], offsets[q], shown[:k])
+        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and are_gains(kinds[q], gains[first:stop])):
+            return q
+        s, e, c = reals[0, :k], reals[1, :k], reals[2, :k]
+        copy_to(new_w, w)
+        copy_to(new_state.ravel(), state.ravel())
+        if k > 0:
+            meet_features(shown[:k], spare[0], spare[1], new_w, new_state)
+        _scores(shown[:k], new_w, s)
+        if not all_finite(s):
+            return q
+        total, wrong, _ = swap_credit(kinds[q], gains[first:stop], logits[first:stop], rests[q], s, np.nan, e, c)
+        if not math.isfinite(total):
+            return q
+        square = 0.0
+        if total > 0.0 and weight > 0.0:
+            for p in range(k):
+                c[p] *= weight
+            square = _gradient(shown[:k], c, z)
+            descend(SCALE_FREE, wealth, 1.0, z, new_w, new_state)
+            if not (math.isfinite(square) and all_finite(new_w) and all_finite(new_state.ravel())):
+                return q
+            copy_to(w, new_w)
+            copy_to(state.ravel(), new_state.ravel())
+        loss = wrong / total if total > 0.0 else 0.0
+        # No theorem speaks of this update, so it has no mass and no margin.
+        write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, 0.0, not total > 0.0)
+    return weights.shape[0]
+
+
+@kernel
+def harvest(clicks, logits, rest, sums):
+    """Add one ranking to what tells the examination of neighbouring positions apart.
+
+    sums (4, k - 1): sum of rho c_p, of rho c_{p+1}, and of the squares of both, for each p. A document stands at p as often as
+    at p + 1, weighted by rho, so that the two sums have the ratio of the positions.
+    """
+    k = clicks.shape[0]
+    e = np.empty(k)
+    unshown = exponentials(logits, rest, e)
+    below = 0.0
+    for b in range(k - 1, 0, -1):
+        if b <= sums.shape[1]:
+            rho = swap_weight(e, unshown, below, b - 1, b)
+            up, down = rho * clicks[b - 1], rho * clicks[b]
+            sums[0, b - 1] += up
+            sums[1, b - 1] += down
+            sums[2, b - 1] += up * up
+            sums[3, b - 1] += down * down
+        below += e[b]

@@ -1,0 +1,222 @@
+"""The grades of a query, and the loss of its ranking: what comes before all learning."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, NDCG
+from online_rank._kernels.order import shortlist, sort_descending
+from online_rank._kernels.workspace import (
+    COUNT,
+    GAIN,
+    GRADE,
+    KEYS,
+    LEVEL,
+    ORDER,
+    PER_LEVEL,
+    SPARE_ITEMS,
+    SPARE_KEYS,
+    longest_query,
+    workspace,
+)
+
+
+class Target(NamedTuple):
+    """The measure that is learned for: `kind`, `cutoff` (0 for none), `threshold` of relevance, and the table of D(p)."""
+
+    kind: int
+    cutoff: int
+    threshold: int
+    discounts: np.ndarray
+
+
+class Graded(NamedTuple):
+    """The grades of one query by *level*: its distinct grades, numbered from the lowest, 0, to the highest.
+
+    Below two levels nothing can be learned, and `depth` and `ideal` are 0; -1 levels stand for a grade that is out of range.
+
+    Attributes
+    ----------
+    levels : number of levels
+    level : (m,) level of each document
+    grade, gain, size : (at least levels,) grade of each level, its gain G, and the number of its documents
+    depth : number of positions that the measure looks at
+    ideal : Z(R), the best attainable sum of G D; 1 for average precision
+    """
+
+    levels: int
+    level: np.ndarray
+    grade: np.ndarray
+    gain: np.ndarray
+    size: np.ndarray
+    depth: int
+    ideal: float
+
+
+@inner
+def grade_query(target, y, work):
+    """The grades y (m,) of a query as the measure sees them: average precision knows relevant or not."""
+    m = y.shape[0]
+    level, grade, count = work.integers[LEVEL, :m], work.integers[GRADE], work.integers[COUNT]
+    gains = work.reals[GAIN]
+    levels = _number_levels(y, target.kind, target.threshold, level, grade, count, work.table)
+    if levels < 2:
+        return Graded(levels, level, grade, gains, count, 0, 0.0)
+    for lev in range(levels):
+        gains[lev] = gain(target.kind, grade[lev])
+    depth = min(target.cutoff, m) if target.cutoff > 0 else m
+    ideal = ideal_sum(target.kind, depth, m, levels, gains, count, target.discounts) if target.kind != AP else 1.0
+    return Graded(levels, level, grade, gains, count, depth, ideal)
+
+
+@inner
+def _number_levels(y, kind, threshold, level, grade, count, table):
+    """Write level, grade and count of `Graded`. Returns the number of levels; -1 when a grade is out of range."""
+    m = y.shape[0]
+    lowest = 0
+    highest = 0
+    for i in range(m):
+        lowest = min(lowest, y[i])
+        highest = max(highest, y[i])
+    if lowest < 0 or highest > MAX_GRADE:
+        return -1
+    for i in range(m):
+        level[i] = y[i] if kind != AP else np.int64(y[i] >= threshold)
+    if kind == AP:
+        highest = 1
+    table[: highest + 1] = 0
+    for i in range(m):
+        table[level[i]] += 1
+    levels = 0
+    for g in range(highest + 1):
+        if table[g] > 0:
+            grade[levels] = g
+            count[levels] = table[g]
+            table[g] = levels
+            levels += 1
+    for i in range(m):
+        level[i] = table[level[i]]
+    return levels
+
+
+@inner
+def gain(kind, grade):
+    """G(r) = 2^r - 1; r itself for linear NDCG and (binary) average precision."""
+    if kind == NDCG:
+        # A shift where it is exact: `ldexp` is a call.
+        return np.float64((1 << grade) - 1) if grade < 53 else math.ldexp(1.0, int(grade)) - 1.0
+    return np.float64(grade)
+
+
+@inner
+def discount(kind, position, m, discounts):
+    """D(p) = 1 / log2(p + 1) at the 0-based position p - 1; m - p for linear NDCG."""
+    if kind == LINEAR_NDCG:
+        return np.float64(m - 1 - position)
+    return discounts[position]
+
+
+@inner
+def ideal_sum(kind, depth, m, levels, gains, count, discounts):
+    """Z(R): the best attainable sum of G D over the first `depth` positions, from the gain and number of each level."""
+    total = 0.0
+    position = 0
+    for lev in range(levels - 1, -1, -1):
+        for _ in range(count[lev]):
+            if position == depth:
+                return total
+            total += gains[lev] * discount(kind, position, m, discounts)
+            position += 1
+    return total
+
+
+@inner
+def rank_pessimistically(s, graded, depth, order, work):
+    """Rank documents by score, equal scores by ascending grade, then by document order.
+
+    Writes the first `depth` documents to `order` (m,), and after them others, or nothing.
+    """
+    m = s.shape[0]
+    keys, spare_keys, spare_items = work.reals[KEYS], work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS]
+    for i in range(m):
+        spare_items[i] = i
+    n = shortlist(depth, -np.inf, s, spare_items, keys, order)
+    sort_descending(keys[:n], order[:n], spare_keys, spare_items)
+    first = 0
+    while first < depth:
+        end = first + 1
+        while end < n and keys[end] == keys[first]:
+            end += 1
+        if end - first > graded.levels:
+            _sort_by_level(order[first:end], graded.level, graded.levels, work.integers[PER_LEVEL], spare_items)
+        elif end - first > 1:
+            # Among equals the level takes the place of the score.
+            for p in range(first, end):
+                keys[p] = -graded.level[order[p]]
+            sort_descending(keys[first:end], order[first:end], spare_keys, spare_items)
+        first = end
+
+
+@inner
+def _sort_by_level(items, level, levels, start, spare_items):
+    """Sort documents by ascending level, stably, by counting; `start` (levels,) and `spare_items` are workspace."""
+    start[:levels] = 0
+    for i in items:
+        start[level[i]] += 1
+    place = 0
+    for lev in range(levels):
+        start[lev], place = place, place + start[lev]
+    for i in items:
+        spare_items[start[level[i]]] = i
+        start[level[i]] += 1
+    copy_to(items, spare_items)
+
+
+@inner
+def ranking_loss(target, graded, order):
+    """RML: 1 - NDCG, 1 - NDCG@k, 1 - AP or 1 - linear NDCG of a ranking; exactly 0 for every ideal ranking.
+
+    Summed as the differences from the ideal ranking, position by position, so that nothing cancels.
+    """
+    level, gains, count = graded.level, graded.gain, graded.size
+    m = level.shape[0]
+    loss = 0.0
+    if target.kind == AP:
+        found = 0
+        for p in range(m):
+            if level[order[p]] == 1:
+                found += 1
+                loss += (p + 1 - found) / (p + 1)
+        return loss / count[1]
+    ideal_level = graded.levels - 1
+    left = count[ideal_level]
+    for p in range(graded.depth):
+        if left == 0:
+            ideal_level -= 1
+            left = count[ideal_level]
+        left -= 1
+        here = level[order[p]]
+        if here != ideal_level:
+            loss += (gains[ideal_level] - gains[here]) * discount(target.kind, p, m, target.discounts)
+    return max(loss, 0.0) / graded.ideal
+
+
+@kernel
+def ranking_losses(kind, cutoff, threshold, scores, y, offsets, discounts, out):
+    """Pessimistic loss of each query of a block, to `out` (q,): 0 where nothing can be lost, 1 where a score is not finite.
+
+    `discounts` (>= largest m,) is the table of D(p).
+    """
+    target = Target(kind, cutoff, threshold, discounts)
+    work = workspace(longest_query(offsets))
+    for q in range(offsets.shape[0] - 1):
+        s = scores[offsets[q] : offsets[q + 1]]
+        graded = grade_query(target, y[offsets[q] : offsets[q + 1]], work)
+        out[q] = 0.0
+        if graded.levels > 1:
+            order = work.integers[ORDER, : s.shape[0]]
+            rank_pessimistically(s, graded, graded.depth, order, work)
+            out[q] = ranking_loss(target, graded, order) if all_finite(s) else 1.0

@@ -1,0 +1,87 @@
+"""The weight vectors v of the SLAM family ([CT, eq. 6, 9, 31]): how much a document that is outscored adds to the loss."""
+
+import numpy as np
+
+from online_rank._kernels._jit import inner
+from online_rank._kernels.codes import AP, MEAN, TIGHT
+from online_rank._kernels.graded import discount
+from online_rank._kernels.workspace import LEVEL_WEIGHTS, PER_LEVEL, SPARE_ITEMS
+
+
+@inner
+def weight_documents(target, graded, within, order, work, v, all_forms):
+    """Write v (m,) of a query, with the documents of a grade treated as `within` says; `order` is its whole ranking for TIGHT.
+
+    `all_forms` is None where `within` is MEAN: nothing else is compiled then. Returns v_max: largest over smallest positive v_i
+    (0 if none).
+    """
+    m = v.shape[0]
+    if all_forms is not None and within != MEAN:
+        if within == TIGHT:
+            return _weigh_in_order(target, graded, order, work.integers[PER_LEVEL], v)
+        documents = work.integers[SPARE_ITEMS]
+        for i in range(m):
+            documents[i] = i
+        return _weigh_in_order(target, graded, documents, work.integers[PER_LEVEL], v)
+    mean = work.reals[LEVEL_WEIGHTS]
+    v_max = level_weights(target, graded, m, mean)
+    for i in range(m):
+        v[i] = mean[graded.level[i]]
+    return v_max
+
+
+@inner
+def level_weights(target, graded, m, mean):
+    """Mean of v over each grade, to `mean` (levels,). Returns v_max: largest over smallest positive v_i (0 if none)."""
+    cutoff, count = target.cutoff, graded.size
+    largest = 0.0
+    smallest = np.inf
+    position = 0
+    for lev in range(graded.levels - 1, -1, -1):
+        total = 0.0
+        for p in range(position, position + count[lev] if cutoff == 0 else min(position + count[lev], cutoff)):
+            total += _position_weight(target, graded, p, lev, m)
+        mean[lev] = total / count[lev]
+        if mean[lev] > 0.0:
+            largest = max(largest, mean[lev])
+            smallest = min(smallest, mean[lev])
+        position += count[lev]
+    return largest / smallest if largest > 0.0 else 0.0
+
+
+@inner
+def _weigh_in_order(target, graded, listed, next_position, v):
+    """v of every document, positions within a grade given in the order in which `listed` (m,) lists its documents.
+
+    `next_position` (levels,) is workspace. Returns v_max.
+    """
+    m = v.shape[0]
+    position = 0
+    for lev in range(graded.levels - 1, -1, -1):
+        next_position[lev] = position
+        position += graded.size[lev]
+    largest = 0.0
+    smallest = np.inf
+    for p in range(m):
+        i = listed[p]
+        lev = graded.level[i]
+        v[i] = _position_weight(target, graded, next_position[lev], lev, m)
+        next_position[lev] += 1
+        if v[i] > 0.0:
+            largest = max(largest, v[i])
+            smallest = min(smallest, v[i])
+    return largest / smallest if largest > 0.0 else 0.0
+
+
+@inner
+def _position_weight(target, graded, position, lev, m):
+    """v_i of the document at a 0-based position of the order by grade."""
+    kind, discounts = target.kind, target.discounts
+    if kind == AP:
+        i = position + 1
+        relevant = graded.size[graded.levels - 1]
+        return (1.0 - i / (m - relevant + i)) / relevant if lev == 1 else 0.0
+    if target.cutoff > 0:
+        return graded.gain[lev] * discounts[position] / graded.ideal if position < target.cutoff else 0.0
+    rise = graded.gain[lev] - graded.gain[0]
+    return rise * (discount(kind, position, m, discounts) - discount(kind, m - 1, m, discounts)) / graded.ideal

@@ -1,0 +1,61 @@
+"""Memory for one query at a time, made once a block, so that a query allocates nothing.
+
+Every row has one meaning and one name: `work.reals[KEYS]`. Taken row by row, because only then does the compiler know that a
+row is contiguous. (One array a meaning would read as well, but every function would take twenty arrays, and compile as slowly.)
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from online_rank._kernels._jit import inner
+from online_rank._kernels.codes import MAX_GRADE
+
+# Rows of `reals`, an element a document: scores, weight vector v, credit c, keys that decide which pairs are violated, what
+# `credit.sort_violators` compares keys with, v_i / n_i of `spread`; for sorting, keys and a spare.
+SCORES, WEIGHTS, CREDIT, VIOLATION_KEYS, BARS, SHARES, KEYS, SPARE_KEYS = range(8)
+# An element a level or position, and one more: gain of a level, mean of its v, two Fenwick trees, sums before each position
+# (`credit.swap_change`).
+GAIN, LEVEL_WEIGHTS, COUNTS, SUMS, HARMONIC, RELEVANT_BEFORE = range(8, 14)
+# For surrogates: scores, gradient and weights of pairs, of documents that are listed by level.
+LISTED_SCORES, LISTED_GRADIENT, PAIR_WEIGHTS = range(14, 17)
+# For comparators: key and gain of each violator.
+VIOLATOR_KEYS, VIOLATOR_GAINS = range(17, 19)
+_REALS = 19
+
+# Rows of `integers`: level of a document; grade, size and workspace of a level; documents in the order of a ranking, their
+# rank in it, a spare for sorting; pairs (`credit`).
+LEVEL, GRADE, COUNT, PER_LEVEL, ORDER, RANK, SPARE_ITEMS = range(7)
+PREFERRED, FIRST_VIOLATED, START, VIOLATORS, BEST = range(7, 12)
+# For surrogates: documents listed by level, and where each level begins.
+LISTED, LEVEL_START = range(12, 14)
+# For comparators: level of each violator.
+VIOLATOR_LEVELS = 14
+_INTEGERS = 15
+
+
+class Workspace(NamedTuple):
+    """Rows of numbers by name, and a table (MAX_GRADE + 1,) of all grades."""
+
+    reals: np.ndarray
+    integers: np.ndarray
+    table: np.ndarray
+
+
+@inner
+def workspace(longest):
+    """A `Workspace` for queries of up to `longest` documents; rows have two elements more."""
+    return Workspace(
+        np.empty((_REALS, longest + 2)),
+        np.empty((_INTEGERS, longest + 2), dtype=np.int64),
+        np.empty(MAX_GRADE + 1, dtype=np.int64),
+    )
+
+
+@inner
+def longest_query(offsets):
+    """The largest number of documents of a query in a block."""
+    longest = 0
+    for q in range(offsets.shape[0] - 1):
+        longest = max(longest, offsets[q + 1] - offsets[q])
+    return longest

@@ -1,0 +1,260 @@
+r"""The mass theorem with a budget: what a `KernelPerceptronRanker` may lose at most, and a certificate of what it did lose.
+
+An update g_t is projected on the stored documents, and e_t = g_t - P g_t is lost. The weights w_t lie in the span of the
+stored documents, so <w_t, P g_t> = <w_t, g_t> <= tau_t V_t, and for every u of the feature space (notation as in
+`online_rank.bounds`)
+
+.. math:: \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle + \sum_t \langle u, e_t \rangle.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels.kernel_machine import score
+from online_rank.base import Round
+from online_rank.bounds.coverage import require_covered, require_non_negative
+from online_rank.query import read_query
+from online_rank.rankers.kernel import KernelPerceptronRanker
+
+__all__ = [
+    "ProjectionCertificate",
+    "certify_projection",
+    "projection_bound",
+    "projection_data_bound",
+    "projection_hindsight_bound",
+]
+
+#: What rounding may add, as a part of the numbers that went into a bound. A projection error is the root of a difference, so
+#: it knows half of the digits.
+_SLACK = 1e-7
+
+
+def projection_bound(
+    *,
+    comparator_loss: float,
+    norm: float,
+    R_X: float,
+    tolerance: float,
+    largest_mass: float = 1.0,
+    relative_margin: float = 0.0,
+    model: Any = None,
+) -> float:
+    r"""The closed form, as long as the budget lasts: every :math:`\|e_t\| \le \eta V_t`.
+
+    .. math::
+        \sum_t RML_t \le \sum_t V_t \le
+        \frac{2 F(u)}{1 - \eta \|u\|} + \frac{4 B R_X^2 (1 + 2 \beta) \|u\|^2}{(1 - \eta \|u\|)^2}
+
+    Infinite unless eta ||u|| < 1.
+
+    Parameters
+    ----------
+    comparator_loss, norm
+        F(u), and the norm of u in the feature space.
+    R_X
+        Largest norm of a document in the feature space, sqrt(k(x, x)); 1 for the RBF kernel.
+    tolerance
+        eta.
+    largest_mass
+        B, the largest mass of a round; 1 will do without sample weights.
+    relative_margin
+        beta.
+
+    Examples
+    --------
+    >>> projection_bound(comparator_loss=1.0, norm=2.0, R_X=1.0, tolerance=0.25)  # 2 * 1 / (1/2) + 4 * 2**2 / (1/2)**2
+    68.0
+    """
+    require_covered("projection_bound", model)
+    require_non_negative(
+        comparator_loss=comparator_loss,
+        norm=norm,
+        R_X=R_X,
+        tolerance=tolerance,
+        largest_mass=largest_mass,
+        relative_margin=relative_margin,
+    )
+    kept = 1.0 - tolerance * norm
+    if kept <= 0.0:
+        return math.inf
+    size = R_X * norm / kept
+    return 2.0 * comparator_loss / kept + 4.0 * largest_mass * (1.0 + 2.0 * relative_margin) * size * size
+
+
+def projection_data_bound(
+    *,
+    comparator_loss: float,
+    norm: float,
+    squared_gradient_norms: float,
+    projection_error: float,
+    margin_mass: float = 0.0,
+    model: Any = None,
+) -> float:
+    r"""With measured norms and errors, whether the budget was used up or not.
+
+    .. math:: \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right)
+
+    Parameters
+    ----------
+    comparator_loss, norm
+        F(u), and the norm of u in the feature space.
+    squared_gradient_norms
+        Sum of the squared norms of the projected updates.
+    projection_error
+        Sum of the ||e_t||: `KernelPerceptronRanker.projection_error`.
+    margin_mass
+        Sum of tau_t V_t.
+
+    Examples
+    --------
+    >>> measured = {"squared_gradient_norms": 9.0, "projection_error": 0.5}
+    >>> projection_data_bound(comparator_loss=1.0, norm=2.0, **measured)  # 1 + 2 * (sqrt(9) + 0.5)
+    8.0
+    """
+    require_covered("projection_data_bound", model)
+    require_non_negative(
+        comparator_loss=comparator_loss,
+        norm=norm,
+        squared_gradient_norms=squared_gradient_norms,
+        projection_error=projection_error,
+        margin_mass=margin_mass,
+    )
+    return comparator_loss + norm * (math.sqrt(squared_gradient_norms + 2.0 * margin_mass) + projection_error)
+
+
+def projection_hindsight_bound(
+    *, comparator_loss: float, norm: float, inner_product: float, projection_error: float, model: Any = None
+) -> float:
+    r"""Once the stream is over: :math:`\sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle + \|u\| \sum_t \|e_t\|`.
+
+    Parameters
+    ----------
+    comparator_loss, norm, projection_error
+        As in `projection_data_bound`.
+    inner_product
+        <u, w_{T+1}> in the feature space, with the last of the functions that learn.
+
+    Examples
+    --------
+    >>> projection_hindsight_bound(comparator_loss=1.0, norm=2.0, inner_product=3.0, projection_error=0.5)  # 1 + 3 + 2 * 0.5
+    5.0
+    """
+    require_covered("projection_hindsight_bound", model)
+    require_non_negative(comparator_loss=comparator_loss, norm=norm, projection_error=projection_error)
+    return comparator_loss + inner_product + norm * projection_error
+
+
+@dataclasses.dataclass(frozen=True)
+class ProjectionCertificate:
+    """The loss of a `KernelPerceptronRanker` on a stream beside what the theorem allows, against one comparator.
+
+    Attributes
+    ----------
+    loss, mass
+        Cumulative loss of the ranking by the function that learns, ties broken pessimistically, and sum of the V_t.
+    pair_loss, norm
+        F(u) on the pairs of the updates, and the norm of u in the feature space.
+    n_stored, projection_error
+        Number of stored documents, and sum of the ||e_t||.
+    bounds
+        The bounds by name; `projection_bound` is left out when the budget was used up.
+    """
+
+    loss: float
+    mass: float
+    pair_loss: float
+    norm: float
+    n_stored: int
+    projection_error: float
+    bounds: dict[str, float]
+
+    @property
+    def holds(self) -> bool:
+        """Whether no bound is below the mass, and the mass not below the loss, but for rounding."""
+        room = _SLACK * (1.0 + self.mass + self.pair_loss + self.norm * (1.0 + self.projection_error))
+        return self.loss <= self.mass + room and all(self.mass <= value + room for value in self.bounds.values())
+
+
+def certify_projection(
+    model: KernelPerceptronRanker, queries: Iterable[tuple[Any, Any]], documents: np.ndarray, coefficients: np.ndarray
+) -> ProjectionCertificate:
+    r"""Let a new ranker learn a stream, and compare its loss with the bounds.
+
+    Parameters
+    ----------
+    model
+        A `KernelPerceptronRanker` that has learned nothing yet; it learns the stream.
+    queries
+        Pairs (X, y) of features, arrays (m, d), and grades.
+    documents, coefficients
+        The comparator :math:`u = \sum_b \mu_b k(z_b, \cdot)`: n documents z_b (n, d) and the (n,) numbers mu_b.
+
+    Raises
+    ------
+    ValueError
+        `model` has learned already, or the comparator does not fit the queries.
+    TypeError, ValueError
+        A query is bad input.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> stream = [(X, (X[:, 0] * X[:, 1] > 0).astype(int)) for X in rng.normal(size=(300, 6, 2))]
+    >>> corners = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
+    >>> model = KernelPerceptronRanker(gamma=0.5, budget=50)
+    >>> certificate = certify_projection(model, stream, corners, np.array([3.0, 3.0, -3.0, -3.0]))
+    >>> certificate.holds, certificate.n_stored <= 50
+    (True, True)
+    """
+    if model.last_round is not None:
+        raise ValueError("model has learned already; the bounds start from f = 0, so give one that has not")
+    z = np.ascontiguousarray(documents, dtype=np.float64)
+    mu = np.ascontiguousarray(coefficients, dtype=np.float64)
+    if z.ndim != 2 or mu.shape != (len(z),) or not (np.isfinite(z).all() and np.isfinite(mu).all()):
+        raise ValueError(f"documents {z.shape} and coefficients {mu.shape} must be finite, one coefficient a document")
+    sums, largest, hinges = np.zeros(len(Round._fields)), np.zeros(len(Round._fields)), 0.0
+    margin_mass = 0.0
+    for x, y in queries:
+        query = read_query(x, y)
+        if query.n_documents and query.X.shape[1] != z.shape[1]:
+            raise ValueError(f"documents has {z.shape[1]} features, but the queries have {query.X.shape[1]}")
+        row, value = np.empty((1, len(Round._fields))), np.zeros(1)
+        query = model._align_and_grow(query)
+        if model._learn(query, row, _values(model, query.X, z, mu), value) == 0:
+            raise model._rejection(query)
+        model._last_round = row
+        hinges += float(value[0])
+        sums += np.nan_to_num(row[0])
+        largest = np.maximum(largest, np.nan_to_num(row[0]))
+        margin_mass += float(row[0, Round._fields.index("margin")] * row[0, Round._fields.index("mass")])
+    total, most = Round._make(sums.tolist()), Round._make(largest.tolist())
+    norm = math.sqrt(max(float(mu @ _values(model, z, z, mu)), 0.0))
+    n = model.n_stored
+    inner = float(_values(model, model._stored[:n], z, mu) @ model._weights[:n])
+    shared: dict[str, Any] = {"comparator_loss": hinges, "norm": norm, "model": model}
+    error = model.projection_error
+    data = {"squared_gradient_norms": total.squared_gradient_norm, "margin_mass": margin_mass, "projection_error": error}
+    bounds = {
+        "projection_hindsight_bound": projection_hindsight_bound(inner_product=inner, projection_error=error, **shared),
+        "projection_data_bound": projection_data_bound(**data, **shared),
+    }
+    if model.budget_lasts:
+        bounds["projection_bound"] = projection_bound(
+            R_X=most.largest_norm,
+            tolerance=model.tolerance,
+            largest_mass=most.mass,
+            relative_margin=model.relative_margin,
+            **shared,
+        )
+    return ProjectionCertificate(total.loss, total.mass, hinges, norm, n, error, bounds)
+
+
+def _values(model: KernelPerceptronRanker, X: np.ndarray, documents: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    """Values at X (n, d) of a function with other documents than the model's, but its kernel."""
+    values = np.empty(len(X))
+    score(X, documents, coefficients, *model._config[3:], model._in_use, values)
+    return values

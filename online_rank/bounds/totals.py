@@ -1,0 +1,49 @@
+"""What the rounds of a run add up to."""
+
+from typing import NamedTuple
+
+__all__ = ["Totals"]
+
+
+class Totals(NamedTuple):
+    """What all rounds so far add up to. Losses and masses are multiplied by the sample weights.
+
+    Attributes
+    ----------
+    n_rounds, n_skipped, n_mistakes
+        Number of queries learned, of those from which nothing could be learned (`Round.skipped`), and of those with a loss.
+    loss
+        Cumulative loss of the weights that learn, ties broken pessimistically: what the bounds speak of.
+    served_loss
+        The same for the weights that serve rankings; NaN unless asked for. No bound speaks of it.
+    mass
+        Sum of the masses V_t.
+    squared_gradient_norms
+        Sum of the ||z_t||^2.
+    margin_mass
+        Sum of tau_t V_t.
+    largest_mass
+        B, the largest mass of a round.
+    R_X
+        Largest l2 norm of a document.
+    m
+        Largest number of documents of a query.
+    v_max
+        Largest ratio of two positive v_i of one query.
+    largest_weight
+        Largest sample weight.
+    """
+
+    n_rounds: int
+    n_skipped: int
+    n_mistakes: int
+    loss: float
+    served_loss: float
+    mass: float
+    squared_gradient_norms: float
+    margin_mass: float
+    largest_mass: float
+    R_X: float
+    m: int
+    v_max: float
+    largest_weight: float

@@ -1,0 +1,148 @@
+"""`online-rank evaluate`: metrics of a model on files, or of a TREC run against judgements."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from online_rank._progress import progress
+from online_rank.cli.files import Reading, asked, check_files, load_model
+
+__all__ = ["DEFAULT_METRICS", "Measuring", "Values", "evaluate", "evaluate_run", "measure_files", "of_queries"]
+
+DEFAULT_METRICS = ("ndcg@10", "ndcg", "map", "mrr")
+
+
+class Measuring(NamedTuple):
+    """What is measured, and how.
+
+    Attributes
+    ----------
+    names
+        Names of the metrics.
+    ties
+        What documents with equal scores count; None for each metric's own default.
+    no_relevant
+        What a query without a relevant document counts: "skip" or "zero".
+    """
+
+    names: Sequence[str] = DEFAULT_METRICS
+    ties: str | None = None
+    no_relevant: str = "skip"
+
+    def metrics(self) -> dict[str, Any]:
+        """The metrics, empty, by name."""
+        from online_rank.metrics import metric
+
+        options = {"no_relevant": self.no_relevant} | ({} if self.ties is None else {"ties": self.ties})
+        return {name: metric(name, **options) for name in self.names}
+
+    def chance(self) -> dict[str, Any]:
+        """The same of a random ranking, where its expected value is known."""
+        from online_rank.metrics import RandomRanking
+
+        return {
+            name: RandomRanking(name, no_relevant=self.no_relevant) for name in self.names if not name.lower().startswith("err")
+        }
+
+
+class Values(NamedTuple):
+    """Means of metrics over queries, and over how many.
+
+    Attributes
+    ----------
+    means
+        By name, the mean for each model.
+    chance
+        By name, the mean of a random ranking.
+    counted
+        By name, the number of queries in the mean.
+    n_queries
+        The number of queries that were read.
+    """
+
+    means: list[dict[str, float]]
+    chance: dict[str, float]
+    counted: dict[str, int]
+    n_queries: int
+
+
+def of_queries(counted: int, n_queries: int) -> str:
+    """How many queries a mean is over, in words."""
+    return f"{counted:,}" if counted == n_queries else f"{counted:,} of {n_queries:,}"
+
+
+def measure_files(
+    models: Sequence[Any],
+    files: Sequence[str],
+    measuring: Measuring,
+    reading: Reading | None = None,
+    shown: bool | None = None,
+) -> Values:
+    """The values of metrics over the queries of files for each model."""
+    of_models, chance = [measuring.metrics() for _ in models], measuring.chance()
+    n_queries = 0
+    with (
+        (reading or Reading()).queries(files) as queries,
+        progress("measuring", shown=shown, part=lambda: queries.fraction) as show,
+    ):
+        for X, y in queries:
+            scores: Any = ()
+            for model, metrics in zip(models, of_models, strict=True):
+                scores = model.predict_one(asked(model, X))
+                for each in metrics.values():
+                    each.update(y, scores)
+            for each in chance.values():
+                each.update(y, scores)
+            n_queries += 1
+            show(n_queries)
+    return _values(of_models, chance, n_queries)
+
+
+def _values(of_models: Sequence[Mapping[str, Any]], chance: Mapping[str, Any], n_queries: int) -> Values:
+    means = [{name: each.get() for name, each in metrics.items()} for metrics in of_models]
+    counted = {name: each.n_queries for name, each in of_models[0].items()}
+    return Values(means, {name: each.get() for name, each in chance.items()}, counted, n_queries)
+
+
+def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Reading, as_json: bool, quiet: bool) -> None:
+    """Measure a saved model on files and print the figures."""
+    check_files(files)
+    values = measure_files([load_model(path)], files, measuring, reading, False if quiet or as_json else None)
+    _print({"model": path, "files": list(files)}, values, as_json)
+
+
+def evaluate_run(run: str, judgements: str, measuring: Measuring, as_json: bool) -> None:
+    """Measure a TREC run against judgements and print the figures."""
+    from online_rank.stream.trec import judged_rankings
+
+    metrics, chance = measuring.metrics(), measuring.chance()
+    n_queries = 0
+    for grades, scores in judged_rankings(run, judgements):
+        for each in (*metrics.values(), *chance.values()):
+            each.update(grades, scores)
+        n_queries += 1
+    _print({"run": run, "judgements": judgements}, _values([metrics], chance, n_queries), as_json)
+
+
+def _print(about: dict[str, Any], values: Values, as_json: bool) -> None:
+    """The figures, for programs or for people."""
+    (means,) = values.means
+    if as_json:
+        counted = {"queries": values.n_queries, "counted": values.counted}
+        print(json.dumps({**about, **counted, "metrics": means, "random": values.chance}))
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for heading in ("mean", "random ranking", "queries"):
+        table.add_column(heading, justify="right", style="bold" if heading == "mean" else "")
+    for name, value in means.items():
+        chance = f"{values.chance[name]:.4f}" if name in values.chance else "–"
+        table.add_row(name, f"{value:.4f}", chance, of_queries(values.counted[name], values.n_queries))
+    console = Console(highlight=False)
+    console.print(table)
+    if any(counted < values.n_queries for counted in values.counted.values()):
+        console.print("The others have no relevant document; --no-relevant zero counts them as 0.")

@@ -1,0 +1,35 @@
+"""`online-rank rank`: a TREC run by a saved model."""
+
+import re
+import sys
+
+from online_rank._progress import progress
+from online_rank.cli.files import Reading, asked, check_files, load_model
+
+__all__ = ["rank"]
+
+
+def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
+    """Rank the queries of a file by a saved model and print TREC run lines."""
+    check_files([file])
+    model = load_model(path)
+    tag = _word(tag, "online_rank")
+    # Where the lines themselves can be seen to go by, they are the progress.
+    shown = False if quiet or sys.stdout.isatty() else None
+    with (
+        reading.queries([file], with_ids=True) as queries,
+        progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
+    ):
+        for n_queries, (X, _, qid, docids) in enumerate(queries, start=1):
+            scores = model.predict_one(asked(model, X))
+            lines = [
+                f"{qid} Q0 {_word(docids[i], str(i + 1))} {position} {scores[i]!r} {tag}\n"
+                for position, i in enumerate(sorted(range(len(scores)), key=scores.__getitem__, reverse=True), start=1)
+            ]
+            sys.stdout.write("".join(lines))
+            show(n_queries)
+
+
+def _word(text: str, default: str) -> str:
+    """Text without blanks, which separate the columns of a run."""
+    return re.sub(r"\s+", "_", text.strip()) or default

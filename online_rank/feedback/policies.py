@@ -1,0 +1,162 @@
+"""How a ranking is drawn that is shown: with enough chance in it that its clicks can be learned from."""
+
+import abc
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from river import base
+
+from online_rank._kernels import clicks as kernels
+from online_rank.base.schema import Schema
+from online_rank.feedback.impressions import Impression
+
+__all__ = ["FairPairs", "PlackettLuce", "Policy"]
+
+
+class Policy(base.Base, abc.ABC):
+    """Draws the ranking to show from scores. It has no state: draw number t of a seed is always the same."""
+
+    _schema = Schema()
+
+    def __init__(self, k: int | None = 10, *, seed: int = 0) -> None:
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
+            raise ValueError(f"k is {k!r}; it is the number of documents to show, an integer >= 1, or None for all")
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"seed is {seed!r}; it is an integer >= 0")
+        self.k = k
+        self.seed = seed
+
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        """Nothing to undo: a policy never changes."""
+        return lambda: None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+    def show(
+        self, scores: Sequence[float] | np.ndarray | Mapping[Hashable, float], draw: int, confidence: float = 1.0
+    ) -> Impression:
+        """Draw the ranking to show.
+
+        Parameters
+        ----------
+        scores
+            Scores of the m documents of a query, or `{id: score}`: what `predict_one` of any ranker answers.
+        draw
+            Number of the draw: the same number gives the same randomness. Count up, or take a number of the request.
+        confidence
+            How far the scores are to be believed, from 0 (not at all: a random order) to 1.
+
+        Raises
+        ------
+        ValueError
+            A score is not finite.
+        """
+        ids: Sequence[Hashable] = tuple(scores) if isinstance(scores, Mapping) else range(len(scores))
+        values = np.array(list(scores.values()) if isinstance(scores, Mapping) else scores, np.float64)
+        if not np.isfinite(values).all():
+            i = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise ValueError(f"scores: that of document {ids[i]!r} is {values[i]}; scores are finite")
+        rng = np.random.default_rng([int(self.seed), draw])
+        return self._show(values, ids, len(values) if self.k is None else min(self.k, len(values)), rng, confidence)
+
+    @abc.abstractmethod
+    def _show(
+        self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
+    ) -> Impression:
+        """Draw a ranking of `k` documents by scores (m,)."""
+
+
+class PlackettLuce(Policy):
+    r"""Draw documents one after the other, better ones with a higher probability.
+
+    The probability of each of the documents left is proportional to exp(logit), with
+
+    .. math:: \mathrm{logit}_i = a\,\Big(8\,\frac{s_i - \bar s}{\mathrm{std}(s)} - 4 \ln \mathrm{rank}_i\Big),
+
+    and 0 when all scores are the same; tied documents share the mean of their ranks. One half is a law of scores and the other
+    a law of ranks, so that neither outliers nor ties dominate, and neither depends on the scale of scores. The confidence a in
+    [0, 1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers that have none.
+
+    Drawing adds Gumbel noise to the logits and takes the k largest. Every ranking has a positive probability.
+
+    Parameters
+    ----------
+    k
+        How many documents are shown; None for all.
+    seed
+        Seed of the draws.
+
+    Examples
+    --------
+    >>> from online_rank.feedback import PlackettLuce
+    >>> policy = PlackettLuce(k=2, seed=1)
+    >>> shown = policy.show({"a": 0.3, "b": 0.1, "c": 0.2}, draw=0)
+    >>> shown.order
+    ('a', 'c')
+    >>> shown == policy.show({"a": 0.3, "b": 0.1, "c": 0.2}, draw=0)
+    True
+    """
+
+    def _show(
+        self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
+    ) -> Impression:
+        logits = np.empty(len(scores))
+        if not kernels.mixed_logits(scores, float(confidence), logits):
+            raise ValueError("scores are too large for a deviation; scale the features")
+        order, shown_logits = np.empty(k, np.int64), np.empty(k)
+        rest = kernels.draw(logits, rng.gumbel(size=len(scores)), k, order, shown_logits)
+        shown = order.tolist()
+        return Impression(
+            tuple(shown if isinstance(ids, range) else [ids[i] for i in shown]),
+            tuple(shown_logits.tolist()),
+            rest if k < len(scores) else None,
+        )
+
+
+class FairPairs(Policy):
+    """Show the ranking by scores, but each pair of neighbours in random order (Radlinski & Joachims 2006).
+
+    The pairs are those of the positions (0, 1), (2, 3), ... or (1, 2), (3, 4), ..., each partition half of the time. No
+    document moves by more than one place, so that a cautious site can learn from clicks; it learns more slowly, from
+    neighbours alone.
+
+    Parameters
+    ----------
+    k
+        How many documents are shown; None for all.
+    seed
+        Seed of the draws.
+
+    References
+    ----------
+    Radlinski & Joachims, *Minimally Invasive Randomization for Collecting Unbiased Preferences from Clickthrough Logs*, 2006.
+
+    Examples
+    --------
+    >>> from online_rank.feedback import FairPairs
+    >>> shown = FairPairs(k=4, seed=1).show([0.4, 0.3, 0.2, 0.1, 0.0], draw=0)
+    >>> shown.order, shown.pairs_from
+    ((0, 1, 3, 2), 0)
+    """
+
+    def _show(
+        self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
+    ) -> Impression:
+        order = np.argsort(-scores, kind="stable")
+        first = int(rng.integers(2))
+        swaps = rng.random(len(order) // 2) < 0.5
+        for a, swap in zip(range(first, k - 1, 2), swaps.tolist(), strict=False):
+            if swap:
+                order[a], order[a + 1] = order[a + 1], order[a]
+        return Impression(tuple([ids[i] for i in order[:k].tolist()]), pairs_from=first)
+
+
+def require_policy(policy: Any) -> None:
+    """Raise TypeError unless `policy` is one, or None."""
+    if policy is not None and not isinstance(policy, Policy):
+        raise TypeError(f"policy is {policy!r}; it is a policy of online_rank.feedback, such as PlackettLuce(k=10)")

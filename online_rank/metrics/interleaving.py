@@ -1,0 +1,159 @@
+"""Comparing two rankers on live clicks."""
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from river import base
+
+from online_rank.base.schema import Array, Count, Schema
+from online_rank.feedback.impressions import Clicks, Impression
+from online_rank.intervals import Interval, LossInterval
+
+__all__ = ["Drafted", "TeamDraft"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Drafted(Impression):
+    """An impression of two rankings in one.
+
+    Parameters
+    ----------
+    teams
+        Which ranker picked each document: `"a"` or `"b"`.
+    """
+
+    teams: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        Impression.__post_init__(self)
+        object.__setattr__(self, "teams", tuple(self.teams))
+        if len(self.teams) != len(self.order) or not {"a", "b"}.issuperset(self.teams):
+            raise ValueError(f"teams is {self.teams}; it is 'a' or 'b' for each document shown")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that are set, as lists and numbers, for JSON."""
+        return {**Impression.to_dict(self), "teams": list(self.teams)}
+
+
+class TeamDraft(base.Base):
+    r"""Which of two rankers do users prefer? Both rankings are drafted into one list, and clicks are votes.
+
+    As captains pick teams: in each round a coin decides which ranker picks first, and each picks the document that it ranks
+    highest among those that nobody has picked. A click is a point for the ranker that picked the document. With h_a and h_b
+    points, an impression counts 1 for the ranker with more, 1/2 for each where there are as many. A user to whom the rankings
+    are equally good prefers neither in expectation, whatever the bias of positions (Radlinski, Kurup & Joachims 2008).
+
+    The interval holds at all times at once, so that a comparison may be stopped, or go on, because of what it says; nothing is
+    assumed of queries and users, and the rankers may go on learning (`online_rank.intervals`).
+
+    Parameters
+    ----------
+    a, b
+        Rankers, or anything with `rank_one`.
+    k
+        How many documents are shown; None for all.
+    seed
+        Seed of the coins; comparison number t follows from it and t alone.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> from online_rank.metrics import TeamDraft
+    >>> a, b = PerceptronRanker(), PerceptronRanker()
+    >>> query = {"old": {"age": 9.0}, "new": {"age": 1.0}}
+    >>> b.learn_one(query, {"old": 0, "new": 1})
+    >>> draft = TeamDraft(a, b, k=1, seed=1)
+    >>> for _ in range(100):
+    ...     shown = draft.show_one(query)
+    ...     draft.update(shown.clicked(["new"] if "new" in shown.order else []))
+    >>> round(draft.get(), 2)  # of the impressions, the part in which b was preferred, less that of a
+    0.44
+    >>> print(draft.interval())
+    0.7200, 95 % interval 0.5... to 0.8..., n = 100
+    """
+
+    _schema = Schema(_n_shown=Count(), _sums=Array(3, low=0.0))
+
+    def __init__(self, a: Any, b: Any, k: int | None = 10, *, seed: int = 0) -> None:
+        for name, ranker in (("a", a), ("b", b)):
+            if not hasattr(ranker, "rank_one"):
+                raise TypeError(f"{name} is of type {type(ranker).__name__}; it is a ranker, or a pipeline that ends in one")
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
+            raise ValueError(f"k is {k!r}; it is the number of documents to show, an integer >= 1, or None for all")
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"seed is {seed!r}; it is an integer >= 0")
+        self.a = a
+        self.b = b
+        self.k = k
+        self.seed = seed
+        self._n_shown = 0
+        self._sums = np.zeros(3)
+
+    @property
+    def n(self) -> int:
+        """Number of impressions whose clicks were counted."""
+        return self._account.n
+
+    @property
+    def _account(self) -> LossInterval:
+        account = LossInterval()
+        account.sums = self._sums
+        return account
+
+    def show_one(self, x: Any) -> Drafted:
+        """Draft the two rankings of a query into one.
+
+        Returns
+        -------
+        An `Impression` that knows who picked which document. Give the clicks on it to `update`.
+        """
+        rng = np.random.default_rng([int(self.seed), self._n_shown])
+        order, teams = draft(self.a.rank_one(x), self.b.rank_one(x), self.k, rng)
+        self._n_shown += 1
+        return Drafted(order, teams=teams)
+
+    def update(self, clicks: Clicks) -> None:
+        """Count the clicks on an impression of `show_one`; engagement counts as points.
+
+        Raises
+        ------
+        TypeError
+            `clicks` are not those on an impression of `show_one`.
+        """
+        shown = getattr(clicks, "impression", None)
+        if not isinstance(clicks, Clicks) or not isinstance(shown, Drafted):
+            raise TypeError("clicks are those on an impression of TeamDraft.show_one: draft.update(shown.clicked([...]))")
+        lead = sum(gain if team == "b" else -gain for gain, team in zip(clicks.gains, shown.teams, strict=True))
+        self._account.update(0.5 + 0.5 * (lead > 0) - 0.5 * (lead < 0))
+
+    def get(self) -> float:
+        """The part of impressions in which b was preferred, less that in which a was: from -1 to 1; 0 before the first."""
+        return 2.0 * self._account.mean - 1.0 if self.n else 0.0
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Where the mean of P(b preferred) + P(neither)/2 over the impressions is, at all times with probability `level`.
+
+        1/2 stands for rankers between which users see no difference; b is better when the lower limit is above it.
+        """
+        return self._account.interval(level)
+
+
+def draft(
+    a: Sequence[Hashable], b: Sequence[Hashable], k: int | None, rng: np.random.Generator
+) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
+    """Two rankings of the same documents as one of `k`, and who picked each: `"a"` or `"b"`."""
+    order: list[Hashable] = []
+    teams: list[str] = []
+    taken: set[Hashable] = set()
+    length = len(a) if k is None else min(k, len(a))
+    left = {"a": iter(a), "b": iter(b)}
+    while len(order) < length:
+        for team in ("a", "b") if rng.random() < 0.5 else ("b", "a"):
+            if len(order) < length:
+                document = next(document for document in left[team] if document not in taken)
+                taken.add(document)
+                order.append(document)
+                teams.append(team)
+    return tuple(order), tuple(teams)

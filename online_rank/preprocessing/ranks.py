@@ -1,0 +1,65 @@
+"""Ranks within the query, beside the features."""
+
+import numpy as np
+
+from online_rank._kernels.ranks import beside_ranks
+from online_rank.base.columns import as_array
+from online_rank.base.schema import Schema
+from online_rank.base.transformer import QueryTransformer
+from online_rank.query import Block, require_finite
+
+__all__ = ["QueryRanks"]
+
+
+class QueryRanks(QueryTransformer):
+    """Give each feature a companion: the rank of the document's value among those of its query.
+
+    The companion of a value is the share of the query's documents with a smaller value, equal ones counted half, minus a half:
+    0 in the middle, and for a feature that is constant in the query. The d features come first, then the d ranks, in the same
+    order; the rank of a feature named f is called "rank of f".
+
+    Put it first, and a scaler behind it: `QueryRanks() | StreamScaler() | SwapRanker()`. Ranks help where raw features have
+    heavy tails (counts, lengths, page ranks of web search), since a linear model follows the few largest values. On features
+    that are normalised within the query already they cost a little, at first above all, because there are twice as many
+    weights to learn.
+
+    Parameters
+    ----------
+    keep
+        Whether the features stay beside their ranks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank import QueryRanks
+    >>> QueryRanks().transform_one(np.array([[5.0], [1e9], [7.0], [5.0]]))
+    array([[ 5.00e+00, -2.50e-01],
+           [ 1.00e+09,  3.75e-01],
+           [ 7.00e+00,  1.25e-01],
+           [ 5.00e+00, -2.50e-01]])
+    >>> QueryRanks(keep=False).transform_one([{"clicks": 3}, {"clicks": 0}])
+    [{'rank of clicks': 0.25}, {'rank of clicks': -0.25}]
+    """
+
+    _schema = Schema()
+
+    def __init__(self, *, keep: bool = True) -> None:
+        super().__init__()
+        self.keep = keep
+
+    def _transform_block(self, block: Block) -> Block:
+        require_finite(block)
+        X = as_array(block.X, self)
+        width = X.shape[1] if self.keep else 0
+        out = np.empty((len(X), width + X.shape[1]), X.dtype)
+        out[:, :width] = X[:, :width]
+        beside_ranks(X, block.offsets, width, out)
+        names = None
+        if block.names is not None:
+            names = (*(block.names if self.keep else ()), *(f"rank of {name}" for name in block.names))
+            if len(set(names)) < len(names):
+                raise ValueError(f"x: a feature is called {max(names, key=names.count)!r}, as the rank of another is")
+        return block._replace(X=out, names=names)
+
+    def _learn_block(self, block: Block) -> Block:
+        return self._transform_block(block)

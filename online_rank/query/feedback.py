@@ -1,0 +1,51 @@
+"""What is said about a query after it was ranked: grades, or something that only some rankers learn from."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from online_rank.query.grades import as_grades
+
+__all__ = ["Feedback", "as_feedback"]
+
+
+class Feedback:
+    """Feedback on one query that is no grade a document, such as clicks; rankers say whether they learn from it."""
+
+    __slots__ = ()
+
+
+def as_feedback(y: Any, n_queries: int, n_documents: int, ids: Sequence[Hashable] | None = None) -> Any:
+    """The feedback on queries as a block holds it.
+
+    Parameters
+    ----------
+    y
+        Grades in any form of `as_grades`; or `Feedback` on the only query; or a sequence of `Feedback`, one a query.
+    n_queries, n_documents
+        What it is about.
+    ids
+        The ids of the documents, or None.
+
+    Returns
+    -------
+    int64 grades (n_documents,), or a tuple of one `Feedback` a query.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `as_grades`; or there is not one `Feedback` a query.
+    """
+    if isinstance(y, Feedback):
+        each: tuple[Any, ...] = (y,)
+    elif isinstance(y, list | tuple) and y and isinstance(y[0], Feedback):
+        each = tuple(y)
+    else:
+        return as_grades(y, n_documents, ids)
+    strange = next((one for one in each if type(one) is not type(each[0])), None)
+    if strange is not None:
+        raise TypeError(
+            f"y holds {type(each[0]).__name__} and {type(strange).__name__}; it is one {type(each[0]).__name__} a query"
+        )
+    if len(each) != n_queries:
+        raise ValueError(f"y has the {type(each[0]).__name__} of {len(each)} queries, but x has {n_queries}")
+    return each

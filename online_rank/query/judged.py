@@ -1,0 +1,92 @@
+"""Feedback as it comes: documents without a grade, and grades below 0."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from online_rank.query.blocks import document_name
+
+__all__ = ["judged"]
+
+#: What becomes of a document.
+Policy: TypeAlias = Literal[0, "skip", "error"]
+
+
+def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "error") -> tuple[Any, Any]:
+    """A query and its grades, ready for `learn_one`, where some documents have no grade or a negative one.
+
+    Parameters
+    ----------
+    x
+        The query, in any form that `online_rank.query` lists.
+    y
+        Its grades: a sequence, one a document, or `{document id: grade}`, in which documents may be missing. None and NaN are
+        no grade.
+    missing
+        What a document without a grade is: `0`, not relevant; `"skip"`, left out of the query; or an error.
+    negative
+        The same for a grade below 0, as collections mark documents that nobody judged (-1) or spam (-2).
+
+    Returns
+    -------
+    (x, y) in the forms in which they were given, without the documents that are left out.
+
+    Raises
+    ------
+    TypeError
+        `y` is a dict, but the documents of `x` have no ids.
+    ValueError
+        A policy is unknown, a document has no grade or a negative one where that is an error, or `y` grades a document that is
+        not in `x`.
+
+    Examples
+    --------
+    >>> judged({"a": {"clicks": 3}, "b": {"clicks": 1}, "c": {"clicks": 2}}, {"a": 1, "c": -2}, missing=0, negative="skip")
+    ({'a': {'clicks': 3}, 'b': {'clicks': 1}}, {'a': 1, 'b': 0})
+    >>> judged([[1.0], [2.0], [3.0]], [1, None, 0], missing="skip")
+    ([[1.0], [3.0]], [1, 0])
+    """
+    policies = {"missing": missing, "negative": negative}
+    for name, policy in policies.items():
+        if policy not in (0, "skip", "error") or isinstance(policy, bool):
+            raise ValueError(f"{name} is {policy!r}; there are 0, 'skip' and 'error'")
+    ids = list(x) if isinstance(x, Mapping) else None
+    if isinstance(y, Mapping):
+        if ids is None:
+            raise TypeError("y is a dict, but the documents of x have no ids: give x as {id: feature dict}, or y as a list")
+        if extra := [name for name in y if name not in x]:
+            raise ValueError(f"y grades document {extra[0]!r}, which is not in x")
+        grades: list[Any] = [y.get(name) for name in ids]
+    else:
+        grades = list(y)
+    kept = []
+    for i, grade in enumerate(grades):
+        kind = "missing" if _is_missing(grade) else "negative" if grade < 0 else None
+        if kind is None or policies[kind] == 0:
+            kept.append(i)
+            grades[i] = 0 if kind else grade
+        elif policies[kind] == "error":
+            what = "no grade" if kind == "missing" else f"the grade {grade}"
+            raise ValueError(f"y: {document_name(i, ids)} has {what}; {kind}=0 counts it as 0, {kind}='skip' leaves it out")
+    values = [grades[i] for i in kept]
+    if ids is not None:
+        names = [ids[i] for i in kept]
+        return {name: x[name] for name in names}, dict(zip(names, values, strict=True)) if isinstance(y, Mapping) else values
+    return _rows(x, kept), np.array(values, dtype=np.int64) if isinstance(y, np.ndarray) else values
+
+
+def _is_missing(grade: Any) -> bool:
+    """Whether a grade is None, NaN, or pandas' word for a missing value."""
+    return grade is None or type(grade).__name__ == "NAType" or grade != grade
+
+
+def _rows(x: Any, kept: Sequence[int]) -> Any:
+    """Some documents of a query without ids."""
+    if isinstance(x, list | tuple):
+        return [x[i] for i in kept]
+    if isinstance(x, np.ndarray) or not hasattr(x, "columns"):
+        return x[list(kept)]
+    import narwhals
+
+    return narwhals.from_native(x, eager_only=True)[list(kept)].to_native()

@@ -1,0 +1,224 @@
+"""Several rankers, blended by how well their blends have ranked so far."""
+
+import copy
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from river import base
+
+from online_rank._kernels import blend as kernels
+from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.codes import MAX_GRADE
+from online_rank.base import Ranker, RankingPipeline, Round
+from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
+from online_rank.base.undo import all_or_nothing
+from online_rank.measures import discounts
+from online_rank.measures import measure as parse_measure
+from online_rank.query import Block, single
+from online_rank.rankers.nested import NestedRanker, learn_query
+
+__all__ = ["BlendRanker"]
+
+_MAX_CANDIDATES = 2000
+
+
+class BlendRanker(NestedRanker):
+    r"""Rank by a convex blend of rankers, whose weights follow from how well blends have ranked so far.
+
+    Scores are standardised within the query (z-scores), so that rankers of different scales can be added. Candidates are all
+    weights of the grid with steps 1/`grid` that add up to 1. Before a query is learned, it is ranked by the blend of each
+    candidate c, and with L_c the cumulative loss (1 - `measure`, ties broken pessimistically) the weights that serve are
+
+    .. math:: p = \sum_c \pi_c c, \qquad \pi_c \propto \exp(-\text{rate} \cdot L_c).
+
+    This is the exponentially weighted average forecaster over blends. Every query is ranked before it is learned, so no
+    query is held out, and a ranker that does not help gets no weight. The interval of `CoverageTracker` (THEORY 12) covers what
+    the blend serves, as it does for any ranker.
+
+    A document's score depends on the other documents of its query.
+
+    Parameters
+    ----------
+    rankers
+        Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend,
+        for features that `StreamQuantileMap` gives (`StreamQuantileMap() | BlendRanker()`): ridge, a logistic ranker on ramps,
+        streaming trees, and ridge on target encodings. `"light"`: the same without trees.
+    measure
+        What the loss is of (see `online_rank.measure`).
+    grid
+        The grid of the candidates' weights has steps 1/`grid`.
+    rate
+        How fast weights follow the losses.
+    half_life
+        Losses that many queries ago count half, for streams whose best blend changes; None: all losses count alike.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `rankers` is empty or holds something else, or a parameter is out of its range.
+
+    References
+    ----------
+    Vovk, *Aggregating strategies*, 1990; Littlestone & Warmuth, *The weighted majority algorithm*, 1994.
+
+    Examples
+    --------
+    >>> from online_rank import BlendRanker, PerceptronRanker, RidgeRanker
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> model = BlendRanker([PerceptronRanker(), RidgeRanker()])
+    >>> for X, y in NoisyTeacher(n_queries=200, n_features=10, n_documents=20):
+    ...     model.learn_one(X, y)
+    >>> model.weights.sum()
+    1.0
+    """
+
+    _schema = Schema(
+        _measure=Derived(),
+        _keep=Derived(),
+        _candidates=Derived(),
+        _learners=ListOf(Nested("Ranker", "RankingPipeline"), lambda ranker: ranker._candidates.shape[1]),
+        _losses=Array(lambda ranker: len(ranker._candidates)),
+    )
+
+    def __init__(
+        self,
+        rankers: Sequence[Ranker | RankingPipeline] | str | None = None,
+        measure: str = "ndcg@10",
+        *,
+        grid: int = 4,
+        rate: float = 1.0,
+        half_life: float | None = None,
+    ) -> None:
+        super().__init__()
+        chosen = _recommended(rankers) if rankers is None or isinstance(rankers, str) else rankers
+        if not isinstance(chosen, list | tuple) or not chosen:
+            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
+        for i, ranker in enumerate(chosen):
+            if not isinstance(ranker, Ranker) and not (
+                isinstance(ranker, RankingPipeline) and ranker.steps and isinstance(ranker._last_step, Ranker)
+            ):
+                raise TypeError(f"rankers[{i}] is {ranker!r}; it is a ranker, or a pipeline that ends in one")
+        if isinstance(grid, bool) or not isinstance(grid, int) or grid < 1:
+            raise ValueError(f"grid is {grid}; it is an integer, at least 1")
+        if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
+            raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
+        if not 0.0 <= rate < np.inf:
+            raise ValueError(f"rate is {rate}; it is a finite number >= 0")
+        if half_life is not None and not 0.0 < half_life < np.inf:
+            raise ValueError(f"half_life is {half_life}; it must be a number of queries > 0, or None")
+        self.rankers = rankers
+        self.measure = measure
+        self.grid = grid
+        self.rate = rate
+        self.half_life = half_life
+        self._measure = parse_measure(measure)
+        self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
+        self._candidates = _grid(grid, len(chosen))
+        self._learners = [copy.deepcopy(ranker) for ranker in chosen]
+        self._losses = np.zeros(len(self._candidates))
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        from online_rank.preprocessing import StreamScaler
+        from online_rank.rankers.perceptron import PerceptronRanker
+
+        yield {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}
+        yield {"rankers": None}
+
+    @property
+    def learners(self) -> list[Ranker | RankingPipeline]:
+        """The rankers that learn, in the order of `rankers`."""
+        return list(self._learners)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weight of each learner in what is served, float64 (number of rankers,), >= 0, with sum 1."""
+        shares = np.exp(-self.rate * (self._losses - self._losses.min()))
+        return (shares / shares.sum()) @ self._candidates
+
+    @property
+    def _parts(self) -> list[base.Base]:
+        return [*self._learners]
+
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        return self._score_queries(X, single(len(X)))
+
+    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
+        S = np.stack([_scores(learner, block) for learner in self._learners])
+        scores, weights = np.empty(len(X)), self.weights
+        for start, stop in itertools.pairwise(offsets.tolist()):
+            kernels.blend(S[:, start:stop], weights, scores[start:stop])
+        return scores
+
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        block = block._replace(names=self.feature_names)
+        for t, query in enumerate(block.each() if len(block.w) > 1 else [block]):
+            if not self._learn_query(query, rounds[t]):
+                return t
+        return len(block.w)
+
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        """Learn one query, all or nothing; `row` receives its round. Returns whether the query is good.
+
+        A learner that rejects what is not bad in itself raises; then the others are as they were.
+        """
+        X, y, m, w = query.X, query.y, len(query.y), float(query.w[0])
+        good = math.isfinite(w) and w >= 0.0 and all_finite(X.reshape(-1))
+        if not (good and y.min(initial=0) >= 0 and y.max(initial=0) <= MAX_GRADE):
+            return False
+        served = self.weights
+        S = np.empty((len(self._learners), m))
+        with all_or_nothing(*self._learners):
+            for scores, learner in zip(S, self._learners, strict=True):
+                scores[:] = _rank_and_learn(learner, query)
+        losses = np.empty(len(self._losses) + 1)
+        levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
+        if levels > 1:
+            self._losses = self._keep * self._losses + w * losses[:-1]
+        norm = math.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0))
+        row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
+        return True
+
+
+def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
+    """The default blend, and the light one."""
+    from online_rank.preprocessing import Ramps, StreamTargetEncoder
+    from online_rank.rankers.boosted import BoostedRanker
+    from online_rank.rankers.gradient import GradientRanker
+    from online_rank.rankers.ridge import RidgeRanker
+
+    if name not in (None, "light"):
+        raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
+    trees = [] if name == "light" else [BoostedRanker()]
+    ramps = Ramps() | GradientRanker("logistic", optimizer="adagrad")
+    return [RidgeRanker(), ramps, *trees, StreamTargetEncoder(keep="relative") | RidgeRanker()]
+
+
+def _grid(steps: int, n: int) -> np.ndarray:
+    """All vectors of n multiples of 1/steps, >= 0, that add up to 1: (number, n)."""
+    bars = itertools.combinations(range(steps + n - 1), n - 1)
+    return np.array([np.diff([-1, *bar, steps + n - 1]) - 1 for bar in bars]) / steps
+
+
+def _scores(learner: Ranker | RankingPipeline, block: Block) -> np.ndarray:
+    return learner._score_block(block) if isinstance(learner, RankingPipeline) else learner._score_all(block)
+
+
+def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block) -> np.ndarray:
+    """The learner's scores by what it knew of the grades before, and then let it learn.
+
+    The features go through the transformers of a pipeline once: those that learn from features alone have then seen the query.
+    """
+    if isinstance(learner, RankingPipeline):
+        for step in learner._transformers:
+            query = step._learn_block(query)
+        learner = learner._ranker
+    scores = learner._score_all(query)
+    aligned = learner._align_and_grow(query)
+    if not learn_query(learner, aligned, np.empty((1, len(Round._fields)))):
+        raise learner._rejection(query)
+    return scores

@@ -1,0 +1,400 @@
+"""Gradient boosted trees that grow along the stream."""
+
+import dataclasses
+import itertools
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels import trees as kernels
+from online_rank._kernels.codes import MAX_GRADE
+from online_rank._kernels.judge import judge_rankings
+from online_rank.base import Ranker
+from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
+from online_rank.measures import discounts
+from online_rank.measures import measure as parse_measure
+from online_rank.query import Block
+
+__all__ = ["BoostedRanker"]
+
+#: Bins are cut at equal distances over [-2.6, 2.6], the range of normal scores.
+_REACH = 2.6
+_N_BINS = 64
+#: The first trees grow from so many queries.
+_FIRST = 8
+#: Shares of the queries and of the columns that a tree grows from, and the most columns.
+_QUERIES, _COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
+_LEAST_DOCUMENTS = 20
+#: Pairs with a document among the best k + 3 count.
+_BEYOND = 3
+_MAX_TREES = 1000
+#: The window holds at most so many bytes of bins.
+_MAX_BYTES = 1 << 24
+#: A tree's growth is cut into steps, of so many queries or columns each, and spread over at most so many queries.
+_QUERIES_A_STEP, _COLUMNS_A_STEP, _LONGEST_GROWTH = 16, 16, 64
+
+
+@dataclasses.dataclass
+class _Growth:
+    """A tree that is growing, computed from a part of the window. Every step can be done twice."""
+
+    last: np.ndarray
+    done: int
+    chosen: np.ndarray
+    used: np.ndarray
+    offsets: np.ndarray
+    bins: np.ndarray
+    gh: np.ndarray
+    rows: np.ndarray
+    bounds: np.ndarray
+    histograms: np.ndarray
+    best: np.ndarray
+    columns: np.ndarray
+    thresholds: np.ndarray
+
+
+#: The tree that each ranker is growing. It is no state: it follows from the window and the number of steps done.
+_GROWTHS: "weakref.WeakKeyDictionary[BoostedRanker, _Growth]" = weakref.WeakKeyDictionary()
+
+
+class BoostedRanker(Ranker):
+    r"""Streaming LambdaMART: one more tree whenever the stream has grown by a little, from a window of its last queries.
+
+    The score of a document is a sum over trees in which old ones fade:
+
+    .. math:: s \leftarrow (1 - \rho) s + \eta \, \text{tree}(x) \quad \text{for each new tree}.
+
+    A tree grows whenever the number n of queries has grown by the factor 1 + 1/`rate`, on 80 % of the queries of the window and
+    30 % of the columns, level by level. Its gradients are LambdaMART's: pairs by their change of NDCG@k, divided by 0.01 + the
+    difference of their scores. A split gains G^2/(H + 0.01), a leaf has at least 20 documents and the value G/(H + 0.01).
+
+    Columns are cut into 64 bins at fixed places between -2.6 and 2.6, the range of normal scores: it stands behind
+    `StreamQuantileMap` or a scaler. Trees then see raw features by their quantiles, and relative to the query.
+
+    The growth of a tree is spread over the queries until the next one is due, in small steps: what a query costs is bounded by
+    the window, and what comes out does not depend on the time that anything takes.
+
+    Parameters
+    ----------
+    measure
+        `"ndcg@k"`: what the trees grow for.
+    window
+        Number of queries that trees grow from; fewer when their bins would take more than 16 MB.
+    depth
+        Depth of the trees.
+    rate
+        A tree grows when the stream has grown by the factor 1 + 1/`rate`: after 8 queries about `rate` ln(n / 8) have grown.
+    decay
+        rho. About 1/`decay` trees count.
+    learning_rate
+        eta.
+    seed
+        Seed of the draws of queries and columns.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
+
+    References
+    ----------
+    Burges, *From RankNet to LambdaRank to LambdaMART: An Overview*, 2010. Histograms as in Ke et al., *LightGBM: A Highly
+    Efficient Gradient Boosting Decision Tree*, 2017.
+
+    Examples
+    --------
+    >>> from online_rank import BoostedRanker, StreamQuantileMap
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> model = StreamQuantileMap() | BoostedRanker()
+    >>> for X, y in NoisyTeacher(n_queries=30, n_features=5, n_documents=20):
+    ...     model.learn_one(X, y)
+    >>> model["BoostedRanker"].n_trees
+    107
+    """
+
+    _schema = Schema(
+        _measure=Derived(),
+        _features=Array(None, "_n_inner", dtype="int64", low=0),
+        _thresholds=Array("n_trees", "_n_inner", dtype="int64", low=0, high=_N_BINS),
+        _leaves=Array("n_trees", lambda ranker: ranker._n_inner + 1),
+        _gains=Array("d"),
+        _bins=ListOf(Array(None, "d", dtype="uint8", high=_N_BINS - 1), kind=tuple),
+        _grades=ListOf(Array(None, dtype="int64", low=0, high=MAX_GRADE), lambda ranker: len(ranker._bins), kind=tuple),
+        _scores=ListOf(Array(None), lambda ranker: len(ranker._bins), kind=tuple),
+        _query_weights=ListOf(Real(5e-324), lambda ranker: len(ranker._bins), kind=tuple),
+        _n_queries=Count(),
+        _n_grown=Count(),
+        _due=Real(_FIRST),
+        _growing=Integer(0, lambda ranker: len(ranker._bins)),
+        _step=Count(),
+        _pace=Count(),
+    )
+
+    _changes_in_place = False
+
+    def __init__(
+        self,
+        measure: str = "ndcg@10",
+        *,
+        window: int = 300,
+        depth: int = 3,
+        rate: float = 80.0,
+        decay: float = 0.008,
+        learning_rate: float = 0.1,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        parsed = parse_measure(measure)
+        if not parsed.name.startswith("ndcg@"):
+            raise ValueError(f"measure is {measure!r}; trees grow for 'ndcg@K'")
+        if window < _FIRST:
+            raise ValueError(f"window is {window}; at least {_FIRST} queries are needed")
+        if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= 6:
+            raise ValueError(f"depth is {depth}; it is an integer from 1 to 6")
+        if not 1.0 <= rate < np.inf:
+            raise ValueError(f"rate is {rate}; it is a finite number, at least 1")
+        if not 0.0 <= decay < 1.0:
+            raise ValueError(f"decay is {decay}; it is in [0, 1)")
+        if not 0.0 < learning_rate < np.inf:
+            raise ValueError(f"learning_rate is {learning_rate}; it is a finite number > 0")
+        self.measure = measure
+        self.window = window
+        self.depth = depth
+        self.rate = rate
+        self.decay = decay
+        self.learning_rate = learning_rate
+        self.seed = seed
+        self._measure = parsed
+        # Of each tree, the oldest first: feature and threshold of its nodes, values of its leaves.
+        inner = self._n_inner
+        self._features = np.empty((0, inner), dtype=np.int64)
+        self._thresholds = np.empty((0, inner), dtype=np.int64)
+        self._leaves = np.empty((0, inner + 1))
+        self._gains = np.empty(0)
+        # The window, oldest query first: bins of each query; grades and scores of all documents; a weight for each query.
+        self._bins: tuple[np.ndarray, ...] = ()
+        self._grades: tuple[np.ndarray, ...] = ()
+        self._scores: tuple[np.ndarray, ...] = ()
+        self._query_weights: tuple[float, ...] = ()
+        self._n_queries = 0
+        self._n_grown = 0
+        self._due = float(_FIRST)
+        # The tree that is growing: from how many queries of the window (0 for none), steps done, and steps a query.
+        self._growing = 0
+        self._step = 0
+        self._pace = 0
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"depth": 2, "window": 20, "rate": 10.0}
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees that count."""
+        return len(self._features)
+
+    @property
+    def _n_inner(self) -> int:
+        """Number of nodes of a tree that are not leaves."""
+        return 2**self.depth - 1
+
+    @property
+    def importance(self) -> np.ndarray | dict:
+        """Total gain of the splits of each feature: float64 (d,), or `{name: gain}` for features with names."""
+        if self.feature_names is None:
+            return self._gains.copy()
+        return dict(zip(self.feature_names, self._gains.tolist(), strict=True))
+
+    def _grow(self, n_new: int) -> None:
+        zero = int((0.0 + _REACH) / self._width + 1.0)
+        self._gains = np.concatenate([self._gains, np.zeros(n_new)])
+        # In the documents before, the new features were 0. A tree that is growing is drawn anew from more columns.
+        self._bins = tuple(np.pad(bins, ((0, 0), (0, n_new)), constant_values=zero) for bins in self._bins)
+
+    @property
+    def _width(self) -> float:
+        return 2.0 * _REACH / (_N_BINS - 2)
+
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        bins = np.empty(X.shape, dtype=np.uint8)
+        if not kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins):
+            return np.full(len(X), np.nan)
+        return self._score_bins(bins)
+
+    def _score_bins(self, bins: np.ndarray) -> np.ndarray:
+        scores = np.zeros(len(bins))
+        kernels.score_trees(bins, self._features, self._thresholds, self._leaves, 1.0 - self.decay, self.learning_rate, scores)
+        return scores
+
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
+            if not self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]):
+                return t
+        return len(block.w)
+
+    def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> bool:
+        m = len(y)
+        bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
+        if not (math.isfinite(w) and w >= 0.0 and kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins)):
+            return False
+        scores = self._score_bins(bins)
+        levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
+        if levels < 0:
+            return False
+        norm = math.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0))
+        row[:] = loss[0], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
+        if levels > 1 and w > 0.0:
+            self._bins += (bins,)
+            self._grades += (y.copy(),)
+            self._scores += (scores,)
+            self._query_weights += (w,)
+            self._n_queries += 1
+            self._grow_trees()
+        return True
+
+    def _grow_trees(self) -> None:
+        """Take the steps of growth that it is time for."""
+        if self._growing:
+            self._take_steps(self._pace)
+        while self._n_queries >= self._due:
+            while self._growing:
+                self._take_steps(self._n_steps)
+            due, self._due = self._due, self._due * (1.0 + 1.0 / self.rate)
+            self._slide()
+            self._growing = len(self._bins)
+            gap = min(_LONGEST_GROWTH, max(1, math.floor(due / self.rate)))
+            self._pace = math.ceil(self._n_steps / gap)
+            self._take_steps(self._pace)
+
+    def _slide(self) -> None:
+        """Let the window forget what is too old."""
+        most = max(1, _MAX_BYTES // max(1, self._n_features))
+        documents = np.cumsum([len(scores) for scores in self._scores[::-1]])
+        kept = min(self.window, max(1, int(np.searchsorted(documents, most, side="right"))))
+        self._bins, self._grades = self._bins[-kept:], self._grades[-kept:]
+        self._scores, self._query_weights = self._scores[-kept:], self._query_weights[-kept:]
+
+    @property
+    def _n_chosen(self) -> int:
+        return min(_MOST_COLUMNS, max(1, round(_COLUMNS * self._n_features)))
+
+    @property
+    def _n_parts(self) -> int:
+        return math.ceil(self._n_chosen / _COLUMNS_A_STEP)
+
+    @property
+    def _n_steps(self) -> int:
+        return math.ceil(self._growing / _QUERIES_A_STEP) + self.depth * self._n_parts + 1
+
+    def _take_steps(self, number: int) -> None:
+        """Grow the tree by some steps; after the last one it counts."""
+        last = self._n_steps - 1
+        self._step = min(self._step + number, last + 1)
+        growth = _GROWTHS.get(self)
+        # Another one, or none, after a change was undone, and in a copy: the steps are then done again.
+        if growth is None or growth.last is not self._bins[self._growing - 1]:
+            growth = _GROWTHS[self] = self._begin_growth()
+        for step in range(growth.done, min(self._step, last)):
+            self._take_step(step, growth)
+            growth.done = step + 1
+        if self._step == last + 1:
+            self._finish(growth)
+
+    def _begin_growth(self) -> _Growth:
+        """Draw queries and columns for a new tree; all else is still to be computed."""
+        rng = np.random.default_rng([self.seed, self._n_grown])
+        k, inner, parts = self._growing, self._n_inner, self._n_parts
+        chosen = np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))
+        if self.feature_names is not None:
+            # By name: the order in which features first appeared does not matter.
+            chosen = np.argsort(np.array([repr(name) for name in self.feature_names]))[chosen]
+        used = np.zeros(k, dtype=np.bool_)
+        used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
+        offsets = np.concatenate([[0], np.cumsum([len(scores) for scores in self._scores[:k]])])
+        rows = np.empty((self.depth + 1, int(np.diff(offsets)[used].sum())), dtype=np.int64)
+        rows[0] = np.flatnonzero(np.repeat(used, np.diff(offsets)))
+        bounds = np.zeros((2 * inner + 1, 2), dtype=np.int64)
+        bounds[0, 1] = rows.shape[1]
+        n = int(offsets[-1])
+        return _Growth(
+            last=self._bins[k - 1],
+            done=0,
+            chosen=chosen,
+            used=used,
+            offsets=offsets,
+            bins=np.empty((len(chosen), n), dtype=np.uint8),
+            gh=np.empty((n, 2)),
+            rows=rows,
+            bounds=bounds,
+            histograms=np.empty((inner, len(chosen), _N_BINS, 3)),
+            best=np.zeros((parts, inner, 3)),
+            columns=np.full(inner, -1),
+            thresholds=np.zeros(inner, dtype=np.int64),
+        )
+
+    def _take_step(self, step: int, growth: _Growth) -> None:
+        """One step: gradients of some queries, or histograms of a level for some columns."""
+        chunks = math.ceil(self._growing / _QUERIES_A_STEP)
+        if step < chunks:
+            first, stop = step * _QUERIES_A_STEP, min((step + 1) * _QUERIES_A_STEP, self._growing)
+            self._prepare(first, stop, growth)
+            return
+        level, part = divmod(step - chunks, self._n_parts)
+        first = part * _COLUMNS_A_STEP
+        stop = min(first + _COLUMNS_A_STEP, len(growth.chosen))
+        kernels.find_splits(
+            level, first, stop, growth.bins, growth.rows, growth.bounds, growth.gh, _LEAST_DOCUMENTS,
+            growth.histograms, growth.best[part],
+        )  # fmt: skip
+        if part == self._n_parts - 1:
+            kernels.split_level(level, growth.best, growth.bins, growth.rows, growth.bounds, growth.columns, growth.thresholds)
+
+    def _prepare(self, first: int, stop: int, growth: _Growth) -> None:
+        """Columns and gradients of the queries first..stop of the window."""
+        begin = int(growth.offsets[first])
+        end = int(growth.offsets[stop])
+        kernels.gather(np.concatenate(self._bins[first:stop]), growth.chosen, begin, growth.bins)
+        offsets = growth.offsets[first : stop + 1] - begin
+        kernels.gradients(
+            np.concatenate(self._scores[first:stop]), np.concatenate(self._grades[first:stop]),
+            np.array(self._query_weights[first:stop]), offsets, growth.used[first:stop], 0, stop - first,
+            self._measure.k, self._measure.k + _BEYOND, discounts(int(np.diff(offsets).max())), growth.gh[begin:end],
+        )  # fmt: skip
+
+    def _finish(self, growth: _Growth) -> None:
+        """Put the tree that has grown to the others, and add it to the scores of the window."""
+        leaves = np.empty((1, 2**self.depth))
+        kernels.fill_leaves(growth.rows, growth.bounds, growth.gh, leaves[0])
+        split = growth.columns >= 0
+        features = np.where(split, growth.chosen[growth.columns], 0)[None]
+        thresholds = np.where(split, growth.thresholds, _N_BINS)[None]
+        keep, rate = 1.0 - self.decay, self.learning_rate
+        scores = np.concatenate(self._scores[: self._growing])
+        kernels.add_tree(growth.bins, growth.columns, growth.thresholds, leaves[0], keep, rate, scores)
+        later = [scores.copy() for scores in self._scores[self._growing :]]
+        for bins, own in zip(self._bins[self._growing :], later, strict=True):
+            kernels.score_trees(bins, features, thresholds, leaves, keep, rate, own)
+        self._scores = (*np.split(scores, growth.offsets[1:-1]), *later)
+        gains = self._gains.copy()
+        np.add.at(gains, features[0][split], growth.best[:, split, 0].max(axis=0))
+        self._gains = gains
+        self._features = np.concatenate([self._features, features])[-_MAX_TREES:]
+        self._thresholds = np.concatenate([self._thresholds, thresholds])[-_MAX_TREES:]
+        self._leaves = np.concatenate([self._leaves, leaves])[-_MAX_TREES:]
+        self._n_grown += 1
+        self._growing = self._step = self._pace = 0
+        _GROWTHS.pop(self, None)
+
+    def _check_state(self) -> None:
+        """Raise ValueError when trees or window, as loaded, would send the kernels out of bounds, or on without end."""
+        if self._features.max(initial=-1) >= self._n_features:
+            raise ValueError("a tree splits by a feature that there is not")
+        sizes = [[len(part) for part in parts] for parts in (self._bins, self._grades, self._scores)]
+        if sizes[0] != sizes[1] or sizes[0] != sizes[2] or 0 in sizes[0]:
+            raise ValueError("a query of the window is empty, or its parts have different lengths")
+        if not self._n_queries < self._due:
+            raise ValueError("a tree is overdue")
+        if self._growing and not (self._step < self._n_steps and self._pace > 0):
+            raise ValueError("the tree that is growing does not fit the window")

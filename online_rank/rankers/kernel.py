@@ -1,0 +1,228 @@
+"""The kernel perceptron for ranking, with a budget."""
+
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels import kernel_machine as kernels
+from online_rank._kernels.codes import KERNELS
+from online_rank.base.schema import Array, Derived, Schema
+from online_rank.measures import discounts, measure
+from online_rank.query import Block, read_query
+from online_rank.rankers.averaged import AveragedRanker, averaging
+from online_rank.surrogates import require_choice
+
+__all__ = ["KernelPerceptronRanker"]
+
+#: The factor of so many documents takes 800 MB.
+_LARGEST_BUDGET = 10_000
+
+#: ||e|| / V of a projection that loses nothing: the root of a difference knows half of the digits.
+_ROUNDING = 1e-6
+
+
+class KernelPerceptronRanker(AveragedRanker):
+    r"""Non-linear ranker that learns from its mistakes within a fixed memory, with a proven bound on its cumulative loss.
+
+    The mistake-driven perceptron of `PerceptronRanker` (credit spread, mass loss, grade-mean weights) in the feature space of
+    a kernel k, where the weights are a function :math:`f = \sum_b \alpha_b k(z_b, \cdot)` of stored documents z_b. An update
+    :math:`g_t = \sum_i c_i k(x_i, \cdot)` is projected on the stored documents when that costs at most
+
+    .. math:: \|e_t\| \le \eta V_t, \qquad e_t = g_t - P g_t,
+
+    V_t the mass of the update; otherwise those of its documents that shorten the error most are stored first, as long as the
+    budget lasts (Projectron of Orabona, Keshet & Caputo 2008, for rankings). For every comparator u of the feature space
+
+    .. math::
+        \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right),
+
+    whether the budget was used up or not; see `online_rank.bounds.projection_data_bound` and `projection_bound`.
+
+    It is meant for few features and a truth that is not linear in them. A query of m documents costs O(m b d) for b stored
+    documents, and O(b^2) where it updates. Features should be of like scale: put a scaler in front.
+
+    Parameters
+    ----------
+    kernel
+        `"rbf"`, exp(-gamma ||x - z||^2), or `"polynomial"`, (gamma x . z + coef0)^degree.
+    gamma
+        A number > 0. None: 1 / d with the d features of the first query.
+    degree, coef0
+        Of the polynomial kernel: an integer >= 1 and a number >= 0.
+    budget
+        The largest number of stored documents; memory is O(budget (budget + d)).
+    tolerance
+        eta >= 0: the error of a projection that is accepted, as a part of the mass. The larger, the fewer documents are stored.
+    measure
+        What to learn for; as for `PerceptronRanker`.
+    relative_margin
+        beta: pairs count as violated that are right by less than tau = beta sum ||P g||^2 / sum V, over the rounds before.
+    average
+        Which coefficients serve rankings; as for `PerceptronRanker`. The bounds speak of the last ones, which learn.
+
+    References
+    ----------
+    Orabona, Keshet & Caputo, *The Projectron: a bounded kernel-based Perceptron*, 2008.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank import KernelPerceptronRanker
+    >>> model = KernelPerceptronRanker(gamma=1.0)
+    >>> rng = np.random.default_rng(0)
+    >>> for _ in range(200):
+    ...     X = rng.normal(size=(8, 2))
+    ...     model.learn_one(X, (np.hypot(*X.T) > 1.0).astype(int))  # relevant: far from the origin, in any direction
+    >>> model.rank_one([[0.1, 0.1], [0.0, -2.0], [2.0, 0.0]])[-1]
+    0
+    >>> model.n_stored <= 500
+    True
+    """
+
+    _schema = Schema(
+        _counters=Array(6, low=0.0),
+        _weights=Array("n_stored", spare=True),
+        _average=Array(lambda ranker: ranker.n_stored if ranker._averages else 0, spare=True),
+        _stored=Array("n_stored", "d", spare=True),
+        _factor=Array("n_stored", "budget", spare=True),
+        _scale=Array(1, low=0.0),
+        _config=Derived(),
+        _constants=Derived(),
+    )
+
+    def __init__(
+        self,
+        kernel: str = "rbf",
+        *,
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        budget: int = 500,
+        tolerance: float = 0.1,
+        measure: str = "ndcg@10",
+        relative_margin: float = 0.3,
+        average: bool | float = True,
+    ) -> None:
+        super().__init__(averages=average is not False, n_counters=6)
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.budget = budget
+        self.tolerance = tolerance
+        self.measure = measure
+        self.relative_margin = relative_margin
+        self.average = average
+        self._config, self._constants = self._checked()
+        # Room for the whole budget is made when the first query is learned (`_reserve`).
+        self._stored = np.zeros((0, 0))
+        self._factor = np.zeros((0, budget))
+        #: gamma as it is used: the state of a model remembers what None came to.
+        self._scale = np.ones(1) if gamma is None else np.array([float(gamma)])
+
+    @property
+    def n_stored(self) -> int:
+        """Number of stored documents."""
+        return int(self._counters[kernels.STORED])
+
+    @property
+    def projection_error(self) -> float:
+        """Sum of ||e_t||: what all projections so far have left out."""
+        return float(self._counters[kernels.ERROR])
+
+    @property
+    def largest_projection(self) -> float:
+        """Largest ||e_t|| / V_t so far: at most `tolerance` as long as the budget lasts."""
+        return float(self._counters[kernels.WORST_ERROR])
+
+    @property
+    def budget_lasts(self) -> bool:
+        """Whether every projection so far was within the tolerance (but for rounding)."""
+        return self.largest_projection <= self.tolerance + _ROUNDING
+
+    @property
+    def squared_norm(self) -> float:
+        """||f||^2 of the function that learns."""
+        return float(np.sum((self._factor.T @ self._weights) ** 2))
+
+    def values_one(self, x: Any) -> np.ndarray:
+        """f of the documents of a query, by the coefficients that learn (those that the bounds speak of): float64 (m,)."""
+        return self._values(self._align(read_query(x)).X, self._weights)
+
+    def _grow(self, n_new: int) -> None:
+        if self.gamma is None and not self._n_features and n_new:
+            self._scale = np.array([1.0 / n_new])
+        self._stored = np.hstack((self._stored, np.zeros((len(self._stored), n_new))))
+
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        return self._values(X, self._served)
+
+    def _values(self, X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        values = np.empty(len(X))
+        n = self.n_stored
+        kernels.score(X, self._stored[:n], coefficients[:n], *self._config[3:], self._in_use, values)
+        return values
+
+    @property
+    def _in_use(self) -> np.ndarray:
+        return np.concatenate((self._scale, self._constants))
+
+    def _reserve(self) -> None:
+        """Make room for as many documents as the budget allows; a model from a file has room for those it has stored."""
+        room = self.budget - len(self._factor)
+        if room:
+            names = ("_weights", "_average", "_stored", "_factor") if self._averages else ("_weights", "_stored", "_factor")
+            for name in names:
+                array = getattr(self, name)
+                setattr(self, name, np.concatenate((array, np.zeros((self.budget - len(array), *array.shape[1:])))))
+
+    def _learn(self, block: Block, rounds: np.ndarray, *compared: np.ndarray) -> int:
+        """As the contract says; a certificate gives a comparator's scores and where to write its losses besides."""
+        self._reserve()
+        X, y, offsets, w, *_ = block
+        return kernels.learn(
+            X,
+            y,
+            offsets,
+            w,
+            discounts(len(X)),
+            self._config,
+            self._in_use,
+            self._weights,
+            self._average,
+            self._stored,
+            self._factor,
+            self._counters,
+            rounds,
+            *compared,
+        )
+
+    def _check_state(self) -> None:
+        """Raise ValueError unless the state is one that the kernels can work with."""
+        if not (0 <= self._counters[kernels.STORED] <= self.budget and float(self._counters[kernels.STORED]).is_integer()):
+            raise ValueError("the number of stored documents does not fit the budget")
+        if not (np.diagonal(self._factor)[: self.n_stored] > 0.0).all():
+            raise ValueError("the factor of the stored documents has a diagonal that is not positive")
+
+    def _checked(self) -> tuple[np.ndarray, np.ndarray]:
+        """The arguments as the kernel takes them. Raises TypeError or ValueError for one that is none of its allowed values."""
+        require_choice(kernel=(self.kernel, KERNELS))
+        for name, least in (("degree", 1), ("budget", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise TypeError(f"{name} is {value!r}; it must be an integer >= {least}")
+            if value < least:
+                raise ValueError(f"{name} is {value}; it must be an integer >= {least}")
+        if self.budget > _LARGEST_BUDGET:
+            raise ValueError(f"budget is {self.budget}; at most {_LARGEST_BUDGET} documents can be stored")
+        for name in ("gamma", "coef0", "tolerance", "relative_margin"):
+            value = getattr(self, name)
+            if name == "gamma" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+                raise TypeError(f"{name} is {value!r}; it must be a number")
+            if not 0.0 <= value < np.inf or (name == "gamma" and value == 0.0):
+                raise ValueError(f"{name} is {value}; it must be a finite number {'>' if name == 'gamma' else '>='} 0")
+        config = [*measure(self.measure), KERNELS.index(self.kernel), self.degree]
+        constants = [self.coef0, self.tolerance, self.relative_margin, averaging(self.average)]
+        return np.array(config, dtype=np.int64), np.array(constants, dtype=np.float64)

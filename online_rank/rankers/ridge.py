@@ -1,0 +1,194 @@
+"""Ridge regression within queries, with every strength of regularisation at once."""
+
+import itertools
+import math
+
+import numpy as np
+
+from online_rank._kernels import ridge as kernels
+from online_rank._kernels.dense import score
+from online_rank.base import Ranker
+from online_rank.base.schema import Array, Count, Derived, Integer, Schema
+from online_rank.measures import discounts
+from online_rank.measures import measure as parse_measure
+from online_rank.query import Block
+
+__all__ = ["RidgeRanker"]
+
+#: Largest first: while none has ranked anything yet, the most cautious one serves.
+_LAMBDAS = 10.0 ** np.linspace(2.0, -3.0, 11)
+#: The weights are solved for again when the number of queries has grown by this factor.
+_GROWTH = 1.2
+#: About how many multiplications may go into decompositions in one query.
+_WORK = 2e7
+
+
+class RidgeRanker(Ranker):
+    r"""Linear ranker that solves a ridge regression on the grades, standardised within each query.
+
+    With C the features of a query (m, d) less their means in the query, and t its grades, standardised in the query,
+
+    .. math:: A \mathrel{+}= C^\top C / m, \qquad b \mathrel{+}= C^\top t / m, \qquad w_\lambda = (A + \lambda I)^{-1} b
+
+    for eleven lambdas from 10^-3 to 10^2. Before a query is learned, each w_lambda ranks it; the lambda with the least
+    cumulative loss (1 - `measure`, ties broken pessimistically) so far serves rankings. So nothing has to be tuned.
+
+    The equations are solved again whenever the number of queries has grown by a fifth, spread over queries: no call has to wait
+    for all of them. A query costs O(m d^2), and the memory is 4 d^2 bytes: it is for up to a few hundred columns of about unit
+    scale, behind `StreamQuantileMap` or a scaler.
+
+    A query of one grade, or of one document, teaches nothing.
+
+    Parameters
+    ----------
+    measure
+        What the lambdas are judged by (see `online_rank.measure`).
+    half_life
+        Queries that many queries ago count half, for streams that change; None: all count alike.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of its range.
+
+    References
+    ----------
+    Hoerl & Kennard, *Ridge Regression: Biased Estimation for Nonorthogonal Problems*, 1970.
+
+    Examples
+    --------
+    >>> from online_rank import RidgeRanker, StreamQuantileMap
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> model = StreamQuantileMap() | RidgeRanker()
+    >>> for X, y in NoisyTeacher(n_queries=100, n_features=10, n_documents=20):
+    ...     model.learn_one(X, y)
+    >>> model["RidgeRanker"].best_lambda
+    0.1
+    """
+
+    _schema = Schema(
+        _measure=Derived(),
+        _keep=Derived(),
+        _gram=Array(lambda ranker: ranker._n_features * (ranker._n_features + 1) // 2),
+        _moment=Array("d"),
+        _weights=Array(len(_LAMBDAS), "d"),
+        _losses=Array(len(_LAMBDAS)),
+        _n_queries=Count(),
+        _due=Count(),
+        _next=Integer(0, len(_LAMBDAS)),
+    )
+
+    #: The matrix has half of the square of so many entries.
+    max_features = 2048
+    _changes_in_place = False
+
+    def __init__(self, measure: str = "ndcg@10", *, half_life: float | None = None) -> None:
+        super().__init__()
+        if half_life is not None and not 0.0 < half_life < np.inf:
+            raise ValueError(f"half_life is {half_life}; it must be a number of queries > 0, or None")
+        self.measure = measure
+        self.half_life = half_life
+        self._measure = parse_measure(measure)
+        self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
+        # The upper triangle of A, row by row.
+        self._gram = np.empty(0)
+        self._moment = np.empty(0)
+        self._weights = np.empty((len(_LAMBDAS), 0))
+        self._losses = np.zeros(len(_LAMBDAS))
+        self._n_queries = 0
+        self._due = 1
+        # Which lambda is solved for next; all have been when it is their number.
+        self._next = len(_LAMBDAS)
+
+    @property
+    def best_lambda(self) -> float:
+        """The lambda that serves rankings."""
+        return float(_LAMBDAS[self._best])
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weights that serve rankings, float64 (d,), a copy; in the order of `feature_names` when features are named."""
+        return self._weights[self._best].copy()
+
+    @property
+    def losses(self) -> dict[float, float]:
+        """The cumulative loss of each lambda."""
+        return dict(zip(_LAMBDAS.tolist(), self._losses.tolist(), strict=True))
+
+    def merge(self, other: "RidgeRanker") -> None:
+        """Add what another ranker has learned from other queries: exactly what one would have of both, but for the judging.
+
+        Parameters
+        ----------
+        other
+            A ranker with the same parameters and the same features in the same order. It stays as it is.
+
+        Raises
+        ------
+        ValueError
+            Parameters or features differ.
+        """
+        same = (other.measure, other.half_life, other.feature_names, other._n_features)
+        if same != (self.measure, self.half_life, self.feature_names, self._n_features):
+            raise ValueError("other has other parameters or other features; sums of different things do not add up")
+        self._gram = self._gram + other._gram
+        self._moment = self._moment + other._moment
+        self._losses = self._losses + other._losses
+        self._n_queries += other._n_queries
+        self._due = self._n_queries
+        self._next = len(_LAMBDAS)
+        while self._solve_some():
+            pass
+
+    @property
+    def _best(self) -> int:
+        return int(np.argmin(self._losses))
+
+    def _grow(self, n_new: int) -> None:
+        d = self._n_features
+        gram = np.zeros((d + n_new, d + n_new))
+        gram[np.triu_indices(d)] = self._gram
+        self._gram = gram[np.triu_indices(d + n_new)]
+        self._moment = np.pad(self._moment, (0, n_new))
+        self._weights = np.pad(self._weights, ((0, 0), (0, n_new)))
+
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        scores = np.empty(len(X))
+        score(X, self._weights[self._best], scores)
+        return scores
+
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        kind, cutoff, threshold = self._measure
+        for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
+            new = np.empty_like(self._gram), np.empty_like(self._moment), np.empty_like(self._losses)
+            learned = kernels.learn_query(
+                block.X[start:stop], block.y[start:stop], block.w[t], self._keep, kind, cutoff, threshold,
+                discounts(stop - start), self._weights, self._best, self._gram, self._moment, self._losses, *new, rounds[t],
+            )  # fmt: skip
+            if learned < 0:
+                return t
+            if learned:
+                self._gram, self._moment, self._losses = new
+                self._n_queries += 1
+                self._solve_some()
+        return len(block.w)
+
+    def _solve_some(self) -> bool:
+        """Solve for a few lambdas when it is time. Returns whether there was anything to solve."""
+        total, d = len(_LAMBDAS), self._n_features
+        if self._next == total and self._n_queries >= self._due:
+            self._next = 0
+            self._due = math.ceil(_GROWTH * self._n_queries)
+        if self._next == total or not d:
+            return False
+        # All of them by the time that they are due again, unless that is too much for a query.
+        gap = max(1.0, (_GROWTH - 1.0) * self._n_queries)
+        number = min(math.ceil(total / gap), max(1, int(_WORK / (d**3 / 6.0))))
+        size = kernels.padded(d, 4)
+        factor, solution, weights = np.empty((size, size)), np.empty(d), self._weights.copy()
+        for k in range(self._next, min(self._next + number, total)):
+            if kernels.solve(self._gram, self._moment, _LAMBDAS[k], factor, solution) and np.isfinite(solution).all():
+                weights[k] = solution
+        self._weights = weights
+        self._next = min(self._next + number, total)
+        return True

@@ -1,0 +1,398 @@
+"""Any PyTorch module as the scorer."""
+
+import contextlib
+import json
+import math
+import os
+import secrets
+import threading
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels import surrogates as kernels
+from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS
+from online_rank._kernels.optimizers import descend
+from online_rank.base import Round
+from online_rank.base.columns import Columns
+from online_rank.base.schema import Array, Derived, Schema
+from online_rank.measures import discounts
+from online_rank.query import Block
+from online_rank.rankers.averaged import AveragedRanker, averaging
+from online_rank.surrogates import Surrogate, require_choice
+
+__all__ = ["TorchRanker"]
+
+#: A module is called with other parameters than its own by putting them into its place for a while: one thread at a time.
+_CALLING = threading.RLock()
+
+#: Largest norm of a gradient that is learned from: within it no sum of squares overflows.
+_LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
+
+
+class TorchRanker(AveragedRanker):
+    r"""Ranker whose scores come from a PyTorch module, learned one query at a time with this library's surrogates.
+
+    A query is one forward pass of the module over its m documents, the gradient of the surrogate in the m scores, and one
+    backward pass:
+
+    .. math:: \theta \leftarrow \theta - \text{step}\Big(\sum_i \frac{\partial \phi(s, R)}{\partial s_i} \nabla_\theta s_i\Big).
+
+    A module that scores every document by itself gives a consistent order, as `DirectRanker` does: comparisons
+    :math:`s_i - s_j` are antisymmetric and transitive. A module may also look at all documents of a query at once
+    (self-attention, normalisation over the query); blocks are scored query by query.
+
+    The module itself stays as it is. What is learned is a flat copy of its parameters, so that copies, clones and pickles work
+    as for every ranker, and a query that fails leaves no trace. `online_rank.save` refuses it, because a module is code;
+    `save_weights` writes all numbers to a file without pickle.
+
+    Parameters
+    ----------
+    module
+        A `torch.nn.Module` that maps documents (m, *shape) to scores (m,) or (m, 1), with parameters of one floating-point
+        dtype on the CPU. Its parameters are the first weights: `torch.manual_seed` before it is made decides them.
+    surrogate
+        A name, see `online_rank.surrogates`, or a `Surrogate` made there.
+    shape
+        Shape of one document, (1, 28, 28) for an image: its features are read in this order. None: (d,). Where features have
+        names, those that have not been met yet are 0.
+    optimizer
+        `"adam"`, `"adagrad"` or `"sgd"`.
+    learning_rate
+        Step size.
+    l2
+        Adds l2 ||parameters||^2 / 2 to the cost of every step.
+    measure
+        The measure of `last_round.loss`, and of a surrogate that is given by its name.
+    average
+        Which parameters serve rankings: False, the last; a number, an average with that half-life in steps; True, the average
+        of all so far.
+    seed
+        Of dropout and whatever else in the module draws while learning. None: torch's own generator.
+
+    Raises
+    ------
+    ImportError
+        torch is missing; the message says how to install it.
+    TypeError, ValueError
+        `module` is something else, or an argument is none of its allowed values.
+
+    Examples
+    --------
+    >>> import torch  # doctest: +SKIP
+    >>> module = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))  # doctest: +SKIP
+    >>> model = TorchRanker(module)  # doctest: +SKIP
+    >>> model.learn_one([[0.0, 1.0], [0.5, 0.0], [1.0, 1.0]], [0, 1, 2])  # doctest: +SKIP
+    """
+
+    _schema = Schema(
+        _counters=Array(2, low=0.0),
+        _weights=Array("_size", dtype="_dtype"),
+        _average=Array(lambda ranker: ranker._size if ranker._averages else 0, dtype="_dtype"),
+        _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "_size", dtype="_dtype"),
+        _buffers=Derived(),
+        _surrogate=Derived(),
+        _forgets=Derived(),
+    )
+
+    def __init__(
+        self,
+        module: Any,
+        surrogate: str | Surrogate = "logistic",
+        *,
+        shape: tuple[int, ...] | None = None,
+        optimizer: str = "adam",
+        learning_rate: float = 1e-3,
+        l2: float = 0.0,
+        measure: str = "ndcg@10",
+        average: bool | float = False,
+        seed: int | None = 0,
+    ) -> None:
+        super().__init__(averages=average is not False, n_counters=2)
+        self.module = module
+        self.surrogate = surrogate
+        self.shape = shape
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.l2 = l2
+        self.measure = measure
+        self.average = average
+        self.seed = seed
+        self._check()
+        chosen = surrogate if isinstance(surrogate, Surrogate) else Surrogate(surrogate, measure)
+        self._surrogate = chosen.kernel_arguments
+        self._forgets = averaging(average)
+        parameters = [p.detach().numpy().ravel() for p in self._parameters().values()]
+        self._weights = np.concatenate(parameters)
+        self._average = self._weights.copy() if self._averages else self._weights[:0].copy()
+        self._state = np.zeros((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], len(self._weights)), self._weights.dtype)
+        self._buffers = tuple(buffer.detach().numpy().copy() for _, buffer in module.named_buffers())
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        torch = _torch()
+        yield {"module": torch.nn.Linear(5, 1).double()}
+
+    def _unit_test_skips(self) -> set[str]:
+        # The first weights belong to places, which features take in the order in which they are met.
+        return {"check_shuffle_features_no_impact"}
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters that learn."""
+        return len(self._weights)
+
+    @property
+    def _size(self) -> int:
+        return sum(parameter.numel() for parameter in self._parameters().values())
+
+    @property
+    def _dtype(self) -> str:
+        return str(next(iter(self._parameters().values())).dtype).removeprefix("torch.")
+
+    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None) -> None:
+        """Learn from one query, as `Ranker.learn_one`; x may also be an array or a tensor (m, *shape)."""
+        super().learn_one(_flat(x), y, w, served=served)
+
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None) -> None:
+        """Learn from a block of queries, as `Ranker.learn_many`; X may also be an array or a tensor (n, *shape)."""
+        super().learn_many(_flat(X), y, qid, w=w, served=served)
+
+    def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
+        """Scores of the documents of a query, as `Ranker.predict_one`; x may also be an array or a tensor (m, *shape)."""
+        return super().predict_one(_flat(x))
+
+    def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
+        """Scores of n documents, as `Ranker.predict_many`, query by query; without `qid` they are one query."""
+        return super().predict_many(_flat(X), qid)
+
+    def rank_one(self, x: Any) -> list[Hashable]:
+        """The documents of a query, best first, as `Ranker.rank_one`; x may also be an array or a tensor (m, *shape)."""
+        return super().rank_one(_flat(x))
+
+    def save_weights(self, path: str | os.PathLike[str]) -> None:
+        """Write all that was learned to a safetensors file (whole or not at all).
+
+        The parameters that serve rankings, and the buffers, stand in it by their names in the module: any program can put them
+        into a module of the same shape. `load_weights` also takes the rest, and goes on learning as this ranker would.
+        """
+        tensors = dict(zip(self._parameters(), self._pieces(self._served), strict=True))
+        tensors |= {name: buffer for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)}
+        learner = {name: getattr(self, name) for name in ("_weights", "_average", "_state", "_counters")}
+        tensors |= {f"online_rank{name}": value for name, value in learner.items()}
+        names = None if self._columns is None else list(self._columns.names)
+        try:
+            about = json.dumps({"n_features": self._n_features, "names": names})
+        except TypeError:
+            raise TypeError("feature names must be strings or numbers to be written to a file") from None
+        tensors = {name: value.copy() for name, value in tensors.items()}
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            temporary.write_bytes(_safetensors().save(tensors, {"online_rank": about}))
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def load_weights(self, path: str | os.PathLike[str]) -> None:
+        """Take what another ranker of the same module and optimizer has learned from a file of `save_weights`.
+
+        Raises
+        ------
+        OSError
+            The file cannot be read.
+        ValueError
+            It is no such file, or of another module, optimizer or way of averaging. The ranker is then as it was.
+        """
+        content = Path(path).read_bytes()
+        try:
+            tensors = _safetensors().load(content)
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            about = json.loads(header["__metadata__"]["online_rank"])
+            n_features, names = about["n_features"], about["names"]
+            names = None if names is None else tuple(names)
+            sound = type(n_features) is int and n_features >= 0 and (names is None or len(set(names)) == n_features)
+        except Exception as error:
+            raise ValueError(f"{path} is no file of TorchRanker.save_weights: {error}") from None
+        if not sound:
+            raise ValueError(f"{path} has impossible features")
+        buffers = [(name, buffer) for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)]
+        wanted = {f"online_rank{name}": getattr(self, name) for name in ("_weights", "_average", "_state", "_counters")}
+        for name, present in (*wanted.items(), *buffers):
+            value = tensors.get(name)
+            if value is None or value.shape != present.shape or value.dtype != present.dtype or not np.isfinite(value).all():
+                found = "nothing" if value is None else f"{value.dtype} {value.shape}"
+                raise ValueError(f"{path}: {name} should be finite, {present.dtype} {present.shape}, but is {found}")
+        for name in wanted:
+            setattr(self, name.removeprefix("online_rank"), tensors[name].copy())
+        self._buffers = tuple(tensors[name].copy() for name, _ in buffers)
+        self._columns, self._n_features = None if names is None else Columns(names), n_features
+
+    def _parameters(self) -> dict[str, Any]:
+        return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+
+    def _pieces(self, flat: Any) -> list[Any]:
+        """A flat vector, array or tensor, as views in the shapes of the parameters."""
+        pieces, start = [], 0
+        for parameter in self._parameters().values():
+            pieces.append(flat[start : start + parameter.numel()].reshape(tuple(parameter.shape)))
+            start += parameter.numel()
+        return pieces
+
+    def _forward(self, X: np.ndarray, flat: Any, buffers: tuple[np.ndarray, ...], learning: bool) -> Any:
+        """Scores (m,) as a tensor, by the parameters `flat`, a tensor."""
+        torch = _torch()
+        shape = self.shape or (X.shape[1],)
+        documents = np.zeros((len(X), math.prod(shape)), self._weights.dtype)
+        documents[:, : X.shape[1]] = X
+        values = dict(zip(self._parameters(), self._pieces(flat), strict=True))
+        values |= {name: torch.from_numpy(b) for (name, _), b in zip(self.module.named_buffers(), buffers, strict=True)}
+        with _CALLING, _mode(self.module, learning):
+            scores = torch.func.functional_call(self.module, values, (torch.from_numpy(documents).reshape(-1, *shape),))
+        if not isinstance(scores, torch.Tensor) or scores.shape not in ((len(X),), (len(X), 1)):
+            found = f"a tensor {tuple(scores.shape)}" if isinstance(scores, torch.Tensor) else type(scores).__name__
+            raise ValueError(f"module answered {len(X)} documents with {found}; it must give scores (m,) or (m, 1)")
+        return scores.reshape(-1)
+
+    def _grow(self, n_new: int) -> None:
+        most = None if self.shape is None else math.prod(self.shape)
+        if most is None and self._n_features and n_new:
+            raise ValueError(f"x brings {n_new} new features to a module for {self._n_features}; give a larger shape")
+        if most is not None and self._n_features + n_new > most:
+            raise ValueError(f"x has {self._n_features + n_new} features, but shape={self.shape} has room for {most}")
+
+    def _score_all(self, block: Block) -> np.ndarray:
+        # Query by query: a module may look at all documents that it gets, and rounds by how many there are.
+        if len(block.w) < 2:
+            return super()._score_all(block)
+        return np.concatenate([super(TorchRanker, self)._score_all(query) for query in block.each()])
+
+    def _score(self, X: np.ndarray) -> np.ndarray:
+        torch = _torch()
+        finite = np.isfinite(X).all(axis=1)
+        with torch.no_grad():
+            scores = self._forward(X, torch.from_numpy(self._served), self._buffers, False).double().numpy()
+        # No activation may hide a feature that is no number.
+        return scores if finite.all() else np.where(finite, scores, np.nan)
+
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        for t, query in enumerate(block.each()):
+            if not self._learn_query(query.X, query.y, float(query.w[0]), rounds[t]):
+                return t
+        return len(block.w)
+
+    def _learn_query(self, X: np.ndarray, y: np.ndarray, weight: float, row: np.ndarray) -> bool:
+        """Learn one query and write its round; False, and nothing is changed, when it has bad values."""
+        torch = _torch()
+        if not (np.isfinite(X).all() and 0.0 <= weight < np.inf):
+            return False
+        m = len(y)
+        buffers = tuple(buffer.copy() for buffer in self._buffers)
+        flat = torch.from_numpy(self._weights.copy()).requires_grad_()
+        with self._randomness():
+            scores = self._forward(X, flat, buffers, True) if m else torch.zeros(0)
+        s = scores.detach().double().numpy()
+        if not np.isfinite(s).all():
+            return False
+        gradient = np.empty(m)
+        _, loss, v_max, levels = kernels.evaluate(*self._surrogate, s, y, discounts(m), kernels.workspace(m), gradient)
+        if levels < 0:
+            return False
+        square = 0.0
+        if levels > 1 and weight > 0.0:
+            if not scores.requires_grad:
+                raise ValueError("module: its scores do not depend on its parameters, so there is nothing to learn")
+            scores.backward(torch.from_numpy(gradient * weight).to(scores.dtype))
+            z = flat.grad.numpy()
+            square = float(np.sum(z.astype(np.float64) ** 2))
+            if not math.sqrt(square) <= _LARGEST_GRADIENT[z.dtype.name] or not self._step(z):
+                return False
+            self._buffers = buffers
+        norm = math.sqrt(float((X.astype(np.float64) ** 2).sum(axis=1).max(initial=0.0)))
+        row[:] = Round(loss, np.nan, 0.0, square, 0.0, weight, m, norm, v_max, levels < 2)
+        return True
+
+    def _step(self, z: np.ndarray) -> bool:
+        """One step of the optimizer; the arrays are replaced, so that whoever ranks meanwhile sees the old or the new ones."""
+        weights, state = self._weights.copy(), self._state.copy()
+        counters = self._counters.copy()
+        if self.l2:
+            z = z + weights.dtype.type(self.l2) * weights
+        descend(OPTIMIZERS.index(self.optimizer), self.learning_rate, counters[1] + 1.0, z, weights, state)
+        if not (np.isfinite(weights).all() and np.isfinite(state).all()):
+            return False
+        counters[1] += 1.0
+        self._weights, self._state = weights, state
+        if self._averages:
+            counters[0] = self._forgets * counters[0] + 1.0
+            self._average = self._average + (weights - self._average) / weights.dtype.type(counters[0])
+        self._counters = counters
+        return True
+
+    @contextlib.contextmanager
+    def _randomness(self) -> Iterator[None]:
+        """What the module draws depends on the seed and the number of the step alone."""
+        if self.seed is None:
+            yield
+            return
+        torch = _torch()
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(int(np.random.SeedSequence([self.seed, int(self._counters[1])]).generate_state(1)[0]))
+            yield
+
+    def _check(self) -> None:
+        """Raise TypeError or ValueError for an argument that is none of its allowed values."""
+        torch = _torch()
+        if not isinstance(self.module, torch.nn.Module):
+            raise TypeError(f"module is of type {type(self.module).__name__}; it must be a torch.nn.Module")
+        parameters = self._parameters().values()
+        if not parameters:
+            raise ValueError("module has no parameters that learn")
+        kinds = {str(p.dtype).removeprefix("torch.") for p in parameters}
+        if len(kinds) > 1 or not kinds <= set(_LARGEST_GRADIENT) or any(p.device.type != "cpu" for p in parameters):
+            raise TypeError(f"module has parameters of {sorted(kinds)}; all must be float32, or all float64, on the CPU")
+        require_choice(optimizer=(self.optimizer, ("adam", "adagrad", "sgd")))
+        if self.shape is not None and not (
+            isinstance(self.shape, tuple | list) and self.shape and all(isinstance(n, int) and n > 0 for n in self.shape)
+        ):
+            raise ValueError(f"shape is {self.shape!r}; it is a tuple of integers > 0")
+        for name, value in (("learning_rate", self.learning_rate), ("l2", self.l2)):
+            if not 0.0 <= value < np.inf or (name == "learning_rate" and value == 0.0):
+                raise ValueError(f"{name} is {value}; it must be a finite number {'>' if name == 'learning_rate' else '>='} 0")
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise ImportError('TorchRanker needs torch: pip install "online_rank[torch]"') from None
+    return torch
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise ImportError('weights are written by safetensors: pip install "online_rank[torch]"') from None
+    return safetensors.numpy
+
+
+def _flat(x: Any) -> Any:
+    """Documents as rows: tensors as arrays, and arrays of images (m, *shape) as (m, d). Other forms as they are."""
+    if hasattr(x, "detach"):
+        x = x.detach().cpu().numpy()
+    return x.reshape(len(x), -1) if isinstance(x, np.ndarray) and x.ndim > 2 and len(x) else x
+
+
+@contextlib.contextmanager
+def _mode(module: Any, learning: bool) -> Iterator[None]:
+    """The module in training or evaluation mode, and afterwards as it was."""
+    before = [(part, part.training) for part in module.modules()]
+    module.train(learning)
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training

@@ -1,0 +1,278 @@
+"""Simulated users, who click on what they are shown: from any stream of graded queries to a stream of clicks.
+
+A user sees the grades of the documents shown, in their order, and nothing else. Which user answers how:
+
+- `CascadeUser`: from the top down; clicks by the grade, and after a click is satisfied, and leaves, by the grade. The users
+  "perfect", "navigational" and "informational" of the literature are of this kind;
+- `PositionUser`: looks at position p with probability p^-eta, whatever else was seen;
+- `TrustUser`: the same, and believes in the order: sees good documents at the top, whether they are good or not;
+- `DependentUser`: from the top down; after a click goes on by a probability that falls with the position.
+"""
+
+import abc
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from river import base
+
+from online_rank.base.schema import Schema
+from online_rank.feedback.impressions import Clicks, Impression
+
+__all__ = ["CascadeUser", "DependentUser", "PositionUser", "TrustUser", "User", "click_stream", "user"]
+
+#: Probabilities of a click, and of leaving after one, by grade, for 2, 3 and 5 grades: Oosterhuis & de Rijke (2018), table 2,
+#: who take them from Guo, Liu & Wang (2009) and Hofmann, Whiteson & de Rijke (2013).
+_CASCADE = {
+    "perfect": {
+        1: ((0.0, 1.0), (0.0, 0.0)),
+        2: ((0.0, 0.5, 1.0), (0.0, 0.0, 0.0)),
+        4: ((0.0, 0.2, 0.4, 0.8, 1.0), (0.0,) * 5),
+    },
+    "navigational": {
+        1: ((0.05, 0.95), (0.2, 0.9)),
+        2: ((0.05, 0.5, 0.95), (0.2, 0.5, 0.9)),
+        4: ((0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9)),
+    },
+    "informational": {
+        1: ((0.4, 0.9), (0.1, 0.5)),
+        2: ((0.4, 0.7, 0.9), (0.1, 0.3, 0.5)),
+        4: ((0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)),
+    },
+}
+
+
+class User(base.Base, abc.ABC):
+    """Somebody who clicks. Answer number t of a seed is always the same."""
+
+    _schema = Schema()
+
+    seed: int
+
+    def clicks(self, shown: Impression, y: Sequence[int] | np.ndarray | Mapping[Hashable, int], draw: int) -> Clicks:
+        """What this user does with a ranking.
+
+        Parameters
+        ----------
+        shown
+            The ranking.
+        y
+            The grades of the documents of the query: by position, or `{document id: grade}`.
+        draw
+            Number of the answer: the same number gives the same randomness.
+        """
+        grades = np.array([y[document] for document in shown.order], np.int64)  # type: ignore[call-overload]
+        clicked = self._browse(grades, np.random.default_rng([self.seed, draw]))
+        return Clicks(shown, tuple(clicked.astype(np.float64).tolist()))
+
+    @abc.abstractmethod
+    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Which of the documents shown, whose grades are (k,), are clicked: bools (k,)."""
+
+
+class CascadeUser(User):
+    """Reads from the top down, clicks by the grade, and after a click may be satisfied, and leave.
+
+    Parameters
+    ----------
+    click
+        Probability of a click on a document of grade 0, 1, 2, ...; higher grades have the last one.
+    stop
+        Probability of leaving after a click on it.
+    seed
+        Seed of the answers.
+
+    Examples
+    --------
+    >>> from online_rank.feedback import Impression
+    >>> from online_rank.stream.clicks import CascadeUser
+    >>> eager = CascadeUser(click=(0.0, 1.0), stop=(0.0, 1.0))
+    >>> eager.clicks(Impression((2, 1, 0)), [1, 1, 0], draw=0).gains  # not the first, the second, and then no more
+    (0.0, 1.0, 0.0)
+    """
+
+    def __init__(self, click: tuple[float, ...], stop: tuple[float, ...], *, seed: int = 0) -> None:
+        _require_probabilities(click=click, stop=stop)
+        if len(click) != len(stop):
+            raise ValueError(f"click has {len(click)} grades, but stop has {len(stop)}")
+        self.click = click
+        self.stop = stop
+        self.seed = seed
+
+    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        click, leave = rng.random((2, len(grades)))
+        clicked = click < _by_grade(self.click, grades)
+        return _until(clicked, clicked & (leave < _by_grade(self.stop, grades)))
+
+
+class PositionUser(User):
+    """Looks at position p with probability p^-eta, and clicks on what is seen by its grade (the position-based model).
+
+    Parameters
+    ----------
+    click
+        Probability of a click on a document of grade 0, 1, 2, ... that is looked at.
+    eta
+        How fast attention falls: 0 not at all, 1 as 1/p, 2 as 1/p^2.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), eta: float = 1.0, *, seed: int = 0) -> None:
+        _require_probabilities(click=click)
+        _require_eta(eta)
+        self.click = click
+        self.eta = eta
+        self.seed = seed
+
+    def examination(self, k: int) -> np.ndarray:
+        """The probability that each of the first `k` positions is looked at, (k,)."""
+        return np.arange(1.0, k + 1.0) ** -self.eta
+
+    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return rng.random(len(grades)) < self.examination(len(grades)) * _by_grade(self.click, grades)
+
+
+class TrustUser(User):
+    """Looks like a `PositionUser`, and then takes documents near the top for relevant that are not.
+
+    A document at position p that is looked at is clicked with probability 1 - (p + 1)/100 when it is relevant, and
+    0.65/p when it is not (Agarwal et al. 2019; these values: Vardasbi, Oosterhuis & de Rijke 2020).
+
+    Parameters
+    ----------
+    relevant
+        Probability that a document of grade 0, 1, 2, ... is relevant to this user.
+    eta
+        How fast attention falls with the position.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(self, relevant: tuple[float, ...] = (0.0, 0.5, 1.0), eta: float = 1.0, *, seed: int = 0) -> None:
+        _require_probabilities(relevant=relevant)
+        _require_eta(eta)
+        self.relevant = relevant
+        self.eta = eta
+        self.seed = seed
+
+    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        position = np.arange(1.0, len(grades) + 1.0)
+        relevant = _by_grade(self.relevant, grades)
+        click = relevant * np.maximum(1.0 - (position + 1.0) / 100.0, 0.0) + (1.0 - relevant) * 0.65 / position
+        return rng.random(len(grades)) < position**-self.eta * click
+
+
+class DependentUser(User):
+    """Reads from the top down until a click; after a click at position p goes on with probability `persistence` / p.
+
+    It is the dependent click model of Guo, Liu & Wang (2009): whether more is read depends on the position of the click alone.
+
+    Parameters
+    ----------
+    click
+        Probability of a click on a document of grade 0, 1, 2, ... that is read.
+    persistence
+        Probability of reading on after a click on the first document.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), persistence: float = 0.9, *, seed: int = 0) -> None:
+        _require_probabilities(click=click, persistence=(persistence,))
+        self.click = click
+        self.persistence = persistence
+        self.seed = seed
+
+    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        click, leave = rng.random((2, len(grades)))
+        clicked = click < _by_grade(self.click, grades)
+        return _until(clicked, clicked & (leave >= self.persistence / np.arange(1.0, len(grades) + 1.0)))
+
+
+def user(name: str, max_grade: int = 2, *, seed: int = 0) -> User:
+    """A user of the literature.
+
+    Parameters
+    ----------
+    name
+        `"perfect"`, `"navigational"`, `"informational"`: cascades; `"position"`: eta = 1; `"position2"`: eta = 2; `"trust"`;
+        `"dependent"`.
+    max_grade
+        The best grade of the stream. The probabilities of the cascades are published for 1, 2 and 4; for others they are
+        interpolated between those of 4. The other users take a document of grade g for good with probability g / max_grade.
+    seed
+        Seed of the answers.
+
+    Examples
+    --------
+    >>> from online_rank.stream.clicks import user
+    >>> user("navigational", max_grade=2).stop
+    (0.2, 0.5, 0.9)
+    """
+    if isinstance(max_grade, bool) or not isinstance(max_grade, int) or max_grade < 1:
+        raise ValueError(f"max_grade is {max_grade!r}; it is an integer >= 1")
+    if name in _CASCADE:
+        of_grades = _CASCADE[name]
+        click, stop = of_grades[max_grade] if max_grade in of_grades else map(_stretched(max_grade), of_grades[4])
+        return CascadeUser(click, stop, seed=seed)
+    good = tuple(grade / max_grade for grade in range(max_grade + 1))
+    if name == "trust":
+        return TrustUser(good, seed=seed)
+    if name == "dependent":
+        return DependentUser(good, seed=seed)
+    if name in ("position", "position2"):
+        return PositionUser(good, 2.0 if name == "position2" else 1.0, seed=seed)
+    known = (*_CASCADE, "position", "position2", "trust", "dependent")
+    raise ValueError(f"name is {name!r}; it must be one of {', '.join(map(repr, known))}")
+
+
+def click_stream(queries: Iterable[tuple[Any, Any]], model: Any, user: User) -> Iterator[tuple[Any, Clicks]]:
+    """Queries and the clicks on what a model shows of them: `for x, clicks in click_stream(...): model.learn_one(x, clicks)`.
+
+    Parameters
+    ----------
+    queries
+        Pairs of a query and its grades.
+    model
+        A ranker or pipeline with a policy; it shows each query when it is asked for the next.
+    user
+        Who clicks.
+
+    Examples
+    --------
+    >>> from online_rank import StreamScaler, SwapRanker
+    >>> from online_rank.stream.clicks import click_stream, user
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> model = StreamScaler() | SwapRanker()
+    >>> for x, clicks in click_stream(NoisyTeacher(n_queries=50), model, user("perfect", max_grade=4)):
+    ...     model.learn_one(x, clicks)
+    """
+    for draw, (x, y) in enumerate(queries):
+        yield x, user.clicks(model.show_one(x), y, draw)
+
+
+def _until(clicked: np.ndarray, leaves: np.ndarray) -> np.ndarray:
+    """The clicks up to the first position after which the user leaves."""
+    last = leaves.argmax() if leaves.any() else len(leaves)
+    return clicked & (np.arange(len(clicked)) <= last)
+
+
+def _by_grade(probabilities: tuple[float, ...], grades: np.ndarray) -> np.ndarray:
+    return np.array(probabilities)[np.minimum(grades, len(probabilities) - 1)]
+
+
+def _stretched(max_grade: int) -> Any:
+    """Probabilities of five grades for `max_grade` + 1 grades."""
+    return lambda values: tuple(np.interp(np.linspace(0, 4, max_grade + 1), range(5), values).tolist())
+
+
+def _require_probabilities(**given: tuple[float, ...]) -> None:
+    for name, values in given.items():
+        if not isinstance(values, tuple) or not values or not all(0.0 <= value <= 1.0 for value in values):
+            raise ValueError(f"{name} is {values!r}; it is a tuple of probabilities, one a grade")
+
+
+def _require_eta(eta: float) -> None:
+    if not 0.0 <= eta < np.inf:
+        raise ValueError(f"eta is {eta}; it must be a finite number >= 0")

@@ -1,0 +1,90 @@
+"""Runs and judgements in the formats of TREC, as trec_eval reads them."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["judged_rankings", "read_judgements", "read_run"]
+
+
+def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    """The run of a file with lines `qid Q0 docid rank score tag`: `{qid: {docid: score}}`, best first.
+
+    As in trec_eval, the rank is not looked at: documents are ordered by score, in single precision, and equal scores by
+    document id, the last in the alphabet first.
+
+    Raises
+    ------
+    ValueError
+        A line has other columns, a score is no finite number, or a document occurs twice; it names the line.
+    """
+    run: dict[str, dict[str, float]] = {}
+    for number, (qid, _, docid, _, score, *_) in _lines(path, 6, "qid Q0 docid rank score tag"):
+        scores = run.setdefault(qid, {})
+        if docid in scores:
+            raise ValueError(f"{path}, line {number}: document {docid} of query {qid} occurs twice")
+        try:
+            value = np.float32(score)
+        except ValueError:
+            value = np.float32(np.nan)
+        if not np.isfinite(value):
+            raise ValueError(f"{path}, line {number}: the score {score!r} is not a finite number")
+        scores[docid] = float(value)
+    return {
+        qid: dict(sorted(scores.items(), key=lambda entry: (entry[1], entry[0]), reverse=True)) for qid, scores in run.items()
+    }
+
+
+def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
+    """The judgements of a file with lines `qid 0 docid grade`: `{qid: {docid: grade}}`. A negative grade is 0, as unjudged.
+
+    Raises
+    ------
+    ValueError
+        A line has other columns, or a grade is no integer; it names the line.
+    """
+    judgements: dict[str, dict[str, int]] = {}
+    for number, (qid, _, docid, grade) in _lines(path, 4, "qid 0 docid grade"):
+        try:
+            judgements.setdefault(qid, {})[docid] = max(int(grade), 0)
+        except ValueError:
+            raise ValueError(f"{path}, line {number}: the grade {grade!r} is not an integer") from None
+    return judgements
+
+
+def judged_rankings(
+    run: str | os.PathLike[str], judgements: str | os.PathLike[str]
+) -> Iterator[tuple[dict[str, int], dict[str, float]]]:
+    r"""(grades, scores) of the queries that are both in a run and judged, as metrics take them.
+
+    A document without a judgement has grade 0, and one that was not retrieved the score -inf. Scores are 0, -1, ... in the
+    order of the run, so that no two tie.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "run").write_text("q1 Q0 a 1 0.5 tag\nq1 Q0 b 2 0.5 tag\n")
+    >>> _ = (folder / "qrels").write_text("q1 0 a 1\nq1 0 c 2\n")
+    >>> list(judged_rankings(folder / "run", folder / "qrels"))
+    [({'b': 0, 'a': 1, 'c': 2}, {'b': 0.0, 'a': -1.0, 'c': -inf})]
+    """
+    ranked, judged = read_run(run), read_judgements(judgements)
+    for qid, scores in ranked.items():
+        if qid in judged:
+            order = {docid: float(-place) for place, docid in enumerate(scores)}
+            missing = {docid: -np.inf for docid in judged[qid] if docid not in order}
+            yield {docid: judged[qid].get(docid, 0) for docid in order | missing}, order | missing
+
+
+def _lines(path: str | os.PathLike[str], columns: int, form: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a file that are not blank, in columns, with their numbers."""
+    with Path(path).open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            parts = line.split()
+            if parts and len(parts) != columns:
+                raise ValueError(f"{path}, line {number}: {len(parts)} columns, not {form!r}")
+            if parts:
+                yield number, parts

@@ -1,0 +1,73 @@
+"""Clicks: a ranker that shows, is clicked on, and learns; and how far its clicks are to be trusted."""
+
+from online_rank import PlackettLuce, PositionBias, StreamScaler, SwapRanker
+from online_rank._progress import progress
+from online_rank.metrics import NDCG, TeamDraft
+from online_rank.stream.clicks import user
+from online_rank.stream.synth import NoisyTeacher
+from online_rank.walkthrough._say import course, heading, say, show
+
+_N, _ASKED, _K, _WINDOW = 4000, 2000, 10, 100
+_EXAMPLE = {
+    "guide": {"fresh": 0.2, "length": 9.0},
+    "news": {"fresh": 1.0, "length": 2.0},
+    "shop": {"fresh": 0.6, "length": 1.0},
+    "forum": {"fresh": 0.4, "length": 6.0},
+}
+
+
+def run() -> None:
+    """Show rankings, learn from clicks, measure the bias of positions, compare two rankers on live clicks."""
+    heading("One impression")
+    say("""`rank_one` serves the best ranking a model knows. `show_one` draws one: chance is what makes clicks comparable. The
+    answer
+        is an Impression. It holds the documents shown and what learning will need, so keep it until the user has answered.""")
+    small = SwapRanker(PlackettLuce(k=3, seed=2))
+    shown = small.show_one(_EXAMPLE)
+    show(f"shown = model.show_one(query)              -> {', '.join(map(str, shown.order))}")
+    clicked = shown.order[1]
+    small.learn_one(_EXAMPLE, shown.clicked([clicked]))
+    show(f"model.learn_one(query, shown.clicked([{clicked!r}]))")
+    show(f"model.rank_one(query)                      -> {', '.join(map(str, small.rank_one(_EXAMPLE)))}")
+    say("""An empty list says that the user looked and clicked nothing; `{"guide": 0.7}` says how much a click was worth. A
+    pair of
+        documents counts by the probability that it might have stood the other way round, so that standing on top is no
+        advantage.""")
+
+    heading(f"{_N:,} queries, and users who look at the top")
+    queries = list(NoisyTeacher(_N + _ASKED, n_features=20, n_documents=(10, 40), seed=3))
+    model, who, bias = StreamScaler() | SwapRanker(PlackettLuce(_K, seed=1)), user("position", 4, seed=5), PositionBias(_K)
+    beginner = StreamScaler() | SwapRanker(PlackettLuce(_K, seed=1))
+    seen = [NDCG(k=_K)]
+    with progress("learning", _N, "queries") as met:
+        for t, (X, y) in enumerate(queries[:_N]):
+            if t and t % _WINDOW == 0:
+                seen.append(NDCG(k=_K))
+            seen[-1].update(y, model.predict_one(X))
+            clicks = who.clicks(model.show_one(X), y, t)
+            bias.update(clicks)
+            model.learn_one(X, clicks)
+            if t < 50:
+                beginner.learn_one(X, clicks)
+            met(t + 1)
+    values = [window.get() for window in seen]
+    show(f"NDCG@10 {course(values, min(values), max(values))}  {values[0]:.3f} -> {values[-1]:.3f}")
+    say(f"Each bar is {_WINDOW} queries, ranked before they were learned. No grade was ever seen.")
+
+    heading("How often is a position looked at?")
+    low, high = bias.interval()
+    show("position   estimate   interval         truth")
+    for p, estimate in enumerate(bias.examination):
+        show(f"{p + 1:>8}   {estimate:8.2f}   {low[p]:.2f} to {high[p]:.2f}   {1 / (p + 1):9.2f}")
+    say("The same draws tell it: neighbours that might as well have been exchanged differ in their position alone.")
+
+    heading("Is it better than after 50 queries? Ask the users")
+    draft = TeamDraft(beginner, model, k=_K, seed=4)
+    for t, (X, y) in enumerate(queries[_N:], start=_N):
+        draft.update(who.clicks(draft.show_one(X), y, t))
+        if not draft.interval().lower <= 0.5 <= draft.interval().upper:
+            break
+    show(f"preference for the later model: {draft.interval()}")
+    say(f"""Two rankings are drafted into one list, and clicks are votes. The interval holds at all times at once, so that it
+    was
+        right to stop as soon as it left one half: after {draft.n} queries.""")

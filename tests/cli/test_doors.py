@@ -1,0 +1,159 @@
+"""What a newcomer does first: any model behind any command, files as they come, counts that say what they count."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from online_rank import load, save
+from online_rank.cli import main
+from online_rank.metrics import metric
+from online_rank.stream.letor import iter_letor
+
+SHIFT = np.array([[0], [1], [2], [0]])
+LINES = [
+    f"{grade} qid:{q} " + " ".join(f"{j + 1}:{value:.4f}" for j, value in enumerate(x))
+    for q in range(30)
+    for grade, x in zip([0, 1, 2, 0], np.random.default_rng(q).normal(size=(4, 3)) + SHIFT, strict=True)
+]
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.txt").write_text("\n".join(LINES) + "\n")
+    (tmp_path / "test.txt").write_text("\n".join([*LINES[:40], "0 qid:99 1:1 2:2 5:7"]) + "\n")
+
+    def run(*arguments, stdin=""):
+        if stdin:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as leaving:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        assert leaving.value.code == 0, err
+        return out, err
+
+    return run
+
+
+def test_a_model_of_files_is_served_and_one_that_was_served_ranks_files(run):
+    run("train", "train.txt", "-q", "--save", "m")
+    X, _ = next(iter_letor("test.txt"))
+    docs = {str(i): {str(j + 1): value for j, value in enumerate(x)} for i, x in enumerate(X[:, :3].tolist())}
+    served = load("m")
+    assert list(served.predict_one(docs).values()) == served.predict_one(X[:, :3])
+    served.learn_one(docs, {"0": 0, "1": 1, "2": 2, "3": 0})
+    served.learn_one({"a": {"7": 1.0}, "b": {"1": 1.0}}, {"a": 0, "b": 1})
+    save(served, "served")
+    for model in ("m", "served"):
+        assert len(run("rank", model, "test.txt")[0].splitlines()) == 41
+        figures = json.loads(run("evaluate", model, "test.txt", "--json")[0])
+        assert figures["queries"] == 11
+        assert figures["metrics"]["ndcg@10"] > figures["random"]["ndcg@10"] > 0.0
+
+
+def test_counts_say_what_they_count(run):
+    run("train", "train.txt", "-q", "--save", "m")
+    out, _ = run("evaluate", "m", "test.txt")
+    assert "10 of 11" in out
+    assert "random ranking" in out
+    skip, zero = (json.loads(run("evaluate", "m", "test.txt", "--json", "--no-relevant", n)[0]) for n in ("skip", "zero"))
+    assert (skip["counted"]["map"], zero["counted"]["map"]) == (10, 11)
+    assert zero["metrics"]["map"] == pytest.approx(skip["metrics"]["map"] * 10 / 11)
+    out, _ = run("train", "test.txt")
+    assert "10 of 11" in out
+    assert "a random ranking of the same queries" in out
+    assert "queries/s ranked, measured and learned" in out
+    assert "with reading" in out
+
+
+def test_a_file_that_is_not_sorted_is_warned_of_and_grouped(run):
+    order = [start + i for start in range(0, len(LINES), 8) for i in (0, 4, 1, 5, 2, 6, 3, 7)]
+    with open("mixed.txt", "w") as file:
+        file.write("\n".join(LINES[i] for i in order) + "\n")
+    _, err = run("train", "mixed.txt", "--json")
+    assert err.count("\n") == 1
+    assert "mixed.txt, line 3: query 0 comes back" in err
+    assert "--group-by-qid" in err
+    grouped, err = run("train", "mixed.txt", "--group-by-qid", "--json")
+    assert err == ""
+    plain, _ = run("train", "train.txt", "--json")
+    assert json.loads(grouped)["passes"][0]["queries"] == 30
+    assert json.loads(grouped)["passes"][0]["loss"] == json.loads(plain)["passes"][0]["loss"]
+
+
+def test_heavy_tails_are_told_with_what_to_try(run):
+    with open("raw.txt", "w") as file:
+        file.writelines(f"{i % 3} qid:{i // 4} 1:{np.exp((i * 7 % 101) / 5):.6g} 2:{i % 5}\n" for i in range(400))
+    _, err = run("train", "raw.txt", "--json")
+    assert "1 of 2 features have heavy tails (feature 1 reaches" in err
+    assert "--log" in err
+    assert run("train", "raw.txt", "--json", "--log")[1] == ""
+    assert run("train", "train.txt", "--json")[1] == ""
+
+
+def test_negative_grades(run):
+    with open("spam.txt", "w") as file:
+        file.write("\n".join(LINES) + "\n-2 qid:29 1:1 2:1 3:1\n")
+    counts = [
+        json.loads(run("train", "spam.txt", "--negative", negative, "--json")[0])["passes"][0]["documents"]
+        for negative in ("zero", "skip")
+    ]
+    assert counts == [121, 120]
+
+
+def test_resume_needs_nothing_but_the_checkpoint(run):
+    run("train", "train.txt", "-q", "--scale", "query", "--passes", 2, "--checkpoint", "c", "--every", 7, "--save", "a")
+    out, _ = run("train", "--resume", "--checkpoint", "c", "--save", "b", "--json")
+    with open("a", "rb") as a, open("b", "rb") as b:
+        assert a.read() == b.read()
+    assert len(json.loads(out)["passes"]) == 2
+
+
+def test_flags_are_shown_without_a_type(run):
+    for command in ("train", "evaluate", "rank", "stream"):
+        out, _ = run(command, "--help")
+        assert "bool" not in out.lower()
+
+
+def test_a_trec_run_is_measured(run):
+    with open("run", "w") as file:
+        file.write("1 Q0 a 1 2.0 t\n1 Q0 b 2 2.0 t\n1 Q0 c 3 1.0 t\n2 Q0 a 1 1.0 t\n3 Q0 a 1 1.0 t\n")
+    with open("qrels", "w") as file:
+        file.write("1 0 a 1\n1 0 c 1\n1 0 z 2\n2 0 a 0\n2 0 b -1\n")
+    out, _ = run(
+        "evaluate", "run", "qrels", "--trec", "--json", "--metric", "map", "--metric", "recall@2", "--no-relevant", "zero"
+    )
+    # Query 1 is ranked b, a, c: equal scores stand in reverse order of their ids. Query 2 has nothing relevant, 3 no judgement.
+    figures = json.loads(out)
+    assert figures["queries"] == 2
+    assert figures["metrics"]["map"] == pytest.approx((1 / 2 + 2 / 3) / 3 / 2)
+    assert figures["metrics"]["recall@2"] == pytest.approx(1 / 3 / 2)
+
+
+def test_trec_evals_figures_from_the_command_line(run):
+    trec = pytest.importorskip("pytrec_eval")
+    rng = np.random.default_rng(0)
+    judged = {f"q{q}": {f"d{i}": int(rng.integers(-1, 4)) for i in rng.permutation(40)[:20]} for q in range(30)}
+    judged["q7"] = {"d1": 0}
+    ranked = {f"q{q}": {f"d{i}": float(rng.integers(0, 8)) for i in rng.permutation(40)[:25]} for q in range(30)}
+    with open("run", "w") as file:
+        file.writelines(f"{q} Q0 {d} 0 {s} t\n" for q, scores in ranked.items() for d, s in scores.items())
+    with open("qrels", "w") as file:
+        file.writelines(f"{q} 0 {d} {grade}\n" for q, grades in judged.items() for d, grade in grades.items())
+    names = {
+        "map": "map", "ndcg_cut_10": "ndcg_linear@10", "ndcg": "ndcg_linear", "recip_rank": "mrr", "P_5": "p@5",
+        "recall_10": "recall@10", "success_5": "hit_rate@5", "map_cut_10": "map@10",
+    }  # fmt: skip
+    # Where a grade is negative, trec_eval does not agree with itself about the document being judged; it is 0 in both here.
+    judged = {q: {d: max(grade, 0) for d, grade in grades.items()} for q, grades in judged.items()}
+    results = trec.RelevanceEvaluator(judged, {"map", "ndcg_cut", "ndcg", "recip_rank", "P", "recall", "success", "map_cut"})
+    results = results.evaluate(ranked)
+    options = [word for ours in names.values() for word in ("--metric", ours)]
+    figures = json.loads(run("evaluate", "run", "qrels", "--trec", "--json", "--no-relevant", "zero", *options)[0])
+    for theirs, ours in names.items():
+        mean = np.mean([values[theirs] for values in results.values()])
+        assert figures["metrics"][ours] == pytest.approx(mean, abs=1e-6), ours
+    assert metric("ndcg_linear@10").name == "NDCG_linear@10"

@@ -1,0 +1,222 @@
+"""Kernels of clicks against sums over all rankings and all click patterns."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from online_rank._kernels import clicks as kernels
+from online_rank._kernels.codes import ALL_PAIRS, PLACKETT_LUCE
+from tests.reference import clicks as reference
+
+LOGITS = {
+    "spread": (0.3, -1.2, 2.0, 0.0, 0.9, -0.4),
+    "tied": (0.5,) * 6,
+    "far apart": (30.0, 0.0, -30.0, 15.0, -15.0, 1.0),
+    "large": (700.0, 699.0, 701.5, 698.0, 700.5, 697.0),
+}
+
+
+def exponentials(order, logits):
+    e = np.empty(len(order))
+    rest = reference.rest_of(order, np.array(logits) - max(logits))
+    unshown = kernels.exponentials(np.array([logits[i] for i in order]) - max(logits), -np.inf if rest is None else rest, e)
+    return e, unshown
+
+
+@pytest.mark.parametrize("logits", LOGITS.values(), ids=LOGITS)
+@pytest.mark.parametrize(("m", "k"), [(2, 2), (5, 5), (6, 3), (6, 6)])
+def test_rho_of_every_pair_of_every_ranking(logits, m, k):
+    logits = np.array(logits[:m])
+    for order in itertools.permutations(range(m), k):
+        e, unshown = exponentials(order, logits)
+        for a, b in itertools.combinations(range(k), 2):
+            rho = kernels.swap_weight(e, unshown, e[b + 1 :].sum(), a, b)
+            assert rho == pytest.approx(reference.swap_probability(order, a, b, logits - logits.max()), abs=1e-12)
+
+
+def test_rho_when_no_number_can_hold_the_ratio():
+    e = np.array([1.0, 1e-261])
+    assert kernels.swap_weight(e, 0.0, 0.0, 0, 1) == pytest.approx(1e-261, rel=1e-12)
+    e = np.array([1e-261, 1e-261, 1e-261, 1.0])
+    assert kernels.swap_weight(e, 0.0, 0.0, 0, 3) == 1.0
+    assert 0.0 <= kernels.swap_weight(e[::-1].copy(), 0.0, 0.0, 0, 3) < 1e-200
+
+
+def test_rho_by_hand():
+    # e = (1, 2), 1 not shown: P(a, b) = 1/4 * 2/3 = 1/6, P(b, a) = 2/4 * 1/2 = 1/4; rho = (1/4) / (1/4 + 1/6).
+    assert kernels.swap_weight(np.array([1.0, 2.0]), 1.0, 0.0, 0, 1) == pytest.approx(0.25 / (0.25 + 1 / 6), abs=1e-15)
+
+
+def test_considered_is_up_to_one_after_the_last_click():
+    for gains, n in (
+        ([0, 0, 0, 0], 0),
+        ([1, 0, 0, 0], 2),
+        ([0, 0, 1, 0], 4),
+        ([0, 0, 0, 1], 4),
+        ([0.2, 0, 0.1, 0, 0], 4),
+        ([], 0),
+    ):
+        assert kernels.considered(np.array(gains, float)) == n
+
+
+@pytest.mark.parametrize(("m", "k"), [(4, 4), (5, 3)])
+@pytest.mark.parametrize("name", ["spread", "tied"])
+def test_credit_of_every_click_pattern_of_every_ranking(name, m, k):
+    logits = np.array(LOGITS[name][:m])
+    scores = np.array([0.1, -0.7, 0.0, 1.9, 0.1, 0.4])[:m]
+    engagement = (0.0, 0.3, 1.0)
+    for order, _ in reference.rankings(logits, k):
+        rest = reference.rest_of(order, logits)
+        for gains in itertools.product(engagement, repeat=k):
+            credit, e = np.empty(k), np.empty(k)
+            drawn = logits[list(order)], -np.inf if rest is None else rest
+            total, wrong, _ = kernels.swap_credit(
+                PLACKETT_LUCE, np.array(gains), *drawn, scores[list(order)], np.nan, e, credit
+            )
+            expected = np.zeros(m)
+            for (i, j), push in reference.pushes(
+                order, gains, scores, lambda a, b, order=order: reference.swap_probability(order, a, b, logits)
+            ).items():
+                expected[i] += push
+                expected[j] -= push
+            assert credit == pytest.approx(expected[list(order)], abs=1e-12)
+            weights = reference.pushes(
+                order, gains, np.zeros(m), lambda a, b, order=order: reference.swap_probability(order, a, b, logits)
+            )
+            assert total == pytest.approx(math.fsum(4 * push for push in weights.values()), abs=1e-12)
+            assert wrong == pytest.approx(
+                math.fsum(4 * w for (i, j), w in weights.items() if scores[i] <= scores[j]), abs=1e-12
+            )
+
+            _, _, within = kernels.swap_credit(PLACKETT_LUCE, np.array(gains), *drawn, scores[list(order)], 0.5, e, credit)
+            near = {pair: 4 * w for pair, w in weights.items() if scores[pair[0]] - scores[pair[1]] <= 0.5}
+            assert within == pytest.approx(math.fsum(near.values()), abs=1e-12)
+            for position, i in enumerate(order):
+                moved = math.fsum(w if pair[0] == i else -w for pair, w in near.items() if i in pair)
+                assert credit[position] == pytest.approx(moved, abs=1e-12)
+
+
+USERS = {
+    "cascade": lambda grades: reference.patterns([(0.1, 0.5, 0.9)[g] for g in grades], [(0.2, 0.5, 0.9)[g] for g in grades]),
+    "reads all": lambda grades: reference.patterns([(0.4, 0.7, 0.9)[g] for g in grades], [0.0] * len(grades)),
+    "position": lambda grades: reference.independent_patterns([(0.1, 0.5, 0.9)[g] / (p + 1) for p, g in enumerate(grades)]),
+    "trust": lambda grades: reference.independent_patterns(
+        [(g / 2 * 0.9 + (1 - g / 2) * 0.65 / (p + 1)) / (p + 1) ** 2 for p, g in enumerate(grades)]
+    ),
+}
+
+
+@pytest.mark.parametrize("user", USERS.values(), ids=USERS)
+@pytest.mark.parametrize(("m", "k"), [(5, 4), (4, 4), (6, 3)])
+def test_equal_documents_are_not_pushed_apart_and_better_ones_rise(user, m, k):
+    grades = (0, 2, 0, 1, 1, 0)[:m]
+    logits, scores = LOGITS["spread"][:m], (0.4, -0.2, 1.3, 0.0, 0.8, -1.0)[:m]
+    net = {pair: [] for pair in itertools.combinations(range(m), 2)}
+    total = 0.0
+    for order, p_order in reference.rankings(logits, k):
+        weights = {(a, b): reference.swap_probability(order, a, b, logits) for a, b in itertools.combinations(range(k), 2)}
+        for gains, p_gains in user([grades[i] for i in order]):
+            total += p_order * p_gains
+            for (i, j), push in reference.pushes(order, gains, scores, lambda a, b, weights=weights: weights[a, b]).items():
+                net[min(i, j), max(i, j)].append(p_order * p_gains * (push if i < j else -push))
+    assert total == pytest.approx(1.0, abs=1e-12)
+    for (i, j), pushed in net.items():
+        if grades[i] == grades[j]:
+            assert math.fsum(pushed) == pytest.approx(0.0, abs=1e-12)
+        else:
+            assert math.fsum(pushed) * (grades[i] - grades[j]) > 1e-6
+
+
+def test_without_rho_the_position_is_an_advantage():
+    # Breaking the weight on purpose: the test above would see it.
+    logits, grades = (2.0, 0.0, -2.0), (0, 0, 0)
+    net = 0.0
+    for order, p_order in reference.rankings(logits, 3):
+        for gains, p_gains in USERS["position"]([grades[i] for i in order]):
+            for (i, j), push in reference.pushes(order, gains, (0.0,) * 3, lambda a, b: 0.5).items():
+                net += p_order * p_gains * push * ((i, j) == (0, 2)) - p_order * p_gains * push * ((i, j) == (2, 0))
+    assert abs(net) > 1e-3
+
+
+def test_neighbours_of_fair_pairs():
+    gains, scores = np.array([1.0, 0.0, 0.0, 1.0]), np.array([0.0, 0.0, 2.0, 0.0])
+    credit, e = np.empty(4), np.empty(4)
+    total, wrong, _ = kernels.swap_credit(0, gains, np.zeros(4), -np.inf, scores, np.nan, e, credit)
+    push = 0.5 * (1 / (1 + math.exp(-2.0))) * (1 - 1 / (1 + math.exp(-2.0)))
+    assert (total, wrong) == (1.0, 1.0)
+    assert credit == pytest.approx([0.5 * 0.25, -0.5 * 0.25, -push, push], abs=1e-15)
+    total, _, _ = kernels.swap_credit(1, gains, np.zeros(4), -np.inf, scores, np.nan, e, credit)
+    assert total == 0.0
+    assert not credit.any()
+
+
+def test_grades_are_pairs_of_equal_chances():
+    credit, e = np.empty(3), np.empty(3)
+    total, wrong, _ = kernels.swap_credit(
+        ALL_PAIRS, np.array([0.0, 2.0, 1.0]), np.zeros(3), 0.0, np.zeros(3), np.nan, e, credit
+    )
+    assert total == wrong == 1.0
+    # Pairs (1, 0), (2, 0), (1, 2) with weights 1, .5, .5 of 2, times s'(0) = 1/4.
+    assert credit == pytest.approx(np.array([-1.5, 1.5, 0.0]) / 2 / 4, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", ["spread", "tied"])
+def test_harvested_sums_have_the_ratio_of_the_positions(name):
+    m, k, grades = 5, 4, (0, 2, 0, 1, 1)
+    logits, examined = np.array(LOGITS[name][:m]), (1.0, 0.6, 0.5, 0.1)
+    sums = np.zeros((4, k - 1))
+    for order, p_order in reference.rankings(logits, k):
+        click = [examined[p] * (0.1, 0.5, 0.9)[grades[i]] for p, i in enumerate(order)]
+        for gains, p_gains in reference.independent_patterns(click):
+            one = np.zeros((4, k - 1))
+            kernels.harvest(np.array(gains), logits[list(order)], reference.rest_of(order, logits), one)
+            sums += p_order * p_gains * one
+    assert sums[1] / sums[0] == pytest.approx([0.6 / 1.0, 0.5 / 0.6, 0.1 / 0.5], abs=1e-12)
+
+
+def test_logits_by_hand():
+    scores = np.array([1.0, 3.0, 2.0, 2.0])
+    logits = np.empty(4)
+    assert kernels.mixed_logits(scores, 0.5, logits)
+    deviation = math.sqrt((1.0 + 1.0 + 0.0 + 0.0) / 4)
+    expected = [8 * -1 / deviation - 4 * math.log(4), 8 * 1 / deviation, -4 * math.log(2.5), -4 * math.log(2.5)]
+    assert logits == pytest.approx(0.5 * np.array(expected), abs=1e-12)
+
+
+@pytest.mark.parametrize("scores", [[], [3.0], [2.0, 2.0, 2.0], [0.1] * 7])
+def test_logits_of_ties_are_zero(scores):
+    logits = np.full(len(scores), np.nan)
+    kernels.mixed_logits(np.array(scores), 1.0, logits)
+    assert logits.tolist() == [0.0] * len(scores)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
+def test_logits_do_not_depend_on_the_scale_of_scores(scale):
+    scores = np.random.default_rng(3).normal(size=9)
+    expected, logits = np.empty(9), np.empty(9)
+    kernels.mixed_logits(scores, 1.0, expected)
+    assert kernels.mixed_logits(scores * scale, 1.0, logits)
+    assert logits == pytest.approx(expected, rel=1e-9)
+
+
+def test_logits_of_scores_without_a_deviation_are_refused():
+    assert not kernels.mixed_logits(np.array([1e200, -1e200]), 1.0, np.empty(2))
+
+
+def test_draw_takes_the_largest_and_sums_the_rest():
+    logits, noise = np.array([0.0, 1.0, 2.0, 3.0]), np.array([5.0, 0.0, 0.0, 0.0])
+    order, shown = np.empty(2, np.int64), np.empty(2)
+    rest = kernels.draw(logits, noise, 2, order, shown)
+    assert (order.tolist(), shown.tolist()) == ([0, 3], [0.0, 3.0])
+    assert rest == pytest.approx(math.log(math.exp(1.0) + math.exp(2.0)), abs=1e-12)
+    assert kernels.draw(logits, noise, 4, np.empty(4, np.int64), np.empty(4)) == -np.inf
+
+
+def test_confidence_by_hand():
+    # theta^2 / G = 9 and 1; the coordinate without gradients does not count: e = 5 - 1, e / (e + 2).
+    assert kernels.confidence(np.array([3.0, -1.0, 0.0]), np.array([1.0, 1.0, 0.0])) == pytest.approx(4 / 6, abs=1e-15)
+    assert kernels.confidence(np.array([0.5]), np.array([1.0])) == 0.0
+    assert kernels.confidence(np.zeros(3), np.zeros(3)) == 0.0
+    assert kernels.confidence(np.empty(0), np.empty(0)) == 0.0

@@ -1,0 +1,107 @@
+import collections
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+
+from online_rank import SwapRanker
+from online_rank.feedback import Impression
+from online_rank.metrics import TeamDraft
+from online_rank.metrics.interleaving import Drafted, draft
+from online_rank.stream.clicks import user
+
+
+class Fixed:
+    """A ranker that always ranks in one order."""
+
+    def __init__(self, *order):
+        self.order = list(order)
+
+    def rank_one(self, x):
+        return self.order
+
+
+class Coins:
+    """In place of a generator: the coins to toss."""
+
+    def __init__(self, *coins):
+        self.coins = list(coins)
+
+    def random(self):
+        return self.coins.pop(0)
+
+
+def test_draft_by_hand():
+    a, b = ["p", "q", "r", "s"], ["q", "s", "p", "r"]
+    # First round: a picks p, b picks q. Second: b first, s; a picks r, since p and q are gone.
+    assert draft(a, b, None, Coins(0.1, 0.9)) == (("p", "q", "s", "r"), ("a", "b", "b", "a"))
+    assert draft(a, b, 3, Coins(0.9, 0.1)) == (("q", "p", "r"), ("b", "a", "a"))
+    assert draft([], [], 5, Coins()) == ((), ())
+
+
+def test_equal_rankings_have_equal_teams():
+    rng, teams = np.random.default_rng(0), collections.Counter()
+    for _ in range(2000):
+        order, picked = draft(list("abcd"), list("abcd"), 3, rng)
+        assert order == tuple("abc")
+        teams[picked] += 1
+    # Two coins decide: who is first, and who is third.
+    assert set(teams) == {("a", "b", "a"), ("a", "b", "b"), ("b", "a", "a"), ("b", "a", "b")}
+    assert all(abs(count - 500) < 4.5 * math.sqrt(2000 * 0.25 * 0.75) for count in teams.values())
+
+
+def test_points_decide():
+    comparison = TeamDraft(Fixed(0, 1, 2), Fixed(2, 1, 0), k=3, seed=4)
+    assert (comparison.get(), comparison.n) == (0.0, 0)
+    for clicked, _votes in (({"b"}, 1.0), ({"b"}, 1.0), ({"a"}, 0.0), (set(), 0.5)):
+        shown = comparison.show_one(None)
+        first = {team: document for document, team in reversed(list(zip(shown.order, shown.teams, strict=True)))}
+        comparison.update(shown.clicked([first[team] for team in clicked]))
+    assert comparison.get() == pytest.approx(2 * (1.0 + 1.0 + 0.0 + 0.5) / 4 - 1)
+    interval = comparison.interval()
+    assert (interval.n, interval.lower, interval.upper) == (4, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["perfect", "trust", "position2"])
+def test_the_better_ranker_is_found_and_equal_ones_are_not_told_apart(name):
+    grades = [0, 2, 0, 1, 0, 0]
+    good, bad = Fixed(1, 3, 0, 2, 4, 5), Fixed(0, 2, 4, 1, 3, 5)
+    for a, b, better in (
+        (bad, good, True),
+        (good, bad, False),
+        (good, good, None),
+        (Fixed(0, 1, 2, 3, 4, 5), Fixed(2, 1, 0, 3, 4, 5), None),
+    ):
+        comparison, who = TeamDraft(a, b, k=4, seed=2), user(name, seed=5)
+        for draw in range(1500):
+            comparison.update(who.clicks(comparison.show_one(None), grades, draw))
+        low, high = comparison.interval()[:2]
+        assert (low > 0.5) == (better is True)
+        assert (high < 0.5) == (better is False)
+
+
+def test_replays_and_json():
+    comparison = TeamDraft(SwapRanker(), SwapRanker(), k=2, seed=3)
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    shown = [comparison.show_one(X) for _ in range(20)]
+    again = comparison.clone()
+    assert [again.show_one(X) for _ in range(20)] == shown
+    assert len({s.teams for s in shown}) > 1
+    assert Drafted.from_dict(json.loads(json.dumps(shown[0].to_dict()))) == shown[0]
+    comparison.update(shown[0].clicked([0]))
+    other = copy.deepcopy(comparison)
+    assert other.show_one(X) == comparison.show_one(X)
+    assert other.interval() == comparison.interval()
+
+
+def test_bad_input():
+    with pytest.raises(TypeError, match="a is of type int"):
+        TeamDraft(3, Fixed(1))
+    with pytest.raises(ValueError, match="k is 0"):
+        TeamDraft(Fixed(1), Fixed(1), k=0)
+    with pytest.raises(TypeError, match=r"those on an impression of TeamDraft\.show_one"):
+        TeamDraft(Fixed(1), Fixed(1)).update(Impression((1,)).clicked([1]))
+    with pytest.raises(ValueError, match="teams is"):
+        Drafted((1, 2), teams=("a",))

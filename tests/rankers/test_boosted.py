@@ -1,0 +1,273 @@
+"""BoostedRanker: gradients, trees and their growth, against plain loops."""
+
+import copy
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import BoostedRanker, PerceptronRanker, StreamQuantileMap
+from online_rank._kernels import trees as kernels
+from online_rank.base.schema import mismatches
+from online_rank.measures import discounts
+from online_rank.metrics import NDCG
+from online_rank.rankers import boosted
+from online_rank.storage.files import from_bytes, to_bytes
+from tests.reference import trees as reference
+
+
+def queries(n, d=6, m=(5, 20), seed=0):
+    """Grades follow a bump in one feature and a step in another."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        X = rng.normal(size=(rng.integers(*m), d))
+        yield X, ((np.abs(X[:, 0]) < 0.7) + (X[:, 1] > 0.3) * 1 + (rng.random(len(X)) < 0.1)).astype(np.int64)
+
+
+def taught(n, **parameters):
+    model = BoostedRanker(**parameters)
+    for X, y in queries(n):
+        model.learn_one(X, y)
+    return model
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    st.lists(st.tuples(st.sampled_from([-1.0, 0.0, 0.5, 2.0, 300.0, 1e-9]), st.integers(0, 4)), min_size=1, max_size=9),
+    st.integers(1, 4),
+    st.integers(1, 9),
+)
+def test_gradients(documents, cutoff, depth):
+    s, y = np.array([s for s, _ in documents]), np.array([y for _, y in documents])
+    # Documents of one score keep their order, as sorting in the reference does.
+    gh = np.full((len(y), 2), np.nan)
+    offsets = np.array([0, len(y)])
+    kernels.gradients(s, y, np.array([2.0]), offsets, np.array([True]), 0, 1, cutoff, depth, discounts(len(y)), gh)
+    first, second = reference.gradients(s.tolist(), y.tolist(), cutoff, depth, 2.0)
+    assert gh[:, 0] == pytest.approx(first, rel=1e-9, abs=1e-12)
+    assert gh[:, 1] == pytest.approx(second, rel=1e-9, abs=1e-12)
+    assert gh[:, 0].sum() == pytest.approx(0.0, abs=1e-9)
+
+
+def test_bins():
+    X = np.array([[-1e300, -2.61, -2.6, 0.0, 2.59, 2.6, 1e300]])
+    bins = np.empty(X.shape, dtype=np.uint8)
+    assert kernels.to_bins(X, -2.6, 5.2 / 62, 64, bins)
+    assert bins.tolist() == [[0, 0, 1, 32, 62, 63, 63]]
+    for bad in (np.nan, np.inf):
+        assert not kernels.to_bins(np.array([[0.0, bad]]), -2.6, 5.2 / 62, 64, bins)
+
+
+def test_every_tree_is_that_of_plain_loops(monkeypatch):
+    """A slow ranker beside it: the same draws, trees by trying every split, scores by adding tree after tree."""
+    monkeypatch.setattr(boosted, "_LEAST_DOCUMENTS", 4)
+    monkeypatch.setattr(boosted, "_COLUMNS", 0.5)
+    model = BoostedRanker(depth=2, window=10, rate=3.0, decay=0.1, learning_rate=0.5, seed=7)
+    window, trees, due = [], [], 8.0
+
+    def score(row, since=0):
+        total = 0.0
+        for columns, tree in trees[since:]:
+            total = 0.9 * total + 0.5 * reference.value(tree, [row[c] for c in columns])
+        return total
+
+    pending, when = None, 0
+    for n, (X, y) in enumerate(queries(40), start=1):
+        bins = np.clip(np.floor((X + 2.6) / (5.2 / 62) + 1), 0, 63).astype(int)
+        assert model.predict_one(X) == pytest.approx([score(row) for row in bins], abs=1e-9)
+        model.learn_one(X, y)
+        window.append((bins, y, [score(row) for row in bins]))
+        # A tree counts once all of its steps are done; until it does, no other begins.
+        if pending is not None and not model._growing:
+            trees.append(pending)
+            pending = None
+            window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
+        while n >= due:
+            assert pending is None
+            due *= 1 + 1 / 3
+            window = window[-10:]
+            rng = np.random.default_rng([7, when])
+            when += 1
+            columns = np.sort(rng.choice(6, 3, replace=False))
+            used = rng.choice(len(window), max(1, round(0.8 * len(window))), replace=False)
+            g, h, rows, all_bins = [], [], [], []
+            for q, (b, grades, scores) in enumerate(window):
+                first, second = reference.gradients(scores, grades.tolist(), 10, 13)
+                rows += list(range(len(g), len(g) + len(b))) if q in used else []
+                g, h, all_bins = g + first, h + second, all_bins + b[:, columns].tolist()
+            pending = columns, reference.grow(all_bins, rows, g, h, 2, 4, 64)
+            if not model._growing:
+                trees.append(pending)
+                pending = None
+                window = [(b, grades, [score(row) for row in b]) for b, grades, _ in window]
+    assert model.n_trees == len(trees) > 4
+
+
+def ndcg(model, seed=9):
+    metric = NDCG(k=10)
+    for X, y in queries(60, m=(30, 40), seed=seed):
+        metric.update(y, model.predict_one(X))
+    return metric.get()
+
+
+def test_it_learns_what_no_linear_ranker_can():
+    trees, linear = taught(150), PerceptronRanker()
+    for X, y in queries(150):
+        linear.learn_one(X, y)
+    assert ndcg(trees) > ndcg(linear) + 0.1
+    importance = trees.importance
+    assert set(np.argsort(importance)[-2:]) == {0, 1}
+
+
+def test_growth_is_spread_over_queries_and_costs_about_the_same_each():
+    model = BoostedRanker(window=32, rate=8.0)
+    steps, take = [], model._take_step
+
+    def counted(step, growth):
+        steps[-1] += 1
+        take(step, growth)
+
+    model._take_step = counted
+    for X, y in queries(400):
+        steps.append(0)
+        model.learn_one(X, y)
+    # 2 chunks of queries and 3 levels of one part of columns: 5 steps and the end, at most two a query once trees are rare.
+    assert max(steps[100:]) <= 2
+    assert sum(steps) == pytest.approx(5 * model._n_grown, abs=8)
+    assert model._n_grown == pytest.approx(np.log(400 / 8) / np.log(1 + 1 / 8), abs=2)
+
+
+def test_a_copy_and_a_file_in_the_middle_of_a_tree_go_on_with_the_same_bits():
+    stream = list(queries(260))
+    model, met = BoostedRanker(window=40, rate=6.0), 0
+    for t, (X, y) in enumerate(stream[:200]):
+        model.learn_one(X, y)
+        if t > 150 and model._step > 0 and met < 2:
+            met += 1
+            for twin in (from_bytes(to_bytes(model)), copy.deepcopy(model)):
+                one = copy.deepcopy(model)
+                for query in stream[200:260]:
+                    twin.learn_one(*query)
+                    one.learn_one(*query)
+                assert to_bytes(twin) == to_bytes(one)
+    assert met == 2
+
+
+def test_an_undone_block_leaves_the_growing_tree_as_it_was():
+    stream = list(queries(120))
+    model = taught(100, window=40, rate=6.0)
+    twin, before = copy.deepcopy(model), to_bytes(model)
+    X, y = np.concatenate([X for X, _ in stream[100:]]), np.concatenate([y for _, y in stream[100:]])
+    qid = np.repeat(np.arange(20), [len(y) for _, y in stream[100:]])
+    bad = X.copy()
+    bad[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="feature 0 of document"):
+        model.learn_many(bad, y, qid)
+    assert to_bytes(model) == before
+    other = list(queries(20, seed=5))
+    for query in [*other, *stream[100:]]:
+        model.learn_one(*query)
+        twin.learn_one(*query)
+    assert to_bytes(model) == to_bytes(twin)
+
+
+def test_the_window_is_bounded_in_queries_and_bytes(monkeypatch):
+    model = taught(300, window=20, rate=50.0)
+    assert 20 <= len(model._bins) <= 20 + boosted._LONGEST_GROWTH
+    monkeypatch.setattr(boosted, "_MAX_BYTES", 600)
+    model = taught(60, window=40)
+    assert sum(len(y) for y in model._grades) <= 100 + 20 * 2
+
+
+def test_old_trees_go(monkeypatch):
+    monkeypatch.setattr(boosted, "_MAX_TREES", 10)
+    model = taught(60)
+    assert model.n_trees == 10
+    assert model._n_grown > 100
+
+
+def test_queries_without_anything_to_learn():
+    model = taught(30)
+    before = to_bytes(model)
+    model.learn_one(np.ones((3, 6)), [1, 1, 1])
+    model.learn_one(np.ones((1, 6)), [1])
+    model.learn_one(np.ones((2, 6)), [1, 0], w=0.0)
+    model._last_round = from_bytes(before)._last_round
+    assert to_bytes(model) == before
+
+
+def test_late_features_were_zero():
+    late, always = BoostedRanker(window=20, rate=5.0), BoostedRanker(window=20, rate=5.0)
+    for t, (X, y) in enumerate(queries(60)):
+        names = "abcdef" if t > 30 else "abcde"
+        late.learn_one([dict(zip(names, row, strict=False)) for row in X.tolist()], y)
+        always.learn_one(np.column_stack([X[:, :5], X[:, 5] * (t > 30)]), y) if t > 30 else None
+    assert late.feature_names == tuple("abcdef")
+    assert all(bins.shape[1] == 6 for bins in late._bins)
+    assert (late._bins[0][:, 5] == 32).all() or len(late._bins) < 30
+    assert set(late.importance) == set("abcdef")
+
+
+def window(name, value):
+    return lambda model: setattr(model, name, (value, *getattr(model, name)[1:]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m._features.__setitem__((0, 0), 6), "a feature that there is not"),
+        (lambda m: m._features.__setitem__((0, 0), -1), "_features has entries outside 0"),
+        (lambda m: m._thresholds.__setitem__((0, 0), 65), "_thresholds has entries outside 0 to 64"),
+        (lambda m: m._leaves.__setitem__((0, 0), np.nan), "_leaves has entries that are not finite"),
+        (lambda m: setattr(m, "_leaves", m._leaves[1:]), "_leaves should be an array"),
+        (lambda m: setattr(m, "_features", m._features[:, :3]), "_features should be an array"),
+        (lambda m: setattr(m, "_features", m._features.astype(np.int32)), "_features should be an array int64"),
+        (window("_bins", np.zeros((3, 6), dtype=np.int8)), r"_bins\[0\] should be an array uint8"),
+        (lambda m: m._bins[0].__setitem__((0, 0), 64), r"_bins\[0\] has entries outside"),
+        (window("_bins", np.zeros((3, 6), dtype=np.uint8)), "different lengths"),
+        (lambda m: m._grades[0].__setitem__(0, -1), r"_grades\[0\] has entries outside"),
+        (window("_scores", np.full(3, np.inf)), "not finite"),
+        (window("_query_weights", np.nan), r"_query_weights\[0\] should be a number"),
+        (window("_query_weights", 0.0), r"_query_weights\[0\] should be a number"),
+        (lambda m: setattr(m, "_grades", m._grades[1:]), "_grades should be a tuple of"),
+        (lambda m: setattr(m, "_due", 0.0), "_due should be a number from 8"),
+        (lambda m: setattr(m, "_due", 20.0), "a tree is overdue"),
+        (lambda m: setattr(m, "_due", np.inf), "_due should be a number"),
+        (lambda m: setattr(m, "_growing", 10**6), "_growing should be an integer"),
+        (lambda m: setattr(m, "_step", 10**6), "does not fit the window"),
+        (lambda m: setattr(m, "_pace", 0), "does not fit the window"),
+    ],
+)
+def test_state_that_kernels_could_not_take_is_refused(change, message):
+    model = taught(90, window=20, rate=5.0)
+    assert model._growing
+    assert mismatches(model) == []
+    change(model)
+    assert re.search(message, mismatches(model)[0])
+
+
+def test_bad_parameters():
+    for parameters, message in [
+        ({"measure": "ap"}, "trees grow for"),
+        ({"measure": "ndcg"}, "trees grow for"),
+        ({"window": 3}, "window is 3"),
+        ({"depth": 0}, "depth is 0"),
+        ({"depth": 7}, "depth is 7"),
+        ({"rate": 0.5}, "rate is"),
+        ({"decay": 1.0}, "decay is"),
+        ({"learning_rate": 0.0}, "learning_rate is"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            BoostedRanker(**parameters)
+
+
+def test_behind_the_map_units_do_not_matter():
+    a, b = StreamQuantileMap() | BoostedRanker(), StreamQuantileMap() | BoostedRanker()
+    for X, y in itertools.islice(queries(60), 60):
+        a.learn_one(X, y)
+        b.learn_one(2.0**30 * X, y)
+    X, _ = next(queries(1, seed=3))
+    assert a.predict_one(X) == b.predict_one(2.0**30 * X)

@@ -1,0 +1,145 @@
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from online_rank import ClickPerceptron, PlackettLuce, StreamScaler, load, save
+from online_rank.feedback import Impression
+from online_rank.metrics import NDCG
+from online_rank.stream.clicks import PositionUser, click_stream, user
+from online_rank.stream.synth import NoisyTeacher
+from tests.reference import clicks as reference
+
+COSTS = {"rank": lambda rank: rank - 1.0, "dcg": lambda rank: 1.0 - 1.0 / math.log2(rank + 1)}
+EXAMINATION = (1.0, 0.5, 0.4, 0.2, 0.1, 0.05)
+
+
+def teacher(n, seed=0, d=4, most=9):
+    return list(NoisyTeacher(n_queries=n, n_features=d, n_documents=(2, most), noise=0.4, seed=seed))
+
+
+def swap_pairs(clicks, scores):
+    """{(i, j): rho (g_i - g_j)}: the push of the logistic function is 1/4 where scores tie."""
+    shown = clicks.impression
+    logits = [*shown.logits, *([] if shown.rest is None else [shown.rest])]
+    weight = lambda a, b: reference.swap_probability(range(len(shown.order)), a, b, logits)  # noqa: E731
+    return {pair: 4 * push for pair, push in reference.pushes(shown.order, clicks.gains, np.zeros(len(scores)), weight).items()}
+
+
+def propensity_pairs(clicks, scores, examination, cost, margin):
+    """{(i, j): a_ij} of THEORY 14, by its words."""
+    pairs = {}
+    for p, (i, gain) in enumerate(zip(clicks.impression.order, clicks.gains, strict=True)):
+        near = [j for j in range(len(scores)) if j != i and scores[j] >= scores[i] - margin]
+        for j in near:
+            pairs[i, j] = gain * COSTS[cost](len(near) + 1) / examination[p] / len(near)
+    return pairs
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"credit": "swap", "relative_margin": 0.0},
+        {"credit": "swap", "relative_margin": 0.7},
+        {"credit": "propensity", "examination": EXAMINATION, "relative_margin": 0.0},
+        {"credit": "propensity", "examination": EXAMINATION, "relative_margin": 0.7, "cost": "dcg"},
+    ],
+)
+def test_updates_and_bound_from_the_definition(options):
+    model, w, squares = ClickPerceptron(PlackettLuce(k=6, seed=4), average=False, **options), np.zeros(4), np.zeros(4)
+    beta, seen, norms, V, Q, updates = options["relative_margin"], 0, 0.0, 0.0, 0.0, []
+    who = PositionUser((0.1, 0.3, 0.5, 0.8, 1.0), seed=3)
+    for draw, (X, y) in enumerate(teacher(120)):
+        clicks = who.clicks(model.show_one(X), y, draw)
+        seen, norms = seen + len(X), norms + (X * X).sum()
+        margin, scores = beta * norms / seen, X @ w
+        if options["credit"] == "swap":
+            every = swap_pairs(clicks, scores)
+            pairs = {(i, j): a for (i, j), a in every.items() if scores[i] - scores[j] <= margin}
+            loss = math.fsum(a for (i, j), a in every.items() if scores[i] <= scores[j])
+        else:
+            cost = options.get("cost", "rank")
+            pairs = propensity_pairs(clicks, scores, EXAMINATION, cost, margin)
+            loss = math.fsum(propensity_pairs(clicks, scores, EXAMINATION, cost, 0.0).values())
+        z = sum((a * (X[i] - X[j]) for (i, j), a in pairs.items()), np.zeros(4))
+        model.learn_one(X, clicks)
+        w, squares = w + z, squares + z * z
+        round_ = model.last_round
+        assert round_.loss == pytest.approx(loss, rel=1e-9, abs=1e-12)
+        assert round_.mass == pytest.approx(math.fsum(pairs.values()), rel=1e-9, abs=1e-12)
+        assert round_.loss <= round_.mass * (1 + 1e-12)
+        assert round_.squared_gradient_norm == pytest.approx(z @ z, rel=1e-9, abs=1e-12)
+        assert round_.margin == pytest.approx(margin)
+        assert model.weights == pytest.approx(w, rel=1e-9, abs=1e-9)
+        V, Q = V + round_.mass, Q + round_.squared_gradient_norm + 2 * round_.margin * round_.mass
+        updates.append([(a, X[i] - X[j]) for (i, j), a in pairs.items()])
+    assert V > 10
+    for u in (w, 0.1 * w, np.ones(4), -w, np.random.default_rng(1).normal(size=4)):
+        F = math.fsum(a * max(0.0, 1.0 - u @ difference) for pairs in updates for a, difference in pairs)
+        assert F + u @ w + 1e-9 >= V
+        assert F + np.linalg.norm(u) * math.sqrt(Q) + 1e-9 >= V
+    e = max(0.0, np.mean(w**2 / squares) - 1.0)
+    assert model._confidence() == pytest.approx(e / (e + 2))
+
+
+@pytest.mark.parametrize("cost", list(COSTS))
+@pytest.mark.parametrize("scores", [(0.3, 0.1, 0.2, 0.2), (0.0, 0.0, 0.0, 0.0), (4.0, 3.0, 2.0, 1.0)])
+def test_the_mass_is_the_cost_in_expectation(cost, scores):
+    """All rankings, all click patterns: E V = sum r_i lambda(rank_i), and so is the estimate `last_round.loss`."""
+    attracts, logits = (0.1, 0.9, 0.4, 0.0), (0.5, 0.0, -0.5, 1.0)
+    X = np.array(scores)[:, None]
+    mass = loss = 0.0
+    for order, p_order in reference.rankings(logits, 4):
+        for gains, p_gains in reference.independent_patterns([EXAMINATION[p] * attracts[i] for p, i in enumerate(order)]):
+            model = ClickPerceptron(credit="propensity", examination=EXAMINATION, cost=cost, relative_margin=0.0, average=False)
+            model.learn_one(np.zeros((2, 1)), Impression(()).clicked([]))
+            model._weights = np.ones(1)
+            model.learn_one(X, Impression(order).clicked([i for i, gain in zip(order, gains, strict=True) if gain]))
+            mass += p_order * p_gains * model.last_round.mass
+            loss += p_order * p_gains * model.last_round.loss
+    rank = [1 + sum(scores[j] >= scores[i] for j in range(4) if j != i) for i in range(4)]
+    expected = math.fsum(r * COSTS[cost](place) for r, place in zip(attracts, rank, strict=True))
+    assert mass == pytest.approx(expected, abs=1e-12)
+    assert loss == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"credit": "propensity", "examination": tuple(1 / (p + 1) for p in range(10))}])
+def test_learns_and_is_kept(options, tmp_path):
+    train, held_out = teacher(1200, seed=1, most=15)[:1000], teacher(1200, seed=1, most=15)[1000:]
+    model = StreamScaler() | ClickPerceptron(PlackettLuce(k=10, seed=3), **options)
+    for x, clicks in click_stream(train, model, user("position", 4)):
+        model.learn_one(x, clicks)
+    metric = NDCG(k=10)
+    for x, y in held_out:
+        metric.update(y, model.predict_one(x))
+    assert metric.get() > 0.85
+    ranker = model["ClickPerceptron"]
+    save(ranker, tmp_path / "ranker.npz")
+    copies = load(tmp_path / "ranker.npz"), copy.deepcopy(ranker), pickle.loads(pickle.dumps(ranker))
+    expected = [ranker.show_one(x) for x, _ in held_out[:5]]
+    for other in copies:
+        assert [other.show_one(x) for x, _ in held_out[:5]] == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"credit": "propensity"}, "credit='propensity' goes with examination"),
+        ({"examination": (1.0,)}, "credit='swap' goes without examination"),
+        ({"credit": "propensity", "examination": (1.0, 0.0)}, "examination is"),
+        ({"credit": "click"}, "credit is 'click'"),
+        ({"cost": "ap"}, "cost is 'ap'"),
+        ({"relative_margin": -1.0}, "relative_margin is -1.0"),
+    ],
+)
+def test_bad_settings(options, message):
+    with pytest.raises(ValueError, match=message):
+        ClickPerceptron(**options)
+
+
+def test_more_documents_shown_than_positions_known():
+    model = ClickPerceptron(credit="propensity", examination=(1.0, 0.5))
+    with pytest.raises(ValueError, match="3 documents were shown, but examination has 2 positions"):
+        model.learn_one(np.eye(3), Impression((0, 1, 2)).clicked([0]))

@@ -1,0 +1,249 @@
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from online_rank import KernelPerceptronRanker, PerceptronRanker, load, save
+from online_rank.bounds import certify_projection, mass_bound, projection_bound, projection_data_bound, uncovered
+from online_rank.metrics import NDCG
+from tests.reference import bounds as bounds_reference
+from tests.reference import kernel_machine as reference
+
+KERNELS = {
+    "rbf": (lambda: reference.rbf(0.5), {"kernel": "rbf", "gamma": 0.5}),
+    "polynomial": (
+        lambda: reference.polynomial(0.3, 2, 0.5),
+        {"kernel": "polynomial", "gamma": 0.3, "degree": 2, "coef0": 0.5},
+    ),
+}
+
+
+def stream(n, seed, d=3, most=9):
+    """Queries whose grades are not linear in the features; some have one grade, one document, or ties."""
+    rng = np.random.default_rng(seed)
+    queries = []
+    for _ in range(n):
+        X = rng.normal(size=(int(rng.integers(1, most)), d))
+        if len(X) > 4:
+            X[1] = X[2]
+        queries.append((X, np.digitize(X[:, 0] * X[:, 1] + 0.2 * rng.normal(size=len(X)), [0.0, 1.0])))
+    return queries
+
+
+def block(queries):
+    X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
+    return X, y, np.repeat(np.arange(len(queries)), [len(y) for _, y in queries])
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("measure", ["ndcg@10", "ndcg", "ap", "linear_ndcg"])
+@pytest.mark.parametrize(("budget", "tolerance", "beta"), [(100, 0.2, 0.0), (4, 0.0, 0.3), (12, 0.5, 0.3)])
+def test_learns_what_the_reference_learns(kernel, measure, budget, tolerance, beta):
+    make, settings = KERNELS[kernel]
+    twin = reference.Projectron(make(), measure, budget, tolerance, beta)
+    model = KernelPerceptronRanker(measure=measure, budget=budget, tolerance=tolerance, relative_margin=beta, **settings)
+    for t, (X, y) in enumerate(stream(12, seed=len(measure) + budget)):
+        weight = (1.0, 0.5)[t % 2]
+        model.learn_one(X, y, weight)
+        loss, mass, square, tau, _ = twin.learn(X.tolist(), y.tolist(), weight)
+        told = model.last_round
+        assert (told.loss, told.mass) == pytest.approx((loss, mass), abs=1e-9)
+        assert told.squared_gradient_norm == pytest.approx(square, rel=1e-6, abs=1e-9)
+        if not told.skipped:
+            assert told.margin == pytest.approx(tau, rel=1e-6)
+        assert model.n_stored == len(twin.stored) <= budget
+        assert model.projection_error == pytest.approx(twin.error, abs=1e-5)
+        assert model.values_one(X) == pytest.approx(twin.values(X.tolist()), rel=1e-5, abs=1e-6)
+
+
+def test_an_update_by_hand():
+    # Scores 0: one violated pair of mass 1 - 1 / log2(3), k(a, b) = exp(-1/4): both documents are stored, nothing is lost.
+    model = KernelPerceptronRanker(gamma=1.0, average=False)
+    model.learn_one([[0.5], [0.0]], [1, 0])
+    mass, k = 1.0 - 1.0 / math.log2(3), math.exp(-0.25)
+    assert model.predict_one([[0.5], [0.0]]) == pytest.approx([mass * (1.0 - k), mass * (k - 1.0)])
+    assert model.last_round.squared_gradient_norm == pytest.approx(mass**2 * (2.0 - 2.0 * k))
+    assert model.squared_norm == pytest.approx(mass**2 * (2.0 - 2.0 * k))
+    assert model.last_round.largest_norm == 1.0
+    assert (model.n_stored, model.projection_error) == (2, pytest.approx(0.0, abs=1e-7))
+
+
+def test_the_linear_kernel_is_the_perceptron():
+    linear = KernelPerceptronRanker("polynomial", gamma=1.0, degree=1, coef0=0.0, tolerance=0.0, relative_margin=0.0)
+    perceptron = PerceptronRanker(relative_margin=0.0)
+    for X, y in stream(60, seed=3):
+        linear.learn_one(X, y)
+        perceptron.learn_one(X, y)
+        assert linear.predict_one(X) == pytest.approx(perceptron.predict_one(X), rel=1e-6, abs=1e-9)
+    assert linear.n_stored == 3  # a basis
+
+
+def test_the_bounds_hold_on_1000_streams():
+    tight = used_up = 0.0
+    for seed in range(1000):
+        rng = np.random.default_rng([seed, 7])
+        settings = dict(list(KERNELS.values())[seed % 2][1])
+        model = KernelPerceptronRanker(
+            measure=("ndcg@10", "ndcg", "ap", "linear_ndcg")[seed % 4],
+            budget=int(rng.choice([1, 4, 15, 60])),
+            tolerance=float(rng.choice([0.0, 0.05, 0.5])),
+            relative_margin=float(rng.choice([0.0, 0.3, 2.0])),
+            **settings,
+        )
+        queries = stream(25, seed)
+        if seed % 3:
+            documents, coefficients = rng.normal(size=(5, 3)), rng.normal(size=5) * 10.0 ** rng.integers(-2, 2)
+        else:
+            # What is learned from the whole stream, at its best scale, is a comparator that comes close.
+            best = model.clone()
+            best.learn_many(*block(queries))
+            documents = best._stored[: best.n_stored]
+            coefficients = best._weights[: best.n_stored] * 3.0
+        certificate = certify_projection(model, queries, documents, coefficients)
+        assert certificate.holds, (seed, certificate)
+        used_up += "projection_bound" not in certificate.bounds
+        if certificate.mass:
+            tight = max(tight, certificate.mass / certificate.bounds["projection_hindsight_bound"])
+    assert 100 < used_up < 900
+    assert tight > 0.5
+
+
+def test_the_comparators_loss_is_that_of_the_reference():
+    twin = reference.Projectron(reference.rbf(0.5), "ndcg@10", 8, 0.1, 0.3)
+    model = KernelPerceptronRanker(gamma=0.5, budget=8)
+    queries, u = stream(15, seed=5), np.array([[0.3, 1.0, 0.0], [-1.0, 0.2, 0.4]])
+    expected = 0.0
+    for X, y in queries:
+        *_, a = twin.learn(X.tolist(), y.tolist())
+        expected += bounds_reference.pair_loss(a, (reference.gram(twin.k, X, u) @ [2.0, -1.0]).tolist(), y.tolist())
+    certificate = certify_projection(model, queries, u, np.array([2.0, -1.0]))
+    assert certificate.pair_loss == pytest.approx(expected, rel=1e-6)
+    assert certificate.norm == pytest.approx(math.sqrt(4.0 + 1.0 - 4.0 * twin.k(*u)))
+    with pytest.raises(ValueError, match="has learned already"):
+        certify_projection(model, queries, u, np.array([2.0, -1.0]))
+    with pytest.raises(ValueError, match="2 features"):
+        certify_projection(model.clone(), queries, u[:, :2], np.array([2.0, -1.0]))
+    with pytest.raises(ValueError, match="one coefficient a document"):
+        certify_projection(model.clone(), queries, u, np.array([2.0]))
+
+
+def test_bounds_know_what_they_cover():
+    lasting = KernelPerceptronRanker(gamma=0.5, tolerance=0.3, budget=400)
+    used_up = KernelPerceptronRanker(gamma=0.5, tolerance=0.01, budget=2)
+    for model in (lasting, used_up):
+        model.learn_many(*block(stream(40, seed=1)))
+    assert uncovered("projection_bound", lasting) is None
+    assert "budget that lasts" in uncovered("projection_bound", used_up)
+    assert uncovered("projection_data_bound", used_up) is None
+    assert "KernelPerceptronRanker has no update" in uncovered("mass_bound", lasting)
+    with pytest.raises(ValueError, match="PerceptronRanker has no kernel"):
+        projection_data_bound(
+            comparator_loss=0.0, norm=1.0, squared_gradient_norms=1.0, projection_error=0.0, model=PerceptronRanker()
+        )
+    closed = {"comparator_loss": 1.0, "norm": 2.0, "R_X": 1.5}
+    assert projection_bound(tolerance=0.0, **closed) == mass_bound(**closed)
+    assert projection_bound(tolerance=0.5, **closed) == math.inf
+
+
+def test_beats_the_linear_perceptron_where_the_truth_is_not_linear():
+    train, test = block(stream(400, seed=11, d=4, most=20)), block(stream(150, seed=12, d=4, most=20))
+    measured = []
+    for model in (PerceptronRanker(relative_margin=0.3), KernelPerceptronRanker(budget=500)):
+        model.learn_many(*train)
+        metric = NDCG(10)
+        metric.update_many(test[1], model.predict_many(test[0], test[2]), test[2])
+        measured.append(metric.get())
+    assert measured[1] > measured[0] + 0.05
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_block_copies_and_files_are_the_loop(kernel, tmp_path):
+    queries = stream(40, seed=2)
+    settings = {"budget": 10, **KERNELS[kernel][1], "gamma": None}
+    loop, many = (KernelPerceptronRanker(**settings) for _ in range(2))
+    for X, y in queries:
+        loop.learn_one(X, y)
+    many.learn_many(*block(queries))
+    save(many, tmp_path / "model.npz")
+    x = queries[3][0]
+    for twin in (many, copy.deepcopy(many), pickle.loads(pickle.dumps(many)), load(tmp_path / "model.npz")):
+        assert twin.predict_one(x) == loop.predict_one(x)
+        assert twin.predict_one(x.astype(np.float32)) == pytest.approx(loop.predict_one(x), rel=1e-4, abs=1e-4)
+
+
+def test_memory_is_bounded_by_the_budget():
+    model = KernelPerceptronRanker(gamma=5.0, budget=7, tolerance=0.0)
+    sizes = []
+    for X, y in stream(60, seed=4):
+        model.learn_one(X, y)
+        sizes.append(len(pickle.dumps(model)))
+    assert model.n_stored == 7
+    assert sizes[-1] == sizes[1]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+def test_numbers_that_cannot_be_computed_with_change_nothing(value):
+    model = KernelPerceptronRanker()
+    model.learn_many(*block(stream(10, seed=1)))
+    before = pickle.dumps(model)
+    X = np.zeros((3, 3))
+    X[1, 2] = value
+    for bad in (X, X.tolist()):
+        with pytest.raises(ValueError, match=r"finite|document 1"):
+            model.learn_one(bad, [0, 1, 2])
+    with pytest.raises(ValueError, match=r"finite|document 1"):
+        model.predict_one(X)
+    assert pickle.dumps(model) == before
+
+
+def test_features_that_appear_later_are_zero_before():
+    model, wide = (KernelPerceptronRanker(gamma=0.5) for _ in range(2))
+    for X, y in stream(10, seed=6, d=2):
+        model.learn_one([dict(zip("ab", row, strict=True)) for row in X], y)
+        wide.learn_one([{"a": a, "b": b, "c": 0.0} for a, b in X], y)
+    late = [{"a": 1.0, "c": 2.0}, {"b": -1.0}, {"c": 1.0}]
+    model.learn_one(late, [0, 1, 2])
+    wide.learn_one(late, [0, 1, 2])
+    assert model.predict_one(late) == wide.predict_one(late)
+    assert model.n_features == 3
+
+
+def test_many_documents_take_the_long_way_to_the_same_credit():
+    # More than 64 documents can be outscored, so they are lined up.
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 3)), rng.integers(0, 3, 150)
+    model = KernelPerceptronRanker(gamma=0.5, measure="ndcg", tolerance=0.3, relative_margin=0.0)
+    twin = reference.Projectron(reference.rbf(0.5), "ndcg", 0, 0.3, 0.0)
+    model.learn_one(X, y)
+    loss, mass, _, _, a = twin.learn(X.tolist(), y.tolist())
+    assert (model.last_round.loss, model.last_round.mass) == pytest.approx((loss, mass))
+    c = np.zeros(150)
+    for (i, j), a_ij in a.items():
+        c[i] += a_ij
+        c[j] -= a_ij
+    update = reference.gram(twin.k, X, X) @ c
+    # Values of the projection differ from those of the update by at most the error, since k(x, x) = 1.
+    assert np.abs(model.values_one(X) - update).max() <= 0.3 * mass + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"kernel": "cubic"}, ValueError, "kernel is 'cubic'"),
+        ({"gamma": 0.0}, ValueError, "gamma is 0.0"),
+        ({"gamma": "1"}, TypeError, "gamma is '1'"),
+        ({"degree": 0}, ValueError, "degree is 0"),
+        ({"degree": 2.0}, TypeError, "degree is 2.0"),
+        ({"budget": 0}, ValueError, "budget is 0"),
+        ({"coef0": -1.0}, ValueError, "coef0 is -1.0"),
+        ({"tolerance": math.nan}, ValueError, "tolerance is nan"),
+        ({"relative_margin": -0.1}, ValueError, "relative_margin is -0.1"),
+        ({"measure": "recall"}, ValueError, "recall"),
+        ({"average": 0.0}, ValueError, "average is 0.0"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, error, message):
+    with pytest.raises(error, match=message):
+        KernelPerceptronRanker(**settings)

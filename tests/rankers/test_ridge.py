@@ -1,0 +1,147 @@
+"""RidgeRanker: its sums, its solutions, and which of them serves."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import RidgeRanker, measure
+from online_rank._kernels import ridge as kernels
+from online_rank.base.schema import mismatches
+from online_rank.checks._subject import same
+from online_rank.rankers.ridge import _LAMBDAS
+from online_rank.storage.files import to_bytes
+from online_rank.stream.synth import NoisyTeacher
+from tests.reference import ridge as reference
+
+
+def queries(n=40, d=5, seed=0):
+    return list(NoisyTeacher(n, n_features=d, n_documents=(1, 12), grade_shares=(0.6, 0.3, 0.1), seed=seed))
+
+
+def taught(stream, **parameters):
+    model = RidgeRanker(**parameters)
+    for X, y in stream:
+        model.learn_one(X, y)
+    return model
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 21), st.integers(1, 19), st.integers(0, 100), st.sampled_from([1.0, 1e6, 1e-3]), st.booleans())
+def test_sums_and_solutions(d, m, seed, scale, single):
+    rng = np.random.default_rng(seed)
+    stream = [(scale * (rng.normal(size=(m, d)) + 3), rng.integers(0, 3, m)) for _ in range(3)]
+    if single:
+        stream = [(X.astype(np.float32), y) for X, y in stream]
+    model = taught(stream)
+    A, b = reference.sums([(X.astype(np.float64), y) for X, y in stream])
+    np.testing.assert_allclose(model._gram, A[np.triu_indices(d)], atol=1e-12 * scale**2, rtol=1e-9)
+    np.testing.assert_allclose(model._moment, b, atol=1e-12 * scale, rtol=1e-9)
+    ridge = 0.1 * scale**2
+    size = kernels.padded(d, 4)
+    solution = np.empty(d)
+    assert kernels.solve(model._gram, model._moment, ridge, np.full((size, size), np.nan), solution)
+    expected = reference.solution(A, b, ridge)
+    np.testing.assert_allclose(solution, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max(initial=0))
+
+
+def test_a_matrix_that_is_not_positive_definite_is_refused():
+    gram = np.array([1.0, 2.0, 1.0])
+    assert not kernels.solve(gram, np.ones(2), 0.5, np.empty((4, 4)), np.empty(2))
+
+
+def test_weights_and_half_life():
+    stream, weights = queries(20), [0.5, 2.0, 0.0, 1.0] * 5
+    model = RidgeRanker(half_life=10.0)
+    for (X, y), w in zip(stream, weights, strict=True):
+        model.learn_one(X, y, w=w)
+    A, b = reference.sums(stream, 0.5**0.1, weights)
+    np.testing.assert_allclose(model._gram, A[np.triu_indices(5)], atol=1e-12)
+    np.testing.assert_allclose(model._moment, b, atol=1e-12)
+
+
+def test_the_lambda_of_least_loss_before_learning_serves():
+    model, losses = RidgeRanker(), np.zeros(len(_LAMBDAS))
+    for X, y in queries(60):
+        before = [w.copy() for w in model._weights] if model.n_features else [np.zeros(5)] * len(_LAMBDAS)
+        best = int(np.argmin(losses))
+        served = model.predict_one(X)
+        assert served == pytest.approx(X @ before[best], abs=1e-12)
+        model.learn_one(X, y)
+        told = model.last_round
+        assert told.loss == pytest.approx(measure("ndcg@10").loss(served, y, ties="pessimistic"))
+        if not told.skipped:
+            losses += [measure("ndcg@10").loss(X @ w, y, ties="pessimistic") for w in before]
+        assert list(model.losses.values()) == pytest.approx(losses.tolist())
+    assert model.best_lambda == _LAMBDAS[np.argmin(losses)]
+    assert model.weights.tolist() == model._weights[np.argmin(losses)].tolist()
+
+
+def test_solutions_are_of_the_sums_when_they_were_due():
+    stream = [(X, y) for X, y in queries(60) if len(set(y.tolist())) > 1]
+    # Of the first five queries each is a fifth more than those before; all lambdas are then solved for at once.
+    model = taught(stream[:5])
+    A, b = reference.sums(stream[:5])
+    for ridge, weights in zip(_LAMBDAS, model._weights, strict=True):
+        np.testing.assert_allclose(weights, reference.solution(A, b, ridge), rtol=1e-6, atol=1e-9)
+
+
+def test_a_wide_matrix_is_solved_a_lambda_a_query():
+    rng = np.random.default_rng(0)
+    model, solved = RidgeRanker(), []
+    for _ in range(14):
+        before = model._weights.copy()
+        model.learn_one(rng.normal(size=(4, 520)), [0, 1, 2, 0])
+        solved.append(int((model._weights != before).any(axis=1).sum()) if before.shape[1] else 1)
+    assert solved == [1] * 14
+
+
+def test_merged_rankers_have_the_sums_of_one():
+    stream = queries(60)
+    one, left, right = taught(stream), taught(stream[:25]), taught(stream[25:])
+    before = to_bytes(right)
+    left.merge(right)
+    np.testing.assert_allclose(left._gram, one._gram, rtol=1e-12, atol=1e-12)
+    A, b = reference.sums(stream)
+    np.testing.assert_allclose(left.weights, reference.solution(A, b, left.best_lambda), rtol=1e-6)
+    assert to_bytes(right) == before
+    for other in (RidgeRanker(), RidgeRanker(half_life=2.0)):
+        with pytest.raises(ValueError, match="other has other parameters or other features"):
+            left.merge(other)
+
+
+def test_what_is_too_large_is_refused_before_anything_changes():
+    model = taught(queries(10))
+    before = to_bytes(model)
+    for X in (np.full((2, 5), 1e200), np.array([[1e154] * 5, [-1e154] * 5])):
+        with pytest.raises(ValueError, match="would make RidgeRanker non-finite"):
+            model.learn_one(X, [0, 1])
+    assert to_bytes(model) == before
+    with pytest.raises(ValueError, match="at most 2048 are accepted"):
+        RidgeRanker().learn_one(np.zeros((2, 2049)), [0, 1])
+
+
+def test_constant_features_get_no_weight():
+    model = RidgeRanker()
+    for X, y in queries(30):
+        model.learn_one(np.column_stack([X, np.full(len(X), 0.1)]), y)
+    assert (model._gram[np.triu_indices(6)[1] == 5] == 0.0).all()
+    assert model.weights[-1] == 0.0
+
+
+def test_features_that_appear_late():
+    a, b = RidgeRanker(), RidgeRanker()
+    a.learn_one([{"u": 1.0}, {"u": 3.0}], [0, 1])
+    b.learn_one([{"u": 1.0, "v": 0.0}, {"u": 3.0}], [0, 1])
+    for model in (a, b):
+        model.learn_one([{"u": 1.0, "v": 2.0}, {"v": 3.0}], [0, 1])
+    assert same(a, b)
+
+
+def test_bad_parameters_and_state():
+    for half_life in (0.0, np.inf):
+        with pytest.raises(ValueError, match="half_life is"):
+            RidgeRanker(half_life=half_life)
+    model = taught(queries(10))
+    model._next = 12
+    assert "_next should be an integer from 0 to 11" in mismatches(model)[0]

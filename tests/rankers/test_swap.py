@@ -1,0 +1,221 @@
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from online_rank import FairPairs, Impression, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker, load, save
+from online_rank.metrics import NDCG
+from online_rank.stream.clicks import click_stream, user
+from online_rank.stream.synth import NoisyTeacher
+from tests.reference import clicks as reference
+from tests.reference.optimizers import OPTIMIZERS
+
+
+def teacher(n, seed=0):
+    return list(NoisyTeacher(n_queries=n, n_features=5, n_documents=(2, 14), noise=0.2, seed=seed))
+
+
+def learned(n=40, k=5, policy=PlackettLuce, **queries):
+    model = SwapRanker(policy(k=k, seed=2))
+    for x, clicks in click_stream(teacher(n, **queries), model, user("informational", 4)):
+        model.learn_one(x, clicks)
+    return model
+
+
+def state(model):
+    return {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in vars(model).items()}
+
+
+@pytest.mark.parametrize("policy", [PlackettLuce(k=4, seed=2), PlackettLuce(k=None, seed=2), FairPairs(k=4, seed=2)])
+def test_weights_are_those_of_the_optimizer_on_the_credit(policy):
+    model, twins = SwapRanker(policy, wealth=0.3), [OPTIMIZERS["scale_free"](0.3) for _ in range(5)]
+    moved = 0
+    for draw, (X, y) in enumerate(teacher(60)):
+        shown = model.show_one(X)
+        clicks = user("informational", 4).clicks(shown, y, draw)
+        logits = policy_logits(shown)
+
+        def weight(a, b, shown=shown, logits=logits):
+            if shown.pairs_from is not None:
+                return 0.5 * (b == a + 1 and (a - shown.pairs_from) % 2 == 0)
+            return reference.swap_probability(range(len(shown.order)), a, b, logits)
+
+        model.learn_one(X, clicks)
+        if any(reference.pushes(shown.order, clicks.gains, np.zeros(len(X)), weight).values()):
+            moved += 1
+            for twin, column in zip(twins, X[list(shown.order)].T, strict=True):
+                twin.meet(column.max() - column.min())
+            pushes = reference.pushes(shown.order, clicks.gains, X @ [twin.value for twin in twins], weight)
+            z = -sum(push * (X[i] - X[j]) for (i, j), push in pushes.items())
+            for twin, g in zip(twins, z, strict=True):
+                twin.step(g)
+            assert model.last_round.squared_gradient_norm == pytest.approx(z @ z)
+            assert model.weights == pytest.approx(np.array([twin.value for twin in twins]), rel=1e-9, abs=1e-12)
+        else:
+            assert model.last_round.skipped
+    assert moved > 20
+    theta, squares = model._state[:2]
+    e = max(0.0, np.mean(theta**2 / squares) - 1.0)
+    assert model.confidence == pytest.approx(e / (e + 2.0))
+
+
+def policy_logits(shown):
+    """Logits by the position that documents were shown at; those that were not shown are one document more."""
+    if shown.logits is None:
+        return None
+    return [*shown.logits, *([] if shown.rest is None else [shown.rest])]
+
+
+def test_learns_from_clicks_almost_as_from_grades():
+    train, held_out = teacher(1500, seed=1), teacher(1700, seed=1)[1500:]
+    value = {}
+    for name in ("perfect", "navigational", "trust", "grades"):
+        model = StreamScaler() | SwapRanker(PlackettLuce(k=10, seed=3))
+        if name == "grades":
+            for x, y in train:
+                model.learn_one(x, y)
+        else:
+            for x, clicks in click_stream(train, model, user(name, 4)):
+                model.learn_one(x, clicks)
+        metric = NDCG(k=10)
+        for x, y in held_out:
+            metric.update(y, model.predict_one(x))
+        value[name] = metric.get()
+    assert value["grades"] > 0.9
+    assert value["perfect"] > value["grades"] - 0.02
+    assert value["navigational"] > value["grades"] - 0.04
+    assert value["trust"] > value["grades"] - 0.08
+
+
+def test_the_scale_of_features_changes_nothing():
+    # Powers of two, so that not even rounding differs.
+    scale, shift = 2.0 ** np.array([0, -40, 30, 3, -3]), np.array([0.0, 0.0, 0.0, 4.0, 0.0])
+    models = [SwapRanker(PlackettLuce(k=5, seed=1)) for _ in range(2)]
+    for draw, (X, y) in enumerate(teacher(80)):
+        X = np.round(X, 2)
+        one, other = models[0].show_one(X), models[1].show_one((X + shift) * scale)
+        assert one.order == other.order
+        clicks = user("perfect", 4).clicks(one, y, draw).gains
+        models[0].learn_one(X, type(user("perfect", 4).clicks(one, y, draw))(one, clicks))
+        models[1].learn_one((X + shift) * scale, user("perfect", 4).clicks(other, y, draw))
+        assert models[0].rank_one(X) == models[1].rank_one((X + shift) * scale)
+
+
+def test_a_block_is_a_loop():
+    queries, one, many = teacher(50), SwapRanker(), SwapRanker()
+    shown = [PlackettLuce(k=6, seed=9).show(np.zeros(len(X)), t) for t, (X, _) in enumerate(queries)]
+    clicks = [user("informational", 4).clicks(s, y, t) for t, (s, (_, y)) in enumerate(zip(shown, queries, strict=True))]
+    for (X, _), each in zip(queries, clicks, strict=True):
+        one.learn_one(X, each, w=0.5)
+    X = np.concatenate([X for X, _ in queries])
+    qid = np.repeat(np.arange(50), [len(X) for X, _ in queries])
+    many.learn_many(X, clicks, qid, w=np.full(50, 0.5))
+    assert state(many) == state(one)
+    pipelines = StreamScaler() | SwapRanker(), StreamScaler() | SwapRanker()
+    for (x, _), each in zip(queries, clicks, strict=True):
+        pipelines[0].learn_one(x, each)
+    pipelines[1].learn_many(X, clicks, qid)
+    assert state(pipelines[0]["SwapRanker"]) == state(pipelines[1]["SwapRanker"])
+
+
+def test_ids_names_and_late_clicks():
+    model = StreamScaler() | SwapRanker(PlackettLuce(k=2, seed=5))
+    queries = {
+        "first": {"a": {"x": 1.0, "z": 3.0}, "b": {"x": 0.0}, "c": {"y": 2.0}},
+        "second": {"d": {"y": 1.0}, "a": {"x": 2.0}},
+    }
+    shown = {name: model.show_one(query) for name, query in queries.items()}
+    shown = {name: Impression.from_dict(json.loads(json.dumps(s.to_dict()))) for name, s in shown.items()}
+    model.learn_one(queries["second"], shown["second"].clicked(["a"]))
+    model.learn_one(queries["first"], shown["first"].clicked({shown["first"].order[0]: 0.5}))
+    assert model.rank_one(queries["second"]) == ["a", "d"]
+    with pytest.raises(ValueError, match="was shown, but it is not in x"):
+        model.learn_one({"e": {"x": 1.0}}, shown["first"].clicked([]))
+
+
+def test_copies_and_files_go_on_with_the_same_draws(tmp_path):
+    model = learned()
+    save(model, tmp_path / "model.npz")
+    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), load(tmp_path / "model.npz")]
+    queries = teacher(60, seed=0)[40:]
+    for t, (X, y) in enumerate(queries):
+        shown = model.show_one(X)
+        clicks = user("navigational", 4).clicks(shown, y, t)
+        model.learn_one(X, clicks)
+        for other in copies:
+            assert other.show_one(X) == shown
+            other.learn_one(X, clicks)
+    assert all(state(other) == state(model) for other in copies)
+    assert state(model.clone()) == state(SwapRanker(PlackettLuce(k=5, seed=2)))
+
+
+def test_nothing_to_learn_from():
+    model = learned(10)
+    before = model.weights
+    X = teacher(1)[0][0]
+    shown = model.show_one(X)
+    for clicks in (shown.clicked([]), shown.clicked(shown.order)):
+        model.learn_one(X, clicks)
+        assert model.last_round.skipped
+        assert model.last_round.loss == 0.0
+    model.learn_one(X, shown.clicked(shown.order[:1]), w=0.0)
+    model.learn_one(X[:0], Impression((), logits=()).clicked([]))
+    assert model.weights.tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize(
+    "X", [np.float32, np.asfortranarray, lambda X: X[::-1][::-1], lambda X: np.frombuffer(X.tobytes()).reshape(X.shape)]
+)
+def test_arrays_of_every_kind(X):
+    one, other = SwapRanker(), SwapRanker()
+    for t, (x, y) in enumerate(teacher(10)):
+        x = np.round(x, 3).astype(np.float32).astype(np.float64)
+        clicks = user("perfect", 4).clicks(one.show_one(x), y, t)
+        one.learn_one(x, clicks)
+        other.learn_one(X(x), clicks)
+    assert other.weights == pytest.approx(one.weights, rel=1e-12)
+
+
+def bad(model):
+    X = teacher(1)[0][0]
+    shown = model.show_one(X)
+    first = shown.order[0]
+    broken, huge = X.copy(), X.copy()
+    broken[first, 2], huge[first, 2] = np.nan, 1e300
+    return {
+        "nan": (broken, shown.clicked([first]), {}, ValueError, "feature 2 of document"),
+        "overflow": (huge, shown.clicked([first]), {}, ValueError, "non-finite|not finite"),
+        "weight": (X, shown.clicked([first]), {"w": -1.0}, ValueError, "w is -1.0"),
+        "fewer": (X[:1], shown.clicked([first]), {}, ValueError, "was shown, but x has the documents 0 to 0"),
+        "no logits": (X, Impression(shown.order).clicked([first]), {}, ValueError, "the impression has no logits"),
+        "two": (X, [shown.clicked([]), shown.clicked([])], {}, ValueError, "the Clicks of 2 queries, but x has 1"),
+        "text": (X, "ab", {}, TypeError, "y is of type str"),
+    }
+
+
+@pytest.mark.parametrize("case", ["nan", "overflow", "weight", "fewer", "no logits", "two", "text"])
+def test_bad_input_changes_nothing(case):
+    model = learned(10)
+    x, y, options, error, message = bad(model)[case]
+    before = state(model)
+    with pytest.raises(error, match=message):
+        model.learn_one(x, y, **options)
+    assert state(model) == before
+
+
+def test_rankers_of_grades_refuse_clicks():
+    model = StreamScaler() | PerceptronRanker()
+    X = np.eye(3)
+    clicks = model.show_one(X, PlackettLuce(k=2)).clicked([])
+    with pytest.raises(TypeError, match="PerceptronRanker learns from grades, not from Clicks: SwapRanker"):
+        model.learn_one(X, clicks)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"), [({"policy": 3}, TypeError), ({"wealth": 0.0}, ValueError), ({"wealth": np.inf}, ValueError)]
+)
+def test_bad_settings(options, error):
+    with pytest.raises(error, match=next(iter(options))):
+        SwapRanker(**options)

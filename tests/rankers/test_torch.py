@@ -1,0 +1,246 @@
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from online_rank import StreamScaler, save
+from online_rank.metrics import PairwiseAccuracy
+from online_rank.surrogates import Surrogate, listnet
+from tests.rankers.test_kernel import block, stream
+
+torch = pytest.importorskip("torch")
+from online_rank import TorchRanker  # noqa: E402
+
+
+def linear(d=3, dtype=torch.float64):
+    module = torch.nn.Linear(d, 1, bias=False, dtype=dtype)
+    with torch.no_grad():
+        module.weight.zero_()
+    return module
+
+
+class SelfAttention(torch.nn.Module):
+    """Every document is scored in the light of all others of its query."""
+
+    def __init__(self, d=3):
+        super().__init__()
+        self.mix = torch.nn.MultiheadAttention(d, 1, dtype=torch.float64)
+        self.score = torch.nn.Linear(d, 1, dtype=torch.float64)
+
+    def forward(self, x):
+        return self.score(x + self.mix(x, x, x, need_weights=False)[0])[:, 0]
+
+
+class Counted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.documents = 0, 0
+        self.score = linear()
+
+    def forward(self, x):
+        self.calls += 1
+        self.documents += len(x)
+        return self.score(x)
+
+
+def pair_accuracy(model, queries):
+    metric = PairwiseAccuracy()
+    for X, y in queries:
+        metric.update(y, model.predict_one(X))
+    return metric.get()
+
+
+def numbers(model):
+    return [part.tobytes() for part in (model._weights, model._average, model._state, model._counters, *model._buffers)]
+
+
+@pytest.mark.parametrize("surrogate", ["logistic", "listnet", "lambdarank", "squared"])
+def test_a_linear_module_learns_by_the_gradient_of_the_surrogate(surrogate):
+    # w <- w - rate X^T dphi/ds: the chain rule by hand.
+    model, w = TorchRanker(linear(), surrogate, optimizer="sgd", learning_rate=0.1), np.zeros(3)
+    phi = Surrogate(surrogate)
+    for t, (X, y) in enumerate(stream(20, seed=1)):
+        weight = (1.0, 0.5)[t % 2]
+        model.learn_one(X, y, weight)
+        z = weight * X.T @ phi.gradient(X @ w, y)
+        w = w - 0.1 * z
+        assert model._weights == pytest.approx(w, rel=1e-9, abs=1e-12)
+        assert model.last_round.squared_gradient_norm == pytest.approx(z @ z)
+    assert model.predict_one(X) == pytest.approx((X @ w).tolist())
+
+
+def test_a_document_is_scored_once_a_round():
+    module = Counted()
+    model = TorchRanker(module)
+    model.learn_one(np.eye(3), [0, 1, 2])
+    assert (module.calls, module.documents) == (1, 3)
+    model.predict_one(np.eye(3))
+    assert (module.calls, module.documents) == (2, 6)
+
+
+def test_a_surrogate_with_parameters():
+    named, made = TorchRanker(linear(), "listnet"), TorchRanker(linear(), listnet())
+    for X, y in stream(10, seed=2):
+        named.learn_one(X, y)
+        made.learn_one(X, y)
+    assert numbers(named) == numbers(made)
+
+
+def test_comparisons_are_antisymmetric_and_transitive():
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    model = TorchRanker(module)
+    model.learn_many(*block(stream(30, seed=3)))
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    g = np.array(model.predict_one(X))
+    r = g[:, None] - g[None, :]
+    assert np.array_equal(r, -r.T)
+    for i, j, k in np.random.default_rng(1).integers(12, size=(200, 3)):
+        assert not (r[i, j] >= 0 and r[j, k] >= 0) or r[i, k] >= 0
+
+
+def test_the_module_stays_as_it_is():
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1))
+    before = copy.deepcopy(module.state_dict())
+    model = TorchRanker(module, average=True)
+    queries = [query for query in stream(20, seed=4) if len(query[1]) > 1]
+    model.learn_many(*block(queries))
+    model.predict_one(queries[0][0])
+    assert module.training
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert model._buffers[2] == len([y for _, y in queries if len(set(y)) > 1])  # batches that BatchNorm has counted
+
+
+def test_a_context_module_sees_one_query_at_a_time():
+    torch.manual_seed(0)
+    model = StreamScaler() | TorchRanker(SelfAttention())
+    loop = model.clone()
+    queries = [query for query in stream(15, seed=5) if len(query[1]) > 1]
+    X, y, qid = block(queries)
+    model.learn_many(X, y, qid)
+    for query in queries:
+        loop.learn_one(*query)
+    alone = np.concatenate([loop.predict_one(x) for x, _ in queries])
+    assert model.predict_many(X, qid).tolist() == alone.tolist()
+    assert model.predict_many(X).tolist() != alone.tolist()  # as one query it is another
+
+
+def test_images_and_tensors_are_documents():
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(2 * 4, 1))
+    models = [TorchRanker(module, shape=(1, 4, 4)) for _ in range(3)]
+    images = np.random.default_rng(0).normal(size=(5, 1, 4, 4)).astype(np.float32)
+    for model, x in zip(models, (images, torch.from_numpy(images), images.reshape(5, 16)), strict=True):
+        model.learn_one(x, [0, 1, 2, 0, 1])
+        model.learn_many(x, [0, 1, 2, 0, 1], [1, 1, 1, 2, 2])
+    assert numbers(models[0]) == numbers(models[1]) == numbers(models[2])
+    assert models[0].predict_one(images) == models[2].predict_many(images.reshape(5, 16)).tolist()
+    with pytest.raises(ValueError, match="room for 16"):
+        TorchRanker(module, shape=(1, 4, 4)).learn_one(np.zeros((2, 17)), [0, 1])
+
+
+def test_learns_what_is_not_linear():
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+    model = TorchRanker(module, learning_rate=0.02)
+    train, test = stream(600, seed=6), [query for query in stream(100, seed=7) if len(set(query[1])) > 1]
+    before = pair_accuracy(model, test)
+    model.learn_many(*block(train))
+    assert before < 0.65
+    assert pair_accuracy(model, test) > 0.8
+
+
+@pytest.mark.parametrize("average", [False, 20])
+def test_weights_go_through_a_file_without_pickle(average, tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch")
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+    model, other = (TorchRanker(module, average=average) for _ in range(2))
+    queries = [([dict(zip("ab", row, strict=True)) for row in X], y) for X, y in stream(20, seed=8, d=2) if len(y) > 1]
+    for X, y in queries:
+        model.learn_one(X, y)
+    model.save_weights(tmp_path / "weights.safetensors")
+    other.load_weights(tmp_path / "weights.safetensors")
+    assert numbers(other) == numbers(model)
+    assert other.feature_names == ("a", "b")
+    for X, y in queries:
+        model.learn_one(X, y)
+        other.learn_one(X, y)
+    assert numbers(other) == numbers(model)
+    # Any program can use what serves rankings.
+    other.save_weights(tmp_path / "weights.safetensors")
+    plain = copy.deepcopy(module).eval()
+    stored = safetensors.load_file(tmp_path / "weights.safetensors")
+    plain.load_state_dict({name: value for name, value in stored.items() if not name.startswith("online_rank")})
+    scores = plain(torch.tensor([list(x.values()) for x in queries[0][0]], dtype=torch.float32))
+    assert scores[:, 0].tolist() == pytest.approx(other.predict_one(queries[0][0]), rel=1e-5, abs=1e-6)
+
+
+def test_files_that_do_not_fit_change_nothing(tmp_path):
+    pytest.importorskip("safetensors")
+    model = TorchRanker(linear())
+    before = numbers(model)
+    for name, content in {"empty": b"", "text": b"not a file of weights", "pickle": pickle.dumps([1])}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=name):
+            model.load_weights(tmp_path / name)
+    for other in (linear(4), linear(dtype=torch.float32)):
+        TorchRanker(other).save_weights(tmp_path / "other")
+        with pytest.raises(ValueError, match="online_rank_weights should be finite"):
+            model.load_weights(tmp_path / "other")
+    with pytest.raises(OSError, match="nowhere"):
+        model.load_weights(tmp_path / "nowhere")
+    assert numbers(model) == before
+    with pytest.raises(TypeError, match="cannot save"):
+        save(model, tmp_path / "model")
+
+
+def test_dropout_follows_the_seed():
+    module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    queries = block(stream(20, seed=9))
+    states = []
+    for seed in (1, 1, 2):
+        model = TorchRanker(module, seed=seed)
+        torch.manual_seed(seed + len(states))
+        model.learn_many(*queries)
+        states.append(numbers(model))
+    assert states[0] == states[1] != states[2]
+    assert model.predict_one(queries[0][:3]) == model.predict_one(queries[0][:3])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_bad_numbers_change_nothing(value):
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
+    model = TorchRanker(module)
+    model.learn_one(np.eye(3), [0, 1, 2])
+    before = numbers(model)
+    X = np.eye(3)
+    X[1, 2] = value
+    with pytest.raises(ValueError, match="document 1"):
+        model.learn_one(X, [0, 1, 2])
+    with pytest.raises(ValueError, match="document 1"):
+        model.predict_one(X)
+    with pytest.raises(ValueError, match="document 4"):
+        model.learn_many(np.concatenate([np.eye(3), X]), [0, 1, 2] * 2, [0] * 3 + [1] * 3)
+    assert numbers(model) == before
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: TorchRanker(object()), TypeError, "module is of type object"),
+        (lambda: TorchRanker(torch.nn.ReLU()), ValueError, "no parameters"),
+        (lambda: TorchRanker(torch.nn.Sequential(linear(), linear(dtype=torch.float32))), TypeError, "float32"),
+        (lambda: TorchRanker(linear().half()), TypeError, "float16"),
+        (lambda: TorchRanker(linear(), "ranksvm"), ValueError, "surrogate is 'ranksvm'"),
+        (lambda: TorchRanker(linear(), optimizer="lbfgs"), ValueError, "optimizer is 'lbfgs'"),
+        (lambda: TorchRanker(linear(), shape=(0, 3)), ValueError, "shape is"),
+        (lambda: TorchRanker(linear(), learning_rate=0.0), ValueError, "learning_rate is 0.0"),
+        (lambda: TorchRanker(linear(), l2=-1.0), ValueError, "l2 is -1.0"),
+        (lambda: TorchRanker(torch.nn.Linear(3, 2)).learn_one(np.eye(3), [0, 1, 2]), ValueError, "module answered 3 documents"),
+    ],
+)
+def test_what_makes_no_sense(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

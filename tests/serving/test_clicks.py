@@ -1,0 +1,145 @@
+"""The service on clicks: shows, learns, survives being killed, and never lets out how a ranking was drawn."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import online_rank
+from online_rank import PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
+from online_rank.feedback import Impression
+from online_rank.metrics import NDCG
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.storage.journal import Journal
+
+ROOT = Path(online_rank.__file__).resolve().parents[1]
+
+
+def queries(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return [{f"d{i}": {"x": float(x), "y": float(y)} for i, (x, y) in enumerate(rng.normal(size=(6, 2)))} for _ in range(n)]
+
+
+def request(**fields):
+    return json.dumps(fields).encode()
+
+
+def test_shows_and_learns_what_the_model_alone_would():
+    service, model = RankingService(SwapRanker(PlackettLuce(k=3, seed=1))), SwapRanker(PlackettLuce(k=3, seed=1))
+    waiting = []
+    for t, docs in enumerate(queries(30)):
+        answer = service.handle(request(id=t, docs=docs)).answer
+        shown = model.show_one(docs)
+        assert answer == {"id": t, "ranking": list(shown.order)}  # and no more: nothing says how it was drawn
+        waiting.append((t, docs, shown))
+        if t >= 5:  # clicks come late
+            late, docs, shown = waiting.pop(0)
+            clicked = [d for d in shown.order if docs[d]["x"] > 0.5]
+            reply = service.handle(request(id=late, clicks=clicked))
+            model.learn_one(docs, shown.clicked(clicked))
+            assert reply.changed
+            assert reply.learned
+            assert reply.answer == {"id": late, "learned": True, "loss": model.last_round.loss}
+    assert service.model.weights.tobytes() == model.weights.tobytes()
+    assert service.stats()["learned"] == 25
+    assert service.stats()["pending"] == 5
+
+
+def test_engagement_no_click_and_twice():
+    service = RankingService(SwapRanker(PlackettLuce(k=2, seed=1)))
+    first = service.handle(request(id="q", docs=queries(1)[0])).answer["ranking"][0]
+    assert service.handle(request(id="q", clicks={first: 0.7})).answer["learned"] is True
+    assert service.handle(request(id="q", clicks=[])).answer == {"id": "q", "learned": False, "duplicate": True}
+    service.handle(request(id="r", docs=queries(1)[0]))
+    assert service.handle(request(id="r", clicks=[])).answer == {"id": "r", "learned": True, "loss": 0.0}
+
+
+def test_grades_on_what_was_shown_measure_what_was_shown():
+    service = RankingService(SwapRanker(PlackettLuce(k=2, seed=1)))
+    docs = queries(1)[0]
+    order = service.handle(request(id="q", docs=docs)).answer["ranking"]
+    grades = {d: int(d == order[1]) for d in docs}
+    assert service.handle(request(id="q", grades=grades)).answer["learned"] is True
+    metric = NDCG(k=10)
+    metric.update(grades, {d: -order.index(d) if d in order else -9 for d in docs})
+    assert service.stats()["ndcg@10"] == metric.get() < 1.0
+
+
+@pytest.mark.parametrize(
+    ("clicks", "message"),
+    [
+        (["e"], "document 'e' was not shown"),
+        ("d1", r"clicks must be \[document, ...\] or"),
+        (3, "clicks must be"),
+        ({"d1": "long"}, "gains is"),
+        ({"d1": -1}, "gains are numbers >= 0"),
+        ([["d1"]], "unhashable"),
+    ],
+)
+def test_bad_clicks_change_nothing(clicks, message):
+    service = RankingService(StreamScaler() | SwapRanker(PlackettLuce(k=6)))
+    service.handle(request(id="q", docs=queries(1)[0]))
+    before = to_bytes(service)
+    reply = service.handle(request(id="q", clicks=clicks), line=2)
+    assert not reply.changed
+    assert reply.answer["id"] == "q"
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(reply.answer["error"])
+    assert to_bytes(service) == before
+
+
+def test_a_service_of_grades_refuses_clicks():
+    service = RankingService(PerceptronRanker())
+    service.handle(request(id="q", docs=queries(1)[0]))
+    assert "learns from grades" in service.handle(request(id="q", clicks=[])).answer["error"]
+
+
+def test_replay_is_exact(tmp_path):
+    """A service that is brought back from a checkpoint and the requests since draws and learns what it would have."""
+    service = RankingService(SwapRanker(PlackettLuce(k=3, seed=4)))
+    journal = Journal(tmp_path, 0)
+    saved, stream = None, queries(40)
+    for t, docs in enumerate(stream):
+        asked = request(id=t, docs=docs)
+        order = service.handle(asked).answer["ranking"]
+        clicked = request(id=t, clicks=[d for d in order if docs[d]["x"] > 0])
+        service.handle(clicked)
+        if t == 20:
+            saved = to_bytes(service)
+            journal.restart(service.n_changes)
+        elif t > 20:
+            journal.append([asked, clicked], sync=False)
+    back = from_bytes(saved)
+    for record in journal.replay():
+        assert back.handle(record).changed
+    journal.close()
+    assert to_bytes(back) == to_bytes(service)
+    assert back.handle(request(id="new", docs=stream[0])) == service.handle(request(id="new", docs=stream[0]))
+
+
+def test_command_line_is_killed_and_goes_on(tmp_path):
+    command = [sys.executable, "-m", "online_rank", "stream", "--clicks", "--checkpoint", str(tmp_path / "state")]
+    uninterrupted, expected = RankingService(StreamScaler() | SwapRanker(), "ndcg@10", 10_000, 100_000), []
+    stream = queries(12)
+    for t, docs in enumerate(stream):
+        expected.append(uninterrupted.handle(request(id=t, docs=docs)).answer)
+        expected.append(uninterrupted.handle(request(id=t, clicks=expected[-1]["ranking"][:1])).answer)
+    answers = []
+    for part in (range(6), range(6, 12)):
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+            for t in part:
+                for make in (
+                    lambda t=t: request(id=t, docs=stream[t]),
+                    lambda t=t: request(id=t, clicks=answers[-1]["ranking"][:1]),
+                ):
+                    process.stdin.write(make() + b"\n")
+                    process.stdin.flush()
+                    answers.append(json.loads(process.stdout.readline()))
+            process.send_signal(signal.SIGKILL)
+    assert answers == expected
+    assert not any(set(answer) & set(Impression.__dataclass_fields__) for answer in answers)

@@ -1,0 +1,92 @@
+"""Simulated users click as their probabilities say."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+
+from online_rank import StreamScaler, SwapRanker
+from online_rank.feedback import Impression
+from online_rank.stream.clicks import CascadeUser, DependentUser, PositionUser, TrustUser, click_stream, user
+from online_rank.stream.synth import NoisyTeacher
+from tests.reference import clicks as reference
+
+GRADES = (1, 0, 2)
+DRAWS = 6000
+
+
+def cascade(click, stop):
+    return reference.patterns([click[g] for g in GRADES], [stop[g] for g in GRADES])
+
+
+def dependent(click, persistence):
+    return reference.patterns([click[g] for g in GRADES], [1 - persistence / (p + 1) for p in range(3)])
+
+
+USERS = {
+    "perfect": (user("perfect"), cascade((0.0, 0.5, 1.0), (0.0, 0.0, 0.0))),
+    "navigational": (user("navigational"), cascade((0.05, 0.5, 0.95), (0.2, 0.5, 0.9))),
+    "informational": (user("informational"), cascade((0.4, 0.7, 0.9), (0.1, 0.3, 0.5))),
+    "position": (user("position"), reference.independent_patterns([0.5, 0.0, 1.0 / 3])),
+    "position2": (user("position2"), reference.independent_patterns([0.5, 0.0, 1.0 / 9])),
+    # (relevant * (1 - (p + 1)/100) + (1 - relevant) * 0.65/p) / p
+    "trust": (user("trust"), reference.independent_patterns([0.5 * 0.98 + 0.5 * 0.65, 0.325 / 2, 0.96 / 3])),
+    "dependent": (user("dependent"), dependent((0.0, 0.5, 1.0), 0.9)),
+}
+
+
+@pytest.mark.parametrize(("who", "law"), USERS.values(), ids=USERS)
+def test_click_patterns_have_their_probabilities(who, law):
+    shown = Impression(("x", "y", "z"))
+    grades = dict(zip(shown.order, GRADES, strict=True))
+    counts = collections.Counter(who.clicks(shown, grades, draw).gains for draw in range(DRAWS))
+    total = 0.0
+    for gains, p in law:
+        total += p
+        assert abs(counts[gains] - DRAWS * p) <= 4.5 * math.sqrt(DRAWS * p * (1 - p)) + 1e-9
+    assert total == pytest.approx(1.0, abs=1e-12)
+
+
+def test_answers_follow_from_seed_and_number():
+    shown, grades = Impression(tuple(range(8))), [0, 1, 2, 0, 1, 2, 0, 1]
+    answers = [user("informational").clicks(shown, grades, draw) for draw in range(20)]
+    assert answers == [user("informational").clone().clicks(shown, np.array(grades), draw) for draw in range(20)]
+    assert answers != [user("informational", seed=1).clicks(shown, grades, draw) for draw in range(20)]
+
+
+def test_other_grades():
+    assert user("perfect", 4).click == (0.0, 0.2, 0.4, 0.8, 1.0)
+    assert user("navigational", 1).stop == (0.2, 0.9)
+    assert user("perfect", 8).click == pytest.approx((0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 0.9, 1.0))
+    assert user("trust", 4).relevant == (0.0, 0.25, 0.5, 0.75, 1.0)
+    # Grades above the last have its probabilities.
+    assert user("perfect").clicks(Impression((0,)), [7], 0).gains == (1.0,)
+
+
+def test_a_stream_of_clicks():
+    model = StreamScaler() | SwapRanker()
+    met = list(zip(range(30), click_stream(NoisyTeacher(n_queries=40, seed=2), model, user("perfect", 4)), strict=False))
+    assert len(met) == 30
+    for _, (x, clicks) in met:
+        assert set(clicks.impression.order) <= set(range(len(x)))
+        model.learn_one(x, clicks)
+    assert model["SwapRanker"].confidence > 0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: user("curious"), "name is 'curious'"),
+        (lambda: user("perfect", 0), "max_grade is 0"),
+        (lambda: CascadeUser((0.5, 1.2), (0.0, 0.0)), r"click is \(0.5, 1.2\)"),
+        (lambda: CascadeUser((0.5, 1.0), (0.0,)), "click has 2 grades, but stop has 1"),
+        (lambda: CascadeUser([0.5], (0.0,)), r"click is \[0.5\]"),
+        (lambda: PositionUser(eta=-1.0), "eta is -1.0"),
+        (lambda: TrustUser(eta=math.nan), "eta is nan"),
+        (lambda: DependentUser(persistence=2.0), "persistence is"),
+    ],
+)
+def test_bad_settings(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

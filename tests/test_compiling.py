@@ -1,0 +1,53 @@
+import subprocess
+import sys
+import time
+
+import numba
+
+from online_rank import _compiling
+
+
+def test_what_is_being_compiled_is_known():
+    seen = []
+
+    @numba.njit
+    def inner_kernel(x):
+        return x + 1
+
+    @numba.njit
+    def outer_kernel(x):
+        return inner_kernel(x)
+
+    class Spy(numba.core.event.Listener):
+        def on_start(self, event):
+            seen.append(_compiling.compiling())
+
+        def on_end(self, event):
+            pass
+
+    _compiling.watch_compilation()
+    spy = Spy()
+    with numba.core.event.install_listener("numba:compile", spy):
+        assert outer_kernel(1) == 2
+    assert [text.partition(",")[0] for text in seen] == ["compiling"] * 2
+    assert "outer_kernel" in seen[0]
+    assert "inner_kernel" in seen[1]
+    assert _compiling.compiling() is None
+
+
+def test_lines_in_a_pipe(monkeypatch, capsys):
+    monkeypatch.setattr(_compiling, "_EVERY", 0.05)
+    monkeypatch.setattr(_compiling, "_POLL", 0.01)
+    monkeypatch.setattr(_compiling._state, "names", ["_learn"])
+    monkeypatch.setattr(_compiling._state, "since", time.monotonic())
+    with _compiling.lines_while_compiling():
+        time.sleep(0.3)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 2
+    assert all(line.startswith("online-rank: compiling, once: learn, ") for line in lines)
+
+
+def test_help_needs_no_numba():
+    code = "import sys\nfrom online_rank.cli import main\ntry: main(['--help'])\nfinally: print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False"
