@@ -176,6 +176,7 @@ class TestRequests:
             described = (await client.get("/openapi.json")).json()
             assert described["openapi"] == "3.1.0"
             page = (await client.get("/docs")).text
+            app.stop()  # or /events would never end
             for path in described["paths"]:
                 assert f"{path}</code>" in page
                 assert (await client.request("HEAD", path)).status_code != 404
@@ -445,6 +446,7 @@ class TestMonitor:
             monitor.learned(learn, service.handle(learn).answer, service.model, None)
         rows = monitor.snapshot(service.stats(), service.model)["course"]
         assert rows[-1][6] == pytest.approx(model.certificate().loss)
+        assert rows[-1][0] == monitor.losses.n
         assert all(row[6] <= row[7] for row in rows)
 
     def test_memory_does_not_grow(self):
