@@ -11,6 +11,7 @@ import numpy as np
 from river import drift
 
 from online_rank.intervals import LossInterval, served_loss
+from online_rank.measures import Measure
 from online_rank.measures import measure as parse_measure
 from online_rank.rankers.nested import parts_that_serve
 
@@ -73,18 +74,19 @@ class Monitor:
     ----------
     measure
         What is measured (`online_rank.measure`).
+    sums
+        Of the losses before (`LossInterval`).
     level
         Confidence of the interval.
     """
 
-    def __init__(self, measure: str = "ndcg@10", level: float = 0.95) -> None:
-        self.measure = measure
-        self.losses = LossInterval()
+    def __init__(self, measure: str | Measure = "ndcg@10", sums: Any = (0.0, 0.0, 0.0), level: float = 0.95) -> None:
+        self._measure = parse_measure(measure) if isinstance(measure, str) else measure
+        self.losses = LossInterval(sums)
         self.drifts: deque[int] = deque(maxlen=_MAX_MARKS)
         self.n_drifts = 0
         self.version = 0
         self._level = level
-        self._measure = parse_measure(measure)
         self._served: dict[Hashable, dict[str, float]] = {}
         self._course = Course()
         self._detector = drift.ADWIN()
@@ -134,7 +136,7 @@ class Monitor:
         """All that the page shows, for JSON."""
         interval = self.losses.interval(self._level)
         return {
-            "measure": self.measure,
+            "measure": self._measure.name,
             "stats": {name: _finite(value) for name, value in stats.items()},
             "served": {
                 "n": interval.n,

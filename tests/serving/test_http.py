@@ -13,17 +13,18 @@ import time
 import numpy as np
 import pytest
 
-pytest.importorskip("starlette")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
+for package in ("starlette", "prometheus_client", "httpx"):
+    pytest.importorskip(package)
 
-from online_rank import LossTracker, PerceptronRanker, StreamScaler
-from online_rank.serving.commit import CommitError, GroupCommit
-from online_rank.serving.durable import DurableService
-from online_rank.serving.http import Limits, RankingApp
-from online_rank.serving.models import KeyRefused, Models
-from online_rank.serving.monitor import Course, Monitor
-from online_rank.serving.protocol import RankingService
+import httpx  # noqa: E402
+
+from online_rank import LossTracker, PerceptronRanker, StreamScaler  # noqa: E402
+from online_rank.serving.commit import CommitError, GroupCommit  # noqa: E402
+from online_rank.serving.durable import DurableService  # noqa: E402
+from online_rank.serving.http import Limits, RankingApp  # noqa: E402
+from online_rank.serving.models import KeyRefused, Models  # noqa: E402
+from online_rank.serving.monitor import Course, Monitor  # noqa: E402
+from online_rank.serving.protocol import RankingService  # noqa: E402
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 2.0}}}
 LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}
@@ -175,6 +176,7 @@ class TestRequests:
             described = (await client.get("/openapi.json")).json()
             assert described["openapi"] == "3.1.0"
             page = (await client.get("/docs")).text
+            app.stop()  # or /events would never end
             for path in described["paths"]:
                 assert f"{path}</code>" in page
                 assert (await client.request("HEAD", path)).status_code != 404
@@ -444,6 +446,7 @@ class TestMonitor:
             monitor.learned(learn, service.handle(learn).answer, service.model, None)
         rows = monitor.snapshot(service.stats(), service.model)["course"]
         assert rows[-1][6] == pytest.approx(model.certificate().loss)
+        assert rows[-1][0] == monitor.losses.n
         assert all(row[6] <= row[7] for row in rows)
 
     def test_memory_does_not_grow(self):
