@@ -172,13 +172,13 @@ class QueryEstimator(QueryStep, abc.ABC):
                 return block._replace(X=np.empty((block.n_documents, 0)))
         if isinstance(X, SparseRows):
             rows = _moved(X, self._columns_of(block.names), self._n_features)
-            return block._replace(X=rows if self._takes_sparse else as_array(rows, self), names=self._own_names())
+            return block._replace(X=rows if self._takes_sparse else as_array(rows, self))
         if self._has(block.names):
             return block
         if self._takes_sparse and worth_rows(X.size, len(X) * self._n_features):
             rows = _moved(as_rows(X), self._columns_of(block.names), self._n_features)
-            return block._replace(X=rows, names=self._own_names())
-        return block._replace(X=self._placed(X, block.names), names=self._own_names())
+            return block._replace(X=rows)
+        return block._replace(X=self._placed(X, block.names))
 
     def _own_names(self) -> tuple[Hashable, ...]:
         """The names of all columns, in order; numbers where the state has none."""

@@ -58,7 +58,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return self._answer(aligned, out)
 
     def _answer(self, aligned: Block, out: np.ndarray) -> Block:
-        names = None if aligned.names is None else self._given_names(aligned.names)
+        names = None if aligned.names is None else self._given_names(self._own_names())
         return aligned._replace(X=out, names=names)
 
 
