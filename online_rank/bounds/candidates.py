@@ -193,11 +193,6 @@ def _served(model: Any, run: Run) -> Iterator[Candidate]:
         )  # fmt: skip
 
 
-def _relative_margin(model: Any, totals: Mapping[str, float]) -> float:
-    """What no tau_t exceeds, in units of R_X^2: tau is beta times sum ||z||^2 / sum V, and ||z||^2 <= 4 B R_X^2 V."""
-    return 4.0 * totals["largest_mass"] * model.relative_margin
-
-
 def _classic(model: Any, run: Run) -> list[Candidate]:
     """The bounds of one ranker that learned from its own mistakes, against one comparator."""
     t, norm = run.totals, run.norm

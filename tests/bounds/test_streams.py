@@ -121,14 +121,13 @@ def test_forms_of_one_theorem_agree():
     assert call("mixing_data_bound", penalty=1, margin_mass=0.5, mixing="mass") == pytest.approx(data)
     assert call("projectron_bound", threshold=0.0, margin_mass=0.5) == pytest.approx(data)
     assert call("capped_bound", largest_norm=3.0, cap=1.0, path_length=0.0, margin_mass=0.5) == pytest.approx(data)
-    # There tau_t <= 4 B beta R_X^2, here tau_t <= beta R_X^2.
     closed = bounds.mass_bound(**numbers, R_X=1.5, largest_mass=1.0, relative_margin=0.5)
-    assert call("delay_bound", delay=0, relative_margin=2.0) == pytest.approx(closed)
-    assert call("mixing_bound", penalty=1, relative_margin=2.0) == pytest.approx(closed)
-    assert call("path_bound", path_length=0.0, relative_margin=2.0) == pytest.approx(closed)
-    assert call("restarts_bound", norms=(3.0,), relative_margin=2.0) == pytest.approx(closed)
+    assert call("delay_bound", delay=0, relative_margin=0.5) == pytest.approx(closed)
+    assert call("mixing_bound", penalty=1, relative_margin=0.5) == pytest.approx(closed)
+    assert call("path_bound", path_length=0.0, relative_margin=0.5) == pytest.approx(closed)
+    assert call("restarts_bound", norms=(3.0,), relative_margin=0.5) == pytest.approx(closed)
     # An average that forgets at once is the last weights.
-    assert call("averaged_bound", half_life=1e-3, relative_margin=2.0) == pytest.approx(closed)
+    assert call("averaged_bound", half_life=1e-3, relative_margin=0.5) == pytest.approx(closed)
     assert call("projectron_bound", threshold=1.0) == np.inf
 
 
