@@ -141,8 +141,22 @@ def demo(
     queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Length of the stream.")] = 6000,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
     clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks of simulated users, without grades.")] = False,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", help="On a page in the browser, until Ctrl-C; the truth changes every --queries (extra 'serve')."
+        ),
+    ] = False,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Of the page; 0: any that is free.")] = 0,
+    speed: Annotated[float, typer.Option("--speed", metavar="N", min=0.1, help="Queries a second on the page.")] = 60.0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True,
 ) -> None:
     """Watch a ranker learn from a stream of queries whose truth changes half way, or from clicks."""
+    if live:
+        from online_rank.cli.live import run as run_live
+
+        run_live(seed, port, queries, speed, browser)
+        return
     if clicks:
         from online_rank.cli.demo_clicks import run
     else:

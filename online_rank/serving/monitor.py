@@ -88,6 +88,8 @@ class Monitor:
         self._served: dict[Hashable, dict[str, float]] = {}
         self._course = Course()
         self._detector = drift.ADWIN()
+        # Number and mean of the losses since the detector last saw a change.
+        self._since = (0, 0.0)
         self._recent = 0.0
         self._recent_weight = 0.0
         self._queries: deque[dict[str, Any]] = deque(maxlen=_SHOWN_QUERIES)
@@ -154,10 +156,14 @@ class Monitor:
         self._recent_weight = _FORGET * self._recent_weight + 1.0
         n, mean = self.losses.n, self.losses.mean
         recent = self._recent / self._recent_weight
+        count, usual = self._since
+        self._since = (count + 1, usual + (loss - usual) / (count + 1))
         self._detector.update(loss)
-        if self._detector.drift_detected and recent > mean:
-            self.drifts.append(n)
-            self.n_drifts += 1
+        if self._detector.drift_detected:
+            if recent > usual:
+                self.drifts.append(n)
+                self.n_drifts += 1
+            self._since = (1, recent)
         if self._course.is_due(n):
             interval = self.losses.interval(self._level)
             total, bound = _certified(model)
