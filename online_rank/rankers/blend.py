@@ -147,6 +147,9 @@ class BlendRanker(NestedRanker):
         return self._score_queries(X, single(len(X)))
 
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        if not all_finite(X.reshape(-1)):
+            # Whoever asked knows the documents' ids, and names the bad one.
+            return np.full(len(X), np.nan)
         block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
         S = np.stack([_scores(learner, block) for learner in self._learners])
         scores, weights = np.empty(len(X)), self.weights

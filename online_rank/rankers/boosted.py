@@ -308,10 +308,9 @@ class BoostedRanker(Ranker):
         """Draw queries and columns for a new tree; all else is still to be computed."""
         rng = np.random.default_rng([self.seed, self._n_grown])
         k, inner, parts = self._growing, self._n_inner, self._n_parts
-        chosen = np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))
-        if self.feature_names is not None:
-            # By name: the order in which features first appeared does not matter.
-            chosen = np.argsort(np.array([repr(name) for name in self.feature_names]))[chosen]
+        # Columns are numbered by what the last documents have there: neither their order nor their names matter.
+        order = np.lexsort(np.concatenate(self._bins[max(0, k - 8) : k])[-64:])
+        chosen = order[np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))]
         used = np.zeros(k, dtype=np.bool_)
         used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
         offsets = np.concatenate([[0], np.cumsum([len(scores) for scores in self._scores[:k]])])
