@@ -40,7 +40,8 @@ from starlette.routing import Route
 async def parse(request):
     return JSONResponse({"documents": len(json.loads(await request.body()).get("docs", ()))})
 
-uvicorn.run(Starlette(routes=[Route("/rank", parse, methods=["POST"])]), port=int(sys.argv[1]), log_level="warning", access_log=False)
+app = Starlette(routes=[Route("/rank", parse, methods=["POST"])])
+uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", access_log=False)
 """
 
 

@@ -389,6 +389,9 @@ def serve(
     measure: Measure = "ndcg@10",
     scale: Scaling = Scale.stream,
     log: Log = False,
+    clicks: Annotated[
+        bool, typer.Option("--clicks", help="With --new: draw the list to show, and learn from what is clicked on it.")
+    ] = False,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -414,13 +417,15 @@ def serve(
     import copy
 
     from online_rank.cli.files import load_model
-    from online_rank.cli.http import Place, make_app
-    from online_rank.cli.http import serve as listen
+    from online_rank.cli.serve import Place, make_app
+    from online_rank.cli.serve import serve as listen
     from online_rank.cli.train import new_model
     from online_rank.serving.protocol import RankingService
 
     if (model is None) != new:
         raise typer.BadParameter("give a MODEL or --new")
-    ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
+    if clicks and not new:
+        raise typer.BadParameter("--clicks goes with --new; a MODEL knows what it learns from")
+    ranker = new_model(measure, scale.value, log, "swap" if clicks else "perceptron") if model is None else load_model(model)
     place = Place(host, port, checkpoint, every, key, max_models, max_body)
     listen(make_app(lambda: RankingService(copy.deepcopy(ranker), measure), place), place)

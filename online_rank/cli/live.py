@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from online_rank import LossTracker, PerceptronRanker
-from online_rank.cli.http import Place, make_app, serve
+from online_rank.cli.serve import Place, make_app, serve
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.synth import Drifting
 

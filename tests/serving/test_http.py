@@ -218,6 +218,22 @@ async def _chunks(content):
         yield chunk
 
 
+def test_clicks_are_learned_from_the_list_that_was_drawn():
+    from online_rank import SwapRanker
+
+    async def scenario(client, app):
+        for number in range(5):
+            rank, _ = query(number)
+            shown = (await client.post("/rank", json=rank)).json()
+            assert sorted(shown["ranking"]) == sorted(rank["docs"])
+            clicked = {"id": number, "clicks": [shown["ranking"][1]]}
+            assert (await client.post("/learn", json=clicked)).json()["learned"] is True
+            assert (await client.post("/learn", json=clicked)).json()["duplicate"] is True
+        assert app.models.get(None).snapshot()["stats"]["learned"] == 5
+
+    run(scenario, Models(lambda: RankingService(StreamScaler() | SwapRanker())))
+
+
 class TestKeys:
     def test_each_key_has_a_model_of_its_own_that_survives_being_put_away(self, tmp_path):
         async def scenario(client, app):
