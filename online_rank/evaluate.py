@@ -13,7 +13,7 @@ import numpy as np
 from online_rank._progress import progress as shown_progress
 from online_rank.base.schema import Array, Count, DictOf, Integer, ListOf, Real, Schema, Text
 from online_rank.base.undo import all_or_nothing
-from online_rank.bounds.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
+from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 
@@ -87,7 +87,7 @@ class Trace:
     def served_interval(self, level: float = 0.95) -> Interval:
         """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
 
-        It is valid on any stream (`online_rank.bounds.intervals`); queries of one grade are left out.
+        It is valid on any stream (`online_rank.intervals`); queries of one grade are left out.
         """
         return self.served.interval(level)
 

@@ -81,7 +81,7 @@ REGISTRY = {
     "ramps": lambda: Ramps(4),
     "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", optimizer="adagrad"),
     "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
-    "encoder": lambda: StreamTargetEncoder(keep="relative"),
+    "encoder": lambda: StreamTargetEncoder(),
     "gaussianizer": lambda: StreamGaussianizer(),
     "log": lambda: SignedLog(),
     "normalizer": lambda: QueryNormalizer(),
@@ -95,6 +95,8 @@ REGISTRY = {
     "lifted | perceptron": lambda: ForEachDocument(preprocessing.MinMaxScaler()) | PerceptronRanker(),
     "function | scaler | perceptron": lambda: doubled | StreamScaler() | PerceptronRanker(),
     "scaler | pairwise": lambda: StreamScaler() | PairwiseRanker(linear_model.LogisticRegression()),
+    "union": lambda: StreamScaler() + QueryNormalizer(),
+    "union | perceptron": lambda: (SignedLog() + StreamScaler()) | PerceptronRanker(),
     "log | scaler": lambda: SignedLog() | StreamScaler(),
 }
 

@@ -70,7 +70,7 @@ the expected cost is at most E F(u) + ||u|| sqrt(E Q^). *Proof*: the estimates a
 the bound by the factor 1 / (1 - eta ||u||). *Proof*: the master inequality.
 
 **What is served, at any time** (`LossInterval`, `FrozenCopy`). An interval around the mean loss of what was really served,
-valid at all times at once and on any stream; the theorem and its proof are in `online_rank.bounds.intervals`.
+valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
 
 Proofs in full stand in the functions. Every function takes `model`: a `PerceptronRanker`, or a `LossTracker` of one, whose
 loss the bound is to speak of. A bound that does not cover its settings raises ValueError. Without `model` the caller answers
@@ -101,7 +101,6 @@ from online_rank.bounds.drift import (
 )
 from online_rank.bounds.frozen import FrozenCopy
 from online_rank.bounds.hindsight import Hindsight, best_in_hindsight
-from online_rank.bounds.intervals import Interval, LossInterval, largest_deviation
 from online_rank.bounds.mass import (
     any_step_bound,
     any_step_data_bound,
@@ -142,6 +141,7 @@ from online_rank.bounds.theorems import (
 )
 from online_rank.bounds.totals import Totals
 from online_rank.bounds.tracker import LossTracker
+from online_rank.intervals import Interval, LossInterval, largest_deviation
 
 __all__ = [
     "BoundCheck",

@@ -35,6 +35,8 @@ class Run(NamedTuple):
     segments
         Number of rankers that learned one after the other, each from w = 0, and the sum of the square roots of their Q; None
         where one ranker learned throughout.
+    raw
+        Whether u was given on raw features.
     """
 
     totals: Mapping[str, float]
@@ -48,6 +50,7 @@ class Run(NamedTuple):
     n_served: int = 0
     delay: int | None = None
     segments: tuple[int, float] | None = None
+    raw: bool = False
 
     @property
     def norm(self) -> float:
@@ -83,12 +86,8 @@ def candidates(model: Any, run: Run) -> list[Candidate]:
     else:
         return _classic(model, run)
     why = _why_not_classic(model, run)
-    others = [
-        c._replace(reason=f"{c.name.removesuffix('_surrogate')} {why}")
-        for c in _classic(model, run)
-        if c.name.startswith("mass")
-    ]
-    return own + others
+    others = [candidate for candidate in _classic(model, run) if candidate.name.startswith("mass")]
+    return own + [other._replace(reason=f"{other.name.removesuffix('_surrogate')} {why}") for other in others]
 
 
 def _beta(model: Any, t: Mapping[str, float]) -> float:
@@ -108,6 +107,12 @@ def _why_not_classic(model: Any, run: Run) -> str:
 
 def _restarts(model: Any, run: Run) -> Iterator[Candidate]:
     t, (n, roots) = run.totals, run.segments or (1, math.nan)
+    if run.path_length > 0.0:
+        yield Candidate(
+            "master_bound", "F + <u_T, gains> - sum <u_t - u_t-1, gains_t>", served.master_bound,
+            {"comparator_loss": run.pair_loss, "inner_product": run.inner_product, "path_product": run.path_product},
+        )  # fmt: skip
+        return
     yield Candidate(
         "restarts_hindsight_bound", "F(u) + <u, sum of all gains>", drift.restarts_hindsight_bound,
         {"comparator_loss": run.pair_loss, "inner_product": run.inner_product},
@@ -147,10 +152,13 @@ def _path(model: Any, run: Run) -> Iterator[Candidate]:
 
 def _capped(run: Run) -> Candidate:
     t = run.totals
+    # The scores that were served bound nothing of the weights that the cap is for.
+    reason = "capped_bound speaks of learning from its own scores, but it was learned from those that were served"
     return Candidate(
         "capped_bound", "F + sqrt(Q) (kappa P + U / kappa)", _capped_by_model,
         {"comparator_loss": run.pair_loss, "largest_norm": max(run.largest_norm, run.norm), "path_length": run.path_length,
          "squared_gradient_norms": t["squared_gradient_norms"], "margin_mass": t["margin_mass"]},
+        reason if run.n_served else None,
     )  # fmt: skip
 
 

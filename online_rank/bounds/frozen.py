@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from online_rank.bounds.intervals import LossInterval, served_loss
+from online_rank.intervals import LossInterval, served_loss
 from online_rank.measures import measure as parse_measure
 
 __all__ = ["FrozenCopy"]
@@ -16,7 +16,7 @@ class FrozenCopy:
     measured at level alpha / ((k + 1)(k + 2)). With probability at least 1 - alpha, for **every** copy and at all times: a
     future query on which a ranking can be wrong loses at most `loss_limit` in expectation, if the copy ranks it.
 
-    Proof. The copy does not change, so the E_t x_t of `online_rank.bounds.intervals` are all the loss that is expected of a
+    Proof. The copy does not change, so the E_t x_t of `online_rank.intervals` are all the loss that is expected of a
     future query, and so is their mean. One-sided with alpha / ((k + 1)(k + 2)); these levels add up to alpha. QED.
 
     Parameters

@@ -141,8 +141,19 @@ def demo(
     queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Length of the stream.")] = 6000,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
     clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks of simulated users, without grades.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="On a page in the browser, until Ctrl-C, with a new truth every --queries.")
+    ] = False,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Of the page; 0: any that is free.")] = 0,
+    speed: Annotated[float, typer.Option("--speed", metavar="N", min=0.1, help="Queries a second on the page.")] = 60.0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True,
 ) -> None:
     """Watch a ranker learn from a stream of queries whose truth changes half way, or from clicks."""
+    if live:
+        from online_rank.cli.live import run as run_live
+
+        run_live(seed, port, queries, speed, browser)
+        return
     if clicks:
         from online_rank.cli.demo_clicks import run
     else:
@@ -378,6 +389,9 @@ def serve(
     measure: Measure = "ndcg@10",
     scale: Scaling = Scale.stream,
     log: Log = False,
+    clicks: Annotated[
+        bool, typer.Option("--clicks", help="With --new: draw the list to show, and learn from what is clicked on it.")
+    ] = False,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -402,14 +416,16 @@ def serve(
     """
     import copy
 
-    from online_rank.cli.http import Place, make_app
-    from online_rank.cli.http import serve as listen
-    from online_rank.cli.serve import load_model
+    from online_rank.cli.files import load_model
+    from online_rank.cli.serve import Place, make_app
+    from online_rank.cli.serve import serve as listen
     from online_rank.cli.train import new_model
     from online_rank.serving.protocol import RankingService
 
     if (model is None) != new:
         raise typer.BadParameter("give a MODEL or --new")
-    ranker = new_model(measure, scale.value, log) if model is None else load_model(model)
+    if clicks and not new:
+        raise typer.BadParameter("--clicks goes with --new; a MODEL knows what it learns from")
+    ranker = new_model(measure, scale.value, log, "swap" if clicks else "perceptron") if model is None else load_model(model)
     place = Place(host, port, checkpoint, every, key, max_models, max_body)
     listen(make_app(lambda: RankingService(copy.deepcopy(ranker), measure), place), place)

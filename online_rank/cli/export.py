@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from online_rank.cli.serve import load_model
+from online_rank.cli.files import load_model
 from online_rank.export import export
 
 __all__ = ["run"]

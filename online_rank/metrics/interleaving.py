@@ -8,8 +8,8 @@ import numpy as np
 from river import base
 
 from online_rank.base.schema import Array, Count, Schema
-from online_rank.bounds.intervals import Interval, LossInterval
 from online_rank.feedback.impressions import Clicks, Impression
+from online_rank.intervals import Interval, LossInterval
 
 __all__ = ["Drafted", "TeamDraft"]
 
@@ -46,7 +46,7 @@ class TeamDraft(base.Base):
     are equally good prefers neither in expectation, whatever the bias of positions (Radlinski, Kurup & Joachims 2008).
 
     The interval holds at all times at once, so that a comparison may be stopped, or go on, because of what it says; nothing is
-    assumed of queries and users, and the rankers may go on learning (`online_rank.bounds.intervals`).
+    assumed of queries and users, and the rankers may go on learning (`online_rank.intervals`).
 
     Parameters
     ----------

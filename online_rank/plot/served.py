@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from online_rank.bounds.intervals import Interval
+from online_rank.intervals import Interval
 from online_rank.plot._style import COLOURS, name_lines, styled
 
 if TYPE_CHECKING:

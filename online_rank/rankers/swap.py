@@ -41,6 +41,9 @@ class SwapRanker(LinearRanker):
     learned as well: as gains of documents that were all seen, with equal chances of every order (for a start from judged
     queries).
 
+    Where clicks say nothing about documents, the confidence of `show_one` should be 0; it wanders instead between 0 and about
+    0.2, so that users without any preference are still shown some documents more often than others.
+
     References
     ----------
     [PDGD] Oosterhuis & de Rijke, *Differentiable Unbiased Online Learning to Rank*, 2018: the pairs and their weight.

@@ -68,10 +68,10 @@ class DurableService:
         return self._journal is not None and self.service.n_changes - self._saved_at >= self._every
 
     @property
-    def journal_bytes(self) -> int:
-        """Size of the journal: what a restart would have to replay."""
+    def journal_bytes(self) -> int | None:
+        """Size of the journal: what a restart would have to replay. None where there is none."""
         if self.path is None:
-            return 0
+            return None
         return sum(path.stat().st_size for path in self.path.glob("journal-*"))
 
     def append(self, records: list[bytes], sync: bool) -> None:

@@ -67,7 +67,7 @@ class _OfModels:
         for name, text in (("pending", "Queries that wait for feedback"), ("evicted", "Queries forgotten before it came")):
             yield GaugeMetricFamily(f"online_rank_{name}", text, value=sum(of_model.get(name, 0) for of_model in stats))
         yield GaugeMetricFamily("online_rank_models", "Models in memory", value=len(models))
-        journal = sum(model.durable.journal_bytes for model in models)
+        journal = sum(model.durable.journal_bytes or 0 for model in models)
         yield GaugeMetricFamily("online_rank_journal_bytes", "Size of the journals", value=journal)
         drifts = sum(model.monitor.n_drifts for model in models)
         yield CounterMetricFamily("online_rank_drifts", "How often the served loss has risen", value=drifts)

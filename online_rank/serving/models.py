@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from online_rank.intervals import learned_measure
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.monitor import Monitor
@@ -42,7 +43,9 @@ class ServedModel:
     def __init__(self, durable: DurableService) -> None:
         self.durable = durable
         self.commits = GroupCommit(durable)
-        self.monitor = Monitor(durable.service.measure)
+        service = durable.service
+        # On the same account as the service's own, which outlives the process.
+        self.monitor = Monitor(learned_measure(service.model), service._served)
         self.n_users = 0
 
     @property

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from river import drift
 
-from online_rank.bounds.intervals import LossInterval, served_loss
+from online_rank.intervals import LossInterval, served_loss
+from online_rank.measures import Measure
 from online_rank.measures import measure as parse_measure
 from online_rank.rankers.nested import parts_that_serve
 
@@ -73,21 +74,24 @@ class Monitor:
     ----------
     measure
         What is measured (`online_rank.measure`).
+    sums
+        Of the losses before (`LossInterval`).
     level
         Confidence of the interval.
     """
 
-    def __init__(self, measure: str = "ndcg@10", level: float = 0.95) -> None:
-        self.measure = measure
-        self.losses = LossInterval()
+    def __init__(self, measure: str | Measure = "ndcg@10", sums: Any = (0.0, 0.0, 0.0), level: float = 0.95) -> None:
+        self._measure = parse_measure(measure) if isinstance(measure, str) else measure
+        self.losses = LossInterval(sums)
         self.drifts: deque[int] = deque(maxlen=_MAX_MARKS)
         self.n_drifts = 0
         self.version = 0
         self._level = level
-        self._measure = parse_measure(measure)
         self._served: dict[Hashable, dict[str, float]] = {}
         self._course = Course()
         self._detector = drift.ADWIN()
+        # Number and mean of the losses since the detector last saw a change.
+        self._since = (0, 0.0)
         self._recent = 0.0
         self._recent_weight = 0.0
         self._queries: deque[dict[str, Any]] = deque(maxlen=_SHOWN_QUERIES)
@@ -132,7 +136,7 @@ class Monitor:
         """All that the page shows, for JSON."""
         interval = self.losses.interval(self._level)
         return {
-            "measure": self.measure,
+            "measure": self._measure.name,
             "stats": {name: _finite(value) for name, value in stats.items()},
             "served": {
                 "n": interval.n,
@@ -154,10 +158,14 @@ class Monitor:
         self._recent_weight = _FORGET * self._recent_weight + 1.0
         n, mean = self.losses.n, self.losses.mean
         recent = self._recent / self._recent_weight
+        count, usual = self._since
+        self._since = (count + 1, usual + (loss - usual) / (count + 1))
         self._detector.update(loss)
-        if self._detector.drift_detected and recent > mean:
-            self.drifts.append(n)
-            self.n_drifts += 1
+        if self._detector.drift_detected:
+            if recent > usual:
+                self.drifts.append(n)
+                self.n_drifts += 1
+            self._since = (1, recent)
         if self._course.is_due(n):
             interval = self.losses.interval(self._level)
             total, bound = _certified(model)

@@ -35,8 +35,8 @@ import numpy as np
 
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
-from online_rank.bounds.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
 from online_rank.feedback import Impression
+from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 
@@ -188,7 +188,7 @@ class RankingService:
     def served_interval(self, level: float = 0.95) -> Interval:
         """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
 
-        Of queries whose grades came; it is valid on any stream (`online_rank.bounds.intervals`).
+        Of queries whose grades came; it is valid on any stream (`online_rank.intervals`).
         """
         return LossInterval(self._served).interval(level)
 

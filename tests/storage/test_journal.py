@@ -7,8 +7,8 @@ import stat
 import pytest
 
 from online_rank import PerceptronRanker
-from online_rank.cli.service import Places, State
 from online_rank.serving import RankingService
+from online_rank.serving.durable import DurableService
 from online_rank.storage.checkpoint import CheckpointError
 from online_rank.storage.files import ModelFileError, to_bytes
 from online_rank.storage.journal import Journal, new_run
@@ -152,7 +152,7 @@ def test_only_files_of_the_run_are_deleted(tmp_path):
     for name, text in mine.items():
         (tmp_path / name).write_text(text)
     state = serving(tmp_path)
-    state.commit([b'{"id": 1, "docs": {"a": {"x": 1}}}'], True)
+    commit(state, [b'{"id": 1, "docs": {"a": {"x": 1}}}'], True)
     state.close()
     serving(tmp_path).close()
     assert {name: (tmp_path / name).read_text() for name in mine} == mine
@@ -174,13 +174,19 @@ GRADE = [b'{"id": %d, "grades": {"a": 0, "b": 2}}' % i for i in range(4)]
 
 
 def serving(place, every=1000):
-    return State(RankingService(PerceptronRanker()), Places(str(place), every, None, 1 << 20))
+    return DurableService(RankingService(PerceptronRanker()), place, every)
+
+
+def commit(state, records, learned):
+    state.append(records, sync=learned)
+    if state.is_due:
+        state.save()
 
 
 def handled(state, lines):
     replies = [state.service.handle(line) for line in lines]
     changed = [line for line, reply in zip(lines, replies, strict=True) if reply.changed]
-    state.commit(changed, any(reply.learned for reply in replies))
+    commit(state, changed, any(reply.learned for reply in replies))
     return replies
 
 
@@ -190,7 +196,7 @@ def test_a_duplicate_after_a_restart_is_acknowledged_only_when_its_grade_is_on_t
     handled(state, ASK[:1])
     state.service.handle(GRADE[0])
     monkeypatch.setattr(state._journal, "sync", lambda: None)
-    state.commit(GRADE[:1], True)  # written, not synced
+    commit(state, GRADE[:1], True)  # written, not synced
     os.close(state._directory._lock)
     synced = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
@@ -276,3 +282,86 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left") as raised:
         handled(state, ASK[:1])
     assert raised.value.filename == str(tmp_path / "journal-0")
+
+
+class Killed(BaseException):
+    """The process ends at this call."""
+
+
+class Disk:
+    """Stands between the service and the system: ends the process at call number `at`, and knows what was synced."""
+
+    def __init__(self, monkeypatch, at, half):
+        self.calls, self.at, self.half = 0, at, half
+        self.synced = {}
+        for name in ("write", "pwrite", "fsync", "replace", "ftruncate"):
+            monkeypatch.setattr(os, name, self.watched(name, getattr(os, name) if name != "fsync" else lambda file: None))
+
+    def watched(self, name, real):
+        def call(*arguments):
+            self.calls += 1
+            path = os.readlink(f"/proc/self/fd/{arguments[0]}") if name != "replace" else None
+            if self.calls == self.at:
+                if self.half and name == "write":
+                    real(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2])
+                raise Killed
+            if name == "pwrite":
+                with open(path, "rb") as file:
+                    self.synced.setdefault(path, file.read())
+            elif name == "write":
+                self.synced.setdefault(path, os.path.getsize(path))
+            elif name == "fsync":
+                self.synced.pop(path, None)
+            return real(*arguments)
+
+        return call
+
+    def lose_power(self):
+        """Take back what was not synced."""
+        for path, before in self.synced.items():
+            if os.path.exists(path):
+                with open(path, "rb") as file:
+                    content = file.read()
+                with open(path, "wb") as file:
+                    file.write(before if isinstance(before, bytes) else content[:before])
+
+
+def session(place, lines, every):
+    """What a client is told that sends lines to a service, one after the other, until the service dies."""
+    told, state = [], None
+    try:
+        state = serving(place, every)
+        for line in lines:
+            reply = state.service.handle(line)
+            commit(state, [line] if reply.changed else [], reply.learned)
+            told.append(reply.answer)
+        state.save()
+    except Killed:
+        pass
+    finally:
+        if state is not None:
+            state.close()
+    return told
+
+
+@pytest.mark.parametrize(("half", "power"), [(False, False), (True, False), (False, True)])
+def test_a_service_that_dies_at_any_call_to_the_disk_starts_again_and_has_lost_nothing(tmp_path, half, power):
+    lines = [line for pair in zip(ASK, GRADE, strict=True) for line in pair]
+    at, died = 0, True
+    while died:
+        at += 1
+        place = tmp_path / str(at)
+        with pytest.MonkeyPatch.context() as patch:
+            disk = Disk(patch, at, half)
+            told = session(place, lines, every=3)
+            died = len(told) < len(lines) or disk.calls >= at
+        if power:
+            disk.lose_power()
+        acknowledged = [answer["id"] for answer in told if answer.get("learned")]
+        again = serving(place, 3)
+        assert set(acknowledged) <= set(again.service._learned)
+        # What was ranked before power was lost may have to be sent again; grades are never learned twice.
+        handled(again, lines)
+        assert list(again.service._learned) == [0, 1, 2, 3]
+        again.close()
+    assert at > 60

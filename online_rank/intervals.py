@@ -70,7 +70,7 @@ class Interval(NamedTuple):
 
 
 def largest_deviation(variation: float, alpha: float) -> float:
-    r"""r(alpha, v) of `online_rank.bounds.intervals`: how far a sum of losses strays from the sum of their means, on one side.
+    r"""r(alpha, v) of `online_rank.intervals`: how far a sum of losses strays from the sum of their means, on one side.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class LossInterval:
 
     Examples
     --------
-    >>> from online_rank.bounds.intervals import LossInterval
+    >>> from online_rank.intervals import LossInterval
     >>> served = LossInterval()
     >>> for t in range(1000):
     ...     served.update(0.25 if t % 2 else 0.35)

@@ -1,5 +1,7 @@
 """`online-rank serve`: the service over HTTP."""
 
+import contextlib
+import copy
 import os
 import signal
 import sys
@@ -37,6 +39,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         if (error.name or "").partition(".")[0] not in ("starlette", "prometheus_client"):
             raise
         raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
+    _warm(make())
     token = os.environ.get(TOKEN)
     if token is not None and len(token) < 8:
         raise ValueError(f"{TOKEN} is set, but shorter than 8 characters")
@@ -84,12 +87,19 @@ def serve(app: Any, place: Place, started: Callable[[str], None] | None = None) 
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     server = Server(config)
-    previous = signal.getsignal(signal.SIGTERM)
+    # uvicorn raises the signal again after it has stopped in good order; that is no error here.
+    previous = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
-        server.run()
-    except KeyboardInterrupt:
-        pass  # uvicorn raises the signal again after it has stopped in good order
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run()
     finally:
         signal.signal(signal.SIGTERM, previous)
     if not server.started:
         raise OSError(f"cannot listen on {place.host} port {place.port}")
+
+
+def _warm(service: RankingService) -> None:
+    """Let a copy of a service answer once, so that no client waits for the compiler."""
+    service = copy.deepcopy(service)
+    service.handle(b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}}')
+    service.handle(b'{"id": 1, "grades": {"a": 1, "b": 0}}')

@@ -1,0 +1,64 @@
+"""`online-rank export`."""
+
+import json
+
+import pytest
+
+import online_rank
+from online_rank import PerceptronRanker, QueryNormalizer, StreamScaler
+from online_rank.cli import main
+
+
+def run(capfdbinary, *arguments):
+    """Exit code, standard output and error of the command."""
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    out, err = capfdbinary.readouterr()
+    return left.value.code, out, err.decode()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    model = StreamScaler() | PerceptronRanker()
+    model.learn_one({"a": {"clicks": 3, "age": 2}, "b": {"clicks": 1, "age": 5}}, {"a": 0, "b": 2})
+    online_rank.save(model, tmp_path / "model.npz")
+    return tmp_path / "model.npz"
+
+
+def test_text_goes_to_standard_output_and_to_a_file(saved, tmp_path, capfdbinary):
+    code, out, _ = run(capfdbinary, "export", saved, "--to", "solr", "--name", "shop")
+    made = json.loads(out)
+    assert (code, made["name"], list(made["params"]["weights"])) == (0, "shop", ["clicks", "age"])
+    code, nothing, _ = run(capfdbinary, "export", saved, "--to", "solr", "--name", "shop", "--out", tmp_path / "solr.json")
+    assert (code, nothing, (tmp_path / "solr.json").read_bytes()) == (0, b"", out)
+
+
+def test_features_may_be_called_otherwise(saved, capfdbinary):
+    code, out, _ = run(capfdbinary, "export", saved, "--to", "vespa", "--feature", "bm25(title)", "--feature", "age")
+    assert code == 0
+    assert b"* bm25(title)" in out
+    assert b"* attribute(age)" in out
+
+
+def test_onnx_is_written_as_it_is(saved, capfdbinary):
+    onnx = pytest.importorskip("onnx")
+    code, out, _ = run(capfdbinary, "export", saved, "--to", "onnx")
+    assert code == 0
+    onnx.checker.check_model(onnx.load_from_string(out))
+
+
+def test_what_cannot_be_exported_says_why_in_one_line(saved, tmp_path, capfdbinary):
+    model = QueryNormalizer() | PerceptronRanker()
+    model.learn_one([[1.0], [2.0]], [0, 1])
+    online_rank.save(model, tmp_path / "other.npz")
+    for arguments, reason in (
+        ((tmp_path / "other.npz", "--to", "solr"), "QueryNormalizer has no linear form: it scales each query by the documents"),
+        ((saved, "--to", "pmml"), "to is 'pmml'; it must be one of"),
+        ((saved, "--to", "c", "--name", "a b"), "it must be a C identifier"),
+        ((saved, "--to", "json", "--feature", "one"), "names has 1 names, but the model has 2 features"),
+        ((tmp_path / "missing.npz", "--to", "json"), "No such file"),
+    ):
+        code, out, err = run(capfdbinary, "export", *arguments)
+        assert (code, out) == (2, b"")
+        assert reason in err
+        assert err.count("\n") == 1

@@ -1,0 +1,544 @@
+"""The service over HTTP: in process where that is enough, and as a process that is killed."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+for package in ("starlette", "prometheus_client", "httpx"):
+    pytest.importorskip(package)
+
+import httpx  # noqa: E402
+
+from online_rank import LossTracker, PerceptronRanker, StreamScaler  # noqa: E402
+from online_rank.serving.commit import CommitError, GroupCommit  # noqa: E402
+from online_rank.serving.durable import DurableService  # noqa: E402
+from online_rank.serving.http import Limits, RankingApp  # noqa: E402
+from online_rank.serving.models import KeyRefused, Models  # noqa: E402
+from online_rank.serving.monitor import Course, Monitor  # noqa: E402
+from online_rank.serving.protocol import RankingService  # noqa: E402
+
+RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 2.0}}}
+LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}
+
+
+def make():
+    return RankingService(StreamScaler() | PerceptronRanker())
+
+
+def query(number, n_documents=5, seed=0):
+    """A request to rank and one with grades."""
+    rng = np.random.default_rng([seed, number])
+    X = rng.normal(size=(n_documents, 3)).round(3)
+    docs = {f"d{i}": dict(zip("xyz", row, strict=True)) for i, row in enumerate(X.tolist())}
+    grades = {f"d{i}": int(X[i, 0] > 0) + int(X[i, 0] > 1) for i in range(n_documents)}
+    return {"id": number, "docs": docs}, {"id": number, "grades": grades}
+
+
+def run(scenario, models=None, **options):
+    """Run `scenario(client, app)` against an application in this process."""
+
+    async def main():
+        app = RankingApp(models or Models(make), **options)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            try:
+                return await scenario(client, app)
+            finally:
+                await app.models.close()
+
+    return asyncio.run(main())
+
+
+class TestRequests:
+    def test_rank_learn_and_learn_again(self):
+        async def scenario(client, app):
+            ranked = await client.post("/rank", json=RANK)
+            assert ranked.status_code == 200
+            assert ranked.json() == {"id": "q1", "ranking": ["a", "b"], "scores": [0.0, 0.0]}
+            learned = (await client.post("/learn", json=LEARN)).json()
+            # NDCG of [0, 2] against [2, 0]: 1 / log2(3).
+            assert learned == {"id": "q1", "learned": True, "loss": pytest.approx(1 - 1 / np.log2(3))}
+            assert (await client.post("/learn", json=LEARN)).json() == {"id": "q1", "learned": False, "duplicate": True}
+            again = (await client.post("/rank", json={**RANK, "id": "q2"})).json()
+            assert again["ranking"] == ["b", "a"]
+
+        run(scenario)
+
+    def test_answers_are_those_of_the_protocol(self):
+        direct, requests = make(), [request for number in range(20) for request in query(number)]
+
+        async def scenario(client, app):
+            for request in requests:
+                path = "/rank" if "docs" in request else "/learn"
+                assert (await client.post(path, json=request)).json() == direct.handle(json.dumps(request).encode()).answer
+            assert (await client.get("/stats")).json()["stats"] == direct.stats()
+
+        run(scenario)
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            (b"", "not a JSON object"),
+            (b"[]", "not a JSON object"),
+            (b'{"id": 1, "docs": {"a": {"x": NaN}}}', "NaN is not a JSON number"),
+            (b'{"id": 1, "docs": {"a": {"x": 1e999}}}', "must be finite"),
+            (b'{"id": 1, "docs": {"a": {"x": 1}, "a": {"x": 2}}}', "stands twice"),
+            (b'{"id": "q", "grades": {"a": 1}}', "no query waits"),
+            (b'{"id": 1, "docs": {"a": {"x": "1"}}}', "x"),
+            (b"\xff\xfe{}", "not a JSON object"),
+            (b'{"cmd": "quit"}', "there are 'save' and 'stats'"),
+            (b"[" * 100_000, "not a JSON object"),
+        ],
+    )
+    def test_a_bad_body_is_refused_and_changes_nothing(self, content, reason):
+        async def scenario(client, app):
+            answer = await client.post("/rank", content=content, headers={"content-type": "application/json"})
+            assert answer.status_code == 400
+            assert reason in answer.json()["error"]
+            assert (await client.get("/stats")).json()["stats"]["ranked"] == 0
+
+        run(scenario)
+
+    def test_limits(self):
+        async def scenario(client, app):
+            json_type = {"content-type": "application/json"}
+            for content in (b" " * 101, [b" " * 50] * 3):
+                answer = await client.post("/rank", content=_chunks(content), headers=json_type)
+                assert (answer.status_code, answer.json()["error"]) == (413, "a request of more than 100 bytes")
+            assert (await client.post("/rank", content=b"{}")).status_code == 415
+            assert (await client.post("/rank", content=b"{}", headers={"content-type": "text/plain"})).status_code == 415
+            assert (await client.get("/rank")).status_code == 405
+            assert (await client.get("/nothing")).status_code == 404
+
+            async def slow():
+                yield b"{"
+                await asyncio.sleep(5)
+
+            answer = await client.post("/rank", content=slow(), headers=json_type)
+            assert answer.status_code == 408
+
+        run(scenario, limits=Limits(body=100, seconds=0.05))
+
+    def test_a_token_is_asked_for_everywhere_but_where_nothing_is_to_be_seen(self):
+        async def scenario(client, app):
+            for path in ("/stats", "/events", "/metrics"):
+                assert (await client.get(path)).status_code == 401
+            assert (await client.post("/rank", json=RANK)).status_code == 401
+            for path in ("/", "/healthz", "/docs", "/openapi.json"):
+                assert (await client.get(path)).status_code == 200
+            for wrong in ("Bearer secre", "Bearer secrets", "secret", "Basic secret", "Bearer \xe9"):
+                given = {"authorization": wrong.encode("latin-1")}
+                assert (await client.post("/rank", json=RANK, headers=given)).status_code == 401
+            answer = await client.post("/rank", json=RANK, headers={"authorization": "Bearer secret"})
+            assert answer.status_code == 200
+
+        run(scenario, token="secret")
+
+    def test_other_hosts_are_turned_away_so_that_no_page_can_reach_a_local_server(self):
+        async def scenario(client, app):
+            for host, status in (("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example", 421),
+                                 ("localhost.evil.example", 421)):  # fmt: skip
+                assert (await client.get("/stats", headers={"host": host})).status_code == status
+
+        run(scenario)
+
+    def test_metrics_and_health(self):
+        async def scenario(client, app):
+            await client.post("/rank", json=RANK)
+            await client.post("/learn", json=LEARN)
+            await client.post("/learn", json={"id": "?"})
+            text = (await client.get("/metrics")).text
+            for line in (
+                'online_rank_requests_total{path="/rank",status="200"} 1.0',
+                'online_rank_requests_total{path="/learn",status="400"} 1.0',
+                'online_rank_latency_seconds_count{path="/learn"} 2.0',
+                "online_rank_ranked_total 1.0",
+                "online_rank_learned_total 1.0",
+                "online_rank_pending 0.0",
+                "online_rank_served_loss_upper 1.0",
+            ):
+                assert line in text.splitlines()
+            assert (await client.get("/healthz")).json() == {"ok": True}
+
+        run(scenario)
+
+    def test_the_description_names_every_path(self):
+        async def scenario(client, app):
+            described = (await client.get("/openapi.json")).json()
+            assert described["openapi"] == "3.1.0"
+            page = (await client.get("/docs")).text
+            app.stop()  # or /events would never end
+            for path in described["paths"]:
+                assert f"{path}</code>" in page
+                assert (await client.request("HEAD", path)).status_code != 404
+            assert described["paths"]["/rank"]["post"]["parameters"][0]["name"] == "<shop>"
+            assert "<shop>" not in page
+
+        run(scenario, Models(make, None), key="<shop>")
+
+    def test_the_page_needs_nothing_from_elsewhere(self):
+        async def scenario(client, app):
+            answer = await client.get("/")
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            page = answer.text.replace("http://www.w3.org/2000/svg", "")
+            assert "http:" not in page
+            assert "https:" not in page
+            assert "innerHTML" not in page  # names come from clients
+
+        run(scenario)
+
+    def test_events_begin_with_a_snapshot_and_end_when_the_server_stops(self):
+        async def scenario(client, app):
+            await client.post("/rank", json=RANK)
+            await client.post("/learn", json=LEARN)
+            asyncio.get_running_loop().call_later(0.2, app.stop)
+            answer = await client.get("/events")
+            (event,) = [line for line in answer.text.splitlines() if line]
+            shown = json.loads(event.removeprefix("data: "))
+            assert shown["stats"]["learned"] == 1
+            assert [name for name, _ in shown["weights"]] == ["clicks", "age"]
+            (query,) = shown["queries"]
+            assert query["documents"] == [["a", 0.0, 0], ["b", 0.0, 2]]
+            assert dict(query["changes"]).keys() == {"clicks", "age"}
+
+        run(scenario)
+
+
+async def _chunks(content):
+    for chunk in [content] if isinstance(content, bytes) else content:
+        yield chunk
+
+
+def test_clicks_are_learned_from_the_list_that_was_drawn():
+    from online_rank import SwapRanker
+
+    async def scenario(client, app):
+        for number in range(5):
+            rank, _ = query(number)
+            shown = (await client.post("/rank", json=rank)).json()
+            assert sorted(shown["ranking"]) == sorted(rank["docs"])
+            clicked = {"id": number, "clicks": [shown["ranking"][1]]}
+            assert (await client.post("/learn", json=clicked)).json()["learned"] is True
+            assert (await client.post("/learn", json=clicked)).json()["duplicate"] is True
+        assert app.models.get(None).snapshot()["stats"]["learned"] == 5
+
+    run(scenario, Models(lambda: RankingService(StreamScaler() | SwapRanker())))
+
+
+class TestKeys:
+    def test_each_key_has_a_model_of_its_own_that_survives_being_put_away(self, tmp_path):
+        async def scenario(client, app):
+            for number in range(6):
+                for shop in ("one", "two", "three"):
+                    rank, learn = query(number)
+                    if shop == "two":
+                        learn = {**learn, "grades": {name: 2 - grade for name, grade in learn["grades"].items()}}
+                    assert (await client.post(f"/rank?shop={shop}", json=rank)).status_code == 200
+                    assert (await client.post(f"/learn?shop={shop}", json=learn)).status_code == 200
+                    assert len(app.models.open_models) <= 2
+            stats = [(await client.get(f"/stats?shop={shop}")).json()["stats"] for shop in ("one", "two", "three")]
+            assert [each["learned"] for each in stats] == [6, 6, 6]
+            assert stats[0] == stats[2] != stats[1]
+
+        run(scenario, Models(make, tmp_path / "shops", by_key=True, max_open=2), key="shop")
+
+    def test_keys_that_are_none(self, tmp_path):
+        async def scenario(client, app):
+            for bad in ("", "..", ".hidden", "a/b", "a\0b", "x" * 101, "%2e%2e", "ü"):
+                assert (await client.post("/rank", params={"shop": bad}, json=RANK)).status_code == 400
+            assert (await client.post("/rank", json=RANK)).status_code == 400
+            assert (await client.get("/stats?shop=unknown")).status_code == 404
+            assert (await client.get("/events?shop=unknown")).status_code == 404
+            assert [*tmp_path.iterdir()] == []
+            for number, status in enumerate((200, 200, 429)):
+                assert (await client.post(f"/rank?shop=s{number}", json=RANK)).status_code == status
+
+        run(scenario, Models(make, tmp_path, by_key=True, max_keys=2), key="shop")
+
+    def test_keys_need_a_directory(self):
+        with pytest.raises(ValueError, match="needs a directory"):
+            Models(make, by_key=True)
+
+    def test_a_damaged_directory_costs_one_key_only(self, tmp_path):
+        (tmp_path / "bad").mkdir()
+        (tmp_path / "bad" / "checkpoint.npz").write_bytes(b"damaged")
+        models = Models(make, tmp_path, by_key=True)
+        with pytest.raises(KeyRefused, match="cannot be opened") as caught:
+            models.get("bad")
+        assert caught.value.status == 503
+        assert models.get("good").durable.service.stats()["ranked"] == 0
+
+
+class Disk(DurableService):
+    """A service whose disk takes its time, counts, and may fail."""
+
+    def __init__(self):
+        super().__init__(make())
+        self.written, self.waits, self.fails = [], 0, False
+
+    def append(self, records, sync):
+        if sync:
+            time.sleep(0.02)
+            self.waits += 1
+        if self.fails:
+            raise OSError(28, "No space left on device")
+        self.written += records
+
+
+class TestGroupCommit:
+    def test_requests_that_come_while_the_disk_is_busy_share_its_next_wait(self):
+        async def main():
+            disk = Disk()
+            commits = GroupCommit(disk)
+            await asyncio.gather(*(commits.add_and_wait(b"%d" % i) for i in range(50)))
+            return disk
+
+        disk = asyncio.run(main())
+        assert disk.written == [b"%d" % i for i in range(50)]
+        assert disk.waits <= 2
+
+    def test_nothing_is_acknowledged_before_it_is_written(self):
+        async def main():
+            disk = Disk()
+            commits = GroupCommit(disk)
+
+            async def one(i):
+                await asyncio.sleep(random.random() / 50)
+                if i % 3:
+                    commits.add(b"%d" % i)
+                else:
+                    await commits.add_and_wait(b"%d" % i)
+                    assert b"%d" % i in disk.written
+
+            await asyncio.gather(*map(one, range(100)))
+            await commits.flush()
+            assert sorted(disk.written) == sorted(b"%d" % i for i in range(100))
+            assert commits.is_idle
+
+        asyncio.run(main())
+
+    def test_a_full_disk_stops_all_learning_and_says_so(self):
+        async def main():
+            disk = Disk()
+            commits = GroupCommit(disk)
+            disk.fails = True
+            answers = await asyncio.gather(*(commits.add_and_wait(b"x") for _ in range(5)), return_exceptions=True)
+            assert [type(answer) for answer in answers] == [CommitError] * 5
+            disk.fails = False
+            with pytest.raises(CommitError, match="No space left"):
+                commits.require_working()
+            with pytest.raises(CommitError):
+                await commits.add_and_wait(b"y")
+            assert disk.written == []
+
+        asyncio.run(main())
+
+    def test_the_server_then_refuses_what_it_cannot_keep(self):
+        async def scenario(client, app):
+            model = app.models.get(None)
+            await client.post("/rank", json=RANK)
+            await model.commits.flush()
+
+            def full(records, sync):
+                raise OSError(28, "No space left on device")
+
+            model.durable.append = full
+            assert (await client.post("/learn", json=LEARN)).status_code == 503
+            assert (await client.post("/learn", json=LEARN)).status_code == 503  # no "duplicate" that was never kept
+            assert (await client.post("/rank", json=RANK)).status_code == 503
+            assert (await client.get("/healthz")).status_code == 503
+
+        run(scenario)
+
+    def test_grades_that_come_twice_at_once_are_both_answered_after_the_disk(self):
+        async def scenario(client, app):
+            model = app.models.get(None)
+            events, append = [], model.durable.append
+
+            def slow(records, sync):
+                time.sleep(0.05)
+                append(records, sync)
+                events.append("on disk")
+
+            await client.post("/rank", json=RANK)
+            await model.commits.flush()
+            model.durable.append = slow
+
+            async def learn():
+                answer = (await client.post("/learn", json=LEARN)).json()
+                events.append("duplicate" if answer.get("duplicate") else "learned")
+
+            await asyncio.gather(learn(), learn())
+            assert events[0] == "on disk"
+            assert {"duplicate", "learned"} <= set(events)
+
+        run(scenario)
+
+
+class TestDurable:
+    def test_what_was_acknowledged_is_there_after_a_kill(self, tmp_path):
+        # Without close() or save(): as if the process had died here. The lock is given back as the system would.
+        durable = DurableService(make(), tmp_path / "state", every=7)
+
+        async def main():
+            commits = GroupCommit(durable)
+            for number in range(10):
+                for request in query(number):
+                    body = json.dumps(request).encode()
+                    assert durable.service.handle(body).changed
+                    await commits.add_and_wait(body)
+
+        asyncio.run(main())
+        stats = durable.service.stats()
+        durable.close()
+        again = DurableService(make(), tmp_path / "state", every=7)
+        assert again.service.stats() == stats
+        assert again.journal_bytes > 0
+        again.close()
+
+    def test_line_breaks_in_a_request_do_not_break_the_journal(self, tmp_path):
+        async def scenario(client, app):
+            for request in (RANK, LEARN):
+                path = "/rank" if request is RANK else "/learn"
+                body = json.dumps(request, indent=2).replace("\n", "\r\n")
+                headers = {"content-type": "application/json"}
+                assert (await client.post(path, content=body, headers=headers)).status_code == 200
+
+        run(scenario, Models(make, tmp_path / "state"))
+        again = DurableService(make(), tmp_path / "state")
+        assert again.service.stats()["learned"] == 1
+        again.close()
+
+
+class TestMonitor:
+    def test_it_measures_what_was_served(self):
+        service, monitor = make(), Monitor()
+        losses = []
+        for number in range(40):
+            rank, learn = (json.dumps(request).encode() for request in query(number))
+            answer = service.handle(rank).answer
+            monitor.ranked(answer)
+            before = monitor.before_learning(service.model)
+            monitor.learned(learn, service.handle(learn).answer, service.model, before)
+            grades = json.loads(learn)["grades"]
+            if len(set(grades.values())) > 1:
+                ranked = [grades[name] for name in answer["ranking"]]
+                if len(set(answer["scores"])) == len(ranked):
+                    gain = [(2**g - 1) / np.log2(i + 2) for i, g in enumerate(ranked)]
+                    ideal = [(2**g - 1) / np.log2(i + 2) for i, g in enumerate(sorted(ranked, reverse=True))]
+                    losses.append(1 - sum(gain) / sum(ideal))
+                else:
+                    losses.append(monitor.losses.mean)  # the first query, whose documents all tie
+        assert monitor.losses.n == len(losses)
+        assert monitor.losses.mean == pytest.approx(np.mean(losses))
+        shown = monitor.snapshot(service.stats(), service.model)
+        assert shown["served"]["lower"] <= shown["served"]["mean"] <= shown["served"]["upper"]
+        json.dumps(shown, allow_nan=False)
+
+    def test_a_rise_of_the_loss_is_marked_once_and_its_fall_is_not(self):
+        monitor, model = Monitor(), PerceptronRanker()
+        rng = np.random.default_rng(0)
+        for t in range(3000):
+            level = 0.5 if 1000 <= t < 2000 else 0.1
+            monitor._add(float(np.clip(level + 0.05 * rng.normal(), 0, 1)), model)
+        (mark,) = monitor.drifts
+        assert 1000 < mark < 1100
+
+    def test_a_certificate_is_shown_where_there_is_one(self):
+        model = LossTracker(PerceptronRanker(), comparators={"x alone": {"x": 1.0}})
+        service, monitor = RankingService(model), Monitor()
+        for number in range(20):
+            rank, learn = (json.dumps(request).encode() for request in query(number))
+            monitor.ranked(service.handle(rank).answer)
+            monitor.learned(learn, service.handle(learn).answer, service.model, None)
+        rows = monitor.snapshot(service.stats(), service.model)["course"]
+        assert rows[-1][6] == pytest.approx(model.certificate().loss)
+        assert rows[-1][0] == monitor.losses.n
+        assert all(row[6] <= row[7] for row in rows)
+
+    def test_memory_does_not_grow(self):
+        monitor, course = Monitor(), Course(max_points=10)
+        for number in range(20_000):
+            monitor.ranked({"id": number, "ranking": ["a"], "scores": [0.0]})
+            if course.is_due(number):
+                course.add((number,))
+        assert len(monitor._served) == 10_000
+        assert len(course.rows) <= 10
+        assert np.ptp(np.diff([row[0] for row in course.rows])) == 0
+
+
+class TestProcess:
+    """The command, as a process of its own."""
+
+    @pytest.fixture(autouse=True)
+    def _needs(self):
+        pytest.importorskip("uvicorn")
+
+    @staticmethod
+    def start(directory, **environment):
+        command = [sys.executable, "-m", "online_rank", "serve", "--new", "--port", "0", "--checkpoint", str(directory)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+        line = process.stderr.readline()
+        assert "listening on" in line, line
+        return process, line.split()[-1].rstrip("/")
+
+    @staticmethod
+    def load(address, first, acknowledged, n_threads=4):
+        """Threads that rank and learn until the server dies; ids of acknowledged grades go to `acknowledged`."""
+
+        def client(offset):
+            try:
+                with httpx.Client(base_url=address) as http:
+                    for number in range(first + offset, first + 10_000, n_threads):
+                        rank, learn = query(number)
+                        http.post("/rank", json=rank)
+                        if http.post("/learn", json=learn).json().get("learned"):
+                            acknowledged.append(number)
+            except (httpx.HTTPError, ValueError):
+                return
+
+        threads = [threading.Thread(target=client, args=(i,)) for i in range(n_threads)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def test_no_acknowledged_grade_is_lost_when_it_is_killed(self, tmp_path):
+        acknowledged = []
+        for life in range(3):
+            process, address = self.start(tmp_path / "state")
+            threads = self.load(address, life * 10_000, acknowledged)
+            time.sleep(0.3 + 0.2 * life)
+            process.kill()
+            for thread in threads:
+                thread.join()
+            process.wait()
+            process.stderr.close()
+        process, address = self.start(tmp_path / "state")
+        assert acknowledged
+        with httpx.Client(base_url=address) as http:
+            for number in acknowledged:
+                assert http.post("/learn", json=query(number)[1]).json() == {"id": number, "learned": False, "duplicate": True}
+        process.terminate()
+        assert process.wait(20) == 0
+        process.stderr.close()
+
+    def test_it_stops_in_good_order_while_a_page_is_open(self, tmp_path):
+        process, address = self.start(tmp_path / "state", ONLINE_RANK_TOKEN="long enough")
+        with httpx.stream("GET", f"{address}/events", headers={"authorization": "Bearer long enough"}) as stream:
+            assert stream.status_code == 200
+            next(stream.iter_text())
+            process.send_signal(signal.SIGINT)
+            started = time.monotonic()
+            assert process.wait(20) == 0
+            assert time.monotonic() - started < 8
+        assert process.stderr.read() == ""
+        process.stderr.close()
