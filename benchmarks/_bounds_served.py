@@ -8,13 +8,12 @@ from benchmarks._common import table
 from benchmarks._data import data_folder
 from benchmarks._figures import Curve, figure, number, saved
 from online_rank import LossTracker, PerceptronRanker, StreamScaler, bounds, plot
-from online_rank.bounds import LossInterval, largest_deviation
-from online_rank.measures import measure
+from online_rank.bounds import largest_deviation
 from online_rank.stream.letor import read_letor
 from tests.reference import bound_streams
 from tests.reference import intervals as adaptive
 
-__all__ = ["coverage", "drift", "interval", "theorems"]
+__all__ = ["coverage", "delayed", "drift", "interval", "theorems"]
 
 
 def theorems(n: int = 1000) -> str:
@@ -28,61 +27,87 @@ def theorems(n: int = 1000) -> str:
     return f"{table(('statement', 'streams', 'violations', 'largest ratio'), rows)}\n\n{note}"
 
 
+def delayed() -> str:
+    """Late grades: a stream on which the bound is attained, through the library."""
+    rows = []
+    curves: dict[str, Curve] = {}
+    dashed: dict[str, Curve] = {}
+    for T, D in ((20, 0), (20, 3), (10, 9), (20, 9)):
+        tracker = LossTracker(PerceptronRanker("ndcg", average=False), {"u": np.full(T, 0.5)})
+        tracker.learn_one(np.zeros((2, T)), [1, 1])
+        rounds: list[float] = []
+        losses: list[float] = []
+        limits: list[float] = []
+        for t in range(T):
+            X = np.zeros((2, T))
+            X[:, t] = 1.0, -1.0
+            # The query is asked D + 1 times before the first of its grades comes.
+            for scores in [tracker.predict_one(X) for _ in range(D + 1)]:
+                tracker.learn_one(X, [1, 0], served=scores)
+            certificate = tracker.certificate(delay=D)
+            rounds.append((t + 1) * (D + 1))
+            losses.append(certificate.loss)
+            limits.append(certificate.bound("served_norm_bound"))
+        if not certificate.holds:
+            raise SystemExit(f"a certificate fails:\n{certificate}")
+        c, norm = certificate.totals["largest_mass"], certificate.norm
+        by_delay = bounds.delay_data_bound(
+            comparator_loss=certificate.pair_loss, norm=norm, R_X=certificate.totals["R_X"], mass=certificate.loss,
+            delayed_mass=T * c * D * (D + 1) / 2.0, largest_mass=c,
+        )  # fmt: skip
+        exact, closed = certificate.bound("served_hindsight_bound"), certificate.bound("delay_bound")
+        rows.append((f"T = {T}, D = {D}", *(f"{x:.4f}" for x in (certificate.loss, exact, limits[-1], by_delay, closed))))
+        if T == 20:
+            curves[f"loss, D = {D}"] = rounds, losses
+            dashed[f"bound, D = {D}"] = rounds, limits
+    del curves["loss, D = 3"], dashed["bound, D = 3"]
+    image = figure("delayed", "Late grades: the bound is attained, and grows with the delay", "queries", curves, dashed)
+    header = ("stream", "served loss", "F(u) + <u, w>", "F(u) + ‖u‖ ‖w‖", "with measured delays", "closed form")
+    return f"{table(header, rows)}\n\n{image}"
+
+
 def drift() -> str:
     """A comparator that changes sign now and then: one certificate over the whole run, with and without restarts."""
-    rng = np.random.default_rng(0)
     d, m, length, counts = 5, 5, 40, (1, 2, 4, 8, 16, 32, 64)
+    rng = np.random.default_rng(0)
     teacher = rng.normal(size=d)
     teacher *= 10.0 / np.linalg.norm(teacher)
-    plain = LossTracker(PerceptronRanker("ndcg"), {"+": teacher, "-": -teacher})
+    plain, capped = (LossTracker(PerceptronRanker("ndcg", norm_cap=cap), {"u": teacher}) for cap in (None, 0.2))
     segments: list[LossTracker] = []
-    F, rows, norm = 0.0, [], float(np.linalg.norm(teacher))
+    rows = []
     curves: dict[str, Curve] = {"loss": ([], []), "loss with restarts": ([], [])}
     dashed: dict[str, Curve] = {"path, closed form": ([], []), "restarts, closed form": ([], [])}
     for k in range(1, counts[-1] + 1):
-        sign = "+" if k % 2 else "-"
-        segments.append(LossTracker(PerceptronRanker("ndcg"), {"u": teacher if k % 2 else -teacher}))
-        before = plain.certificate(sign).pair_loss
+        sign = 1.0 if k % 2 else -1.0
+        segments.append(LossTracker(PerceptronRanker("ndcg"), {"u": sign * teacher}))
+        for tracker in (plain, capped) if k > 1 else ():
+            tracker.move_comparator("u", sign * teacher)
         for _ in range(length):
             X = rng.normal(size=(m, d))
             X /= np.linalg.norm(X, axis=1, keepdims=True)
-            s = X @ teacher * (1.0 if k % 2 else -1.0)
-            y = np.digitize(s, [-2.0, 2.0])
-            for tracker in (plain, segments[-1]):
-                tracker.learn_one(X, y)
-        F += plain.certificate(sign).pair_loss - before
+            for tracker in (plain, capped, segments[-1]):
+                tracker.learn_one(X, np.digitize(sign * X @ teacher, [-2.0, 2.0]))
         if k not in counts:
             continue
-        totals, parts = plain.totals, [tracker.totals for tracker in segments]
-        path = {"norm": norm, "path_length": 2.0 * (k - 1) * norm, "comparator_loss": F}
-        restarted = {
-            "norms": [norm] * k,
-            "comparator_loss": sum(tracker.certificate().pair_loss for tracker in segments),
-        }
-        closed = bounds.path_bound(**path, R_X=totals.R_X, largest_mass=totals.largest_mass)
-        largest = max(part.largest_mass for part in parts)
-        closed_restarts = bounds.restarts_bound(**restarted, R_X=max(part.R_X for part in parts), largest_mass=largest)
-        losses = totals.loss, sum(part.loss for part in parts)
-        values = (
-            losses[0],
-            bounds.path_data_bound(**path, squared_gradient_norms=totals.squared_gradient_norms),
-            closed,
-            losses[1],
-            bounds.restarts_data_bound(**restarted, squared_gradient_norms=[p.squared_gradient_norms for p in parts]),
-            closed_restarts,
-        )
-        if values[0] > values[1] or values[3] > values[4]:
-            raise SystemExit(f"a bound is violated: {values}")
-        rows.append((k, *map(number, values)))
-        for name, value in zip((*curves, *dashed), (*losses, closed, closed_restarts), strict=True):
+        moved, held = plain.certificate(), capped.certificate()
+        ends = [tracker.certificate() for tracker in segments]
+        if not all(certificate.holds for certificate in (moved, held, *ends)):
+            raise SystemExit("a certificate fails")
+        kind = "path" if k > 1 else "mass"
+        data, closed = moved.bound(f"{kind}_data_bound"), moved.bound(f"{kind}_bound")
+        restarted, sum_of_closed = (sum(c.bound(f"mass_{form}") for c in ends) for form in ("data_bound", "bound"))
+        losses = moved.loss, sum(c.loss for c in ends)
+        rows.append((k, *map(number, (losses[0], data, closed, held.loss, held.bound("capped_bound"), losses[1], restarted,
+                                      sum_of_closed))))  # fmt: skip
+        for name, value in zip((*curves, *dashed), (*losses, closed, sum_of_closed), strict=True):
             xs, ys = curves.get(name) or dashed[name]
             xs.append(k)
             ys.append(value)
     image = figure("drift", "Bounds over the number of segments: quadratic along the path, linear with restarts", "segments",
                    curves, dashed)  # fmt: skip
     header = (
-        "segments", "loss, unchanged algorithm", "(‖u_T‖ + P) sqrt(Q) + F", "closed form, quadratic in P",
-        "loss with restarts", "sum of ‖u_k‖ sqrt(Q_k) + F_k", "closed form, linear",
+        "segments", "loss, unchanged", "F + (‖u_T‖ + P) sqrt(Q)", "closed form", "loss, cap κ = 0.2", "F + sqrt(Q) (κ P + U/κ)",
+        "loss with restarts", "sum of F_k + ‖u_k‖ sqrt(Q_k)", "closed form",
     )  # fmt: skip
     return f"{table(header, rows)}\n\n{image}"
 
@@ -115,14 +140,10 @@ def interval() -> str:
         return f"Left out: no {folder.name} in the data folder."
     raw = read_letor(*[folder / f"S{i}.txt" for i in range(1, 6)])
     starts = np.append(np.flatnonzero(np.append(True, raw.qid[1:] != raw.qid[:-1])), len(raw.y))
-    model, ndcg, served = StreamScaler() | PerceptronRanker(), measure("ndcg@10"), LossInterval()
+    model = StreamScaler() | LossTracker(PerceptronRanker(), served=True)
     intervals = []
     for first, stop in itertools.pairwise(starts):
-        X, y = raw.X[first:stop], raw.y[first:stop]
-        scores = model.predict_one(X)
-        model.learn_one(X, y)
-        if y.min() < y.max():
-            served.update(min(1.0, max(0.0, ndcg.loss(scores, y, ties="pessimistic"))))
-            intervals.append(served.interval(0.95))
+        model.learn_one(raw.X[first:stop], raw.y[first:stop])
+        intervals.append(model["LossTracker"].served_interval(0.95))
     ax = plot.served_loss(intervals)
     return f"{intervals[-1]}.\n\n{saved(ax, 'interval', 'MQ2008: mean loss of what was served, and its interval')}"

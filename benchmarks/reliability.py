@@ -1,14 +1,15 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
-    python -m benchmarks.reliability [--campaign 1.0] [--only kills,faults,flips,hostile,costs,interrupts,threads,soak] [--seed 0]
+    python -m benchmarks.reliability [--campaign 0.05] [--seed 0]
+        [--only kills,faults,flips,hostile,costs,interrupts,threads,soak]
 
 `--campaign` multiplies the size of everything; 1.0 is what the issue asks for, hours on two cores; 0.02 is a smoke test.
 
-- kills: `train` and `stream` are killed (SIGKILL) at random instants and started again until they are done. The model must be bit
-  for bit that of a run that nobody killed, and every grade that was acknowledged must have been learned.
+- kills: `train` and `stream` are killed (SIGKILL) at random instants and started again until they are done. The model must be
+  bit for bit that of a run that nobody killed, and every grade that was acknowledged must have been learned.
 - faults: a library between the process and the system (compiled here, where there is a C compiler) lets writing, syncing and
   renaming fail, kills at each such call, and takes back what was not synced. Nothing acknowledged may be lost.
-- flips: every byte of a journal, its mark and its checkpoint is changed, one at a time: the service must be the same, or refuse.
+- flips: every byte of a journal, its mark and its checkpoint is changed, one at a time: the service is the same, or refuses.
 - hostile: mutated bytes for the LETOR reader, the protocol and the model loader; and model files whose tree and arrays were
   changed, with good checksums, loaded and used under numba's bounds checks. Only documented exceptions are allowed.
 - costs: the inputs made to take memory and time that were found, and what they take a byte.
@@ -31,7 +32,7 @@ from benchmarks._common import environment, parser, save, table
 from benchmarks._faults import faults, interpose
 from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_protocol, structural
 from benchmarks._kills import kill_stream, kill_train, requests, warm_up
-from benchmarks._threads import interrupts, threads
+from benchmarks._threads import interrupts, lock_cost, threads
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.cli.service import Places, State
 from online_rank.serving.protocol import RankingService
@@ -172,15 +173,11 @@ def show_hostile(size: float, seed: int) -> list[Row]:
 
 
 def show_costs(size: float, seed: int) -> list[Row]:
-    return [
-        (
-            f"{c.what}: input bytes / memory a byte / s per 100 kB",
-            f"{c.input_bytes:,}",
-            f"{c.bytes_a_byte:.1f}",
-            f"{c.seconds_a_100_kb:.3f}",
-        )
-        for c in costs()
-    ]
+    rows: list[Row] = []
+    for c in costs():
+        name = f"{c.what}: input bytes / memory a byte / s per 100 kB"
+        rows.append((name, f"{c.input_bytes:,}", f"{c.bytes_a_byte:.1f}", f"{c.seconds_a_100_kb:.3f}"))
+    return rows
 
 
 def show_interrupts(size: float, seed: int) -> list[Row]:
@@ -191,14 +188,10 @@ def show_interrupts(size: float, seed: int) -> list[Row]:
 def show_threads(size: float, seed: int) -> list[Row]:
     t = threads(max(1.0, 60.0 * size))
     complain(t.errors)
+    name = f"{t.seconds:g} s of 4 threads beside a learner: queries / different readings / torn"
     return [
-        (
-            f"{t.seconds:g} s of 4 threads beside a learner: queries / readings / torn",
-            f"{t.queries:,}",
-            f"{t.readings:,}",
-            t.torn,
-        ),
-        ("the same: errors", "", len(t.errors), ""),
+        (name, f"{t.queries:,}", f"{t.readings:,}", t.torn),
+        ("the same: errors / cost of a lock, ns", len(t.errors), f"{lock_cost():.0f}", ""),
     ]
 
 
@@ -236,7 +229,8 @@ def main() -> None:
     for name in names:
         rows += PARTS[name](given.campaign, given.seed)
         print(*rows[-3:], sep="\n", flush=True)
-    note = f"Campaign of size {given.campaign:g} (1 is 1,000 kills, 10^5 files, 2,000 interrupts, 60 s of threads, 2 x 10^6 queries)."
+    full = "1,000 kills, 10^5 files, 2,000 interrupts, 60 s of threads, 2 x 10^6 queries"
+    note = f"Campaign of size {given.campaign:g}; size 1 is {full}."
     save("reliability", f"# Reliability\n\n{note}\n\n{table(('what', '1', '2', '3'), rows)}\n\n{environment()}")
 
 

@@ -7,6 +7,7 @@ from online_rank._lazy import lazily
 from online_rank._registry import TOP_LEVEL
 
 _MODULES = (
+    "base",
     "bounds",
     "checks",
     "evaluate",
@@ -15,7 +16,10 @@ _MODULES = (
     "metrics",
     "plot",
     "preprocessing",
+    "query",
     "rankers",
+    "report",
+    "serving",
     "storage",
     "stream",
     "surrogates",

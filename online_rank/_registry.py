@@ -70,6 +70,7 @@ _IN_ROOMS = {
     "PendingQueries": "serving",
     "PositionUser": "stream.clicks",
     "PrecisionAtK": "metrics",
+    "QueryUnion": "base",
     "Ramps": "preprocessing",
     "RandomRanking": "metrics",
     "RankingService": "serving",

@@ -282,18 +282,19 @@ def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
     if served.n:
         text = f"{served.lower:.4f} to {served.upper:.4f} around {served.mean:.4f}"
         rows.append(("expected loss of what was served, 95 % at all times", text, f"{served.n:,}"))
+    # Passes stand side by side: there are few, and a narrow screen has no room for one column a figure.
     passes = [
-        (f"pass {n}", f"{one['queries']:,}", f"{one['documents']:,}", f"{one['mistakes']:,}", f"{one['skipped']:,}",
-         f"{one['loss']:,.2f}", f"{one['elapsed']:.1f}")
-        for n, one in enumerate(figures["passes"], start=1)
-    ]  # fmt: skip
-    head = ["", "queries", "documents", "updates", "nothing to learn", "cumulative loss", "seconds"]
+        ("queries", *(f"{one['queries']:,}" for one in figures["passes"])),
+        ("documents", *(f"{one['documents']:,}" for one in figures["passes"])),
+        ("updates", *(f"{one['mistakes']:,}" for one in figures["passes"])),
+        ("queries with nothing to learn", *(f"{one['skipped']:,}" for one in figures["passes"])),
+        ("cumulative loss", *(f"{one['loss']:,.2f}" for one in figures["passes"])),
+        ("seconds", *(f"{one['elapsed']:.1f}" for one in figures["passes"])),
+    ]
+    head = ["", *(f"pass {number}" for number in range(1, len(figures["passes"]) + 1))]
     speed = f"<p>{figures['features']:,} features; {figures['queries_per_second']:,.0f} queries/s ranked, measured and learned"
     if seconds := figures.get("seconds"):
-        speed += (
-            f", {figures['queries_per_second_with_reading']:,.0f} with reading; {seconds['starting']:.1f} s to begin, "
-            "most of it compiling"
-        )
+        speed += f", {figures['queries_per_second_with_reading']:,.0f} with reading; {seconds['starting']:.1f} s to begin"
     speed += ".</p>"
     return _table(["", measure, "queries"], rows) + _table(head, passes) + speed
 
@@ -403,6 +404,7 @@ th { hyphens: none }
 thead + tbody td.number { text-align: right; white-space: nowrap }
 th { font-weight: 600; border-bottom: 1px solid #999 } td { border-bottom: 1px solid #eee }
 figure { margin: 0 0 1.2rem } img { width: 600px; max-width: 100%; display: block }
+@media (max-width: 40rem) { th, td { padding-right: .6rem } }
 pre { background: #f6f6f6; padding: .7rem; overflow-x: auto; font-size: .82rem }
 pre.wrap { white-space: pre-wrap; overflow-wrap: anywhere }
 """

@@ -172,7 +172,7 @@ class Surrogate:
         if not np.isfinite(scores).all():
             raise ValueError(f"s: the score of document {int(np.argmin(np.isfinite(scores)))} is not finite")
         gradient = np.empty(len(scores))
-        value = kernels.value_and_gradient(*self.kernel_arguments, scores, grades, discounts(len(scores)), gradient)
+        value = kernels.value_and_gradient(*self.kernel_arguments, scores, grades, discounts(len(scores)), gradient).value
         return value, gradient
 
     def l1_constant(self, y: np.ndarray) -> float:

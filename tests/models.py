@@ -95,6 +95,8 @@ REGISTRY = {
     "lifted | perceptron": lambda: ForEachDocument(preprocessing.MinMaxScaler()) | PerceptronRanker(),
     "function | scaler | perceptron": lambda: doubled | StreamScaler() | PerceptronRanker(),
     "scaler | pairwise": lambda: StreamScaler() | PairwiseRanker(linear_model.LogisticRegression()),
+    "union": lambda: StreamScaler() + QueryNormalizer(),
+    "union | perceptron": lambda: (SignedLog() + StreamScaler()) | PerceptronRanker(),
     "log | scaler": lambda: SignedLog() | StreamScaler(),
 }
 

@@ -10,8 +10,18 @@ NDCG, AP, LINEAR_NDCG, RECIPROCAL_RANK, PRECISION, ERR, PAIRWISE_ACCURACY, DCG, 
 EXPECTED, OPTIMISTIC, PESSIMISTIC, IGNORED = 0, 1, -1, 2
 
 # Credit that a mis-ordered pair gets, in `CREDITS`'s order.
-ARGMAX, SPREAD, PAIRS, GAIN, DELTA = range(5)
-CREDITS = ("argmax", "spread", "pairs", "gain", "delta")
+ARGMAX, SPREAD, PAIRS, GAIN, DELTA, SORT, ADAPTIVE = range(7)
+CREDITS = ("argmax", "spread", "pairs", "gain", "delta", "sort", "adaptive")
+
+# Mass of an update, in `MASSES`'s order.
+LOSS, SLAM_MASS, ROOT = range(3)
+MASSES = ("loss", "slam", "sqrt")
+
+# What a perceptron counts: effective number of averaged weight vectors; rounds since the reference of a lazy average
+# (`averages`); documents learned from; sums of ||z||^2 and of V; and for `adaptive` the sums of the ||z||^2 of `spread` and of
+# `sort` at mass 1; and the sum of ||z||^2 + 2 tau V, which a cap of the norm goes by.
+AVERAGED, SINCE_REFERENCE, DOCUMENTS, SQUARES, MASS, SPREAD_SQUARES, SORT_SQUARES, CAPPED_SQUARES = range(8)
+N_COUNTERS = 8
 
 # Order of positions within one grade, in `WITHIN_GRADE`'s order.
 MEAN, DOCUMENT, TIGHT = range(3)

@@ -6,20 +6,23 @@ decided them and the grades.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from online_rank._kernels import fenwick
 from online_rank._kernels._jit import fast_inner, inner, kernel
-from online_rank._kernels.codes import ARGMAX, DELTA, GAIN, SPREAD
+from online_rank._kernels.codes import ADAPTIVE, ARGMAX, DELTA, GAIN, PAIRS, SORT, SORT_SQUARES, SPREAD, SPREAD_SQUARES
 from online_rank._kernels.credit import assign_credit, gain_unit, least_violating, list_preferred, sort_violators, swap_change
-from online_rank._kernels.graded import Target, grade_query
+from online_rank._kernels.graded import grade_query
 from online_rank._kernels.order import sort_descending
-from online_rank._kernels.perceptron import Rule, judge, violation
+from online_rank._kernels.perceptron import judge, scale_and_mass, settings, violation
+from online_rank._kernels.sort_credit import transport
 from online_rank._kernels.workspace import (
     BEST,
     CREDIT,
     KEYS,
+    OTHER_CREDIT,
     PREFERRED,
     SHARES,
     START,
@@ -32,82 +35,127 @@ from online_rank._kernels.workspace import (
     workspace,
 )
 
+# Credits that go to all violated pairs, and those whose violators are sorted.
+_ALL_PAIRS = (PAIRS, GAIN, DELTA)
+_SORTED = (SPREAD, PAIRS, GAIN, ADAPTIVE)
+
 # Up to this number of steps a document, pairs are added up one by one; beyond, by sweeps. Where the two take equally long.
 _STEPS = 1024
 
 
+class Moved(NamedTuple):
+    """Pairs of the credit `sort`: `amount[n]`, of `size` pairs, goes from document `lower[n]` to `upper[n]`."""
+
+    size: int
+    upper: np.ndarray
+    lower: np.ndarray
+    amount: np.ndarray
+
+
 @kernel
-def compare(X, y, s, weight, offset, U, discounts, config, constants, out):
+def compare(y, s, weight, offset, scores, discounts, config, constants, counters, out):
     """Losses of comparators in a round with an update.
 
     Parameters
     ----------
-    X, y : features (m, d) and grades (m,) of the query
+    y : (m,) grades of the query
     s : (m,) scores that decided the update
     weight, offset : sample weight and margin tau of the round
-    U : (n, d) comparators
+    scores : (n, m) scores by the comparators
     discounts, config, constants : as `perceptron.learn` takes them
+    counters : those of the ranker after the round
     out : (n, 2) out: F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity stands for what overflows
     """
-    kind, cutoff, threshold, credit, slam_mass, within, by_gradient, by_gap = config
-    margin = constants[2]
-    target = Target(kind, cutoff, threshold, discounts)
-    rule = Rule(credit, slam_mass, within, by_gradient, by_gap, margin)
+    target, rule = settings(config, constants, discounts)
     m = s.shape[0]
     work = workspace(m)
     v = work.reals[WEIGHTS, :m]
     graded = grade_query(target, y, work)
     loss, _ = judge(target, rule, graded, s, v, work, True)
     violated = violation(rule, graded, s, offset, work.reals[VIOLATION_KEYS, :m], True)
-    mass = assign_credit(credit, target, graded, v, violated, work, work.reals[CREDIT, :m], True)
-    scale = weight if slam_mass else weight * loss / mass
-    steps = 0
-    n_preferred = list_preferred(graded.level, v, credit != ARGMAX and credit != SPREAD, work.integers[PREFERRED])
-    preferred = work.integers[PREFERRED, :n_preferred]
-    if credit != ARGMAX and credit != DELTA:
+    mass = assign_credit(rule.credit, target, graded, v, violated, work, work.reals[CREDIT, :m], True)
+    scale, _ = scale_and_mass(rule, loss, mass, weight)
+    preferred = work.integers[PREFERRED, : list_preferred(graded.level, v, rule.credit in _ALL_PAIRS, work.integers[PREFERRED])]
+    moved = _moved_credit(rule.credit, graded, violated, work, m)
+    if rule.credit in _SORTED:
         sort_violators(graded, violated, preferred, work)
-        for r in range(n_preferred):
-            steps += work.integers[START, r + 1]
+    ratio = counters[SPREAD_SQUARES] / counters[SORT_SQUARES] if counters[SORT_SQUARES] > 0.0 else 1.0
+    of_spread = 1.0 / (1.0 + ratio * ratio)
     k = np.empty(m)
-    trees = np.empty((4, m + 1) if steps > _STEPS * m else (0, 0))
-    for n in range(U.shape[0]):
-        if not _keys_of(rule, graded, X, U[n], k):
+    margin = 0.0 if rule.by_gap else rule.margin
+    for n in range(scores.shape[0]):
+        if not _keys_of(rule, graded, scores[n], k):
             out[n] = np.inf
             continue
-        pair_margin = 0.0 if by_gap else margin
-        if credit == ARGMAX:
-            pairs = _hinge_on_best(graded, v, violated, k, pair_margin, work.integers[BEST])
-        elif credit == DELTA:
-            pairs = _hinge_by_delta(target, graded, violated, k, pair_margin, work)
-        elif steps <= _STEPS * m:
-            pairs = _hinge_one_by_one(credit, kind, graded, preferred, k, pair_margin, work)
+        if rule.credit == SORT:
+            pairs = _hinge_of_moved(moved, k, margin)
+        elif rule.credit == ADAPTIVE:
+            spread = _hinge_of_pairs(SPREAD, target, graded, v, violated, preferred, k, margin, work)
+            spread /= _spread_mass(v, preferred, work)
+            pairs = of_spread * spread + (1.0 - of_spread) * _hinge_of_moved(moved, k, margin)
         else:
-            pairs = _hinge_by_sweeps(credit, kind, graded, preferred, k, pair_margin, work, trees)
-        # The sweep adds and takes away: rounding may leave a little below the least there is.
-        out[n, 0] = scale * max(0.0, pairs)
-        out[n, 1] = weight * slam_loss(k, graded.level, graded.levels, v, pair_margin, work.reals[KEYS])
-
-
-@fast_inner
-def _scores_from_first(X, u, k):
-    """Scores of documents by weights u, less that of the first one, which cancels in every pair."""
-    m, d = X.shape
-    for i in range(m):
-        total = 0.0
-        for j in range(d):
-            total += X[i, j] * u[j]
-        k[i] = total
-    origin = k[0]
-    for i in range(m):
-        k[i] -= origin
+            pairs = _hinge_of_pairs(rule.credit, target, graded, v, violated, preferred, k, margin, work)
+        out[n, 0] = scale * pairs
+        out[n, 1] = weight * slam_loss(k, graded.level, graded.levels, v, margin, work.reals[KEYS])
 
 
 @inner
-def _keys_of(rule, graded, X, u, k):
-    """Write a comparator's keys (m,). Returns whether they are finite."""
-    _scores_from_first(X, u, k)
+def _moved_credit(credit, graded, violated, work, m):
+    """The credit `sort`, or that member of `adaptive`, as pairs; none for another."""
+    n = 2 * m if credit in (SORT, ADAPTIVE) else 0
+    upper, lower, amount = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.empty(n)
+    size = 0
+    if credit == SORT:
+        size = transport(graded, violated, work.reals[CREDIT, :m], work, upper, lower, amount)
+    elif credit == ADAPTIVE:
+        size = transport(graded, violated, work.reals[OTHER_CREDIT, :m], work, upper, lower, amount)
+    return Moved(size, upper, lower, amount)
+
+
+@inner
+def _spread_mass(v, preferred, work):
+    """Mass of the credit `spread` before it was scaled."""
+    mass = 0.0
+    for i in preferred:
+        if work.reals[SHARES, i] > 0.0:
+            mass += v[i]
+    return mass
+
+
+@inner
+def _hinge_of_moved(moved, k, margin):
+    """Sum of the amounts times the hinges of their pairs."""
+    total = 0.0
+    for n in range(moved.size):
+        total += moved.amount[n] * max(0.0, margin + k[moved.lower[n]] - k[moved.upper[n]])
+    return total
+
+
+@inner
+def _hinge_of_pairs(credit, target, graded, v, violated, preferred, k, margin, work):
+    """Sum of a_ij times the hinge over the violated pairs, a_ij as `assign_credit` has them before they are scaled."""
+    if credit == ARGMAX:
+        return _hinge_on_best(graded, v, violated, k, margin, work.integers[BEST])
+    if credit == DELTA:
+        return _hinge_by_delta(target, graded, violated, k, margin, work)
+    steps = 0
+    for r in range(preferred.shape[0]):
+        steps += work.integers[START, r + 1]
+    if steps <= _STEPS * k.shape[0]:
+        return _hinge_one_by_one(credit, target.kind, graded, preferred, k, margin, work)
+    # The sweep adds and takes away: rounding may leave a little below the least there is.
+    return max(0.0, _hinge_by_sweeps(credit, target.kind, graded, preferred, k, margin, work))
+
+
+@inner
+def _keys_of(rule, graded, scores, k):
+    """Write a comparator's keys (m,): its scores, less that of the first document, which cancels in every pair.
+
+    Returns whether they are finite.
+    """
     finite = True
     for i in range(k.shape[0]):
+        k[i] = scores[i] - scores[0]
         if rule.by_gap:
             k[i] -= rule.margin * graded.grade[graded.level[i]]
         finite = finite and math.isfinite(k[i])
@@ -205,16 +253,17 @@ def _hinge_one_by_one(credit, kind, graded, preferred, k, margin, work):
 
 
 @inner
-def _hinge_by_sweeps(credit, kind, graded, preferred, k, margin, work, trees):
+def _hinge_by_sweeps(credit, kind, graded, preferred, k, margin, work):
     """What `_hinge_one_by_one` computes, in O(m L log m).
 
     One sweep a grade, by descending k: a document below the grade enters the trees when its hinge with the next document of the
     grade turns positive. They are Fenwick trees over places in the list of violators, where a prefix holds those of one
-    document: `trees` (4, m + 1) has the number, and the sums of k, G and G k, of what has entered.
+    document: they have the number, and the sums of k, G and G k, of what has entered.
     """
     m = k.shape[0]
     level, start, violators, share = graded.level, work.integers[START], work.integers[VIOLATORS], work.reals[SHARES]
     n_trees = 4 if credit == GAIN else 2
+    trees = np.empty((4, m + 1))
     largest = graded.gain[graded.levels - 1]
     place, reach = np.empty(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
     order, spare_order = np.arange(m), np.empty(m, dtype=np.int64)

@@ -12,8 +12,9 @@ import numpy as np
 
 from online_rank._kernels import fenwick
 from online_rank._kernels._jit import inner
-from online_rank._kernels.codes import AP, ARGMAX, DELTA, GAIN, LINEAR_NDCG, NDCG, SPREAD
+from online_rank._kernels.codes import ADAPTIVE, AP, ARGMAX, DELTA, GAIN, LINEAR_NDCG, NDCG, PAIRS, SORT
 from online_rank._kernels.order import sort_descending
+from online_rank._kernels.sort_credit import sort_credit
 from online_rank._kernels.workspace import (
     BARS,
     BEST,
@@ -21,6 +22,7 @@ from online_rank._kernels.workspace import (
     FIRST_VIOLATED,
     HARMONIC,
     ORDER,
+    OTHER_CREDIT,
     PREFERRED,
     RANK,
     RELEVANT_BEFORE,
@@ -48,24 +50,35 @@ class Violation(NamedTuple):
 def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
     """Write the credit c (m,) of a query's documents. Returns the mass.
 
-    The row ORDER of `work` has the ranking of the query, whole where `credit` is DELTA. `all_forms` is None where it is SPREAD:
-    nothing else is compiled then.
+    For ADAPTIVE that is `spread`'s, at mass 1, and the row OTHER_CREDIT of `work` has `sort`'s. The row ORDER has the ranking
+    of the query, whole where `credit` is DELTA. `all_forms` is None where it is SPREAD: nothing else is compiled then.
     """
     c[:] = 0.0
-    n = list_preferred(graded.level, v, credit != ARGMAX and credit != SPREAD, work.integers[PREFERRED])
+    if all_forms is not None and credit == SORT:
+        return sort_credit(graded, violation, work, c)
+    n = list_preferred(graded.level, v, credit in (PAIRS, GAIN, DELTA), work.integers[PREFERRED])
     preferred = work.integers[PREFERRED, :n]
     if all_forms is not None:
         if credit == ARGMAX:
             return argmax_credit(graded, v, violation, preferred, work.integers[BEST], work.reals[BARS], c)
         if credit == DELTA:
             return delta_credit(target, graded, violation, work, c)
-        if credit != SPREAD:
+        if credit in (PAIRS, GAIN):
             sort_violators(graded, violation, preferred, work)
             return pair_credit(credit, target.kind, graded, preferred, work, c)
     if n <= _FEW:
-        return spread_over_few(graded.level, v, violation, preferred, work.reals[SHARES], c)
-    sort_violators(graded, violation, preferred, work)
-    return spread_credit(graded, v, preferred, work, c)
+        mass = spread_over_few(graded.level, v, violation, preferred, work.reals[SHARES], c)
+    else:
+        sort_violators(graded, violation, preferred, work)
+        mass = spread_credit(graded, v, preferred, work, c)
+    if all_forms is not None and credit == ADAPTIVE:
+        other = work.reals[OTHER_CREDIT, : c.shape[0]]
+        other_mass = sort_credit(graded, violation, work, other)
+        for i in range(c.shape[0]):
+            c[i] /= mass
+            other[i] /= other_mass
+        return 1.0
+    return mass
 
 
 @inner

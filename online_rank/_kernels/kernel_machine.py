@@ -10,7 +10,7 @@ import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
 from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.codes import MEAN, RBF, SPREAD
+from online_rank._kernels.codes import LOSS, MEAN, RBF, SPREAD
 from online_rank._kernels.credit import Violation, assign_credit
 from online_rank._kernels.graded import Target, grade_query
 from online_rank._kernels.perceptron import Rule, judge
@@ -204,7 +204,7 @@ def learn(
     gamma, coef0, tolerance, beta, keep = constants
     budget = alpha.shape[0]
     target = Target(kind, cutoff, threshold, discounts)
-    rule = Rule(SPREAD, False, MEAN, False, False, 1.0)
+    rule = Rule(SPREAD, LOSS, MEAN, False, False, 1.0, beta, 1.0, keep, 0.0, 0.0)
     longest = longest_query(offsets)
     work = workspace(longest)
     K = np.empty((longest, budget))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_inner, inner
+from online_rank._kernels._jit import fast_inner, inner, kernel
 from online_rank._kernels.codes import ADAGRAD, ADAM, SCALE_FREE, SGD
 
 # Adam's customary constants (Kingma & Ba 2015).
@@ -108,3 +108,9 @@ def descend(optimizer, rate, steps, gradient, parameters, state):
         _adam(rate, steps, gradient, parameters, state[0], state[1])
     elif optimizer == SCALE_FREE:
         _scale_free(rate, gradient, parameters, state)
+
+
+@kernel
+def step(optimizer, rate, steps, gradient, parameters, state):
+    """`descend`, for callers in Python."""
+    descend(optimizer, rate, steps, gradient, parameters, state)

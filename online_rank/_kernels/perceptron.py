@@ -8,10 +8,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels._jit import fast_inner, inner, kernel
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
-from online_rank._kernels.codes import DELTA, TIGHT
+from online_rank._kernels.codes import (
+    ADAPTIVE,
+    AVERAGED,
+    CAPPED_SQUARES,
+    DELTA,
+    DOCUMENTS,
+    MASS,
+    ROOT,
+    SLAM_MASS,
+    SORT_SQUARES,
+    SPREAD_SQUARES,
+    SQUARES,
+    TIGHT,
+)
 from online_rank._kernels.credit import Violation, assign_credit
 from online_rank._kernels.dense import add_scaled, combine_rows, score, score_with_norms, shorten
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
@@ -20,6 +33,7 @@ from online_rank._kernels.weight_vectors import weight_documents
 from online_rank._kernels.workspace import (
     CREDIT,
     ORDER,
+    OTHER_CREDIT,
     SCORES,
     SPARE_ITEMS,
     VIOLATION_KEYS,
@@ -33,11 +47,16 @@ class Rule(NamedTuple):
     """How a perceptron updates: its settings, as `PerceptronRanker` has them."""
 
     credit: int
-    slam_mass: int
+    mass: int
     within_grade: int
     by_gradient: int
     by_gap: int
     margin: float
+    relative_margin: float
+    step: float
+    decay: float
+    cap: float
+    by_average: float
 
 
 @inner
@@ -66,6 +85,89 @@ def violation(rule, graded, s, offset, keys, all_forms):
     return Violation(s, offset, rule.by_gradient)
 
 
+@inner
+def settings(config, constants, discounts):
+    """The `Target` and the `Rule` of a perceptron."""
+    kind, cutoff, threshold, credit, mass, within_grade, by_gradient, by_gap = config
+    relative_margin, step, margin, decay, cap, by_average = constants
+    rule = Rule(
+        credit, mass, within_grade, by_gradient, by_gap, margin, relative_margin, step, decay, cap, by_average
+    )  # fmt: skip
+    return Target(kind, cutoff, threshold, discounts), rule
+
+
+@inner
+def margin_of(rule, counters):
+    """tau of the next round: beta times the sum of ||z||^2 over the sum of V so far, or the margin of the gradient update."""
+    if rule.by_gradient:
+        return rule.margin
+    return rule.relative_margin * counters[SQUARES] / counters[MASS] if counters[MASS] > 0.0 else 0.0
+
+
+@inner
+def respond(target, rule, graded, s, weight, offset, work, all_forms):
+    """Answer to a query with scores s (m,): the row CREDIT of `work` receives the credit of its documents, scaled to its mass.
+
+    Returns loss, mass and v_max. Without a loss the row is left as it was. For ADAPTIVE see `assign_credit`: both credits are
+    scaled.
+    """
+    m = s.shape[0]
+    v, c = work.reals[WEIGHTS, :m], work.reals[CREDIT, :m]
+    loss, v_max = judge(target, rule, graded, s, v, work, all_forms)
+    if loss == 0.0:
+        return loss, 0.0, v_max
+    violated = violation(rule, graded, s, offset, work.reals[VIOLATION_KEYS, :m], all_forms)
+    raw_mass = assign_credit(rule.credit, target, graded, v, violated, work, c, all_forms)
+    scale, mass = scale_and_mass(rule, loss, raw_mass, weight)
+    for i in range(m):
+        c[i] *= scale
+    if all_forms is not None and rule.credit == ADAPTIVE:
+        other = work.reals[OTHER_CREDIT]
+        for i in range(m):
+            other[i] *= scale
+    return loss, mass, v_max
+
+
+@inner
+def scale_and_mass(rule, loss, raw_mass, weight):
+    """What a credit of mass `raw_mass` is multiplied by, and the mass V of the update."""
+    if rule.mass == SLAM_MASS:
+        return weight, weight * raw_mass
+    mass = weight * (math.sqrt(loss) if rule.mass == ROOT else loss)
+    return mass / raw_mass, mass
+
+
+@inner
+def share_of_spread(square, other_square, mass, counters):
+    """lambda of the credit ADAPTIVE, and the sums of the ||z||^2 of its two members at mass 1, this round's included.
+
+    Convex whatever it is: a mixture of members of the mass theorem is a member.
+    """
+    of_spread = counters[SPREAD_SQUARES] + square / (mass * mass)
+    of_sort = counters[SORT_SQUARES] + other_square / (mass * mass)
+    # A^-2 / (A^-2 + A'^-2), as a ratio that cannot overflow.
+    ratio = of_spread / of_sort if of_sort > 0.0 else 1.0
+    return 1.0 / (1.0 + ratio * ratio), of_spread, of_sort
+
+
+@inner
+def count_update(counters, n_documents, mass, square):
+    """Count a round that was not skipped."""
+    counters[DOCUMENTS] += n_documents
+    counters[SQUARES] += square
+    counters[MASS] += mass
+
+
+@fast_inner
+def _mix(share, z, other):
+    """z <- share z + (1 - share) other. Returns ||z||^2."""
+    norm = 0.0
+    for j in range(z.shape[0]):
+        z[j] = share * z[j] + (1.0 - share) * other[j]
+        norm += z[j] * z[j]
+    return norm
+
+
 @kernel
 def learn(
     X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds, served=None, all_forms=None
@@ -77,13 +179,12 @@ def learn(
     X, y, offsets : features (n, d), grades (n,), and where queries begin and end (q + 1,)
     weights : (q,) sample weights
     discounts : (>= largest m,) table of D(p)
-    config : int64 array: measure kind, cutoff, threshold, credit, slam mass?, within grade, gradient update?, margin by gap?
+    config : int64 array: measure kind, cutoff, threshold, credit, mass, within grade, gradient update?, margin by gap?
     constants : float64 array: relative margin beta, step size, margin Delta, decay of the average, cap kappa of the norm (0 for
         none), whether the average's mistakes are learned from
     w : (d,) learning weights, changed in place
     average : (d,) averaged weights, changed in place; (0,) when the learning weights serve
-    counters : float64 array, changed in place: effective number of averaged weight vectors, documents seen, mean of ||x||^2, sum
-        of the ||z||^2 + 2 tau V
+    counters : (N_COUNTERS,) float64, changed in place
     rounds : (q, 10) out, a `Round` a row
     served : None, or (n,) scores that were served: they, not those of w, decide loss, pairs and mass
     all_forms : None for credit SPREAD, grade means and a constant margin, else True: the other forms are compiled only then
@@ -93,21 +194,19 @@ def learn(
     Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
     nothing of it was learned.
     """
-    kind, cutoff, threshold, credit, slam_mass, within, by_gradient, by_gap = config
-    beta, step, margin, decay, cap, by_average = constants
-    target = Target(kind, cutoff, threshold, discounts)
-    rule = Rule(credit, slam_mass, within, by_gradient, by_gap, margin)
+    target, rule = settings(config, constants, discounts)
     work = workspace(longest_query(offsets))
     z, new = np.empty_like(w), np.empty_like(w)
+    if all_forms is not None:
+        other_z = np.empty_like(w)
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
-        documents = X[first : first + m]
-        s, v, c = work.reals[SCORES, :m], work.reals[WEIGHTS, :m], work.reals[CREDIT, :m]
+        documents, s, c = X[first : first + m], work.reals[SCORES, :m], work.reals[CREDIT, :m]
         largest, norms = score_with_norms(documents, w, s)
         if served is not None:
             copy_to(s, served[first : first + m])
-        elif by_average > 0.0 and counters[0] > 0.0 and average.shape[0] > 0:
+        elif rule.by_average > 0.0 and counters[AVERAGED] > 0.0 and average.shape[0] > 0:
             score(documents, average, s)
         graded = grade_query(target, y[first : first + m], work)
         if not (graded.levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
@@ -115,28 +214,24 @@ def learn(
         if graded.levels < 2:
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
-        n_seen = counters[1] + m
-        mean_square = counters[2] + (norms - m * counters[2]) / n_seen
-        offset = margin if by_gradient else beta * mean_square
-        loss, v_max = judge(target, rule, graded, s, v, work, all_forms)
-        mass = 0.0
+        offset = margin_of(rule, counters)
+        loss, mass, v_max = respond(target, rule, graded, s, weight, offset, work, all_forms)
         square = 0.0
         if loss > 0.0:
-            violated = violation(rule, graded, s, offset, work.reals[VIOLATION_KEYS, :m], all_forms)
-            raw_mass = assign_credit(credit, target, graded, v, violated, work, c, all_forms)
-            scale = weight if slam_mass else weight * loss / raw_mass
-            mass = weight * raw_mass if slam_mass else weight * loss
-            for i in range(m):
-                c[i] *= scale
             square = combine_rows(documents, c, work.integers[SPARE_ITEMS], z)
-            if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, step, z, new))):
+            if all_forms is not None and rule.credit == ADAPTIVE and mass > 0.0:
+                other_square = combine_rows(documents, work.reals[OTHER_CREDIT, :m], work.integers[SPARE_ITEMS], other_z)
+                share, of_spread, of_sort = share_of_spread(square, other_square, mass, counters)
+                square = _mix(share, z, other_z)
+            if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, rule.step, z, new))):
                 return q
             copy_to(w, new)
-            counters[3] += square + 2.0 * offset * mass
-            if cap > 0.0:
-                shorten(w, cap * math.sqrt(counters[3]))
-        counters[1] = n_seen
-        counters[2] = mean_square
-        add_to_average(average, w, decay, counters)
+            if all_forms is not None and rule.credit == ADAPTIVE and mass > 0.0:
+                counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
+            counters[CAPPED_SQUARES] += square + 2.0 * offset * mass
+            if rule.cap > 0.0:
+                shorten(w, rule.cap * math.sqrt(counters[CAPPED_SQUARES]))
+        count_update(counters, m, mass, square)
+        add_to_average(average, w, rule.decay, counters)
         write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]

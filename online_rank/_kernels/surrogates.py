@@ -62,9 +62,9 @@ def settings(config, constants, discounts):
 
 @kernel
 def value_and_gradient(config, constants, s, y, discounts, gradient):
-    """Write the gradient (m,) of a surrogate at scores s (m,) and grades y (m,). Returns its value."""
+    """Write the gradient (m,) of a surrogate at scores s (m,) and grades y (m,). Returns what `evaluate` does."""
     target, surrogate = settings(config, constants, discounts)
-    return evaluate(target, surrogate, s, y, workspace(s.shape[0]), gradient).value
+    return evaluate(target, surrogate, s, y, workspace(s.shape[0]), gradient)
 
 
 @inner

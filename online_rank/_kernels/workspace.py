@@ -21,7 +21,9 @@ GAIN, LEVEL_WEIGHTS, COUNTS, SUMS, HARMONIC, RELEVANT_BEFORE = range(8, 14)
 LISTED_SCORES, LISTED_GRADIENT, PAIR_WEIGHTS = range(14, 17)
 # For comparators: key and gain of each violator.
 VIOLATOR_KEYS, VIOLATOR_GAINS = range(17, 19)
-_REALS = 19
+# For the credit `sort`: normal scores of positions; and the second credit of a mixture.
+NORMAL_SCORES, OTHER_CREDIT = range(19, 21)
+_REALS = 21
 
 # Rows of `integers`: level of a document; grade, size and workspace of a level; documents in the order of a ranking, their
 # rank in it, a spare for sorting; pairs (`credit`).

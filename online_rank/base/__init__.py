@@ -8,6 +8,7 @@ from online_rank.base.rounds import Round
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing, snapshot
+from online_rank.base.union import QueryUnion
 
 __all__ = [
     "Columns",
@@ -15,6 +16,7 @@ __all__ = [
     "QueryFunction",
     "QueryStep",
     "QueryTransformer",
+    "QueryUnion",
     "Ranker",
     "RankingPipeline",
     "Round",

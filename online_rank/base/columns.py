@@ -12,6 +12,7 @@ import numpy as np
 from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.query import MAX_FEATURES, Block, SparseRows
+from online_rank.query.sparse import as_rows, worth_rows
 
 __all__ = ["Columns", "QueryEstimator", "as_array", "numbers"]
 
@@ -174,6 +175,8 @@ class QueryEstimator(QueryStep, abc.ABC):
             return block._replace(X=rows if self._takes_sparse else as_array(rows, self))
         if self._has(block.names):
             return block
+        if self._takes_sparse and worth_rows(X.size, len(X) * self._n_features):
+            return block._replace(X=_moved(as_rows(X), self._columns_of(block.names), self._n_features))
         return block._replace(X=self._placed(X, block.names))
 
     def _with_names(self, block: Block) -> Block:

@@ -253,6 +253,16 @@ class RankingPipeline(Locked, compose.Pipeline):
         """Whether the ranker measures what was served, and it is not what it would give once the transformers have learned."""
         return getattr(self._last_step, "_measures_answers", False) and any(step._learns for step in self._transformers)
 
+    def _scale(self) -> np.ndarray:
+        """By what the transformers divide each feature now, float64 (d,)."""
+        scale = np.ones(1)
+        for step in self._transformers:
+            own = step._scale()
+            if own is None:
+                raise ValueError(f"comparators on raw features go behind scalers alone, not behind {type(step).__name__}")
+            scale = scale * own
+        return scale
+
     @property
     def _takes_documents(self) -> bool:
         """Whether the first step takes documents as the user gave them."""
@@ -272,7 +282,8 @@ class RankingPipeline(Locked, compose.Pipeline):
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """Let each step learn all queries; the steps that learn are included in `changes` first."""
-        if block.y is None or block.answered is not None or not self._measures_answers:
+        measures, scaled = self._measures_answers, getattr(self._last_step, "_wants_scale", False)
+        if block.y is None or not (measures or scaled):
             self._learn_steps(block, changes)
             return
         if changes is not None:
@@ -280,7 +291,7 @@ class RankingPipeline(Locked, compose.Pipeline):
                 changes.include(step)
         # What would have been answered is known only until the transformers have learned the query.
         for query in block.each():
-            self._learn_steps(query._replace(answered=self._score_block(query)))
+            self._learn_steps(query._replace(answered=self._score_block(query) if measures else None))
 
     def _learn_steps(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """`_learn_block`, step by step."""
@@ -293,7 +304,7 @@ class RankingPipeline(Locked, compose.Pipeline):
             if changes is not None:
                 changes.include(step, block)
             if is_ranker:
-                step._learn_all(block)
+                step._learn_all(block._replace(scale=self._scale()) if step._wants_scale else block)
             elif step._supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT:
                 block = step._learn_block(block)
             else:

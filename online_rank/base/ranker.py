@@ -44,6 +44,9 @@ class Ranker(QueryEstimator):
     #: Whether `_learn` measures what was served, and a pipeline is to give it `Block.answered`.
     _measures_answers: bool = False
 
+    #: Whether a pipeline of scalers is to give it `Block.scale`, query by query.
+    _wants_scale: bool = False
+
     _schema = Schema(_last_round=Array(1, len(Round._fields), finite=False, optional=True), _n_shown=Count())
 
     def __init__(self) -> None:
@@ -156,7 +159,8 @@ class Ranker(QueryEstimator):
 
         Returns
         -------
-        A list of m floats, or `{document id: score}` for a query with ids.
+        A list of m floats, or `{document id: score}` for a query with ids. A list and not an array: river's evaluators compare
+        predictions by `!=` and ask for the truth of the answer, which an array does not have. `predict_many` gives an array.
         """
         if self._columns is None and is_plain(x, self._n_features):
             with self._lock:

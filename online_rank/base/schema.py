@@ -11,6 +11,7 @@ How to declare a new class
 --------------------------
 1. Write `_schema = Schema(attribute=field, ...)` in the class body. It adds to the schema of the base classes: declare only
    what the class itself sets.
+   `_schema = None` says that a class, and those below it, are not saved, for example since they hold any object.
 2. Add the class to the registry, `online_rank._registry`.
 3. Run `tests/storage/test_schemas.py`. It trains an instance of every listed class, and fails when an attribute is
    undeclared, a declared one is missing, or a value does not match its field.
@@ -358,9 +359,11 @@ class DictOf(Field):
 
 @functools.cache
 def schema_of(cls: Any) -> Mapping[str, Field] | None:
-    """The fields of a class, those of its base classes first; None when it declares none."""
+    """The fields of a class, those of its base classes first; None when it declares none, or `_schema = None`."""
     declared = [vars(base)["_schema"] for base in reversed(cls.__mro__) if "_schema" in vars(base)]
-    return {name: field for part in declared for name, field in part.items()} if declared else None
+    if not declared or None in declared:
+        return None
+    return {name: field for part in declared for name, field in part.items()}
 
 
 @functools.cache

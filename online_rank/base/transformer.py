@@ -1,8 +1,10 @@
 """The contract that every transformer of queries keeps."""
 
 import abc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+import numpy as np
 from river import base
 
 from online_rank.base.step import QueryStep
@@ -18,11 +20,18 @@ class QueryTransformer(QueryStep, base.Transformer):
     A subclass implements `_transform_block` and `_learn_block`.
     """
 
+    #: Puts two transformers side by side; `online_rank.base.union` sets it.
+    _union: ClassVar[Callable[[Any, Any], Any]]
+
     #: Whether feature dicts come as the user gave them, texts and categories included, to a first step of a pipeline.
     _takes_documents: bool = False
 
     #: Whether it learns: whether what it does to a query depends on queries before.
     _learns: bool = True
+
+    def _scale(self) -> np.ndarray | None:
+        """By what the step divides each feature now, float64 (d,), if all that it does is to subtract and divide; else None."""
+        return None
 
     @abc.abstractmethod
     def _transform_block(self, block: Block) -> Block:
@@ -95,10 +104,18 @@ class QueryTransformer(QueryStep, base.Transformer):
             return in_form(self._transform_block(block))
 
     def __add__(self, other: Any) -> Any:
-        """Raise TypeError: river's union joins feature dicts, and would join queries document by document, wrongly."""
+        """`self + other`: a transformer that gives the features of both, side by side."""
+        return QueryTransformer._union(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        """`other + self`: see `+`."""
+        return QueryTransformer._union(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        """Raise TypeError: river's product works on feature dicts, and would combine queries document by document, wrongly."""
         raise TypeError(
-            f"{type(self).__name__} works on queries and cannot be part of a river union or product; "
-            "join transformers of single documents, and lift the whole: ForEachDocument(a + b)"
+            f"{type(self).__name__} works on queries and cannot be part of a river product; "
+            "combine transformers of single documents, and lift the whole: ForEachDocument(a * b)"
         )
 
-    __radd__ = __mul__ = __rmul__ = __add__
+    __rmul__ = __mul__

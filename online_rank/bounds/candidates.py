@@ -35,6 +35,8 @@ class Run(NamedTuple):
     segments
         Number of rankers that learned one after the other, each from w = 0, and the sum of the square roots of their Q; None
         where one ranker learned throughout.
+    raw
+        Whether u was given on raw features.
     """
 
     totals: Mapping[str, float]
@@ -48,6 +50,7 @@ class Run(NamedTuple):
     n_served: int = 0
     delay: int | None = None
     segments: tuple[int, float] | None = None
+    raw: bool = False
 
     @property
     def norm(self) -> float:
@@ -83,12 +86,13 @@ def candidates(model: Any, run: Run) -> list[Candidate]:
     else:
         return _classic(model, run)
     why = _why_not_classic(model, run)
-    others = [
-        c._replace(reason=f"{c.name.removesuffix('_surrogate')} {why}")
-        for c in _classic(model, run)
-        if c.name.startswith("mass")
-    ]
-    return own + others
+    others = [candidate for candidate in _classic(model, run) if candidate.name.startswith("mass")]
+    return own + [other._replace(reason=f"{other.name.removesuffix('_surrogate')} {why}") for other in others]
+
+
+def _beta(model: Any, t: Mapping[str, float]) -> float:
+    """A beta with tau_t <= beta R_X^2: the margin is `relative_margin` times sum ||z||^2 / sum V, at most 4 B R_X^2."""
+    return 4.0 * t["largest_mass"] * model.relative_margin
 
 
 def _why_not_classic(model: Any, run: Run) -> str:
@@ -103,6 +107,12 @@ def _why_not_classic(model: Any, run: Run) -> str:
 
 def _restarts(model: Any, run: Run) -> Iterator[Candidate]:
     t, (n, roots) = run.totals, run.segments or (1, math.nan)
+    if run.path_length > 0.0:
+        yield Candidate(
+            "master_bound", "F + <u_T, gains> - sum <u_t - u_t-1, gains_t>", served.master_bound,
+            {"comparator_loss": run.pair_loss, "inner_product": run.inner_product, "path_product": run.path_product},
+        )  # fmt: skip
+        return
     yield Candidate(
         "restarts_hindsight_bound", "F(u) + <u, sum of all gains>", drift.restarts_hindsight_bound,
         {"comparator_loss": run.pair_loss, "inner_product": run.inner_product},
@@ -114,9 +124,9 @@ def _restarts(model: Any, run: Run) -> Iterator[Candidate]:
             {"comparator_loss": run.pair_loss, "norms": [run.norm], "squared_gradient_norms": [roots * roots]},
         )  # fmt: skip
         yield Candidate(
-            "restarts_bound", "2 F(u) + (4 B + 2 beta) R_X^2 K ||u||^2", drift.restarts_bound,
+            "restarts_bound", "2 F(u) + (4 B + 8 B beta) R_X^2 K ||u||^2", drift.restarts_bound,
             {"comparator_loss": run.pair_loss, "norms": [run.norm * math.sqrt(n)], "R_X": t["R_X"],
-             "largest_mass": t["largest_mass"], "relative_margin": model.relative_margin},
+             "largest_mass": t["largest_mass"], "relative_margin": _beta(model, t)},
         )  # fmt: skip
 
 
@@ -134,18 +144,21 @@ def _path(model: Any, run: Run) -> Iterator[Candidate]:
         return
     yield Candidate("path_hindsight_bound", exact, drift.path_hindsight_bound, {"comparator_loss": run.pair_loss, **product})
     yield Candidate("path_data_bound", "F + (||u_T|| + P) sqrt(Q)", drift.path_data_bound, {**moved, "norm": run.norm, **data})
-    closed = {"R_X": t["R_X"], "largest_mass": t["largest_mass"], "relative_margin": model.relative_margin}
+    closed = {"R_X": t["R_X"], "largest_mass": t["largest_mass"], "relative_margin": _beta(model, t)}
     yield Candidate(
-        "path_bound", "2 F + (4 B + 2 beta) R_X^2 (||u_T|| + P)^2", drift.path_bound, {**moved, "norm": run.norm, **closed}
+        "path_bound", "2 F + (4 B + 8 B beta) R_X^2 (||u_T|| + P)^2", drift.path_bound, {**moved, "norm": run.norm, **closed}
     )
 
 
 def _capped(run: Run) -> Candidate:
     t = run.totals
+    # The scores that were served bound nothing of the weights that the cap is for.
+    reason = "capped_bound speaks of learning from its own scores, but it was learned from those that were served"
     return Candidate(
         "capped_bound", "F + sqrt(Q) (kappa P + U / kappa)", _capped_by_model,
         {"comparator_loss": run.pair_loss, "largest_norm": max(run.largest_norm, run.norm), "path_length": run.path_length,
          "squared_gradient_norms": t["squared_gradient_norms"], "margin_mass": t["margin_mass"]},
+        reason if run.n_served else None,
     )  # fmt: skip
 
 
@@ -157,7 +170,7 @@ def _served(model: Any, run: Run) -> Iterator[Candidate]:
     t = run.totals
     loss = {"comparator_loss": run.pair_loss}
     closed = {
-        **loss, "norm": run.norm, "R_X": t["R_X"], "largest_mass": t["largest_mass"], "relative_margin": model.relative_margin,
+        **loss, "norm": run.norm, "R_X": t["R_X"], "largest_mass": t["largest_mass"], "relative_margin": _beta(model, t),
     }  # fmt: skip
     yield Candidate(
         "served_hindsight_bound", "F(u) + <u, w>", served.served_hindsight_bound, {**loss, "inner_product": run.inner_product}
@@ -168,11 +181,14 @@ def _served(model: Any, run: Run) -> Iterator[Candidate]:
     )  # fmt: skip
     if run.n_served and run.delay is not None:
         yield Candidate(
-            "delay_bound", "2 F(u) + (4 B (1 + 2 D) + 2 beta) R_X^2 ||u||^2", served.delay_bound, {**closed, "delay": run.delay}
+            "delay_bound",
+            "2 F(u) + (4 B (1 + 2 D) + 8 B beta) R_X^2 ||u||^2",
+            served.delay_bound,
+            {**closed, "delay": run.delay},
         )
     if not run.n_served and not isinstance(model.average, bool):
         yield Candidate(
-            "averaged_bound", "2 F(u) + (4 B (1 + 2 rho / (1 - rho)) + 2 beta) R_X^2 ||u||^2", served.averaged_bound,
+            "averaged_bound", "2 F(u) + (4 B (1 + 2 rho / (1 - rho)) + 8 B beta) R_X^2 ||u||^2", served.averaged_bound,
             {**closed, "half_life": float(model.average)},
         )  # fmt: skip
 
@@ -185,7 +201,7 @@ def _classic(model: Any, run: Run) -> list[Candidate]:
     product = {"inner_product": run.inner_product}
     data = {"norm": norm, "squared_gradient_norms": t["squared_gradient_norms"]}
     closed = {"norm": norm, "R_X": t["R_X"], "largest_mass": t["largest_mass"]}
-    relative = {"relative_margin": model.relative_margin}
+    relative = {"relative_margin": _beta(model, t)}
     theory = {"norm": norm, "R_X": t["R_X"], "v_max": t["v_max"], "weight": t["largest_weight"], **step}
     candidates = [
         Candidate("mass_hindsight_bound", "F(u) + <u, w>", mass.mass_hindsight_bound, on_pairs | product),
@@ -195,7 +211,7 @@ def _classic(model: Any, run: Run) -> list[Candidate]:
             mass.mass_data_bound,
             on_pairs | data | {"margin_mass": t["margin_mass"]},
         ),
-        Candidate("mass_bound", "2 F(u) + (4 B + 2 beta) R_X^2 ||u||^2", mass.mass_bound, on_pairs | closed | relative),
+        Candidate("mass_bound", "2 F(u) + (4 B + 8 B beta) R_X^2 ||u||^2", mass.mass_bound, on_pairs | closed | relative),
         Candidate(
             "any_step_hindsight_bound",
             "(F(u) + <u, w> / eta) / Delta",
@@ -232,7 +248,7 @@ def _classic(model: Any, run: Run) -> list[Candidate]:
         candidates[3:3] = [
             Candidate(
                 "mass_bound_surrogate",
-                "2 f(u) + (4 B + 2 beta) R_X^2 ||u||^2",
+                "2 f(u) + (4 B + 8 B beta) R_X^2 ||u||^2",
                 mass.mass_bound,
                 on_surrogate | closed | relative,
             )

@@ -79,6 +79,8 @@ class Certificate:
         Every bound that covers the settings.
     not_covered
         The others, with the reason.
+    raw
+        Whether the comparator is one of raw features, which moves behind a scaler that moves.
     """
 
     comparator: str
@@ -89,6 +91,7 @@ class Certificate:
     totals: dict[str, float]
     bounds: tuple[BoundCheck, ...]
     not_covered: dict[str, str]
+    raw: bool = False
 
     @property
     def loss(self) -> float:
@@ -146,7 +149,9 @@ class Certificate:
             lines.append("  NOTHING IS CERTIFIED: no bound covers these settings")
         lines += [
             *_not_covered(self.not_covered),
-            "  Everything is measured on the features that the ranker gets, behind any transformer.",
+            "  The comparator's weights are those of raw features; its norm is that behind the scaler."
+            if self.raw
+            else "  Everything is measured on the features that the ranker gets, behind any transformer.",
         ]
         return "\n".join(lines)
 
@@ -176,6 +181,7 @@ def certify(model: PerceptronRanker, comparator: str, run: Run) -> Certificate:
         totals=dict(run.totals),
         bounds=tuple(checks),
         not_covered=not_covered,
+        raw=run.raw,
     )
 
 

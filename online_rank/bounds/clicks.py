@@ -59,7 +59,8 @@ def click_data_bound(*, comparator_loss: float, norm: float, squared_gradient_no
     norm
         The l2 norm of u.
     squared_gradient_norms
-        Q^, the sum of the squared norms of the updates; for the second its mean.
+        Q^, the sum of the squared norms of the updates, plus 2 tau_t V^_t where pairs within a margin tau_t are learned
+        from; for the second its mean.
 
     Examples
     --------

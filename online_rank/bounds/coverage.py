@@ -16,6 +16,7 @@ _OWN_MISTAKE: _Settings = {"update": ("mistake",), "served": ("current",), "norm
 _UNCAPPED: _Settings = {"update": ("mistake",), "norm_cap": (None,)}
 _PROJECTION: _Settings = {"kernel": KERNELS}
 _CLICKS: _Settings = {"update": ("clicks",)}
+_CLICKS_CLOSED: _Settings = {"update": ("clicks",), "credit": ("propensity",), "relative_margin": (0.0,)}
 
 #: For each bound the settings that its proof needs; a setting that is not named may be anything.
 _COVERS: dict[str, _Settings] = {
@@ -53,7 +54,7 @@ _COVERS: dict[str, _Settings] = {
     "projection_bound": _PROJECTION,
     "projection_data_bound": _PROJECTION,
     "projection_hindsight_bound": _PROJECTION,
-    "click_bound": _CLICKS,
+    "click_bound": _CLICKS_CLOSED,
     "click_data_bound": _CLICKS,
     "click_hindsight_bound": _CLICKS,
 }

@@ -8,26 +8,24 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank._kernels.codes import DOCUMENTS
 from online_rank._kernels.comparators import accumulate, compare
-from online_rank._kernels.dense import score_with_norms
 from online_rank._kernels.graded import ranking_losses
 from online_rank.base import Ranker, Round
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
 from online_rank.bounds.candidates import Run
 from online_rank.bounds.certificate import Certificate, certify
+from online_rank.bounds.comparators import copied, extend_path, require_perceptron
 from online_rank.bounds.frozen import FrozenCopy
 from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure
 from online_rank.measures import discounts
 from online_rank.query import Block
-from online_rank.rankers.drift import DriftAwareRanker
+from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.nested import NestedRanker, learn_query, share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["LossTracker"]
-
-#: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
-_LARGEST_NORM = 1e150
 
 _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
     Round._fields.index, ("loss", "served_loss", "mass", "squared_gradient_norm", "margin", "weight", "skipped")
@@ -55,6 +53,10 @@ class LossTracker(NestedRanker):
     served
         Whether to measure the rankings that are served too: `Totals.served_loss` and `served_interval`. With `average=False`,
         and where the scores are given to `learn_one`, this costs nothing; else it takes a second score of every document.
+    raw
+        Whether the comparators are weights of raw features, behind a `StreamScaler` in a pipeline. As the scaler moves they
+        move with it, and the certificate is against that path (`scaler_path_length`). Otherwise they are weights of the
+        features that the ranker gets.
 
     Raises
     ------
@@ -81,6 +83,7 @@ class LossTracker(NestedRanker):
     True
     """
 
+    _takes_sparse = True
     _schema = Schema(
         _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", features=True),
         _served=Array(3),
@@ -88,6 +91,7 @@ class LossTracker(NestedRanker):
         _n_frozen=Count(),
         _path=Array(lambda tracker: len(tracker.comparators or {}), 3),
         _shift=Array(lambda tracker: len(tracker.comparators or {}), "d"),
+        _scaled_by=Array("d"),
         _ended=Array("d"),
         _segments=Array(3, finite=False),
         _totals=Array(len(Totals._fields), finite=False),
@@ -97,14 +101,17 @@ class LossTracker(NestedRanker):
         _measure=Derived(),
     )
 
-    def __init__(self, ranker: Ranker, comparators: Mapping[str, Any] | None = None, *, served: bool = False) -> None:
+    def __init__(
+        self, ranker: Ranker, comparators: Mapping[str, Any] | None = None, *, served: bool = False, raw: bool = False
+    ) -> None:
         super().__init__()
-        _require_perceptron(ranker)
+        require_perceptron(ranker)
         if comparators is not None and not isinstance(comparators, Mapping):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
         self.ranker = ranker
-        self.comparators = None if comparators is None else {name: _copied(name, u) for name, u in comparators.items()}
+        self.comparators = None if comparators is None else {name: copied(name, u) for name, u in comparators.items()}
         self.served = served
+        self.raw = raw
         self._learner: Any = copy.deepcopy(ranker)
         self._measure = learned_measure(ranker)
         self._totals = np.zeros(len(Totals._fields))
@@ -118,6 +125,8 @@ class LossTracker(NestedRanker):
         # Of each comparator: P, sum of <u_t - u_{t-1}, w_t>, largest norm before it was moved; and by how much it was.
         self._path = np.zeros((len(self._sums), 3))
         self._shift = np.empty((len(self._sums), 0))
+        # By what raw features were divided last.
+        self._scaled_by = np.empty(0)
         # Where rankers follow one another: what all of them added to their weights; their number, the sum of sqrt(Q_k) of those
         # before, and Q of the present one.
         self._ended = np.empty(0)
@@ -174,14 +183,12 @@ class LossTracker(NestedRanker):
         """
         row = self._row(name)
         before = self._aligned[row].copy()
-        after = self._aligned_to_columns(name, _copied(name, weights))
+        after = self._aligned_to_columns(name, copied(name, weights))
         step = after - before
-        moved = self._path[row] + (np.linalg.norm(step), float(step @ self._gains()), 0.0)
-        moved[2] = max(self._path[row, 2], np.linalg.norm(before), np.linalg.norm(after))
-        shift = self._shift.copy()
+        path, shift = self._path.copy(), self._shift.copy()
+        extend_path(path[row], before * self._scaled_by, after * self._scaled_by, self._gains())
         shift[row] += step
-        self._path = np.concatenate((self._path[:row], moved[None], self._path[row + 1 :]))
-        self._shift = shift
+        self._path, self._shift = path, shift
         self._aligned = self._align_comparators()
 
     def certificate(self, comparator: str | None = None, *, delay: int | None = None) -> Certificate:
@@ -215,7 +222,7 @@ class LossTracker(NestedRanker):
         path_length, path_product, largest_norm = self._path[row].tolist()
         run = Run(
             totals=self.totals._asdict(),
-            u=self._aligned[row],
+            u=self._aligned[row] * self._scaled_by,
             gains=self._gains(),
             pair_loss=pair_loss,
             surrogate_loss=surrogate_loss,
@@ -223,6 +230,7 @@ class LossTracker(NestedRanker):
             path_product=path_product,
             largest_norm=largest_norm,
             n_served=self._n_served,
+            raw=self.raw,
             delay=delay,
             segments=(int(n), roots + math.sqrt(q)) if self._nested else None,
         )
@@ -231,6 +239,10 @@ class LossTracker(NestedRanker):
     @property
     def _measures_answers(self) -> bool:  # type: ignore[override]
         return self.served or self._nested or self._learner.average is False
+
+    @property
+    def _wants_scale(self) -> bool:  # type: ignore[override]
+        return self.raw
 
     @property
     def _learns_from_served(self) -> bool:  # type: ignore[override]
@@ -248,7 +260,7 @@ class LossTracker(NestedRanker):
 
     def _gains(self) -> np.ndarray:
         """What all rounds so far have added to the weights that learn, (d,)."""
-        return self._ended if self._nested else self._learner._weights
+        return self._ended if self._nested else self._learner.weights
 
     def _row(self, name: str) -> int:
         names = list(self.comparators or {})
@@ -263,9 +275,16 @@ class LossTracker(NestedRanker):
     def _derive(self) -> None:
         self._aligned = self._align_comparators()
 
+    def _align(self, block: Block) -> Block:
+        aligned = super()._align(block)
+        if block.scale is None or block.names is None or self._has(block.names):
+            return aligned
+        return aligned._replace(scale=self._placed(block.scale[None], block.names)[0])
+
     def _grow(self, n_new: int) -> None:
         self._shift = np.concatenate([self._shift, np.zeros((len(self._shift), n_new))], axis=1)
         self._ended = np.concatenate([self._ended, np.zeros(n_new)])
+        self._scaled_by = np.concatenate([self._scaled_by, np.full(n_new, 0.0 if self.raw else 1.0)])
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)
@@ -314,19 +333,34 @@ class LossTracker(NestedRanker):
             row, ranker = rounds[t], self._perceptron
             decisive = self._decisive_scores(ranker, query) if len(self._sums) else None
             answered = self._learner._score(query.X) if ask else query.answered
-            before = ranker._weights.copy() if self._nested else None
+            if self.raw:
+                self._rescale(query)
+            before = ranker.weights if self._nested else None
             if not learn_query(self._learner, query, rounds[t : t + 1]):
                 return t
             if answered is not None and not self._nested and query.served is None:
                 ranking_losses(*self._measure, answered, query.y, query.offsets, table, row[_SERVED_LOSS : _SERVED_LOSS + 1])
             if decisive is not None and row[_LOSS] > 0.0:
+                scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
                 compare(
-                    query.X, query.y, decisive, row[_WEIGHT], row[_MARGIN], self._aligned, table,
-                    ranker._config, ranker._constants, values[t],
+                    query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
+                    ranker._config, ranker._constants, ranker._counters, values[t],
                 )  # fmt: skip
             if before is not None:
+                row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]
                 self._carry(ranker, before, row)
         return len(block.w)
+
+    def _rescale(self, query: Block) -> None:
+        """Let the comparators follow the scaler."""
+        if query.scale is None:
+            raise ValueError("raw=True is for a LossTracker behind a scaler: StreamScaler() | LossTracker(ranker, raw=True)")
+        scale = np.broadcast_to(query.scale, self._scaled_by.shape)
+        for row, u in zip(self._path, self._aligned, strict=True):
+            # The first query only says where the path begins.
+            if self._learned_so_far():
+                extend_path(row, u * self._scaled_by, u * scale, self._gains())
+        self._scaled_by = scale.copy()
 
     def _decisive_scores(self, ranker: PerceptronRanker, query: Block) -> np.ndarray:
         """The scores that decide what a perceptron learns from a query, float64 (m,)."""
@@ -334,19 +368,17 @@ class LossTracker(NestedRanker):
             return query.served
         if ranker.served == "average":
             return ranker._score(query.X)
-        s = np.empty(query.n_documents)
-        score_with_norms(query.X, ranker._weights, s)
-        return s
+        return ranker._learning_scores(query.X)
 
     def _carry(self, ranker: PerceptronRanker, before: np.ndarray, row: np.ndarray) -> None:
         """Add what a round added to the weights, and close the account of a ranker that is followed by another."""
-        self._ended += ranker._weights - before
+        self._ended += ranker.weights - before
         n, roots, q = self._segments.tolist()
         q += row[_SQUARE] + 2.0 * row[_MARGIN] * row[_MASS]
         follower = self._perceptron
         if follower is not ranker:
             # One that has learned before has weights that the Q of its rounds here does not account for.
-            n, roots, q = n + 1.0, roots + math.sqrt(q) if not follower._weights.any() else math.nan, 0.0
+            n, roots, q = n + 1.0, roots + math.sqrt(q) if not follower.weights.any() else math.nan, 0.0
         self._segments[:] = n, roots, q
 
     def _require_complete(self) -> None:
@@ -357,7 +389,7 @@ class LossTracker(NestedRanker):
 
     def _learned_so_far(self) -> float:
         """How many documents, or queries where rankers follow one another, the learner has learned from."""
-        return float(self._learner._n_queries if self._nested else self._learner._counters[1])
+        return float(self._learner._n_queries if self._nested else self._learner._counters[DOCUMENTS])
 
     def _align_comparators(self) -> np.ndarray:
         """The comparators (n, d) in the order of the model's columns. A feature that no document has had does not count."""
@@ -379,35 +411,3 @@ class LossTracker(NestedRanker):
         if len(u) != self._n_features:
             raise ValueError(f"comparators[{name!r}] has {len(u)} weights, but the queries have {self._n_features} features")
         return np.asarray(u, dtype=np.float64)
-
-
-def _require_perceptron(ranker: Any) -> None:
-    """Raise TypeError or ValueError unless the bounds cover what `ranker` learns."""
-    if isinstance(ranker, NestedRanker) and not isinstance(ranker, LossTracker) and not hasattr(ranker, "steps"):
-        inside = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else getattr(ranker, "rankers", [])
-        for part in inside:
-            _require_perceptron(part)
-            if part.update != "mistake" or part.norm_cap is not None or part.served != "current":
-                raise ValueError(
-                    f"a {type(ranker).__name__} is certified only with perceptrons of update='mistake' and served='current', "
-                    "without norm_cap"
-                )
-        return
-    # Not isinstance: river lets a pipeline pass for its last step.
-    if not issubclass(type(ranker), PerceptronRanker):
-        transformers = "; transformers go before it: scaler | LossTracker(ranker)" if hasattr(ranker, "steps") else ""
-        raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
-    if type(ranker)._learn is not PerceptronRanker._learn:
-        raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound speaks of it")
-    if ranker.last_round is not None:
-        raise ValueError("ranker has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
-
-
-def _copied(name: Hashable, u: Any) -> Any:
-    """A comparator that its owner cannot change any more. Raises TypeError or ValueError for what is none."""
-    values = np.array(list(u.values()) if isinstance(u, Mapping) else u)
-    if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
-        raise TypeError(f"comparators[{name!r}] must be a vector of numbers or a dict {{feature: weight}}")
-    if not math.hypot(*values.tolist()) <= _LARGEST_NORM:
-        raise ValueError(f"comparators[{name!r}] has weights that are not finite, or a norm above {_LARGEST_NORM:g}")
-    return dict(u) if isinstance(u, Mapping) else values

@@ -136,7 +136,7 @@ def _print(about: dict[str, Any], values: Values, as_json: bool) -> None:
         print(json.dumps({**about, **counted, "metrics": means, "random": values.chance}))
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
+    table.add_column(f"{values.n_queries:,} queries")
     for heading in ("mean", "random ranking", "queries"):
         table.add_column(heading, justify="right", style="bold" if heading == "mean" else "")
     for name, value in means.items():

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
-from online_rank.storage.files import save
+from online_rank.storage.files import require_replaceable, save
 from online_rank.storage.journal import Journal, new_run
 from online_rank.storage.tree import settings_of
 
@@ -86,6 +86,7 @@ class State:
         return self._places.save or self._places.checkpoint
 
     def close(self) -> None:
+        """Give the directory free."""
         if self._journal is not None:
             self._journal.close()
         if self._directory is not None:
@@ -94,6 +95,8 @@ class State:
 
 def run(service: RankingService, places: Places) -> None:
     """Serve until the input ends, then save."""
+    if places.save is not None:
+        require_replaceable(places.save)  # Now, and not when all is learned.
     sys.stdout.flush()
     with contextlib.closing(State(service, places)) as state:
         number = 0

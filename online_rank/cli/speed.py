@@ -11,6 +11,9 @@ __all__ = ["Speed", "speed_in_words"]
 #: Queries of a pass that may have waited for kernels to compile.
 _FIRST = 10
 
+#: Who needs so many seconds to begin has compiled.
+_COMPILES = 2.0
+
 
 class Speed:
     """Watches an evaluation: seconds of reading, of ranking, measuring and learning, and of what is done once.
@@ -60,7 +63,7 @@ class Speed:
 def speed_in_words(report: Mapping[str, Any]) -> str:
     """The figures of `Speed.to_dict` for people."""
     seconds = report["seconds"]
-    starting = f"{seconds['starting']:.1f} s to begin, most of it compiling"
+    starting = f"{seconds['starting']:.1f} s to begin" + (", most of it compiling" if seconds["starting"] > _COMPILES else "")
     if not report["queries_per_second"]:
         return starting
     return (

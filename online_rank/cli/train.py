@@ -87,13 +87,13 @@ def run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
 
 
 def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
-    from online_rank.storage.files import save
+    from online_rank.storage.files import require_replaceable, save
 
     if checkpoints.resume and not settings.files:
         settings, checkpoints = _begun(settings, checkpoints)
     settings.check()
-    if output.save is not None and not os.path.isdir(folder := os.path.dirname(os.path.abspath(output.save))):
-        raise ValueError(f"--save {output.save}: there is no directory {folder}")
+    if output.save is not None:
+        require_replaceable(output.save)
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
     model = new_model(settings.measure, settings.scale, settings.log, settings.ranker)
@@ -280,7 +280,7 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         f"[bold]{first.n_queries:,}[/] queries, [bold]{first.n_documents:,}[/] documents, "
         f"[bold]{report['features']:,}[/] features"
     )
-    console.print(speed_in_words(report), soft_wrap=True)
+    console.print(speed_in_words(report))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     table.add_column(measure, justify="right", style="bold")

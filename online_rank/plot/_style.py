@@ -81,7 +81,8 @@ def name_lines(ax: "Axes", curves: Mapping[str, Any]) -> None:
     places = spread_out(heights, 1.6 * FONT, float(ax.bbox.y0) * to_points + 0.8 * FONT)
     for (name, x, y, colour), height, place in zip(named, heights, places, strict=True):
         ax.annotate(f"{name}: {number(y)}", (x, y), xytext=(5, place - height),
-                    textcoords="offset points", color=colour, fontsize=FONT, va="center", annotation_clip=False)  # fmt: skip
+                    textcoords="offset points", color=colour, fontsize=FONT, va="center", annotation_clip=False,
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85})  # fmt: skip
 
 
 def spread_out(heights: Sequence[float], gap: float, bottom: float) -> list[float]:

@@ -83,7 +83,8 @@ def weights(model: Any, n: int = 15, names: Sequence[str] | None = None, ax: "Ax
     ax = bars(
         {f"{named[j]}": float(values[j]) for j in largest},
         [COLOURS[0] if values[j] >= 0 else COLOURS[1] for j in largest],
-        "weight" if len(largest) == len(values) else f"weight: the {len(largest)} largest of {len(values):,} features",
+        ("weight" if len(largest) == len(values) else f"weight: the {len(largest)} largest of {len(values):,} features")
+        + (", negative ones orange" if (values[largest] < 0).any() else ""),
         ax,
         numbers="+.3g",
     )

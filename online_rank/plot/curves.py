@@ -272,7 +272,8 @@ def sensitivity(
     ValueError
         The number of results is not that of the values.
     """
-    ax = styled(ax, parameter, measured)
+    repeats = any(np.size(entry) > 1 for column in results.values() for entry in column)
+    ax = styled(ax, parameter, f"{measured} (band: the range of repetitions)" if repeats else measured)
     if min(values) > 0.0 and max(values) > 10.0 * min(values):
         logarithmic_axes(ax, y=False)
     curves = {}

@@ -13,6 +13,9 @@ from online_rank.query import Block, in_form, read_query, require_finite
 __all__ = ["StreamGaussianizer", "batch_gaussianize"]
 
 
+_MOST_CENTROIDS = 1 << 16
+
+
 class StreamGaussianizer(ColumnTransformer):
     """Map each feature to a normal distribution, by its quantiles over all documents seen, in constant memory.
 
@@ -29,7 +32,7 @@ class StreamGaussianizer(ColumnTransformer):
     deviation
         Standard deviation of the normal distribution.
     n_centroids
-        Size of the sketch, at least 16. With d features the memory is 16 d n_centroids bytes.
+        Size of the sketch, from 16 to 65,536. With d features the memory is 16 d n_centroids bytes.
 
     Raises
     ------
@@ -59,8 +62,8 @@ class StreamGaussianizer(ColumnTransformer):
         super().__init__()
         if not (np.isfinite(deviation) and deviation > 0):
             raise ValueError(f"deviation is {deviation}; it is a finite number > 0")
-        if n_centroids < 16:
-            raise ValueError(f"n_centroids is {n_centroids}; at least 16 are needed")
+        if not 16 <= n_centroids <= _MOST_CENTROIDS:
+            raise ValueError(f"n_centroids is {n_centroids}; it is from 16 to {_MOST_CENTROIDS}")
         self.deviation = deviation
         self.n_centroids = n_centroids
         self._count = 0

@@ -238,6 +238,8 @@ class Ramps(StatelessTransformer):
            [ 3.  ,  0.7 ,  0.7 ]])
     """
 
+    _schema = Schema()
+
     def __init__(self, n_knots: int = 12):
         super().__init__()
         if isinstance(n_knots, bool) or not isinstance(n_knots, int) or n_knots < 2:

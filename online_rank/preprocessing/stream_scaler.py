@@ -65,6 +65,10 @@ class StreamScaler(ColumnTransformer):
             return values.copy()
         return dict(zip(self.feature_names, values.tolist(), strict=True))
 
+    def _scale(self) -> np.ndarray:
+        """The standard deviations; 0 for a feature that has been constant, which becomes 0."""
+        return np.sqrt(self._m2 / max(self._count, 1)) if self.with_std else np.ones(len(self._mean))
+
     def _grow(self, n_new: int) -> None:
         # A column of zeros has mean 0 and deviation 0: the state that learning zeros from the start would have left.
         self._mean = np.concatenate([self._mean, np.zeros(n_new)])

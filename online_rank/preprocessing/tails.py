@@ -4,7 +4,7 @@ import numpy as np
 
 __all__ = ["heavy_tails"]
 
-#: A feature has heavy tails when its largest absolute value is at least so many times its median one, and larger than the next.
+#: The largest absolute value of a feature with heavy tails: so many times the median one, and at least so large.
 _RATIO, _LARGE = 100.0, 10.0
 
 #: Fewer values than these say nothing about tails.

@@ -40,6 +40,9 @@ class Block(NamedTuple):
     answered
         float64 (n,): what `predict_one` would have answered before any step of the pipeline learned the query, where the ranker
         measures what was served (`Ranker._measures_answers`).
+    scale
+        float64 (d,): by what the scalers of the pipeline divided the features of one query, where the ranker asks for it
+        (`Ranker._wants_scale`).
     """
 
     X: Any
@@ -51,6 +54,7 @@ class Block(NamedTuple):
     served: np.ndarray | None = None
     form: Any = None
     answered: np.ndarray | None = None
+    scale: np.ndarray | None = None
 
     @property
     def n_documents(self) -> int:

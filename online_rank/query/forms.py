@@ -14,16 +14,13 @@ import numpy as np
 from online_rank.query.blocks import ONE, Block, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
 from online_rank.query.served import as_served
-from online_rank.query.sparse import SparseRows
+from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 
 __all__ = ["MAX_FEATURES", "answer_in_kind", "are_plain", "feature_dicts", "in_form", "is_plain", "read_block", "read_query"]
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1_000_000
 
-#: Feature dicts of which less than this share would be filled are held as `SparseRows`, from this number of cells on.
-_SPARSE_SHARE = 0.05
-_SPARSE_CELLS = 1 << 12
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
@@ -220,7 +217,9 @@ def _read(x: Any, documents: bool) -> _Features:
             raise TypeError("x is a masked array; fill in what is missing first, as by x.filled(0.0)")
         return _Features(_as_matrix(np.asarray(x)))
     if isinstance(x, SparseRows):
-        return _Features(x)
+        return _Features(checked_rows(x))
+    if is_scipy(x):
+        return _Features(from_scipy(x))
     return _from_frame(x, documents)
 
 
@@ -329,7 +328,7 @@ def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | Non
             row = values[starts[i] : starts[i + 1]]
             row[:] = _checked_floats(list(document.values()), tuple(document), ids, i)
     n, d = len(documents), len(column)
-    if n * d >= _SPARSE_CELLS and len(values) < _SPARSE_SHARE * n * d:
+    if worth_rows(len(values), n * d):
         return _Features(SparseRows(starts, columns, values, d), ids, tuple(column), dict)
     X = np.zeros((n, d))
     X[np.repeat(np.arange(n), np.diff(starts)), columns] = values

@@ -1,10 +1,14 @@
 """Features of documents of which nearly all are zero."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["SparseRows"]
+__all__ = ["SparseRows", "as_rows", "checked_rows", "from_scipy", "is_scipy", "worth_rows"]
+
+#: Features of which less than this share is filled are worth `SparseRows`, from this number of cells on.
+_SHARE = 0.05
+_CELLS = 1 << 12
 
 
 class SparseRows(NamedTuple):
@@ -63,3 +67,64 @@ class SparseRows(NamedTuple):
         X = np.zeros(self.shape, self.dtype)
         np.add.at(X, (np.repeat(np.arange(len(X)), np.diff(self.starts)), self.columns), self.values)
         return X
+
+
+def worth_rows(n_entries: int, n_cells: int) -> bool:
+    """Whether features with so many entries in so many cells are better held as `SparseRows`."""
+    return n_cells >= _CELLS and n_entries < _SHARE * n_cells
+
+
+def as_rows(X: Any) -> SparseRows:
+    """Features as sparse rows: an (n, d) array without its zeros."""
+    if isinstance(X, SparseRows):
+        return X
+    i, j = X.nonzero()
+    starts = np.zeros(len(X) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(i, minlength=len(X)), out=starts[1:])
+    return SparseRows(starts, j.astype(np.int32), X[i, j], X.shape[1])
+
+
+def is_scipy(x: Any) -> bool:
+    """Whether `x` is a sparse array or matrix of scipy, which is not imported for it."""
+    return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
+
+
+def from_scipy(x: Any) -> SparseRows:
+    """A sparse array or matrix of scipy as rows; not copied where it is CSR in canonical form with float values.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is not two-dimensional, or its values are not numbers.
+    """
+    if x.ndim != 2:
+        raise ValueError(f"x has shape {x.shape}, but a query is an (m, d) array: one row a document, one column a feature")
+    if x.dtype.kind not in "biuf":
+        raise TypeError(f"x has dtype {x.dtype}; features are numbers")
+    rows = x.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    values = rows.data if rows.dtype in (np.float32, np.float64) else rows.data.astype(np.float64)
+    if rows.shape[1] > np.iinfo(np.int32).max:
+        raise ValueError(f"x has {rows.shape[1]} columns; at most {np.iinfo(np.int32).max} are accepted")
+    return checked_rows(SparseRows(rows.indptr, rows.indices, values, int(rows.shape[1])))
+
+
+def checked_rows(rows: SparseRows) -> SparseRows:
+    """Rows as kernels take them. Raises TypeError or ValueError for what would make a kernel read outside of an array."""
+    starts = np.ascontiguousarray(rows.starts, dtype=np.int64)
+    columns, values = np.ascontiguousarray(rows.columns), np.ascontiguousarray(rows.values)
+    if columns.dtype.kind not in "iu" or values.dtype not in (np.float32, np.float64):
+        raise TypeError(
+            f"x: columns have dtype {columns.dtype}, values {values.dtype}; they are integers, and float32 or float64"
+        )
+    if starts.ndim != 1 or not len(starts) or columns.ndim != 1 or values.shape != columns.shape:
+        raise ValueError("x: starts are (n + 1,), and columns and values have one element an entry")
+    if starts[0] != 0 or starts[-1] != len(values) or (starts[1:] < starts[:-1]).any():
+        raise ValueError("x: starts do not ascend from 0 to the number of entries")
+    if len(columns) and not 0 <= columns.min() <= columns.max() < rows.n_columns:
+        i = int(np.flatnonzero((columns < 0) | (columns >= rows.n_columns))[0])
+        document = int(np.searchsorted(starts, i, side="right")) - 1
+        raise ValueError(f"x: document {document} has a feature in column {columns[i]}, but there are {rows.n_columns} columns")
+    return SparseRows(starts, columns.astype(np.int32, copy=False), values, int(rows.n_columns))

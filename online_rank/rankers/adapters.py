@@ -24,6 +24,8 @@ class _RiverRanker(Ranker):
     All input is checked before the first document reaches the river model: what it learned in place could not be taken back.
     """
 
+    _schema = None  # type: ignore[assignment]  # It holds any river model, which no file can.
+
     def __init__(self, model: Any, measure: str):
         super().__init__()
         parse_measure(measure)

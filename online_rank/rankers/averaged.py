@@ -1,14 +1,19 @@
 """What rankers share whose weights are averaged, and linear ones among them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.dense import score
+from online_rank._kernels import dense, sparse
+from online_rank._kernels.averages import scale_and_shift
+from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Derived, Schema
+from online_rank.query import SparseRows
+from online_rank.query.sparse import as_rows
 
-__all__ = ["AveragedRanker", "LinearRanker", "averaging"]
+__all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
 
 
 def averaging(average: bool | float) -> float:
@@ -59,30 +64,144 @@ class AveragedRanker(Ranker):
 
 
 class LinearRanker(AveragedRanker):
-    """A ranker whose scores are linear in the features."""
+    """A ranker whose scores are linear in the features.
+
+    Its state is two arrays (d,), or, from the first sparse query on, one of rows side by side (`_kernels.sparse`) of which a
+    query touches those of its own features.
+    """
 
     _schema = Schema(
-        _weights=Array("d"),
-        _average=Array(lambda ranker: ranker._n_features if ranker._averages else 0),
+        _rows=Array("d", 4, spare=True, optional=True),
+        _weights=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
+        _average=Array(lambda ranker: ranker._n_features if ranker._averages and ranker._rows is None else 0),
     )
+
+    def __init__(self, averages: bool, n_counters: int) -> None:
+        super().__init__(averages, n_counters)
+        self._rows: np.ndarray | None = None
 
     @property
     def weights(self) -> np.ndarray:
         """The weights that learn, float64 (d,), a copy; in the order of `feature_names` when features are named."""
+        if self._rows is not None:
+            return self._rows[: self._n_features, sparse.WEIGHT].copy()
         return self._weights.copy()
 
     @property
     def served_weights(self) -> np.ndarray:
         """The weights that serve rankings, float64 (d,), a copy: the average of those that learn, where there is one."""
+        if self._rows is not None:
+            scale, shift = self._scale_and_shift()
+            rows = self._rows[: self._n_features]
+            return scale * (rows[:, sparse.WEIGHT] - shift * rows[:, sparse.LAZY])
         return self._served.copy()
 
+    @property
+    def _decay(self) -> float:
+        return averaging(self.average) if self._averages else 1.0
+
+    def _scale_and_shift(self) -> tuple[float, float]:
+        return scale_and_shift(self._decay, self._averages, self._counters)
+
+    def restart_average(self) -> None:
+        """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
+        if self._rows is None:
+            super().restart_average()
+        elif self._averages:
+            # As if the weights were the update of the first round: it counts (1 - 1) for u, or k^(r - 1) with r = 0.
+            decay = self._decay
+            self._rows[:, sparse.LAZY] = 0.0 if decay == 1.0 else self._rows[:, sparse.WEIGHT] / decay
+            self._counters[[AVERAGED, SINCE_REFERENCE]] = 0.0
+
     def _grow(self, n_new: int) -> None:
+        if self._rows is not None:
+            self._rows = _grown(self._rows, self._n_features, n_new)
+            return
         new = np.zeros(n_new)
         self._weights = np.concatenate((self._weights, new))
         if self._averages:
             self._average = np.concatenate((self._average, new))
 
-    def _score(self, X: np.ndarray) -> np.ndarray:
-        scores = np.empty(len(X))
-        score(X, self._served, scores)
+    def _make_sparse(self) -> np.ndarray:
+        """Bring the state into rows, from which it does not come back. Returns them."""
+        if self._rows is None:
+            rows = _aligned_zeros(self._n_features, 4)
+            rows[:, sparse.WEIGHT] = self._weights
+            if self._averages and self._counters[AVERAGED] > 0.0:
+                scale, shift = self._scale_and_shift()
+                rows[:, sparse.LAZY] = (self._weights - self._average / scale) / shift
+            elif self._averages and self._decay < 1.0:
+                rows[:, sparse.LAZY] = self._weights / self._decay
+            self._rows = rows
+            self._weights, self._average = self._weights[:0].copy(), self._average[:0].copy()
+        return self._rows
+
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        if self._rows is None or block is None:
+            return super()._snapshot(block)
+        if block.names is not None and self._columns is not None:
+            columns = self._columns_of(block.names)
+            columns = columns[columns >= 0]
+        elif isinstance(block.X, SparseRows) and block.X.n_columns == self._n_features:
+            columns = np.unique(block.X.columns)
+        else:
+            return super()._snapshot(block)
+        # The others are not touched: their columns come after, or the rows are replaced.
+        rows, before = self._rows, self._rows[columns]
+        self._rows = None
+        undo_others = super()._snapshot(block)
+        self._rows = rows
+
+        def undo() -> None:
+            undo_others()
+            rows[columns] = before
+            self._rows = rows
+
+        return undo
+
+    def _score(self, X: Any) -> np.ndarray:
+        if self._rows is not None:
+            rows, scores = as_rows(X), np.empty(X.shape[0])
+            sparse.score(rows.starts, rows.columns, rows.values, self._rows, *self._scale_and_shift(), scores)
+            return scores
+        return scores_by(self._served, X)
+
+    def _learning_scores(self, X: Any) -> np.ndarray:
+        """Scores of documents by the weights that learn, as learning computes them."""
+        scores = np.empty(X.shape[0])
+        if self._rows is not None:
+            rows = as_rows(X)
+            sparse.score_with_norms(rows.starts, rows.columns, rows.values, self._rows, scores)
+        elif isinstance(X, SparseRows):
+            sparse.score_by(X.starts, X.columns, X.values, self._weights, scores)
+        else:
+            dense.score_with_norms(X, self._weights, scores)
         return scores
+
+
+def _aligned_zeros(n: int, width: int) -> np.ndarray:
+    """Zeros (n, width) that begin at a line of cache: else every second row of 32 bytes would lie in two."""
+    flat = np.zeros(n * width + 8)
+    skipped = -flat.ctypes.data % 64 // 8
+    return flat[skipped : skipped + n * width].reshape(n, width)
+
+
+def _grown(rows: np.ndarray, n: int, n_new: int) -> np.ndarray:
+    """Rows of which `n` are in use, with room for `n_new` more, which are zero."""
+    if n + n_new > len(rows):
+        # Twice as much as is needed, so that growing costs O(1) a feature.
+        grown = _aligned_zeros(2 * (n + n_new), rows.shape[1])
+        grown[:n] = rows[:n]
+        return grown
+    rows[n : n + n_new] = 0.0
+    return rows
+
+
+def scores_by(w: np.ndarray, X: Any) -> np.ndarray:
+    """Scores of documents by weights (d,), float64."""
+    scores = np.empty(X.shape[0])
+    if isinstance(X, SparseRows):
+        sparse.score_by(X.starts, X.columns, X.values, w, scores)
+    else:
+        dense.score(X, w, scores)
+    return scores

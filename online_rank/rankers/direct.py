@@ -22,6 +22,9 @@ __all__ = ["DirectRanker"]
 #: Largest norm of a gradient that is learned from: within it no sum of squares overflows.
 LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
 
+#: Most parameters of a network, for a single feature.
+MOST_PARAMETERS = 1 << 24
+
 #: Size of the first weights of the first layer and of the output, as a part of Glorot's.
 FIRST_WEIGHTS = 0.1
 
@@ -312,6 +315,8 @@ class DirectRanker(AveragedRanker):
         widths = self.hidden if isinstance(self.hidden, tuple | list) else ()
         if not widths or any(not isinstance(width, int | np.integer) or width < 1 for width in widths):
             raise ValueError(f"hidden is {self.hidden!r}; it is a tuple of widths >= 1 (GradientRanker is the linear one)")
+        if sum(above * (below + 1) for below, above in itertools.pairwise([1, *widths])) > MOST_PARAMETERS:
+            raise ValueError(f"hidden is {self.hidden!r}; that is more than {MOST_PARAMETERS} parameters")
         for name, value, low, high in (
             ("learning_rate", self.learning_rate, 0.0, np.inf),
             ("l2", self.l2, -0.0, np.inf),

@@ -5,11 +5,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from online_rank._kernels import perceptron as kernels
-from online_rank._kernels.codes import CREDITS, WITHIN_GRADE
+from online_rank._kernels import perceptron as dense
+from online_rank._kernels import sparse_perceptron as sparse
+from online_rank._kernels.codes import CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
-from online_rank.query import Block
+from online_rank.query import Block, SparseRows
+from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
 
 __all__ = ["PerceptronRanker"]
@@ -38,9 +40,12 @@ class PerceptronRanker(LinearRanker):
     credit
         Which pairs get the mass. `"spread"`: v_i in equal parts on all violators of document i. `"argmax"`: v_i on the
         best-scored violator ([CT]'s subgradient). `"pairs"`: all violated pairs alike. `"gain"`: G(R_i) - G(R_j).
-        `"delta"`: the change of the measure when i and j swap (LambdaRank's weight; O(m^2)).
+        `"delta"`: the change of the measure when i and j swap (LambdaRank's weight; O(m^2)). `"sort"`: all documents, by how
+        far they are from where they should be, in normal scores; better the more features there are. `"adaptive"`: a mixture of
+        `"spread"` and `"sort"` that the data choose, each weighted by the square of what its ||z||^2 add up to, inverted.
     mass
-        `"loss"` scales the a_ij so that V_t = RML_t. `"slam"` leaves V_t = the sum of v_i over outscored documents
+        `"loss"` scales the a_ij so that V_t = RML_t. `"sqrt"`: V_t = sqrt(RML_t), which bounds the loss less tightly and learns
+        more from small losses. `"slam"` leaves V_t = the sum of v_i over outscored documents
         (`argmax` and `spread` only).
     within_grade
         How the weight vector v treats documents of one grade: their `"mean"` v; by `"document"` order; `"tight"`, the largest v
@@ -49,7 +54,8 @@ class PerceptronRanker(LinearRanker):
         `"mistake"`: the mass theorem's perceptron, with violated meaning s_j >= s_i - tau. `"gradient"`: online (sub)gradient
         descent on SLAM in the rounds with a positive loss, with violated meaning s_j > s_i - margin.
     relative_margin
-        beta of the mistake-driven update: tau is beta times the mean squared norm of the documents seen so far.
+        beta of the mistake-driven update: tau is beta times the sum of the ||z_t||^2 over the sum of the V_t so far, 0 before
+        the first. No scale has to be known, and documents may have few features or many.
     learning_rate
         Step size of the gradient update; None for the mistake-driven update, which has none.
     margin
@@ -91,10 +97,11 @@ class PerceptronRanker(LinearRanker):
     0.369...
     """
 
+    _takes_sparse = True
     #: `_learn` takes pairs, mass and loss from `Block.served` where it is given.
     _learns_from_served = True
 
-    _schema = Schema(_counters=Array(4, low=0.0), _config=Derived(), _constants=Derived(), _all_forms=Derived())
+    _schema = Schema(_counters=Array(N_COUNTERS, low=0.0), _config=Derived(), _constants=Derived(), _all_forms=Derived())
 
     def __init__(
         self,
@@ -112,7 +119,7 @@ class PerceptronRanker(LinearRanker):
         served: str = "current",
         norm_cap: float | None = None,
     ) -> None:
-        super().__init__(averages=average is not False, n_counters=4)
+        super().__init__(averages=average is not False, n_counters=N_COUNTERS)
         self.measure = measure
         self.credit = credit
         self.mass = mass
@@ -167,28 +174,22 @@ class PerceptronRanker(LinearRanker):
         return model
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        return kernels.learn(
-            block.X,
-            block.y,
-            block.offsets,
-            block.w,
-            discounts(len(block.y)),
-            self._config,
-            self._constants,
-            self._weights,
-            self._average,
-            self._counters,
-            rounds,
-            block.served,
-            self._all_forms,
-        )
+        X, y, offsets, w, *_ = block
+        settings = discounts(len(y)), self._config, self._constants
+        counted = self._counters, rounds, block.served, self._all_forms
+        if self._rows is None and not isinstance(X, SparseRows):
+            return dense.learn(X, y, offsets, w, *settings, self._weights, self._average, *counted)
+        if self.norm_cap is not None:
+            raise ValueError("norm_cap needs all weights in every query: give arrays, not sparse rows")
+        rows, state = as_rows(X), self._make_sparse()
+        return sparse.learn(rows.starts, rows.columns, rows.values, y, offsets, w, *settings, state, self._averages, *counted)
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
         """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""
         target = measure(self.measure)
         for name, value, allowed in (
             ("credit", self.credit, CREDITS),
-            ("mass", self.mass, ("loss", "slam")),
+            ("mass", self.mass, MASSES),
             ("within_grade", self.within_grade, WITHIN_GRADE),
             ("update", self.update, ("mistake", "gradient")),
             ("margin_scale", self.margin_scale, ("constant", "grade")),
@@ -224,7 +225,7 @@ class PerceptronRanker(LinearRanker):
         config = [
             *target,
             CREDITS.index(self.credit),
-            self.mass == "slam",
+            MASSES.index(self.mass),
             WITHIN_GRADE.index(self.within_grade),
             gradient,
             self.margin_scale == "grade",

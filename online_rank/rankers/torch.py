@@ -14,7 +14,7 @@ import numpy as np
 
 from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS
-from online_rank._kernels.optimizers import descend
+from online_rank._kernels.optimizers import step
 from online_rank.base import Round
 from online_rank.base.columns import Columns
 from online_rank.base.schema import Array, Derived, Schema
@@ -297,7 +297,7 @@ class TorchRanker(AveragedRanker):
         if not np.isfinite(s).all():
             return False
         gradient = np.empty(m)
-        _, loss, v_max, levels = kernels.evaluate(*self._surrogate, s, y, discounts(m), kernels.workspace(m), gradient)
+        _, loss, v_max, levels = kernels.value_and_gradient(*self._surrogate, s, y, discounts(m), gradient)
         if levels < 0:
             return False
         square = 0.0
@@ -320,7 +320,7 @@ class TorchRanker(AveragedRanker):
         counters = self._counters.copy()
         if self.l2:
             z = z + weights.dtype.type(self.l2) * weights
-        descend(OPTIMIZERS.index(self.optimizer), self.learning_rate, counters[1] + 1.0, z, weights, state)
+        step(OPTIMIZERS.index(self.optimizer), self.learning_rate, counters[1] + 1.0, z, weights, state)
         if not (np.isfinite(weights).all() and np.isfinite(state).all()):
             return False
         counters[1] += 1.0

@@ -61,11 +61,15 @@ class CheckpointDirectory:
             owner = os.read(self._lock, 20).decode("ascii", "replace").strip() or "unknown"
             os.close(self._lock)
             raise CheckpointError(f"{self.path} is in use by another process (id {owner})") from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
-        for leftover in self.path.iterdir():
-            if _LEFTOVER.fullmatch(leftover.name):
-                leftover.unlink()
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+            for leftover in self.path.iterdir():
+                if _LEFTOVER.fullmatch(leftover.name):
+                    leftover.unlink()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> "CheckpointDirectory":
         return self

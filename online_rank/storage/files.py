@@ -202,11 +202,9 @@ def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | N
     device, is never replaced: OSError.
     """
     target = Path(os.path.realpath(path))
+    require_replaceable(target)
     with contextlib.suppress(FileNotFoundError):
-        present = os.stat(target).st_mode
-        if not stat.S_ISREG(present):
-            raise OSError(errno.EINVAL, "not a regular file, so it is not replaced", str(target))
-        mode = stat.S_IMODE(present)
+        mode = stat.S_IMODE(os.stat(target).st_mode)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:
@@ -224,6 +222,17 @@ def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | N
             raise OSError(error.errno, error.strerror, str(target)) from None
         raise
     sync_directory(target.parent)
+
+
+def require_replaceable(path: str | os.PathLike[str]) -> None:
+    """Raise OSError when a file cannot be written there: no directory, or a device or another directory in its place."""
+    target = Path(os.path.realpath(path))
+    try:
+        if not stat.S_ISREG(os.stat(target).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file, so it is not replaced", str(path))
+    except FileNotFoundError:
+        if not target.parent.is_dir():
+            raise OSError(errno.ENOENT, f"there is no directory {target.parent}", str(path)) from None
 
 
 def sync_directory(directory: Path) -> None:

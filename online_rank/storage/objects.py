@@ -175,6 +175,8 @@ def _is_a(value: Any, hint: Any) -> bool:
         return True
     if origin in (types.UnionType, typing.Union):
         return any(_is_a(value, each) for each in arguments)
+    if origin is typing.Literal:
+        return type(value) in (str, int, bool, type(None)) and value in arguments
     if hint is None or hint is type(None):
         return value is None
     if hint is float:

@@ -26,7 +26,8 @@ def test_an_update_is_the_sum_over_pairs():
     X, ranking = rng.normal(size=(6, 3)), np.array([4, 1, 0, 5])
     for clicks in itertools.product([False, True], repeat=4):
         model = PDGD(3)
-        model.weights = w = np.array([0.5, -0.2, 0.1])
+        w = np.array([0.5, -0.2, 0.1])
+        model.weights = w.copy()
         model.learn(X, ranking, np.array(clicks))
         pushed = reference.pushes(ranking, clicks, X @ w, lambda a, b, w=w: reference.swap_probability(ranking, a, b, X @ w))
         expected = w + 0.1 * sum((push * (X[i] - X[j]) for (i, j), push in pushed.items()), np.zeros(3))

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from online_rank import LossTracker, PerceptronRanker
+from online_rank.bounds.candidates import Run
 from online_rank.bounds.certificate import BoundCheck, Certificate, certify
 
 TOTALS = {
@@ -16,7 +17,7 @@ TOTALS = {
 
 def certified(pair_loss=1.0, model=None, **changes):
     model = PerceptronRanker() if model is None else model
-    return certify(model, TOTALS | changes, "u", np.empty(0), pair_loss, pair_loss)
+    return certify(model, "u", Run(TOTALS | changes, np.empty(0), np.empty(0), pair_loss, pair_loss))
 
 
 def test_verdicts():
@@ -37,7 +38,7 @@ def test_what_rounding_leaves_undecided_is_not_said_to_hold():
     model.learn_one(np.array([[-1.0], [1.0]]) * 1e5, [1, 0])
     u = np.array([1.0])
     product = float(u @ model.weights)
-    certificate = certify(model, TOTALS, "u", u, 1.0 - product - 5e-5, 1e9)
+    certificate = certify(model, "u", Run(TOTALS, u, model.weights, 1.0 - product - 5e-5, 1e9))
     undecided = certificate.bounds[0]
     assert undecided.slack == pytest.approx(-5e-5, rel=1e-6)
     assert undecided.verdict == "undecided by rounding"

@@ -44,15 +44,14 @@ def test_losses_of_comparators_are_those_of_the_reference(options, measure, with
     tracker = LossTracker(PerceptronRanker(measure, within_grade=within_grade, **options), comparators)
     margin = {"margin": options.get("margin", 1.0), "margin_scale": options.get("margin_scale", "constant")}
     settings_ = options | {"measure": measure, "within_grade": within_grade}
-    squares, expected = [], np.zeros((3, 2))
+    expected = np.zeros((3, 2))
     for X, y in random_queries(seed=len(measure) + 7, n_queries=8):
         before = tracker.learner.weights.tolist() if tracker.n_features else [0.0] * 3
         grades = perceptron_reference.effective(measure, y)
-        if len(set(grades)) > 1:
-            squares += [sum(x * x for x in row) for row in X.tolist()]
-        mean_square = np.mean(squares) if squares else 0.0
+        totals = tracker.totals
+        so_far = totals.squared_gradient_norms / totals.mass if totals.mass else 0.0
         *_, a = perceptron_reference.learn(
-            X.tolist(), y.tolist(), before, mean_square=mean_square, weight=WEIGHT, **settings_
+            X.tolist(), y.tolist(), before, square_over_mass=so_far, weight=WEIGHT, **settings_
         )  # fmt: skip
         tracker.learn_one(X, y, WEIGHT)
         if a:
@@ -166,9 +165,10 @@ def assert_certified(tracker):
         assert certificate.holds, str(certificate)
         totals, checks = certificate.totals, {check.name: check.value for check in certificate.bounds}
         kind = "mass" if tracker.learner.update == "mistake" else "any_step"
-        links = [checks[f"{kind}_{form}"] for form in ("hindsight_bound", "data_bound", "bound")]
-        if f"{kind}_bound_surrogate" in checks:
-            links.append(checks[f"{kind}_bound_surrogate"])
+        closed = f"{kind}_bound"
+        links = [checks[name] for name in (f"{kind}_hindsight_bound", f"{kind}_data_bound", closed)]
+        if f"{closed}_surrogate" in checks:
+            links.append(checks[f"{closed}_surrogate"])
         slack = 1e-9 * (links[-1] + totals["mass"])
         if tracker.learner.mass == "loss":
             assert totals["mass"] == pytest.approx(totals["loss"])
@@ -215,7 +215,16 @@ def test_a_broken_update_is_caught(factor):
         assert_certified(broken)
 
 
-CASES = [*SETTINGS, {"credit": "argmax", "mass": "slam", "update": "gradient", "learning_rate": 1e-3, "margin": 2.0}]
+CASES = [
+    *SETTINGS,
+    {"credit": "sort"},
+    {"credit": "adaptive"},
+    {"credit": "sort", "mass": "sqrt", "relative_margin": 0.3},
+    {"credit": "adaptive", "mass": "sqrt", "relative_margin": 0.3},
+    {"credit": "adaptive", "update": "gradient", "learning_rate": 0.3},
+    {"credit": "sort", "update": "gradient", "learning_rate": 2.0, "margin": 0.5, "margin_scale": "grade"},
+    {"credit": "argmax", "mass": "slam", "update": "gradient", "learning_rate": 1e-3, "margin": 2.0},
+]
 
 
 @given(

@@ -184,6 +184,8 @@ def test_evaluate(files, run):
         (["train", "-", "--passes", "2"], "standard input (-) can be read once"),
         (["train", "-", "--test", "-"], "more than once"),
         (["train", "{a}", "--save", "no/m.npz"], "there is no directory"),
+        (["train", "{a}", "--save", os.devnull], "/dev/null: not a regular file"),
+        (["stream", "--save", os.devnull], "/dev/null: not a regular file"),
         (["train", "{bad}"], "bad.txt, line 2"),
         (["train", "{dir}"], "Is a directory"),
         (["evaluate", "{a}", "{a}"], "a.txt: not a model file"),

@@ -123,7 +123,7 @@ def test_it_learns_what_no_linear_ranker_can():
 
 
 def test_growth_is_spread_over_queries_and_costs_about_the_same_each():
-    model = BoostedRanker(window=32, rate=8.0)
+    model = BoostedRanker(window=32, depth=3, rate=8.0)
     steps, take = [], model._take_step
 
     def counted(step, growth):

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from online_rank import ClickPerceptron, PlackettLuce, StreamScaler, load, save
+from online_rank import ClickPerceptron, PlackettLuce, StreamScaler, bounds, load, save
 from online_rank.feedback import Impression
 from online_rank.metrics import NDCG
 from online_rank.stream.clicks import PositionUser, click_stream, user
@@ -143,3 +143,46 @@ def test_more_documents_shown_than_positions_known():
     model = ClickPerceptron(credit="propensity", examination=(1.0, 0.5))
     with pytest.raises(ValueError, match="3 documents were shown, but examination has 2 positions"):
         model.learn_one(np.eye(3), Impression((0, 1, 2)).clicked([0]))
+
+
+def test_bounds_that_speak_of_it():
+    swap = ClickPerceptron()
+    counted = ClickPerceptron(credit="propensity", examination=(1.0,) * 10, relative_margin=0.0)
+    for name in ("click_hindsight_bound", "click_data_bound"):
+        assert bounds.uncovered(name, swap) is bounds.uncovered(name, counted) is None
+    assert bounds.uncovered("click_bound", counted) is None
+    assert "credit='propensity'" in bounds.uncovered("click_bound", swap)
+    assert "the model has no" not in bounds.uncovered("mass_bound", swap)
+    assert "update='mistake'" in bounds.uncovered("mass_bound", swap)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_cost_is_below_its_bound_in_expectation(seed):
+    """The cost of the rankings themselves, which no click shows, is on average below the bound with mean figures."""
+    rng = np.random.default_rng(seed)
+    queries = [(rng.normal(size=(5, 3)), rng.random(5) * 0.9) for _ in range(25)]
+    u, costs, limits = np.array([2.0, -1.0, 0.5]), [], []
+    for repeat in range(60):
+        model = ClickPerceptron(
+            PlackettLuce(k=None, seed=repeat),
+            credit="propensity",
+            examination=EXAMINATION[:5],
+            relative_margin=0.0,
+            average=False,
+        )
+        user_rng, cost, F, Q = np.random.default_rng([seed, repeat]), 0.0, 0.0, 0.0
+        for X, attracts in queries:
+            shown, scores = model.show_one(X), np.array(model.predict_one(X))
+            rank = (scores[None, :] >= scores[:, None]).sum(axis=1)
+            cost += attracts @ (rank - 1.0)
+            clicked = user_rng.random(5) < attracts[list(shown.order)] * EXAMINATION[:5]
+            clicks = shown.clicked([i for i, c in zip(shown.order, clicked, strict=True) if c])
+            pairs = propensity_pairs(clicks, scores, EXAMINATION, "rank", 0.0)
+            F += math.fsum(a * max(0.0, 1.0 - u @ (X[i] - X[j])) for (i, j), a in pairs.items())
+            model.learn_one(X, clicks)
+            Q += model.last_round.squared_gradient_norm
+        costs.append(cost)
+        limits.append((F, Q))
+    F, Q = np.mean(limits, axis=0)
+    bound = bounds.click_data_bound(comparator_loss=F, norm=float(np.linalg.norm(u)), squared_gradient_norms=Q, model=model)
+    assert np.mean(costs) <= bound

@@ -18,16 +18,14 @@ from tests.reference import perceptron as reference
 def test_learns_what_the_reference_learns(options, measure, within_grade):
     model = PerceptronRanker(measure, within_grade=within_grade, **options)
     reference_options = options | {"measure": measure, "within_grade": within_grade}
-    average, n_averaged, squares = np.zeros(3), 0, []
+    average, n_averaged, squares, mass_so_far = np.zeros(3), 0, 0.0, 0.0
     # Long queries too: their heads are beyond what is counted one by one.
     for X, y in [*random_queries(seed=len(measure)), *random_queries(seed=1, n_queries=2, largest=150)]:
         # Every round starts from the model's weights, so that rounding cannot change which pairs tie.
         before = model.weights.tolist() if model.n_features else [0.0] * 3
         active = len(set(reference.effective(measure, y))) > 1
-        if active:
-            squares += [sum(v * v for v in x) for x in X.tolist()]
         weights, loss, mass, _ = reference.learn(
-            X.tolist(), y.tolist(), before, mean_square=np.mean(squares) if squares else 0.0, **reference_options
+            X.tolist(), y.tolist(), before, square_over_mass=squares / mass_so_far if mass_so_far else 0.0, **reference_options
         )
         model.learn_one(X, y)
         assert model.weights == pytest.approx(np.array(weights), rel=1e-9, abs=1e-12)
@@ -40,6 +38,8 @@ def test_learns_what_the_reference_learns(options, measure, within_grade):
             step = options.get("learning_rate", 1.0)
             squared_norm = np.sum(((np.array(weights) - before) / step) ** 2)
             assert model.last_round.squared_gradient_norm == pytest.approx(squared_norm, abs=1e-9)
+        squares += model.last_round.squared_gradient_norm
+        mass_so_far += model.last_round.mass
         assert model.last_round.skipped is not active
     assert model.served_weights == pytest.approx(average, rel=1e-9, abs=1e-12)
 

@@ -110,7 +110,7 @@ def pair_weights(measure, credit, v, t, y, s, offset, strict):
 
 def learn(
     X, y, w, *, measure="ndcg@10", credit="spread", mass="loss", within_grade="mean", update="mistake",
-    relative_margin=0.0, mean_square=0.0, learning_rate=None, margin=1.0, margin_scale="constant", weight=1.0,
+    relative_margin=0.0, square_over_mass=0.0, learning_rate=None, margin=1.0, margin_scale="constant", weight=1.0,
 ):  # fmt: skip
     """One round on lists. Returns the new weights, the loss, the mass and the pair weights a_ij."""
     y = effective(measure, y)
@@ -121,13 +121,14 @@ def learn(
     if rml <= 1e-15:
         return list(w), 0.0, 0.0, {}
     strict = update == "gradient"
-    offset = margin if strict else relative_margin * mean_square
+    offset = margin if strict else relative_margin * square_over_mass
     t = s
     if margin_scale == "grade":
         t, offset = [a - margin * r for a, r in zip(s, y, strict=True)], 0.0
     v = weights(measure, within_grade, s, y)
     a = pair_weights(measure, credit, v, t, y, s, offset, strict)
-    scale = weight * (rml / sum(a.values()) if mass == "loss" else 1.0)
+    total = {"loss": rml, "sqrt": math.sqrt(rml), "slam": sum(a.values())}[mass]
+    scale = weight * total / sum(a.values())
     a = {pair: scale * value for pair, value in a.items()}
     new = [
         w_f + (learning_rate or 1.0) * sum(a_ij * (X[i][f] - X[j][f]) for (i, j), a_ij in a.items()) for f, w_f in enumerate(w)

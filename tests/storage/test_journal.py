@@ -276,3 +276,86 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left") as raised:
         handled(state, ASK[:1])
     assert raised.value.filename == str(tmp_path / "journal-0")
+
+
+class Killed(BaseException):
+    """The process ends at this call."""
+
+
+class Disk:
+    """Stands between the service and the system: ends the process at call number `at`, and knows what was synced."""
+
+    def __init__(self, monkeypatch, at, half):
+        self.calls, self.at, self.half = 0, at, half
+        self.synced = {}
+        for name in ("write", "pwrite", "fsync", "replace", "ftruncate"):
+            monkeypatch.setattr(os, name, self.watched(name, getattr(os, name) if name != "fsync" else lambda file: None))
+
+    def watched(self, name, real):
+        def call(*arguments):
+            self.calls += 1
+            path = os.readlink(f"/proc/self/fd/{arguments[0]}") if name != "replace" else None
+            if self.calls == self.at:
+                if self.half and name == "write":
+                    real(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2])
+                raise Killed
+            if name == "pwrite":
+                with open(path, "rb") as file:
+                    self.synced.setdefault(path, file.read())
+            elif name == "write":
+                self.synced.setdefault(path, os.path.getsize(path))
+            elif name == "fsync":
+                self.synced.pop(path, None)
+            return real(*arguments)
+
+        return call
+
+    def lose_power(self):
+        """Take back what was not synced."""
+        for path, before in self.synced.items():
+            if os.path.exists(path):
+                with open(path, "rb") as file:
+                    content = file.read()
+                with open(path, "wb") as file:
+                    file.write(before if isinstance(before, bytes) else content[:before])
+
+
+def session(place, lines, every):
+    """What a client is told that sends lines to a service, one after the other, until the service dies."""
+    told, state = [], None
+    try:
+        state = serving(place, every)
+        for line in lines:
+            reply = state.service.handle(line)
+            state.commit([line] if reply.changed else [], reply.learned)
+            told.append(reply.answer)
+        state.save()
+    except Killed:
+        pass
+    finally:
+        if state is not None:
+            state.close()
+    return told
+
+
+@pytest.mark.parametrize(("half", "power"), [(False, False), (True, False), (False, True)])
+def test_a_service_that_dies_at_any_call_to_the_disk_starts_again_and_has_lost_nothing(tmp_path, half, power):
+    lines = [line for pair in zip(ASK, GRADE, strict=True) for line in pair]
+    at, died = 0, True
+    while died:
+        at += 1
+        place = tmp_path / str(at)
+        with pytest.MonkeyPatch.context() as patch:
+            disk = Disk(patch, at, half)
+            told = session(place, lines, every=3)
+            died = len(told) < len(lines) or disk.calls >= at
+        if power:
+            disk.lose_power()
+        acknowledged = [answer["id"] for answer in told if answer.get("learned")]
+        again = serving(place, 3)
+        assert set(acknowledged) <= set(again.service._learned)
+        # What was ranked before power was lost may have to be sent again; grades are never learned twice.
+        handled(again, lines)
+        assert list(again.service._learned) == [0, 1, 2, 3]
+        again.close()
+    assert at > 60

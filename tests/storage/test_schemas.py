@@ -111,6 +111,7 @@ MADE = {
     "MAP": [lambda: measured("map>=2")],
     "MRR": [lambda: measured("mrr")],
     "NDCG": [lambda: measured("ndcg@3")],
+    "QueryUnion": [lambda: teach(online_rank.StreamScaler() + online_rank.QueryNormalizer())],
     "RandomRanking": [lambda: measured(RandomRanking("map"))],
     "RecallAtK": [lambda: measured("recall@3")],
     "PairwiseAccuracy": [lambda: measured("pairwise_accuracy")],

@@ -1,0 +1,107 @@
+"""Credit `sort`: the structured perceptron for whole rankings (`online_rank.bounds`: members of the mass theorem)."""
+
+import numpy as np
+
+from online_rank._kernels._jit import inner
+from online_rank._kernels.order import sort_descending
+from online_rank._kernels.quantiles import normal_quantile
+from online_rank._kernels.workspace import (
+    KEYS,
+    LEVEL_START,
+    LISTED,
+    NORMAL_SCORES,
+    SPARE_ITEMS,
+    SPARE_KEYS,
+)
+
+
+@inner
+def normal_scores(m, scores):
+    """phi(p) = -Phi^-1((p - 3/8) / (m + 1/4)) of the 1-based positions p, to `scores` (m,). (Blom 1958.)"""
+    for p in range((m + 1) // 2):
+        scores[p] = -normal_quantile((p + 0.625) / (m + 0.25))
+        scores[m - 1 - p] = -scores[p]
+
+
+@inner
+def sort_credit(graded, violation, work, c):
+    """phi(place that the document should have) - phi(place that it has), to `c` (m,). Returns the mass. O(m log m).
+
+    Documents have their places by s_i - tau level_i / (L - 1), with tau the margin, the less relevant first among equals.
+    Sorting that order stably by grade gives the places that they should have. Bubble sort leads from one to the other by
+    exchanges of neighbours that are violated; each moves a positive difference of phi from one document to another.
+    """
+    m = c.shape[0]
+    level, levels = graded.level, graded.levels
+    keys, placed, next_place = work.reals[KEYS], work.integers[LISTED], work.integers[LEVEL_START]
+    phi = work.reals[NORMAL_SCORES]
+    normal_scores(m, phi)
+    # Listed by ascending level before a stable sort, so that among equals the less relevant come first.
+    next_place[0] = 0
+    for lev in range(1, levels):
+        next_place[lev] = next_place[lev - 1] + graded.size[lev - 1]
+    step = violation.offset / (levels - 1)
+    for i in range(m):
+        p = next_place[level[i]]
+        next_place[level[i]] += 1
+        placed[p] = i
+        keys[p] = violation.t[i] - step * level[i]
+    sort_descending(keys[:m], placed[:m], work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS])
+    # Levels from the highest down.
+    next_place[levels - 1] = 0
+    for lev in range(levels - 2, -1, -1):
+        next_place[lev] = next_place[lev + 1] + graded.size[lev + 1]
+    mass = 0.0
+    for p in range(m):
+        i = placed[p]
+        c[i] = phi[next_place[level[i]]] - phi[p]
+        next_place[level[i]] += 1
+        mass += max(c[i], 0.0)
+    return mass
+
+
+@inner
+def transport(graded, violation, c, work, upper, lower, amount):
+    """Write credit c (m,) as pairs: `amount[n]` goes from document `lower[n]` to `upper[n]`, a violated pair. O(m log m).
+
+    `upper`, `lower` and `amount` (2 m,) are out. Returns their number. Documents that gain are met by descending key, and each
+    takes from the most relevant of the less relevant documents that violate it and still have to give: whom a document of a
+    lower grade could take from, it leaves. What rounding leaves over is dropped.
+    """
+    m = c.shape[0]
+    level, t = graded.level, violation.t
+    by_key, keys = work.integers[LISTED], work.reals[KEYS]
+    for i in range(m):
+        by_key[i] = i
+        keys[i] = t[i]
+    sort_descending(keys[:m], by_key[:m], work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS])
+    # Of each level, a stack of documents that violate what comes next, and have to give.
+    left = c.copy()
+    top = np.full(graded.levels, -1)
+    below = np.empty(m, dtype=np.int64)
+    n = 0
+    seen = 0
+    for r in range(m):
+        i = by_key[r]
+        if left[i] <= 0.0:
+            continue
+        while seen < m and t[by_key[seen]] >= t[i] - violation.offset:
+            j = by_key[seen]
+            seen += 1
+            if left[j] < 0.0:
+                below[j] = top[level[j]]
+                top[level[j]] = j
+        lev = level[i] - 1
+        while left[i] > 0.0 and lev >= 0:
+            j = top[lev]
+            if j < 0:
+                lev -= 1
+                continue
+            moved = min(left[i], -left[j])
+            upper[n], lower[n], amount[n] = i, j, moved
+            n += 1
+            left[i] -= moved
+            left[j] += moved
+            if left[j] >= 0.0:
+                top[lev] = below[j]
+    return n

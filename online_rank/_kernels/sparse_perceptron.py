@@ -1,0 +1,119 @@
+"""The perceptron for sparse rows: what `perceptron.learn` does, in O(entries of the query) whatever the number of features."""
+
+import math
+
+import numpy as np
+
+from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.averages import count_lazily, lag_of, scale_and_shift
+from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, SORT_SQUARES, SPREAD_SQUARES
+from online_rank._kernels.graded import grade_query
+from online_rank._kernels.perceptron import count_update, margin_of, respond, settings, share_of_spread
+from online_rank._kernels.rounds import write_round
+from online_rank._kernels.sparse import (
+    LAZY,
+    Rows,
+    add_scaled,
+    combine_rows,
+    combine_rows_twice,
+    score,
+    score_with_norms,
+    take_both_sums,
+    take_sums,
+)
+from online_rank._kernels.workspace import CREDIT, OTHER_CREDIT, SCORES, longest_query, workspace
+
+# Norm of weights whose square is finite.
+_LARGEST_NORM = 1e154
+
+
+@inner
+def most_entries(starts, offsets):
+    """The largest number of entries of a query in a block."""
+    most = 0
+    for q in range(offsets.shape[0] - 1):
+        most = max(most, starts[offsets[q + 1]] - starts[offsets[q]])
+    return most
+
+
+@inner
+def _combine(rule, rows, work, m, mass, state, touched, z, other_z, counters, all_forms):
+    """Combine the rows of a query by their credit, leaving no sum behind.
+
+    Returns the number of touched features, whose sums are in z, ||z||^2, ||w||^2 over them, and the counters SPREAD_SQUARES and
+    SORT_SQUARES.
+    """
+    c, of_spread, of_sort = work.reals[CREDIT, :m], counters[SPREAD_SQUARES], counters[SORT_SQUARES]
+    if all_forms is None or rule.credit != ADAPTIVE or mass == 0.0:
+        n = combine_rows(rows, c, state, touched)
+        square, weights = take_sums(state, touched[:n], z)
+        return n, square, weights, of_spread, of_sort
+    n = combine_rows_twice(rows, c, work.reals[OTHER_CREDIT, :m], state, touched)
+    square, other_square, weights = take_both_sums(state, touched[:n], z, other_z)
+    share, of_spread, of_sort = share_of_spread(square, other_square, mass, counters)
+    square = 0.0
+    for k in range(n):
+        z[k] = share * z[k] + (1.0 - share) * other_z[k]
+        square += z[k] * z[k]
+    return n, square, weights, of_spread, of_sort
+
+
+@kernel
+def learn(
+    starts, columns, values, y, offsets, weights, discounts, config, constants, state, averages, counters, rounds,
+    served=None, all_forms=None,
+):  # fmt: skip
+    """Learn from a block of queries.
+
+    Parameters
+    ----------
+    starts, columns, values : the documents as `online_rank.query.SparseRows`
+    state : (at least d, 4) of `sparse`, changed in place
+    averages : whether an average of the weights serves
+    y, offsets, weights, discounts, config, constants, counters, rounds, served, all_forms : as for `perceptron.learn`
+
+    Returns
+    -------
+    As `perceptron.learn`.
+    """
+    target, rule = settings(config, constants, discounts)
+    work = workspace(longest_query(offsets))
+    most = most_entries(starts, offsets)
+    touched, z = np.empty(most + 1, dtype=np.int64), np.empty(most)
+    other_z = np.empty(most if all_forms is not None and rule.credit == ADAPTIVE else 0)
+    for q in range(weights.shape[0]):
+        first, weight = offsets[q], weights[q]
+        m = offsets[q + 1] - first
+        s = work.reals[SCORES, :m]
+        rows = Rows(starts[first : first + m + 1], columns, values)
+        largest, norms = score_with_norms(rows.starts, columns, values, state, s)
+        if served is not None:
+            copy_to(s, served[first : first + m])
+        elif rule.by_average > 0.0:
+            scale, shift = scale_and_shift(rule.decay, averages, counters)
+            score(rows.starts, columns, values, state, scale, shift, s)
+        graded = grade_query(target, y[first : first + m], work)
+        if not (graded.levels >= 0 and math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
+            return q
+        if graded.levels < 2:
+            write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
+            continue
+        offset = margin_of(rule, counters)
+        loss, mass, v_max = respond(target, rule, graded, s, weight, offset, work, all_forms)
+        square = 0.0
+        if loss > 0.0:
+            n, square, squares_of_w, of_spread, of_sort = _combine(
+                rule, rows, work, m, mass, state, touched, z, other_z, counters, all_forms
+            )
+            # ||w + step z|| is at most ||w|| + step ||z||.
+            if not (math.isfinite(mass) and math.sqrt(squares_of_w) + rule.step * math.sqrt(square) < _LARGEST_NORM):
+                return q
+            add_scaled(state, rule.step, touched[:n], z, lag_of(rule.decay, counters) if averages else 0.0)
+            counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
+            counters[CAPPED_SQUARES] += square + 2.0 * offset * mass
+        count_update(counters, m, mass, square)
+        if averages:
+            count_lazily(state, LAZY, rule.decay, counters)
+        write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
+    return weights.shape[0]

@@ -1,0 +1,100 @@
+"""Two transformers side by side."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from online_rank.base.columns import as_array, numbers
+from online_rank.base.schema import Schema
+from online_rank.base.transformer import QueryTransformer
+from online_rank.base.undo import joined, snapshot
+from online_rank.query import Block
+
+__all__ = ["QueryUnion"]
+
+
+class QueryUnion(QueryTransformer):
+    """The features that two transformers make of a query, side by side: `first + second`.
+
+    Both get the query as it came. A name that both give is told apart by the transformer's: `"StreamScaler.clicks"`; names that
+    only one gives stay as they are.
+
+    Parameters
+    ----------
+    first, second
+        Transformers of queries. `a + b + c` is the union of `a + b` and `c`.
+
+    Raises
+    ------
+    TypeError
+        One is no transformer of queries.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from online_rank import QueryNormalizer, SignedLog
+    >>> both = SignedLog() + QueryNormalizer("minmax")
+    >>> both.transform_one(np.array([[0.0], [1.0]]))
+    array([[0.        , 0.        ],
+           [0.69314718, 1.        ]])
+    >>> both.transform_one([{"age": 0.0}, {"age": 1.0}])[0]
+    {'SignedLog.age': 0.0, 'QueryNormalizer.age': 0.0}
+    """
+
+    _schema = Schema()
+
+    def __init__(self, first: Any, second: Any):
+        super().__init__()
+        for name, part in (("first", first), ("second", second)):
+            if not isinstance(part, QueryTransformer):
+                raise TypeError(
+                    f"{name} is {part!r}; a union joins transformers of queries. Transformers of single documents are joined "
+                    "before they are lifted: ForEachDocument(a + b)"
+                )
+        self.first: Any = first
+        self.second: Any = second
+
+    @property
+    def _supervised(self) -> bool:
+        return self.first._supervised or self.second._supervised
+
+    def __str__(self) -> str:
+        return f"{self.first} + {self.second}"
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        from online_rank.base.function import QueryFunction
+
+        yield {"first": QueryFunction(_same), "second": QueryFunction(_same)}
+
+    def _snapshot(self, block: Any = None) -> Callable[[], None]:
+        return joined(super()._snapshot(block), snapshot(self.first, block), snapshot(self.second, block))
+
+    def _transform_block(self, block: Block) -> Block:
+        return self._beside(block, self.first._transform_block(block), self.second._transform_block(block))
+
+    def _learn_block(self, block: Block) -> Block:
+        return self._beside(block, self.first._learn_block(block), self.second._learn_block(block))
+
+    def _beside(self, block: Block, one: Block, two: Block) -> Block:
+        X = np.concatenate([as_array(one.X, self), as_array(two.X, self)], axis=1)
+        if one.names is None and two.names is None:
+            return block._replace(X=X, names=None)
+        names = [part.names or numbers(part.X.shape[1]) for part in (one, two)]
+        shared = set(names[0]) & set(names[1])
+        labels = [type(part).__name__ for part in (self.first, self.second)]
+        if labels[0] == labels[1]:
+            labels[1] += "2"
+        told = (
+            f"{label}.{name}" if name in shared else name for label, given in zip(labels, names, strict=True) for name in given
+        )
+        return block._replace(X=X, names=tuple(told))
+
+
+def _same(query: Any) -> Any:
+    """The query itself."""
+    return query
+
+
+QueryTransformer._union = QueryUnion

@@ -1,0 +1,55 @@
+"""What a `LossTracker` accepts: rankers that bounds cover, and comparators."""
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from online_rank.rankers.drift import DriftAwareRanker
+from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.selection import BestRanker
+
+__all__ = ["copied", "extend_path", "require_perceptron"]
+
+#: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
+_LARGEST_NORM = 1e150
+
+
+def require_perceptron(ranker: Any) -> None:
+    """Raise TypeError or ValueError unless the bounds cover what `ranker` learns."""
+    if isinstance(ranker, DriftAwareRanker | BestRanker) and not hasattr(ranker, "steps"):
+        for part in [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers:
+            require_perceptron(part)
+            if part.update != "mistake" or part.norm_cap is not None or part.served != "current":
+                raise ValueError(
+                    f"a {type(ranker).__name__} is certified only with perceptrons of update='mistake' and served='current', "
+                    "without norm_cap"
+                )
+        return
+    # Not isinstance: river lets a pipeline pass for its last step.
+    if not issubclass(type(ranker), PerceptronRanker):
+        transformers = "; transformers go before it: scaler | LossTracker(ranker)" if hasattr(ranker, "steps") else ""
+        raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
+    if type(ranker)._learn is not PerceptronRanker._learn:
+        raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound speaks of it")
+    if ranker.last_round is not None:
+        raise ValueError("ranker has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
+
+
+def extend_path(row: np.ndarray, before: np.ndarray, after: np.ndarray, weights: np.ndarray) -> None:
+    """Add a comparator's move to its P, sum of <u_t - u_{t-1}, w_t>, and largest norm."""
+    step = after - before
+    row[0] += np.linalg.norm(step)
+    row[1] += step @ weights
+    row[2] = max(row[2], np.linalg.norm(before), np.linalg.norm(after))
+
+
+def copied(name: Hashable, u: Any) -> Any:
+    """A comparator that its owner cannot change any more. Raises TypeError or ValueError for what is none."""
+    values = np.array(list(u.values()) if isinstance(u, Mapping) else u)
+    if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
+        raise TypeError(f"comparators[{name!r}] must be a vector of numbers or a dict {{feature: weight}}")
+    if not math.hypot(*values.tolist()) <= _LARGEST_NORM:
+        raise ValueError(f"comparators[{name!r}] has weights that are not finite, or a norm above {_LARGEST_NORM:g}")
+    return dict(u) if isinstance(u, Mapping) else values

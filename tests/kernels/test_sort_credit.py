@@ -1,0 +1,70 @@
+"""Credit `sort` against its definition, and its pairs against what the mass theorem asks of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtri
+
+from online_rank._kernels import sort_credit
+from online_rank._kernels.credit import Violation
+from tests.kernels.calling import Module, graded, workspace
+
+kernels = Module(sort_credit)
+
+
+def definition(s, y, tau):
+    """phi(n_i) - phi(p_i): places by s_i - tau level_i / (L - 1), and those after a stable sort by grade."""
+    m = len(s)
+    levels = sorted(set(y))
+    step = tau / (len(levels) - 1)
+    key = [s[i] - step * levels.index(y[i]) for i in range(m)]
+    placed = sorted(range(m), key=lambda i: (-key[i], y[i], i))
+    wanted = sorted(placed, key=lambda i: -y[i])
+    phi = [-ndtri((p - 0.375) / (m + 0.25)) for p in range(1, m + 1)]
+    return np.array([phi[wanted.index(i)] - phi[placed.index(i)] for i in range(m)])
+
+
+@st.composite
+def queries(draw):
+    y = draw(st.lists(st.integers(0, 4), min_size=2, max_size=40).filter(lambda y: len(set(y)) > 1))
+    scores = st.sampled_from([-1.0, 0.0, 0.5, 1.0]) | st.floats(-3, 3)
+    return np.array(draw(st.lists(scores, min_size=len(y), max_size=len(y)))), y, draw(st.sampled_from([0.0, 0.4, 2.0]))
+
+
+@given(queries())
+@settings(deadline=None, max_examples=150)
+def test_credit_is_its_definition(query):
+    s, y, tau = query
+    c = np.empty(len(s))
+    mass = kernels.sort_credit(graded(y), Violation(s, tau, False), workspace(len(s)), c)
+    np.testing.assert_allclose(c, definition(s, y, tau), atol=1e-8)
+    assert mass == pytest.approx(c[c > 0.0].sum())
+
+
+def test_two_documents_in_the_wrong_order():
+    c = np.empty(2)
+    mass = kernels.sort_credit(graded([1, 0]), Violation(np.array([0.0, 1.0]), 0.0, False), workspace(2), c)
+    # phi(1) - phi(2) = 2 Phi^-1(1.625 / 2.25).
+    assert c == pytest.approx([2 * ndtri(1.625 / 2.25), -2 * ndtri(1.625 / 2.25)])
+    assert mass == c[0]
+
+
+@given(queries())
+@settings(deadline=None, max_examples=150)
+def test_credit_is_a_sum_over_violated_pairs_of_its_mass(query):
+    s, y, tau = query
+    m = len(s)
+    work, violation, c = workspace(m), Violation(s, tau, False), np.empty(m)
+    mass = kernels.sort_credit(graded(y), violation, work, c)
+    upper, lower, amount = np.empty(2 * m, np.int64), np.empty(2 * m, np.int64), np.empty(2 * m)
+    n = kernels.transport(graded(y), violation, c, work, upper, lower, amount)
+    total = np.zeros(m)
+    for i, j, a in zip(upper[:n], lower[:n], amount[:n], strict=True):
+        assert a > 0.0
+        assert y[i] > y[j]
+        assert s[j] >= s[i] - tau
+        total[i] += a
+        total[j] -= a
+    np.testing.assert_allclose(total, c, atol=1e-12)
+    assert amount[:n].sum() == pytest.approx(mass, abs=1e-12)

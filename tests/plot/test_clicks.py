@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+
+from online_rank import Impression, PositionBias
+
+pytest.importorskip("matplotlib").use("Agg")
+
+from matplotlib import pyplot  # noqa: E402
+
+from online_rank import plot  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    pyplot.close("all")
+
+
+def test_online_quality_is_the_mean_so_far():
+    ax = plot.online_quality({"ours": [0.0, 1.0, 0.5, 1.0], "theirs": np.zeros(4)}, every=2)
+    first, second = ax.get_lines()
+    assert first.get_xdata().tolist() == [2, 4]
+    assert first.get_ydata() == pytest.approx([0.5, 0.625])
+    assert second.get_ydata().tolist() == [0.0, 0.0]
+    assert {text.get_text() for text in ax.texts} == {"ours: 0.625", "theirs: 0"}
+    assert plot.online_quality({"short": [0.25]}, every=9).get_lines()[0].get_xdata().tolist() == [1]
+    with pytest.raises(ValueError, match="ours has no values"):
+        plot.online_quality({"ours": []})
+
+
+def test_position_bias_and_its_truth():
+    bias = PositionBias(k=2)
+    for clicked in ("a", "a", "b"):
+        bias.update(Impression(("a", "b"), logits=(0.0, 0.0)).clicked([clicked]))
+    ax = plot.position_bias(bias, truth=(1.0, 0.5))
+    points, truth = ax.get_lines()[0], ax.get_lines()[-1]
+    assert points.get_ydata().tolist() == [1.0, 0.75]
+    assert truth.get_ydata().tolist() == [1.0, 0.5]
+    assert [text.get_text() for text in ax.texts] == ["truth"]

@@ -1,0 +1,51 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from online_rank import PerceptronRanker, judged
+
+PAGES = {"a": {"x": 1.0}, "b": {"x": 2.0}, "c": {"x": 3.0}}
+
+
+@pytest.mark.parametrize(
+    ("missing", "negative", "grades"),
+    [
+        (0, 0, {"a": 1, "b": 0, "c": 0}),
+        ("skip", 0, {"a": 1, "c": 0}),
+        (0, "skip", {"a": 1, "b": 0}),
+        ("skip", "skip", {"a": 1}),
+    ],
+)
+def test_policies(missing, negative, grades):
+    x, y = judged(PAGES, {"a": 1, "c": -2}, missing=missing, negative=negative)
+    assert (y, list(x)) == (grades, list(grades))
+    PerceptronRanker().learn_one(x, y)
+
+
+@pytest.mark.parametrize("nothing", [None, math.nan, pd.NA])
+def test_forms(nothing):
+    y = [1, nothing, -1]
+    X, grades = judged(np.arange(6.0).reshape(3, 2), y, missing="skip", negative=0)
+    assert (X.tolist(), grades) == ([[0.0, 1.0], [4.0, 5.0]], [1, 0])
+    frame, grades = judged(pd.DataFrame({"x": [1.0, 2.0, 3.0]}), y, missing=0, negative="skip")
+    assert (frame["x"].tolist(), grades) == ([1.0, 2.0], [1, 0])
+    rows, grades = judged([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}], np.array([1, -1, -1]), negative="skip")
+    assert (rows, grades.tolist()) == ([{"x": 1.0}], [1])
+
+
+def test_errors_name_the_document_and_the_remedy():
+    with pytest.raises(ValueError, match="document 'b' has no grade; missing=0"):
+        judged(PAGES, {"a": 1, "c": 2})
+    with pytest.raises(ValueError, match="document 2 has the grade -2; negative=0"):
+        judged([[1.0]] * 3, [0, 1, -2])
+    with pytest.raises(ValueError, match="grades document 'z', which is not in x"):
+        judged(PAGES, {"z": 1}, missing=0)
+    with pytest.raises(ValueError, match="missing is True"):
+        judged(PAGES, {}, missing=True)
+    with pytest.raises(TypeError, match="no ids"):
+        judged([[1.0]], {"a": 1})
+    for y, advice in (({"a": 1, "b": 0}, "missing=0"), ({"a": 1, "b": 0, "c": -1}, "negative=0")):
+        with pytest.raises(ValueError, match=rf"judged\(x, y, {advice}\)"):
+            PerceptronRanker().learn_one(PAGES, y)

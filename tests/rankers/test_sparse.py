@@ -1,0 +1,173 @@
+"""Linear rankers on sparse rows: what they learn is what they learn from the same rows as an array."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import LossTracker, PerceptronRanker
+from online_rank.query import SparseRows
+from online_rank.query.sparse import as_rows
+
+SETTINGS = [
+    {},
+    {"credit": "gain", "average": 5},
+    {"credit": "sort", "mass": "sqrt", "relative_margin": 0.3},
+    {"credit": "adaptive", "mass": "sqrt", "relative_margin": 0.3},
+    {"update": "gradient", "learning_rate": 0.1, "credit": "argmax", "average": False},
+]
+
+
+def queries(n, d=30, seed=0, share=0.2):
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        m = int(rng.integers(1, 25))
+        yield rng.normal(size=(m, d)) * (rng.random((m, d)) < share), rng.integers(0, 4, m)
+
+
+def as_block(sequence):
+    X, y = zip(*sequence, strict=True)
+    return np.concatenate(X), np.concatenate(y), np.repeat(np.arange(len(y)), [len(grades) for grades in y])
+
+
+def state(model):
+    return {k: v.tobytes() if isinstance(v, np.ndarray) else v for k, v in vars(model).items() if k != "_rows"} | {
+        "rows": model._rows[: model.n_features].tobytes()
+    }
+
+
+@pytest.mark.parametrize("options", SETTINGS, ids=str)
+def test_an_update_is_that_of_the_array(options):
+    for X, y in queries(40):
+        dense = PerceptronRanker(**options)
+        dense.learn_one(np.eye(30)[:4], [3, 0, 1, 0])
+        sparse = copy.deepcopy(dense)
+        dense.learn_one(X, y)
+        sparse.learn_one(as_rows(X), y)
+        assert sparse.weights == pytest.approx(dense.weights, rel=1e-12, abs=1e-12)
+        assert sparse.served_weights == pytest.approx(dense.served_weights, rel=1e-12, abs=1e-12)
+        assert sparse.last_round == pytest.approx(dense.last_round, rel=1e-12, abs=1e-12, nan_ok=True)
+        assert sparse.predict_one(as_rows(X)) == pytest.approx(dense.predict_one(X), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("average", [True, 3.0, 200.0, 0.7])
+def test_the_lazy_average_stays_the_average(average):
+    # Half-lives so short that the reference round has to move.
+    rng = np.random.default_rng(1)
+    dense, sparse = PerceptronRanker(average=average), PerceptronRanker(average=average)
+    for _ in range(10_000):
+        X, y = rng.integers(-2, 3, (4, 5)) * 0.25, rng.integers(0, 3, 4)
+        dense.learn_one(X, y)
+        sparse.learn_one(as_rows(X), y)
+    assert sparse.weights == pytest.approx(dense.weights, rel=1e-12)
+    scale = np.abs(dense.served_weights).max()
+    assert np.abs(sparse.served_weights - dense.served_weights).max() < 1e-12 * scale
+
+
+@pytest.mark.parametrize("options", SETTINGS, ids=str)
+def test_a_block_is_the_loop_bit_for_bit(options):
+    sequence = [query for query in queries(40) if len(query[1])]
+    one, many = PerceptronRanker(**options), PerceptronRanker(**options)
+    for X, y in sequence:
+        one.learn_one(as_rows(X), y)
+    X, y, qid = as_block(sequence)
+    many.learn_many(as_rows(X), y, qid)
+    assert state(one) == state(many)
+    assert many.predict_many(as_rows(X), qid).tolist() == [s for X, _ in sequence for s in one.predict_one(as_rows(X))]
+
+
+@given(st.integers(0, 1000), st.sampled_from([np.float32, np.float64]))
+@settings(deadline=None, max_examples=20)
+def test_empty_rows_repeated_columns_and_float32(seed, dtype):
+    rng = np.random.default_rng(seed)
+    m, d, entries = int(rng.integers(1, 9)), 6, int(rng.integers(0, 30))
+    starts = np.sort(np.append(rng.integers(0, entries + 1, m - 1), [0, entries])).astype(np.int64)
+    rows = SparseRows(starts, rng.integers(0, d, entries).astype(np.int32), rng.normal(size=entries).astype(dtype), d)
+    y = rng.integers(0, 3, m)
+    sparse, dense = PerceptronRanker(), PerceptronRanker()
+    X = np.zeros((m, d))
+    np.add.at(X, (np.repeat(np.arange(m), np.diff(starts)), rows.columns), rows.values.astype(np.float64))
+    sparse.learn_one(rows, y)
+    dense.learn_one(X, y)
+    assert sparse.weights == pytest.approx(dense.weights, abs=1e-12)
+
+
+def test_a_rejected_query_changes_nothing():
+    model = PerceptronRanker(relative_margin=0.3)
+    for X, y in queries(20):
+        model.learn_one(as_rows(X), y)
+    before = state(model)
+    X, y = np.zeros((3, 30)), [1, 0, 2]
+    X[1, 4] = np.nan
+    with pytest.raises(ValueError, match="feature 4 of document 1"):
+        model.learn_one(as_rows(X), y)
+    X[1, 4] = 1e200
+    with pytest.raises(ValueError, match=r"non-finite|not finite"):
+        model.learn_one(as_rows(X), y)
+    good = np.eye(30)[:3]
+    with pytest.raises(ValueError, match=r"non-finite|not finite"):
+        model.learn_many(as_rows(np.concatenate([good, X])), [2, 1, 0, *y], [0, 0, 0, 1, 1, 1])
+    assert state(model) == before
+
+
+def test_the_state_serves_arrays_too_and_survives_copies():
+    model = PerceptronRanker()
+    sequence = list(queries(10))
+    for X, y in sequence:
+        model.learn_one(as_rows(X), y)
+    X, y = sequence[0]
+    assert model.predict_one(X) == model.predict_one(as_rows(X))
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert twin.served_weights.tolist() == model.served_weights.tolist()
+        twin.learn_one(X, y)
+    model.learn_one(as_rows(X), y)
+    assert twin.weights.tolist() == model.weights.tolist()
+    model.restart_average()
+    assert model.served_weights.tolist() == model.weights.tolist()
+    model.learn_one(X, y)
+    model.stop_averaging()
+    assert model.served_weights.tolist() == model.weights.tolist()
+
+
+@pytest.mark.parametrize("average", [True, 4.0])
+def test_an_average_that_restarts_is_that_of_the_array(average):
+    dense, sparse = PerceptronRanker(average=average), PerceptronRanker(average=average)
+    for t, (X, y) in enumerate(queries(60)):
+        dense.learn_one(X, y)
+        sparse.learn_one(as_rows(X), y)
+        if t in (20, 21, 40):
+            dense.restart_average()
+            sparse.restart_average()
+        assert sparse.served_weights == pytest.approx(dense.served_weights, rel=1e-10, abs=1e-12)
+
+
+def test_named_features_do_not_depend_on_how_the_vocabulary_grew():
+    rng = np.random.default_rng(2)
+    names = [f"word {i}" for i in range(2000)]
+    stream = [
+        ([{names[j]: float(rng.normal()) for j in rng.integers(0, 2000, 8)} for _ in range(10)], rng.integers(0, 3, 10))
+        for _ in range(30)
+    ]
+    grown, known = PerceptronRanker(), PerceptronRanker()
+    known.learn_one([dict.fromkeys(names, 0.0), {}], [0, 0])
+    for x, y in stream:
+        grown.learn_one(x, y)
+        known.learn_one(x, y)
+    assert known._rows is not None
+    weights = [dict(zip(model.feature_names, model.served_weights, strict=True)) for model in (grown, known)]
+    assert weights[0] == pytest.approx({name: weights[1][name] for name in weights[0]}, rel=1e-9, abs=1e-15)
+
+
+def test_certificates_of_sparse_rows_are_those_of_arrays():
+    u = np.random.default_rng(3).normal(size=30)
+    for options in SETTINGS:
+        dense, sparse = (LossTracker(PerceptronRanker(**options), {"u": u}, served=True) for _ in range(2))
+        for X, y in queries(30):
+            dense.learn_one(X, y)
+            sparse.learn_one(as_rows(X), y)
+        assert sparse.totals == pytest.approx(dense.totals, rel=1e-9)
+        assert sparse.certificate().pair_loss == pytest.approx(dense.certificate().pair_loss, rel=1e-9)
+        assert sparse.certificate().holds

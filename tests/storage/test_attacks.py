@@ -1,0 +1,149 @@
+"""Model files made by an attacker, with good checksums: what each did before files were checked against declarations."""
+
+import io
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import online_rank
+from online_rank import DriftAwareRanker, PerceptronRanker, StreamGaussianizer, StreamScaler, _registry
+from online_rank.storage.archive import read_archive, write_archive
+from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
+from online_rank.storage.objects import class_of
+
+X, Y = np.random.default_rng(0).normal(size=(6, 3)), [0, 1, 2, 1, 0, 2]
+
+
+def taught(model, n=3):
+    for _ in range(n):
+        model.learn_one(X, Y)
+    return model
+
+
+def forged(content, arrays=None, edit=None):
+    """A model file with arrays of the model's state replaced, by name, or its tree edited."""
+    members = dict(read_archive(content))
+    header = json.loads(bytes(members["header.json"]))
+    for name, array in (arrays or {}).items():
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        members[f"{header['object']['state'][name]['array']}.npy"] = buffer.getvalue()
+    if edit is not None:
+        edit(header["object"])
+    members["header.json"] = json.dumps(header).encode()
+    return write_archive((name, bytes(data)) for name, data in members.items())
+
+
+@pytest.mark.parametrize("shape", [(1, 0), (0, 10), (1, 9), (10,), (2, 10)])
+def test_kernels_do_not_write_past_a_last_round_that_is_too_short(shape):
+    """D1: of shape (1, 0) it was accepted, and kernels wrote ten numbers into it."""
+    with pytest.raises(ModelFileError, match="_last_round should be an array"):
+        from_bytes(forged(to_bytes(taught(PerceptronRanker())), {"_last_round": np.zeros(shape)}))
+
+
+def test_a_background_ranker_of_another_width_is_refused():
+    """D1: its kernel read past its weights."""
+    model = taught(DriftAwareRanker(PerceptronRanker(), on_drift="switch"))
+    other = PerceptronRanker()
+    other.learn_one(X[:, :2], Y)
+    model._background = taught(PerceptronRanker())
+    assert from_bytes(to_bytes(model)).n_features == 3
+    model._background = other
+    with pytest.raises(TypeError, match="_background has 2 features"):
+        to_bytes(model)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values, weights: weights.fill(np.nan),
+        lambda values, weights: weights.fill(0.0),
+        lambda values, weights: weights.fill(1e300),
+        lambda values, weights: weights.__setitem__((0, 0), 1e18),
+        lambda values, weights: values.fill(np.inf),
+        lambda values, weights: values.__setitem__((1, 0), 1e9),
+    ],
+)
+def test_a_sketch_that_would_be_compressed_for_ever_is_refused(change):
+    """D9: with NaN weights the next learn_one did not end, and could not be interrupted."""
+    model = taught(StreamGaussianizer())
+    values, weights = model._values.copy(), model._weights.copy()
+    change(values, weights)
+    with pytest.raises(ModelFileError, match=r"finite|centroids"):
+        from_bytes(forged(to_bytes(model), {"_values": values, "_weights": weights}))
+
+
+def test_members_that_overlap_do_not_take_their_size_again_and_again():
+    """D5: 10 MB of file became 11.9 GB."""
+    content = to_bytes(taught(PerceptronRanker()))
+    end = content.index(b"PK\x01\x02")
+    directory = content[end : content.index(b"PK\x05\x06")]
+    many = content[:end] + directory * 1000 + content[content.index(b"PK\x05\x06") : -64]
+    import hashlib
+
+    bomb = many + hashlib.sha256(many).hexdigest().encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match="directory is not that of its members"):
+            from_bytes(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(bomb)
+    finally:
+        tracemalloc.stop()
+
+
+def settings_that_are_numbers():
+    for name in _registry.CLASSES:
+        if name in ("Ranker", "Round", "CheckpointError", "ModelFileError", "Trace", "LetorPosition"):
+            continue
+        cls = class_of_or_none(name)
+        if cls is None:
+            continue
+        for given in getattr(cls, "_unit_test_params", lambda: [{}])():
+            content = to_bytes(cls(**given))
+            tree = json.loads(bytes(read_archive(content)[0][1]))["object"]
+            for key, value in tree["parameters"].items():
+                if type(value) in (int, float) or (isinstance(value, dict) and "tuple" in value):
+                    yield pytest.param(cls, content, key, id=f"{name}-{key}")
+            break
+
+
+def class_of_or_none(name):
+    try:
+        cls = class_of(name, "here")
+        return cls if hasattr(cls, "learn_one") and not getattr(cls, "__abstractmethods__", None) else None
+    except ModelFileError:
+        return None
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize(("cls", "content", "key"), list(settings_that_are_numbers()))
+@pytest.mark.parametrize("value", [10**9, 2**62, {"tuple": [2**31]}, {"tuple": [10**5] * 5}])
+def test_no_setting_of_a_file_makes_a_constructor_or_the_first_query_take_much_memory(cls, content, key, value):
+    """D5: constructors allocate against a budget, and refuse settings that no machine has the memory for."""
+    from_bytes(content).learn_one(X, Y)  # Compiles, which takes memory too.
+    tracemalloc.start()
+    try:
+        model = from_bytes(forged(content, edit=lambda tree: tree["parameters"].update({key: value})))
+        model.learn_one(X, Y)
+    except (ModelFileError, ValueError, TypeError):
+        pass
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 64 << 20
+
+
+def test_a_pipeline_of_another_width_is_refused_in_use_and_not_in_a_kernel():
+    """A scaler of 2 features before a ranker of 3 is no damage: the query is refused, with both as they were."""
+    model = taught(StreamScaler() | PerceptronRanker())
+    scaler = StreamScaler()
+    scaler.learn_one(X[:, :2])
+    forgery = online_rank.RankingPipeline(scaler, model["PerceptronRanker"])
+    again = from_bytes(to_bytes(forgery))
+    with pytest.raises(ValueError, match="features"):
+        again.predict_one(X)
+    with pytest.raises(ValueError, match="features"):
+        again.learn_one(X[:, :2], Y)
