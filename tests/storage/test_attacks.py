@@ -101,7 +101,10 @@ def settings_that_are_numbers():
         if cls is None:
             continue
         for given in getattr(cls, "_unit_test_params", lambda: [{}])():
-            content = to_bytes(cls(**given))
+            try:
+                content = to_bytes(cls(**given))
+            except TypeError:  # It holds what no file keeps, such as a module of torch.
+                break
             tree = json.loads(bytes(read_archive(content)[0][1]))["object"]
             for key, value in tree["parameters"].items():
                 if type(value) in (int, float) or (isinstance(value, dict) and "tuple" in value):
