@@ -304,7 +304,7 @@ class RankingPipeline(Locked, compose.Pipeline):
             if changes is not None:
                 changes.include(step, block)
             if is_ranker:
-                step._learn_all(block._replace(scale=self._scale()) if step._wants_scale else block)
+                step._learn_or_raise(block._replace(scale=self._scale()) if step._wants_scale else block)
             elif step._supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT:
                 block = step._learn_block(block)
             else:

@@ -256,6 +256,12 @@ class Ranker(QueryEstimator):
 
     def _learn_all(self, block: Block) -> None:
         """Learn all queries of a block, or raise an error that names what is wrong with the first bad one, and learn none."""
+        with all_or_nothing() as changes:
+            changes.include(self, block)
+            self._learn_or_raise(block)
+
+    def _learn_or_raise(self, block: Block) -> None:
+        """As `_learn_all`, but may leave a part learned when it raises: callers stand inside `all_or_nothing`."""
         if not len(block.w):
             return
         if block.served is not None and not self._learns_from_served:
@@ -263,13 +269,11 @@ class Ranker(QueryEstimator):
         if isinstance(block.y, tuple) and not self._takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         rounds = np.empty((len(block.w), len(Round._fields)))
-        with all_or_nothing() as changes:
-            changes.include(self, block)
-            learned = self._learn(self._align_and_grow(block), rounds)
-            if learned < len(block.w):
-                raise self._rejection(block.queries(learned, learned + 1))
-            # A copy, which does not keep the rounds of a whole block.
-            self._last_round = rounds[-1:].copy()
+        learned = self._learn(self._align_and_grow(block), rounds)
+        if learned < len(block.w):
+            raise self._rejection(block.queries(learned, learned + 1))
+        # A copy, which does not keep the rounds of a whole block.
+        self._last_round = rounds[-1:].copy()
 
     def _rejection(self, query: Block) -> ValueError:
         """The error for a query that was not learned. Raises it itself where the query has a bad value."""

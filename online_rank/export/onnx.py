@@ -256,7 +256,7 @@ def _network(graph: Graph, X: str, ranker: Any) -> str:
     activation = {"tanh": "Tanh", "relu": "Relu"}[ranker.activation]
     value = X
     for number in range(1, len(ranker._widths)):
-        weights, biases = layer(ranker._served, ranker._widths, number)
+        weights, biases = layer.py_func(ranker._served, ranker._widths, number)
         product = graph.add("MatMul", value, weights.astype(np.float64))
         value = graph.add(activation, graph.add("Add", product, biases.astype(np.float64)))
     return _times(graph, value, ranker._served[: ranker._widths[-1]])
