@@ -271,6 +271,7 @@ def _change_node(header: dict, rng: random.Random) -> None:
         parent[key] = copy.deepcopy(rng.choice(JUNK_NODES))
 
 
+@np.errstate(all="ignore")
 def _other_array(array: np.ndarray, rng: random.Random) -> np.ndarray:
     kind = rng.randrange(8)
     if kind == 0:
@@ -284,11 +285,10 @@ def _other_array(array: np.ndarray, rng: random.Random) -> np.ndarray:
     other = array.copy().reshape(-1)
     if other.size:
         value = rng.choice([np.nan, np.inf, -np.inf, -1.0, 0.0, 1e308, -1e308, 5e-324, 1e18, 201.0])
-        with np.errstate(all="ignore"):
-            if kind == 4:
-                other[:] = np.asarray(value).astype(other.dtype)
-            else:
-                other[rng.randrange(other.size)] = np.asarray(value).astype(other.dtype)
+        if kind == 4:
+            other[:] = np.asarray(value).astype(other.dtype)
+        else:
+            other[rng.randrange(other.size)] = np.asarray(value).astype(other.dtype)
     return other.reshape(array.shape)
 
 

@@ -34,7 +34,7 @@ from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_proto
 from benchmarks._kills import kill_stream, kill_train, requests, warm_up
 from benchmarks._threads import interrupts, lock_cost, threads
 from online_rank import PerceptronRanker, StreamScaler
-from online_rank.cli.service import Places, State
+from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.checkpoint import CheckpointError
 from online_rank.storage.files import ModelFileError, to_bytes
@@ -62,7 +62,7 @@ def flips(step: int = 1) -> Flips:
         state = serving(place, every=30)
         for line in requests(25, 3):
             reply = state.service.handle(line)
-            state.commit([line], reply.learned)
+            commit(state, [line], reply.learned)
         expected = to_bytes(state.service)
         state.close()
         files = {path.name: path.read_bytes() for path in place.iterdir() if path.name != "lock"}
@@ -82,8 +82,14 @@ def flips(step: int = 1) -> Flips:
     return Flips(n, refused, other)
 
 
-def serving(place: Path, every: int) -> State:
-    return State(RankingService(StreamScaler() | PerceptronRanker()), Places(str(place), every, None, 1 << 20))
+def serving(place: Path, every: int) -> DurableService:
+    return DurableService(RankingService(StreamScaler() | PerceptronRanker()), place, every)
+
+
+def commit(state: DurableService, records: list[bytes], learned: bool) -> None:
+    state.append(records, sync=learned)
+    if state.is_due:
+        state.save()
 
 
 def soak(n_queries: int, seed: int = 0) -> Soak:
@@ -106,7 +112,7 @@ def soak(n_queries: int, seed: int = 0) -> Soak:
                 records.append(line)
             microseconds[q] = (time.perf_counter_ns() - start) / 1e3
             if len(records) >= 100:
-                state.commit(records, True)
+                commit(state, records, True)
                 records = []
             if q == n_queries // 10:
                 warm = resident_mb()

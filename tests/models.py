@@ -81,7 +81,7 @@ REGISTRY = {
     "ramps": lambda: Ramps(4),
     "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", optimizer="adagrad"),
     "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
-    "encoder": lambda: StreamTargetEncoder(keep="relative"),
+    "encoder": lambda: StreamTargetEncoder(),
     "gaussianizer": lambda: StreamGaussianizer(),
     "log": lambda: SignedLog(),
     "normalizer": lambda: QueryNormalizer(),

@@ -2,7 +2,7 @@
 
 import math
 
-from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels._jit import kernel, leaf
 
 
 @kernel
@@ -14,7 +14,7 @@ def all_finite(values):
     return True
 
 
-@inner
+@leaf
 def copy_to(target, source):
     """target[:] = source, for arrays (n,) that do not overlap.
 

@@ -10,14 +10,14 @@ the decay,
 r a round that is moved to n before k^(r - n) overflows.
 """
 
-from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 
 # Largest k^(r - n).
 _LARGEST_POWER = 2.0**400
 
 
-@inner
+@leaf
 def add_to_average(average, weights, decay, counters):
     """Add the current weights to their average; nothing when there is none, an array (0,)."""
     if average.shape[0] > 0:
@@ -26,7 +26,7 @@ def add_to_average(average, weights, decay, counters):
             average[j] += (weights[j] - average[j]) / counters[AVERAGED]
 
 
-@inner
+@leaf
 def lag_of(decay, counters):
     """What an update of the next round is multiplied by for u."""
     if decay == 1.0:
@@ -34,7 +34,7 @@ def lag_of(decay, counters):
     return decay ** -(counters[SINCE_REFERENCE] + 1.0)
 
 
-@inner
+@leaf
 def count_lazily(state, column, decay, counters):
     """Count a round in the lazy average whose u is a column of the state."""
     counters[AVERAGED] = decay * counters[AVERAGED] + 1.0

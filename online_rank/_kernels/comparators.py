@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels import fenwick
-from online_rank._kernels._jit import fast_inner, inner, kernel
+from online_rank._kernels._jit import fast_leaf, inner, kernel, leaf
 from online_rank._kernels.codes import ADAPTIVE, ARGMAX, DELTA, GAIN, PAIRS, SORT, SORT_SQUARES, SPREAD, SPREAD_SQUARES
 from online_rank._kernels.credit import assign_credit, gain_unit, least_violating, list_preferred, sort_violators, swap_change
 from online_rank._kernels.graded import grade_query
@@ -112,7 +112,7 @@ def _moved_credit(credit, graded, violated, work, m):
     return Moved(size, upper, lower, amount)
 
 
-@inner
+@leaf
 def _spread_mass(v, preferred, work):
     """Mass of the credit `spread` before it was scaled."""
     mass = 0.0
@@ -122,7 +122,7 @@ def _spread_mass(v, preferred, work):
     return mass
 
 
-@inner
+@leaf
 def _hinge_of_moved(moved, k, margin):
     """Sum of the amounts times the hinges of their pairs."""
     total = 0.0
@@ -131,7 +131,7 @@ def _hinge_of_moved(moved, k, margin):
     return total
 
 
-@inner
+@leaf
 def _hinge_of_pairs(credit, target, graded, v, violated, preferred, k, margin, work):
     """Sum of a_ij times the hinge over the violated pairs, a_ij as `assign_credit` has them before they are scaled."""
     if credit == ARGMAX:
@@ -147,7 +147,7 @@ def _hinge_of_pairs(credit, target, graded, v, violated, preferred, k, margin, w
     return max(0.0, _hinge_by_sweeps(credit, target.kind, graded, preferred, k, margin, work))
 
 
-@inner
+@leaf
 def _keys_of(rule, graded, scores, k):
     """Write a comparator's keys (m,): its scores, less that of the first document, which cancels in every pair.
 
@@ -162,7 +162,7 @@ def _keys_of(rule, graded, scores, k):
     return finite
 
 
-@inner
+@leaf
 def slam_loss(k, level, levels, v, margin, best):
     """phi_v = sum of v_i max(0, margin + max over less relevant j of k_j - k_i) [CT, eq. 3]. O(m + L).
 
@@ -180,7 +180,7 @@ def slam_loss(k, level, levels, v, margin, best):
     return total
 
 
-@inner
+@leaf
 def _hinge_on_best(graded, v, violated, k, margin, best):
     """Sum of v_i times the hinge of (i, best[level of i - 1]), the pairs of `argmax_credit`."""
     t, level = violated.t, graded.level
@@ -193,7 +193,7 @@ def _hinge_on_best(graded, v, violated, k, margin, best):
     return total
 
 
-@inner
+@leaf
 def _hinge_by_delta(target, graded, violated, k, margin, work):
     """Sum of |change of the measure when i and j swap| times the hinge, over the violated pairs. O(m^2) scalars."""
     t, level = violated.t, graded.level
@@ -209,14 +209,14 @@ def _hinge_by_delta(target, graded, violated, k, margin, work):
     return total
 
 
-@inner
+@leaf
 def _in_units(credit, kind, graded, total):
     """Sums of gains that were divided by the largest, as `pair_credit` has them."""
     top = graded.levels - 1
     return total * graded.gain[top] * gain_unit(kind, graded.grade[top]) if credit == GAIN else total
 
 
-@fast_inner
+@fast_leaf
 def _hinge_one_by_one(credit, kind, graded, preferred, k, margin, work):
     """Sum over the violated pairs of a_ij times the hinge: a_ij = share_i (`spread`), 1 (`pairs`) or G_i - G_j (`gain`).
 

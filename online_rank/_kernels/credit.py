@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels import fenwick
-from online_rank._kernels._jit import inner
+from online_rank._kernels._jit import leaf
 from online_rank._kernels.codes import ADAPTIVE, AP, ARGMAX, DELTA, GAIN, LINEAR_NDCG, NDCG, PAIRS, SORT
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.sort_credit import sort_credit
@@ -46,7 +46,7 @@ class Violation(NamedTuple):
     strict: bool
 
 
-@inner
+@leaf
 def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
     """Write the credit c (m,) of a query's documents. Returns the mass.
 
@@ -81,7 +81,7 @@ def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
     return mass
 
 
-@inner
+@leaf
 def least_violating(t_i, offset, strict):
     """The least key t_j with which a less relevant document violates a document of key t_i.
 
@@ -93,7 +93,7 @@ def least_violating(t_i, offset, strict):
     return min(bar, t_i) if offset > 0.0 else bar
 
 
-@inner
+@leaf
 def list_preferred(level, v, all_pairs, preferred):
     """List to `preferred` (m,) the documents above the lowest grade, with v_i > 0 unless `all_pairs`. Returns their number."""
     n = 0
@@ -103,7 +103,7 @@ def list_preferred(level, v, all_pairs, preferred):
     return n
 
 
-@inner
+@leaf
 def sort_violators(graded, violation, preferred, work):
     """Find who violates whom without sorting all documents.
 
@@ -144,7 +144,7 @@ def sort_violators(graded, violation, preferred, work):
     start[0] = 0
 
 
-@inner
+@leaf
 def argmax_credit(graded, v, violation, preferred, best, highest, c):
     """v_i on the best-scored less relevant document ([CT, eq. 14]). O(m + L).
 
@@ -171,7 +171,7 @@ def argmax_credit(graded, v, violation, preferred, best, highest, c):
     return mass
 
 
-@inner
+@leaf
 def spread_over_few(level, v, violation, preferred, share, c):
     """v_i / n_i on each of the n_i violators of i, for few preferred documents. O(m n), without a branch.
 
@@ -221,7 +221,7 @@ def spread_over_few(level, v, violation, preferred, share, c):
     return mass
 
 
-@inner
+@leaf
 def spread_credit(graded, v, preferred, work, c):
     """What `spread_over_few` does, for a query whose violators are sorted (`sort_violators`). O(m log L)."""
     level, levels = graded.level, graded.levels
@@ -253,13 +253,13 @@ def spread_credit(graded, v, preferred, work, c):
     return mass
 
 
-@inner
+@leaf
 def gain_unit(kind, highest):
     """A power of two that brings the gains of grades up to `highest` near 1 where their sums could overflow; else 1."""
     return math.ldexp(1.0, -int(highest)) if kind == NDCG and highest >= 512 else 1.0
 
 
-@inner
+@leaf
 def pair_credit(credit, kind, graded, preferred, work, c):
     """1 (`pairs`) or G(R_i) - G(R_j) (`gain`) on every violated pair, for sorted violators (`sort_violators`). O(m log L).
 
@@ -302,7 +302,7 @@ def pair_credit(credit, kind, graded, preferred, work, c):
     return mass
 
 
-@inner
+@leaf
 def sum_before_positions(kind, graded, order, work):
     """Prepare `swap_change` for the first documents of a ranking: their `rank`, and for average precision sums before them.
 
@@ -318,7 +318,7 @@ def sum_before_positions(kind, graded, order, work):
         before[p + 1] = before[p] + hit
 
 
-@inner
+@leaf
 def swap_change(target, graded, work, i, j):
     """|change of the measure| when documents i and j, R_i > R_j, swap places; after `sum_before_positions`."""
     kind = target.kind
@@ -341,7 +341,7 @@ def swap_change(target, graded, work, i, j):
     return rise * abs(d_i - d_j) / graded.ideal
 
 
-@inner
+@leaf
 def delta_credit(target, graded, violation, work, c):
     """The change of the measure when i and j swap (LambdaRank's weight), on every violated pair. O(m^2) scalars."""
     t, level = violation.t, graded.level

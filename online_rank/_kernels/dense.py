@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_inner, fast_kernel
+from online_rank._kernels._jit import fast_kernel, fast_leaf
 
 
 @fast_kernel
@@ -40,7 +40,7 @@ def score_with_norms(X, w, s):
     return largest, norms
 
 
-@fast_inner
+@fast_leaf
 def combine_rows(X, c, rows, z):
     """z = sum of c_i x_i over documents (m, d); rows without credit are not touched. Returns ||z||^2.
 
@@ -67,7 +67,7 @@ def combine_rows(X, c, rows, z):
     return norm
 
 
-@fast_inner
+@fast_leaf
 def combine_differences(X, c, z):
     """z = sum of c_i x_i for c that sum to 0, as sum of c_i (x_i - x_0): exactly 0 for features that are constant in the query.
 
@@ -84,7 +84,7 @@ def combine_differences(X, c, z):
     return norm
 
 
-@fast_inner
+@fast_leaf
 def add_scaled(w, a, z, out):
     """out = w + a z. Returns ||out||^2."""
     norm = 0.0
@@ -94,7 +94,7 @@ def add_scaled(w, a, z, out):
     return norm
 
 
-@fast_inner
+@fast_leaf
 def shorten(w, longest):
     """Scale w down to the norm `longest` where it is longer."""
     norm = 0.0

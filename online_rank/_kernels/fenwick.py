@@ -1,9 +1,9 @@
 """Fenwick trees: prefix sums of numbers that change, each in O(log n). Index 0 of a tree (n + 1,) is unused."""
 
-from online_rank._kernels._jit import inner
+from online_rank._kernels._jit import leaf
 
 
-@inner
+@leaf
 def add(tree, index, value):
     """Add `value` to the number at `index`, 0 <= index < n."""
     node = index + 1
@@ -12,7 +12,7 @@ def add(tree, index, value):
         node += node & -node
 
 
-@inner
+@leaf
 def sum_before(tree, index):
     """Sum of the numbers at the indices smaller than `index`."""
     total = tree[0] - tree[0]

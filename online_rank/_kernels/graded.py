@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, NDCG
 from online_rank._kernels.order import shortlist, sort_descending
@@ -72,7 +72,7 @@ def grade_query(target, y, work):
     return Graded(levels, level, grade, gains, count, depth, ideal)
 
 
-@inner
+@leaf
 def _number_levels(y, kind, threshold, level, grade, count, table):
     """Write level, grade and count of `Graded`. Returns the number of levels; -1 when a grade is out of range."""
     m = y.shape[0]
@@ -102,7 +102,7 @@ def _number_levels(y, kind, threshold, level, grade, count, table):
     return levels
 
 
-@inner
+@leaf
 def gain(kind, grade):
     """G(r) = 2^r - 1; r itself for linear NDCG and (binary) average precision."""
     if kind == NDCG:
@@ -111,7 +111,7 @@ def gain(kind, grade):
     return np.float64(grade)
 
 
-@inner
+@leaf
 def discount(kind, position, m, discounts):
     """D(p) = 1 / log2(p + 1) at the 0-based position p - 1; m - p for linear NDCG."""
     if kind == LINEAR_NDCG:
@@ -119,7 +119,7 @@ def discount(kind, position, m, discounts):
     return discounts[position]
 
 
-@inner
+@leaf
 def ideal_sum(kind, depth, m, levels, gains, count, discounts):
     """Z(R): the best attainable sum of G D over the first `depth` positions, from the gain and number of each level."""
     total = 0.0
@@ -133,7 +133,7 @@ def ideal_sum(kind, depth, m, levels, gains, count, discounts):
     return total
 
 
-@inner
+@leaf
 def rank_pessimistically(s, graded, depth, order, work):
     """Rank documents by score, equal scores by ascending grade, then by document order.
 
@@ -160,7 +160,7 @@ def rank_pessimistically(s, graded, depth, order, work):
         first = end
 
 
-@inner
+@leaf
 def _sort_by_level(items, level, levels, start, spare_items):
     """Sort documents by ascending level, stably, by counting; `start` (levels,) and `spare_items` are workspace."""
     start[:levels] = 0
@@ -175,7 +175,7 @@ def _sort_by_level(items, level, levels, start, spare_items):
     copy_to(items, spare_items)
 
 
-@inner
+@leaf
 def ranking_loss(target, graded, order):
     """RML: 1 - NDCG, 1 - NDCG@k, 1 - AP or 1 - linear NDCG of a ranking; exactly 0 for every ideal ranking.
 

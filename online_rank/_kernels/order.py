@@ -6,13 +6,13 @@ else.
 
 import numpy as np
 
-from online_rank._kernels._jit import inner
+from online_rank._kernels._jit import leaf
 
 # Runs of this length are sorted by counting before they are merged.
 _RUN = 32
 
 
-@inner
+@leaf
 def sort_descending(keys, items, spare_keys, spare_items):
     """Sort `keys` (n,) in descending order, stably, and `items` (n,) along with it; the other two are workspace.
 
@@ -44,7 +44,7 @@ def sort_descending(keys, items, spare_keys, spare_items):
         width *= 2
 
 
-@inner
+@leaf
 def _merge(keys, items, first, middle, stop, keys_out, items_out):
     """Merge the sorted neighbours `first:middle` and `middle:stop`."""
     i, j, out = first, middle, first
@@ -62,7 +62,7 @@ def _merge(keys, items, first, middle, stop, keys_out, items_out):
         out += 1
 
 
-@inner
+@leaf
 def shortlist(k, least, scores, items, kept, kept_items):
     """Copy to `kept` and `kept_items` the documents that may be among the best `k`, if they score at least `least`.
 
@@ -75,7 +75,7 @@ def shortlist(k, least, scores, items, kept, kept_items):
     return _copy_reaching(reached_by(k, kept[:n]), kept[:n], kept_items, kept, kept_items)
 
 
-@inner
+@leaf
 def _copy_reaching(bound, scores, items, kept, kept_items):
     """Copy the documents that reach a bound, in their order (perhaps onto themselves). Returns their number."""
     n = 0
@@ -86,7 +86,7 @@ def _copy_reaching(bound, scores, items, kept, kept_items):
     return n
 
 
-@inner
+@leaf
 def reached_by(k, scores):
     """A score that at least `k` of the documents reach, and of many documents in random order about k log k. O(m).
 

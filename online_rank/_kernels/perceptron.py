@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_inner, inner, kernel
+from online_rank._kernels._jit import fast_leaf, inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
 from online_rank._kernels.codes import (
@@ -59,7 +59,7 @@ class Rule(NamedTuple):
     by_average: float
 
 
-@inner
+@leaf
 def judge(target, rule, graded, s, v, work, all_forms):
     """Rank a query by its scores s (m,) and weigh its documents; the ranking is left in the row ORDER of `work`.
 
@@ -96,7 +96,7 @@ def settings(config, constants, discounts):
     return Target(kind, cutoff, threshold, discounts), rule
 
 
-@inner
+@leaf
 def margin_of(rule, counters):
     """tau of the next round: beta times the sum of ||z||^2 over the sum of V so far, or the margin of the gradient update."""
     if rule.by_gradient:
@@ -128,7 +128,7 @@ def respond(target, rule, graded, s, weight, offset, work, all_forms):
     return loss, mass, v_max
 
 
-@inner
+@leaf
 def scale_and_mass(rule, loss, raw_mass, weight):
     """What a credit of mass `raw_mass` is multiplied by, and the mass V of the update."""
     if rule.mass == SLAM_MASS:
@@ -137,7 +137,7 @@ def scale_and_mass(rule, loss, raw_mass, weight):
     return mass / raw_mass, mass
 
 
-@inner
+@leaf
 def share_of_spread(square, other_square, mass, counters):
     """lambda of the credit ADAPTIVE, and the sums of the ||z||^2 of its two members at mass 1, this round's included.
 
@@ -150,7 +150,7 @@ def share_of_spread(square, other_square, mass, counters):
     return 1.0 / (1.0 + ratio * ratio), of_spread, of_sort
 
 
-@inner
+@leaf
 def count_update(counters, n_documents, mass, square):
     """Count a round that was not skipped."""
     counters[DOCUMENTS] += n_documents
@@ -158,7 +158,7 @@ def count_update(counters, n_documents, mass, square):
     counters[MASS] += mass
 
 
-@fast_inner
+@fast_leaf
 def _mix(share, z, other):
     """z <- share z + (1 - share) other. Returns ||z||^2."""
     norm = 0.0

@@ -2,10 +2,10 @@
 
 import math
 
-from online_rank._kernels._jit import inner
+from online_rank._kernels._jit import leaf
 
 
-@inner
+@leaf
 def write_round(row, loss, mass, square, margin, weight, m, largest, v_max, skipped):
     """Write a `Round` to `row` (10,); `largest` is the largest squared norm of a document.
 

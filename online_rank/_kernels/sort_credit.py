@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from online_rank._kernels._jit import inner
+from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.quantiles import normal_quantile
 from online_rank._kernels.workspace import (
@@ -15,7 +15,7 @@ from online_rank._kernels.workspace import (
 )
 
 
-@inner
+@leaf
 def normal_scores(m, scores):
     """phi(p) = -Phi^-1((p - 3/8) / (m + 1/4)) of the 1-based positions p, to `scores` (m,). (Blom 1958.)"""
     for p in range((m + 1) // 2):
@@ -23,7 +23,7 @@ def normal_scores(m, scores):
         scores[m - 1 - p] = -scores[p]
 
 
-@inner
+@leaf
 def sort_credit(graded, violation, work, c):
     """phi(place that the document should have) - phi(place that it has), to `c` (m,). Returns the mass. O(m log m).
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, inner, kernel
+from online_rank._kernels._jit import fast_kernel, kernel, leaf
 
 # Columns of the state.
 WEIGHT, LAZY, SUM, OTHER_SUM = range(4)
@@ -62,7 +62,7 @@ def score_with_norms(starts, columns, values, state, s):
     return largest, norms
 
 
-@inner
+@leaf
 def combine_rows(rows, c, state, touched):
     """Add c_i x_i over documents to the SUM of each feature; lists the features to `touched`. Returns their number.
 
@@ -79,7 +79,7 @@ def combine_rows(rows, c, state, touched):
     return n
 
 
-@inner
+@leaf
 def combine_rows_twice(rows, c, other, state, touched):
     """`combine_rows` for two credits in one pass: to SUM and OTHER_SUM."""
     n = 0
@@ -94,7 +94,7 @@ def combine_rows_twice(rows, c, other, state, touched):
     return n
 
 
-@inner
+@leaf
 def take_sums(state, touched, z):
     """Move the SUM of the touched features to `z`, leaving 0. Returns ||z||^2, and ||w||^2 over these features."""
     norm = 0.0
@@ -108,7 +108,7 @@ def take_sums(state, touched, z):
     return norm, weights
 
 
-@inner
+@leaf
 def take_both_sums(state, touched, z, other):
     """Move SUM to `z` and OTHER_SUM to `other`, leaving 0. Returns their squared norms, and ||w||^2 over these features."""
     norm, other_norm, weights = 0.0, 0.0, 0.0
@@ -123,7 +123,7 @@ def take_both_sums(state, touched, z, other):
     return norm, other_norm, weights
 
 
-@inner
+@leaf
 def add_scaled(state, step, touched, z, lag):
     """w += step z, and u += lag step z (`averages.lag_of`), for the touched features."""
     for k in range(touched.shape[0]):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import count_lazily, lag_of, scale_and_shift
 from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, SORT_SQUARES, SPREAD_SQUARES
@@ -28,7 +28,7 @@ from online_rank._kernels.workspace import CREDIT, OTHER_CREDIT, SCORES, longest
 _LARGEST_NORM = 1e154
 
 
-@inner
+@leaf
 def most_entries(starts, offsets):
     """The largest number of entries of a query in a block."""
     most = 0
@@ -37,7 +37,7 @@ def most_entries(starts, offsets):
     return most
 
 
-@inner
+@leaf
 def _combine(rule, rows, work, m, mass, state, touched, z, other_z, counters, all_forms):
     """Combine the rows of a query by their credit, leaving no sum behind.
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from online_rank._kernels._jit import inner
+from online_rank._kernels._jit import leaf
 from online_rank._kernels.codes import AP, MEAN, TIGHT
 from online_rank._kernels.graded import discount
 from online_rank._kernels.workspace import LEVEL_WEIGHTS, PER_LEVEL, SPARE_ITEMS
 
 
-@inner
+@leaf
 def weight_documents(target, graded, within, order, work, v, all_forms):
     """Write v (m,) of a query, with the documents of a grade treated as `within` says; `order` is its whole ranking for TIGHT.
 
@@ -30,7 +30,7 @@ def weight_documents(target, graded, within, order, work, v, all_forms):
     return v_max
 
 
-@inner
+@leaf
 def level_weights(target, graded, m, mean):
     """Mean of v over each grade, to `mean` (levels,). Returns v_max: largest over smallest positive v_i (0 if none)."""
     cutoff, count = target.cutoff, graded.size
@@ -49,7 +49,7 @@ def level_weights(target, graded, m, mean):
     return largest / smallest if largest > 0.0 else 0.0
 
 
-@inner
+@leaf
 def _weigh_in_order(target, graded, listed, next_position, v):
     """v of every document, positions within a grade given in the order in which `listed` (m,) lists its documents.
 
@@ -73,7 +73,7 @@ def _weigh_in_order(target, graded, listed, next_position, v):
     return largest / smallest if largest > 0.0 else 0.0
 
 
-@inner
+@leaf
 def _position_weight(target, graded, position, lev, m):
     """v_i of the document at a 0-based position of the order by grade."""
     kind, discounts = target.kind, target.discounts

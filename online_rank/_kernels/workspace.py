@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner
+from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.codes import MAX_GRADE
 
 # Rows of `reals`, an element a document: scores, weight vector v, credit c, keys that decide which pairs are violated, what
@@ -54,7 +54,7 @@ def workspace(longest):
     )
 
 
-@inner
+@leaf
 def longest_query(offsets):
     """The largest number of documents of a query in a block."""
     longest = 0

@@ -176,8 +176,13 @@ class QueryEstimator(QueryStep, abc.ABC):
         if self._has(block.names):
             return block
         if self._takes_sparse and worth_rows(X.size, len(X) * self._n_features):
-            return block._replace(X=_moved(as_rows(X), self._columns_of(block.names), self._n_features))
+            rows = _moved(as_rows(X), self._columns_of(block.names), self._n_features)
+            return block._replace(X=rows)
         return block._replace(X=self._placed(X, block.names))
+
+    def _own_names(self) -> tuple[Hashable, ...]:
+        """The names of all columns, in order; numbers where the state has none."""
+        return numbers(self._n_features) if self._columns is None else self._columns.names
 
     def _with_names(self, block: Block) -> Block:
         """The block, its features called "1", "2", ... where the state knows them by such names."""

@@ -306,8 +306,9 @@ class LossTracker(NestedRanker):
             if self._round_is_served(block):
                 rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
             accumulate(rounds, values, self._totals, self._sums)
-            losses = rounds[(rounds[:, _SKIPPED] == 0.0) & ~np.isnan(rounds[:, _SERVED_LOSS]), _SERVED_LOSS]
-            add_losses(self._served, np.clip(losses, 0.0, 1.0))
+            if self._measures_answers or block.served is not None:
+                losses = rounds[rounds[:, _SKIPPED] == 0.0, _SERVED_LOSS]
+                add_losses(self._served, np.clip(losses, 0.0, 1.0))
             self._n_served += learned if block.served is not None else 0
             self._learner._last_round = rounds[-1:].copy()
             self._n_documents = self._learned_so_far()

@@ -44,7 +44,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         if learned < len(block.w):
             require_finite(block)
             raise too_large(self, block, learned)
-        return self._answer(block, out)
+        return self._answer(aligned, out)
 
     def _transform_block(self, block: Block) -> Block:
         aligned = self._align(block)
@@ -55,10 +55,11 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
             return block._replace(X=out, names=None if block.names is None else self._given_names(block.names))
         out = self._room(aligned.X)
         self._transform(aligned.X, block.offsets, out)
-        return self._answer(block, out)
+        return self._answer(aligned, out)
 
-    def _answer(self, block: Block, out: np.ndarray) -> Block:
-        return block._replace(X=out, names=None if block.names is None else self._given_names(self.feature_names or ()))
+    def _answer(self, aligned: Block, out: np.ndarray) -> Block:
+        names = None if aligned.names is None else self._given_names(self._own_names())
+        return aligned._replace(X=out, names=names)
 
 
 class StatelessTransformer(QueryTransformer):

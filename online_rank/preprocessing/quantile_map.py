@@ -73,9 +73,9 @@ class StreamQuantileMap(ColumnTransformer):
 
     >>> for x in quantiles.transform_one([{"clicks": 0}, {"clicks": 10_000}, {"clicks": 1e9}]):
     ...     print({name: round(value, 3) for name, value in x.items()})
-    {'clicks': -0.431, 'clicks in query': -1.243}
-    {'clicks': 0.967, 'clicks in query': 0.621}
-    {'clicks': 0.967, 'clicks in query': 0.621}
+    {'clicks': -0.431, 'clicks in query': -1.228}
+    {'clicks': 0.967, 'clicks in query': 0.614}
+    {'clicks': 0.967, 'clicks in query': 0.614}
     """
 
     _schema = Schema(

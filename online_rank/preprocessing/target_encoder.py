@@ -69,7 +69,7 @@ class StreamTargetEncoder(ColumnTransformer):
 
     _schema = Schema(_sums=Array("d", "n_points"), _counts=Array("d", "n_points", low=0.0))
 
-    def __init__(self, n_points: int = 20, *, prior: float = 5.0, keep: str = "all"):
+    def __init__(self, n_points: int = 20, *, prior: float = 20.0, keep: str = "all"):
         super().__init__()
         if n_points < 2:
             raise ValueError(f"n_points is {n_points}; at least 2 are needed")

@@ -13,6 +13,7 @@ from online_rank._kernels.codes import MAX_GRADE
 from online_rank._kernels.judge import judge_rankings
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
+from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
@@ -230,8 +231,9 @@ class BoostedRanker(Ranker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
-            if not self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]):
-                return t
+            with all_or_nothing(self):
+                if not self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]):
+                    return t
         return len(block.w)
 
     def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> bool:
@@ -306,10 +308,9 @@ class BoostedRanker(Ranker):
         """Draw queries and columns for a new tree; all else is still to be computed."""
         rng = np.random.default_rng([self.seed, self._n_grown])
         k, inner, parts = self._growing, self._n_inner, self._n_parts
-        chosen = np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))
-        if self.feature_names is not None:
-            # By name: the order in which features first appeared does not matter.
-            chosen = np.argsort(np.array([repr(name) for name in self.feature_names]))[chosen]
+        # Columns are numbered by what the last documents have there: neither their order nor their names matter.
+        order = np.lexsort(np.concatenate(self._bins[max(0, k - 8) : k])[-64:])
+        chosen = order[np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))]
         used = np.zeros(k, dtype=np.bool_)
         used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
         offsets = np.concatenate([[0], np.cumsum([len(scores) for scores in self._scores[:k]])])

@@ -41,9 +41,8 @@ class SwapRanker(LinearRanker):
     learned as well: as gains of documents that were all seen, with equal chances of every order (for a start from judged
     queries).
 
-    Where clicks say nothing about documents, the confidence of `show_one` should stay at 0, but the sums that it is taken from
-    wander: users without any preference still see a law of rankings that is far from uniform, though no wrong weights last.
-    With users who click at random half of the time, the first few hundred impressions may be ranked worse than at random.
+    Where clicks say nothing about documents, the confidence of `show_one` should be 0; it wanders instead between 0 and about
+    0.2, so that users without any preference are still shown some documents more often than others.
 
     References
     ----------

@@ -37,6 +37,25 @@ def test_ranking_by_numbers_changes_nothing_and_unknown_features_do_not_count(ma
     assert state_of(model) == before
 
 
+def test_names_that_are_few_or_unknown_reach_their_columns_behind_a_scaler():
+    model = StreamScaler() | PerceptronRanker()
+    model.learn_one(X, Y)
+    model.learn_one(-X, Y)
+    few = [{"2": 0.5, "9": 1.0}, {"3": 0.3, "1": 2.0}]
+    assert model.predict_one(few) == model.predict_one(np.array([[0.0, 0.5, 0.0], [2.0, 0.0, 0.3]]))
+    assert set(model.predict_one(few)) != {0.0}
+    scaled = model["StreamScaler"].transform_one(few)
+    assert list(scaled[0]) == ["1", "2", "3"]
+
+
+def test_arrays_reach_the_columns_of_a_model_that_met_numbers_in_another_order():
+    model, plain = (StreamScaler() | PerceptronRanker() for _ in range(2))
+    model.learn_one([{name: x[name] for name in ("3", "1", "2")} for x in named(X)], Y)
+    plain.learn_one(X, Y)
+    assert model.predict_one(X) == pytest.approx(plain.predict_one(X))
+    assert model.predict_one(X[:, :2]) == pytest.approx(plain.predict_one(np.hstack([X[:, :2], np.zeros((6, 1))])))
+
+
 def test_numbers_extend_what_arrays_began():
     model = PerceptronRanker()
     model.learn_one(X, Y)

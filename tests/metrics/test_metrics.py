@@ -494,8 +494,18 @@ def test_values_of_measures():
         measure("ndcg").value([1.0], [1], "best")
 
 
+def test_a_random_ranking_gets_the_mean_over_all_orders():
+    chance, grades = ranking_metrics.RandomRanking("ndcg@2"), [2, 0, 1]
+    orders = [NDCG(k=2).value_one(grades, order) for order in itertools.permutations([3.0, 2.0, 1.0])]
+    for scores in ([3.0, 2.0, 1.0], [0.0, 5.0, 5.0]):
+        assert chance.value_one(grades, scores) == pytest.approx(sum(orders) / 6)
+    with pytest.raises(ValueError, match="no closed form"):
+        ranking_metrics.RandomRanking("err@5")
+
+
 def test_every_metric_is_tested():
     public = {getattr(ranking_metrics, name) for name in ranking_metrics.__all__}
-    assert set(ALL) == {value for value in public if isinstance(value, type) and issubclass(value, RankingMetric)} - {
-        RankingMetric
-    }
+    tested_apart = {ranking_metrics.RandomRanking}
+    assert set(ALL) | tested_apart == {
+        value for value in public if isinstance(value, type) and issubclass(value, RankingMetric)
+    } - {RankingMetric}

@@ -225,8 +225,8 @@ def test_refused():
         ForEachDocument(double)
     with pytest.raises(TypeError, match="supervised: it learns from grades"):
         ForEachDocument(feature_selection.SelectKBest(stats.PearsonCorr())).learn_one([{"a": 1.0}])
-    for join in (lambda a, b: a + b, lambda a, b: a * b):
-        with pytest.raises(TypeError, match=r"lift the whole: ForEachDocument\(a \+ b\)"):
-            join(StreamScaler(), ForEachDocument(preprocessing.MinMaxScaler()))
-        with pytest.raises(TypeError, match="lift the whole"):
-            join(ForEachDocument(preprocessing.MinMaxScaler()), "group")
+    for other in (preprocessing.MinMaxScaler(), "group"):
+        with pytest.raises(TypeError, match=r"before they are lifted: ForEachDocument\(a \+ b\)"):
+            StreamScaler() + other
+        with pytest.raises(TypeError, match=r"lift the whole: ForEachDocument\(a \* b\)"):
+            ForEachDocument(preprocessing.MinMaxScaler()) * other

@@ -38,12 +38,12 @@ def test_a_query_is_encoded_by_the_tables_before_its_grades():
             seen.append(block.X.copy())
             return super()._learn(block, rounds)
 
-    model = StreamTargetEncoder(3) | Spy()
+    model = StreamTargetEncoder(3, prior=5.0) | Spy()
     X = np.array([[-2.6], [0.0]])
     model.learn_one(X, [1, 0])
     model.learn_one(X, [1, 0])
     assert seen[0].tolist() == [[-2.6, 0.0], [0.0, 0.0]]
-    # One document of grade 1 (standardised), prior 5.
+    # One document of grade 1 (standardised).
     assert seen[1][:, 1] == pytest.approx([5 * 1 / 6, -5 * 1 / 6])
 
 

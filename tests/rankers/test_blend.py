@@ -32,7 +32,7 @@ def queries(n=60, seed=0):
 
 
 def rankers():
-    return [PerceptronRanker(), StreamScaler() | GradientRanker("listnet", "sgd"), RidgeRanker()]
+    return [PerceptronRanker(), StreamScaler() | GradientRanker("listnet", optimizer="sgd"), RidgeRanker()]
 
 
 def z(scores):

@@ -5,12 +5,13 @@ import time
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import online_rank
-from online_rank import PerceptronRanker, StreamScaler, load
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, load
 from online_rank.measures import measure
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
@@ -339,3 +340,45 @@ def test_the_command_goes_on_where_it_was(tmp_path):
 def test_saving_without_a_place_is_an_error_answer():
     answers, _ = serve(lines=b'{"cmd": "save"}\n')
     assert "nowhere to save to" in answers[0]["error"]
+
+
+def test_grades_that_come_late_are_certified_for_what_was_served():
+    rng = np.random.default_rng(0)
+    teacher = {"x": 2.0, "y": -1.0}
+    services = {
+        learn_served: RankingService(
+            StreamScaler() | LossTracker(PerceptronRanker(), {"u": teacher}), "ndcg", learn_served=learn_served
+        )
+        for learn_served in (False, True)
+    }
+    queries = {}
+    for t in range(60):
+        docs = {name: {"x": float(rng.normal()), "y": float(rng.normal())} for name in "abcd"}
+        scores = [2.0 * d["x"] - d["y"] + rng.normal() for d in docs.values()]
+        queries[t] = docs, dict(zip(docs, np.digitize(scores, [0.0, 2.0]).tolist(), strict=True))
+    losses = dict.fromkeys(services, 0.0)
+    for learn_served, service in services.items():
+        served = {}
+        for t, (docs, _) in queries.items():
+            answer = service.handle(ask(t, docs)).answer
+            served[t] = dict(zip(answer["ranking"], answer["scores"], strict=True))
+            if t >= 7:
+                late = t - 7
+                _, grades = queries[late]
+                reply = service.handle(grade(late, **grades)).answer
+                scores = [served[late][name] for name in "abcd"]
+                expected = measure("ndcg@10").loss(scores, list(grades.values()), ties="pessimistic")
+                assert reply["loss"] == pytest.approx(expected, abs=1e-12)
+                losses[learn_served] += expected
+        assert service.stats()["longest_delay"] == 7
+        assert service.stats()["loss"] == pytest.approx(losses[learn_served], abs=1e-9)
+        assert service.served_interval().mean == pytest.approx(losses[learn_served] / service.served_interval().n)
+    tracker = services[True].model["LossTracker"]
+    certificate = tracker.certificate(delay=7)
+    assert certificate.loss == pytest.approx(losses[True], abs=1e-9) == tracker.totals.served_loss
+    assert certificate.holds
+    assert certificate.bound("delay_bound") >= certificate.bound("served_hindsight_bound") >= certificate.loss
+    # Scored again on arrival: the loss that is certified is not that of what was served.
+    again = services[False].model["LossTracker"].certificate()
+    assert again.holds
+    assert again.loss != pytest.approx(losses[False], abs=1e-3)

@@ -7,8 +7,8 @@ import stat
 import pytest
 
 from online_rank import PerceptronRanker
-from online_rank.cli.service import Places, State
 from online_rank.serving import RankingService
+from online_rank.serving.durable import DurableService
 from online_rank.storage.checkpoint import CheckpointError
 from online_rank.storage.files import ModelFileError, to_bytes
 from online_rank.storage.journal import Journal, new_run
@@ -152,7 +152,7 @@ def test_only_files_of_the_run_are_deleted(tmp_path):
     for name, text in mine.items():
         (tmp_path / name).write_text(text)
     state = serving(tmp_path)
-    state.commit([b'{"id": 1, "docs": {"a": {"x": 1}}}'], True)
+    commit(state, [b'{"id": 1, "docs": {"a": {"x": 1}}}'], True)
     state.close()
     serving(tmp_path).close()
     assert {name: (tmp_path / name).read_text() for name in mine} == mine
@@ -174,13 +174,19 @@ GRADE = [b'{"id": %d, "grades": {"a": 0, "b": 2}}' % i for i in range(4)]
 
 
 def serving(place, every=1000):
-    return State(RankingService(PerceptronRanker()), Places(str(place), every, None, 1 << 20))
+    return DurableService(RankingService(PerceptronRanker()), place, every)
+
+
+def commit(state, records, learned):
+    state.append(records, sync=learned)
+    if state.is_due:
+        state.save()
 
 
 def handled(state, lines):
     replies = [state.service.handle(line) for line in lines]
     changed = [line for line, reply in zip(lines, replies, strict=True) if reply.changed]
-    state.commit(changed, any(reply.learned for reply in replies))
+    commit(state, changed, any(reply.learned for reply in replies))
     return replies
 
 
@@ -190,7 +196,7 @@ def test_a_duplicate_after_a_restart_is_acknowledged_only_when_its_grade_is_on_t
     handled(state, ASK[:1])
     state.service.handle(GRADE[0])
     monkeypatch.setattr(state._journal, "sync", lambda: None)
-    state.commit(GRADE[:1], True)  # written, not synced
+    commit(state, GRADE[:1], True)  # written, not synced
     os.close(state._directory._lock)
     synced = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_ino))
@@ -327,7 +333,7 @@ def session(place, lines, every):
         state = serving(place, every)
         for line in lines:
             reply = state.service.handle(line)
-            state.commit([line] if reply.changed else [], reply.learned)
+            commit(state, [line] if reply.changed else [], reply.learned)
             told.append(reply.answer)
         state.save()
     except Killed:
