@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.preprocessing import StreamScaler
+from online_rank.rankers.averaged import LinearRanker
 from online_rank.rankers.nested import parts_that_serve
+from online_rank.rankers.ridge import RidgeRanker
 
-__all__ = ["LinearForm", "feature_texts", "serving_weights"]
+__all__ = ["LinearForm", "feature_texts", "served_weights", "serving_weights"]
 
 
 class LinearForm(NamedTuple):
@@ -66,8 +68,8 @@ def serving_weights(model: Any) -> LinearForm:
     {'c': 0.0, 'd': 1.476...}
     """
     transformers, *_, ranker = parts_that_serve(model)
-    weights = getattr(ranker, "served_weights", None)
-    if not isinstance(weights, np.ndarray):
+    weights = served_weights(ranker)
+    if weights is None:
         raise TypeError(f"{type(ranker).__name__} has no linear form: its scores are not a weighted sum of the features")
     names = ranker.feature_names
     means, deviations = np.zeros(len(weights)), np.ones(len(weights))
@@ -85,6 +87,13 @@ def serving_weights(model: Any) -> LinearForm:
     if not (np.isfinite(folded).all() and np.isfinite(constant)):
         raise ValueError("weights on raw features are not finite; scale the features down")
     return LinearForm(folded, constant, names, scaled, means, deviations)
+
+
+def served_weights(ranker: Any) -> np.ndarray | None:
+    """The weights (d,) by which a linear ranker ranks; None for any other."""
+    if isinstance(ranker, LinearRanker):
+        return ranker.served_weights
+    return ranker.weights if isinstance(ranker, RidgeRanker) else None
 
 
 def feature_texts(form_names: Sequence[Hashable] | None, n_features: int, names: Sequence[str] | None = None) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.export.linear import feature_texts
+from online_rank.export.linear import feature_texts, served_weights
 from online_rank.rankers.nested import parts_that_serve
 
 __all__ = ["to_onnx"]
@@ -139,7 +139,7 @@ def _arranged(graph: Graph, value: str, known: tuple[Any, ...] | None, step: Any
 def _writer(step: Any) -> Any:
     """The function that writes a step's nodes; it takes the graph, the name of an (n, d) value and the step."""
     kind = type(step).__name__
-    if isinstance(getattr(step, "served_weights", None), np.ndarray):
+    if served_weights(step) is not None:
         return _linear
     if kind in _WRITERS:
         return _WRITERS[kind]
@@ -149,7 +149,7 @@ def _writer(step: Any) -> Any:
 
 
 def _linear(graph: Graph, X: str, ranker: Any) -> str:
-    return _times(graph, X, ranker.served_weights)
+    return _times(graph, X, np.asarray(served_weights(ranker)))
 
 
 def _times(graph: Graph, X: str, w: np.ndarray) -> str:
