@@ -262,6 +262,8 @@ class Ranker(QueryEstimator):
 
     def _learn_or_raise(self, block: Block) -> None:
         """As `_learn_all`, but may leave a part learned when it raises: callers stand inside `all_or_nothing`."""
+        if block.y is None:
+            raise TypeError("y is of type NoneType; grades are a sequence of integers, one a document")
         if not len(block.w):
             return
         if block.served is not None and not self._learns_from_served:

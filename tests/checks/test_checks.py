@@ -285,15 +285,15 @@ def test_every_check_of_ours_finds_a_fault():
 
 
 def test_files_that_lose_something_are_found(monkeypatch):
-    from online_rank import persistence
+    from online_rank.storage import files
 
     def lossy(path):
         model = load(path)
         model._counters = np.zeros(3)
         return model
 
-    load = persistence.load
-    monkeypatch.setattr(persistence, "load", lossy)
+    load = files.load
+    monkeypatch.setattr(files, "load", lossy)
     assert failed(PerceptronRanker()) == ["files"]
 
 

@@ -100,7 +100,7 @@ def test_loss_draws_the_smallest_bounds_above_the_loss(tracker):
     assert ends == {
         "loss": certificate.loss,
         "F(u), of the comparator": certificate.pair_loss,
-        **{check.name.replace("_", " "): check.value for check in smallest},
+        **{check.statement: check.value for check in smallest},
     }
 
 
@@ -113,7 +113,7 @@ def test_loss_of_a_trace_alone():
 def test_certificate_has_a_row_for_each_bound(tracker):
     certificate = tracker.certificate("teacher")
     ax = plot.certificate(certificate)
-    assert [label.get_text().replace(" ", "_") for label in ax.get_yticklabels()] == [b.name for b in certificate.bounds]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [b.statement for b in certificate.bounds]
     assert [line.get_xdata()[1] for line in ax.lines[:-1]] == [b.value for b in certificate.bounds]
     assert ax.lines[-1].get_xdata() == [certificate.loss] * 2
 
@@ -122,7 +122,7 @@ def test_weights_of_a_tracker_behind_a_scaler_largest_first():
     model = StreamScaler() | LossTracker(PerceptronRanker())
     for _ in range(3):
         model.learn_one({"a": {"clicks": 3.0, "age": 1.0, "same": 1.0}, "b": {"clicks": 1.0, "age": 1.2, "same": 1.0}}, [0, 2])
-    ranker = model["LossTracker"].model
+    ranker = model["LossTracker"].learner
     by_name = dict(zip(ranker.feature_names, ranker.served_weights.tolist(), strict=True))
     ax = plot.weights(model, n=2)
     names = [label.get_text() for label in ax.get_yticklabels()]
@@ -164,7 +164,7 @@ def test_throughput_has_the_fastest_on_top():
     [
         (lambda t: plot.progressive(evaluate.Trace()), ValueError, "no query"),
         (lambda t: plot.progressive(evaluate.progressive([QUERY], PerceptronRanker(), "ndcg"), ["map"]), KeyError, "'ndcg'"),
-        (lambda t: plot.LossCurve(t.model), TypeError, "LossTracker"),
+        (lambda t: plot.LossCurve(t.learner), TypeError, "LossTracker"),
         (
             lambda t: plot.loss(plot.LossCurve(LossTracker(PerceptronRanker(), {"u": [1.0]}))),
             ValueError,

@@ -17,7 +17,14 @@ every_model = pytest.mark.parametrize("name", REGISTRY)
 every_ranker = pytest.mark.parametrize("name", [name for name, make in REGISTRY.items() if is_ranker(make())])
 
 #: Those in which what a document gets depends on the other documents of its query, through sums that round.
-LOOKS_AT_THE_QUERY = {"normalizer", "normalizer, minmax", "log | scaler | normalizer | perceptron"}
+LOOKS_AT_THE_QUERY = {
+    "normalizer",
+    "normalizer, minmax",
+    "log | scaler | normalizer | perceptron",
+    "blend",
+    "blend, default",
+    "drift, blend",
+}
 
 # Few values, so that there are ties, equal documents, zeros and constant features; with few bits, but not integers alone.
 values = st.sampled_from([0.0, 0.0, 1.0, -1.0, 0.375, 2.5, -100.0])
