@@ -17,8 +17,7 @@ __all__ = ["QueryUnion"]
 class QueryUnion(QueryTransformer):
     """The features that two transformers make of a query, side by side: `first + second`.
 
-    Both get the query as it came. A name that both give is told apart by the transformer's: `"StreamScaler.clicks"`; names that
-    only one gives stay as they are.
+    Both get the query as it came. A feature is called by the transformer that gives it: `"StreamScaler.clicks"`.
 
     Parameters
     ----------
@@ -82,13 +81,11 @@ class QueryUnion(QueryTransformer):
         if one.names is None and two.names is None:
             return block._replace(X=X, names=None)
         names = [part.names or numbers(part.X.shape[1]) for part in (one, two)]
-        shared = set(names[0]) & set(names[1])
         labels = [type(part).__name__ for part in (self.first, self.second)]
         if labels[0] == labels[1]:
             labels[1] += "2"
-        told = (
-            f"{label}.{name}" if name in shared else name for label, given in zip(labels, names, strict=True) for name in given
-        )
+        # All of them, whether or not both give the name: a query may lack a feature that the next one has.
+        told = (f"{label}.{name}" for label, given in zip(labels, names, strict=True) for name in given)
         return block._replace(X=X, names=tuple(told))
 
 

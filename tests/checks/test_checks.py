@@ -289,7 +289,7 @@ def test_files_that_lose_something_are_found(monkeypatch):
 
     def lossy(path):
         model = load(path)
-        model._counters = np.zeros(3)
+        model._counters = np.zeros_like(model._counters)
         return model
 
     load = files.load

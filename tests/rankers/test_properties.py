@@ -24,6 +24,14 @@ LOOKS_AT_THE_QUERY = {
     "blend",
     "blend, default",
     "drift, blend",
+    "quantile map",
+    "quantile map, ramps",
+    "map | ramps | gradient",
+    "map | encoder | ridge",
+    "ranks",
+    "union",
+    "torch",  # Its sums depend on how many documents are scored at once.
+    "scaler | torch, averaged",
 }
 
 # Few values, so that there are ties, equal documents, zeros and constant features; with few bits, but not integers alone.
