@@ -25,6 +25,10 @@ _GROWTH = 1.5
 _REACH, _HEIGHT = 2.0, 0.7
 
 
+#: More knots say nothing more of a sample, and a file could ask for any number.
+_MOST_KNOTS = 4096
+
+
 class StreamQuantileMap(ColumnTransformer):
     r"""Map each raw feature to normal scores by its quantiles in the stream, as they are and relative to the query.
 
@@ -103,8 +107,8 @@ class StreamQuantileMap(ColumnTransformer):
         super().__init__()
         if n_sample < _CHUNK:
             raise ValueError(f"n_sample is {n_sample}; at least {_CHUNK} documents are needed")
-        if n_knots < 2:
-            raise ValueError(f"n_knots is {n_knots}; at least 2 are needed")
+        if not 2 <= n_knots <= _MOST_KNOTS:
+            raise ValueError(f"n_knots is {n_knots}; it is from 2 to {_MOST_KNOTS}")
         self.ramps = ramps
         self.n_sample = n_sample
         self.n_knots = n_knots
@@ -242,8 +246,8 @@ class Ramps(StatelessTransformer):
 
     def __init__(self, n_knots: int = 12):
         super().__init__()
-        if isinstance(n_knots, bool) or not isinstance(n_knots, int) or n_knots < 2:
-            raise ValueError(f"the number of knots of ramps is {n_knots}; it is an integer, at least 2")
+        if isinstance(n_knots, bool) or not isinstance(n_knots, int) or not 2 <= n_knots <= _MOST_KNOTS:
+            raise ValueError(f"the number of knots of ramps is {n_knots}; it is an integer from 2 to {_MOST_KNOTS}")
         self.n_knots = n_knots
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:

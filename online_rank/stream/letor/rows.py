@@ -190,7 +190,7 @@ class RowReader:
         first_size = LOOK_AHEAD if self.n_features is None else 0
         for text, end in whole_lines(stream, first_size, _CHUNK):
             if state.origin == 0 and text.startswith(_UTF16):
-                raise LetorError("is in UTF-16: convert it to UTF-8, by iconv -f UTF-16 -t UTF-8", state.name)
+                raise LetorError("is in UTF-16: convert it to UTF-8, by iconv -f UTF-16 -t UTF-8", state.name, 1)
             at = len(_BOM) if state.origin == 0 and text.startswith(_BOM) else 0
             buffer = np.frombuffer(text, np.uint8)
             if self.n_features is None:
