@@ -178,7 +178,7 @@ def test_wrong_places(tmp_path):
         save("model.npz", model)
     with pytest.raises(TypeError, match="LinearRegression"):
         save(linear_model.LinearRegression(), tmp_path / "m.npz")
-    with pytest.raises(OSError, match="not a regular file") as directory:
+    with pytest.raises(IsADirectoryError, match="not a regular file") as directory:
         save(model, tmp_path)
     assert directory.value.filename == str(tmp_path)
     with pytest.raises(FileNotFoundError) as nowhere:
