@@ -215,7 +215,7 @@ def _learn(X, y, offsets, weights, discounts, config, constants, w, average, cou
 
 @kernel
 def learn(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds):
-    """`learn_any_form` with the default forms, from the scores of w: optional arguments would cost every call half a microsecond."""
+    """`learn_any_form` with the default forms, from the scores of w: arguments that may be None cost half a microsecond a call."""
     return _learn(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds, None, None)
 
 

@@ -86,12 +86,12 @@ def single(n_documents: int) -> np.ndarray:
     return np.array([0, n_documents])
 
 
-_NOT_GIVEN = (None,) * (len(Block._fields) - 4)
+_new = tuple.__new__
 
 
 def plain_block(x: np.ndarray, y: np.ndarray) -> Block:
     """A query of weight 1 that needs no reading (`are_plain`). `Block(...)` takes three times as long."""
-    return tuple.__new__(Block, (x, y, single(len(y)), ONE, *_NOT_GIVEN))
+    return _new(Block, (x, y, single(len(y)), ONE, None, None, None, None, None, None))
 
 
 def as_weights(w: Any, n_queries: int) -> np.ndarray:

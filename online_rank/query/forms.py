@@ -143,9 +143,9 @@ def are_plain(x: Any, y: Any, n_features: int) -> bool:
     )
 
 
-def answer_in_kind(scores: np.ndarray, block: Block) -> list[float] | dict[Hashable, float]:
+def answer_in_kind(scores: np.ndarray, block: Block | None) -> list[float] | dict[Hashable, float]:
     """Scores as a user gets them: a list of floats, or `{document id: score}` for a query with ids."""
-    if block.ids is None or isinstance(block.ids, range):
+    if block is None or block.ids is None or isinstance(block.ids, range):
         return scores.tolist()
     return dict(zip(block.ids, scores.tolist(), strict=True))
 
