@@ -1,7 +1,7 @@
 """What a `LossTracker` accepts: rankers that bounds cover, and comparators."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ _LARGEST_NORM = 1e150
 def require_perceptron(ranker: Any) -> None:
     """Raise TypeError or ValueError unless the bounds cover what `ranker` learns."""
     if isinstance(ranker, DriftAwareRanker | BestRanker) and not hasattr(ranker, "steps"):
-        for part in [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers:
+        parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers
+        for part in parts:
             require_perceptron(part)
             if part.update != "mistake" or part.norm_cap is not None or part.served != "current":
                 raise ValueError(
