@@ -50,7 +50,6 @@ _COVERS: dict[str, _Settings] = {
     "mixing_data_bound": _OWN_MISTAKE,
     "mixing_bound": _OWN_MISTAKE,
     "truncation_bound": _OWN_MISTAKE,
-    "projectron_bound": _OWN_MISTAKE,
     "projection_bound": _PROJECTION,
     "projection_data_bound": _PROJECTION,
     "projection_hindsight_bound": _PROJECTION,

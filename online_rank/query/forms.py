@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.query.blocks import ONE, Block, as_weights, document_name, query_offsets, single
+from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
@@ -214,9 +214,7 @@ def _read(x: Any, documents: bool) -> _Features:
             return _from_dicts(x, None, documents)
         return _Features(_from_rows(x))
     if isinstance(x, np.ndarray):
-        if isinstance(x, np.ma.MaskedArray):
-            raise TypeError("x is a masked array; fill in what is missing first, as by x.filled(0.0)")
-        return _Features(_as_matrix(np.asarray(x)))
+        return _Features(_as_matrix(as_array("x", x)))
     if isinstance(x, SparseRows):
         return _Features(checked_rows(x))
     if is_scipy(x):
