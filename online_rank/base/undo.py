@@ -74,7 +74,7 @@ def snapshot(part: Any, block: Any = None) -> Undo:
     """
     if hasattr(type(part), "_snapshot"):
         values = vars(part).values()
-        if not any(map(_is_foreign, {*map(type, values)})):
+        if not any(map(_is_foreign, {*map(type, values)})):  # type: ignore[arg-type]
             return part._snapshot(block)
         held = [value for value in values if _is_foreign(type(value))]
         return joined(part._snapshot(block), *map(snapshot, held))
