@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._common import RESULTS, data_folder, environment, parser, save, table
+from benchmarks._common import RESULTS, environment, parser, save, table
+from benchmarks._data import data_folder
 from benchmarks._pdgd import PDGD, ClickSkip
 from online_rank import (
     ClickPerceptron,
