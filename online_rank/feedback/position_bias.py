@@ -11,7 +11,7 @@ from online_rank.feedback.impressions import Clicks
 
 __all__ = ["PositionBias"]
 
-_MOST = 200
+_MOST = 100
 _N_GROUPS = 16
 # Of Newton's method; it takes about ten.
 _MOST_STEPS = 100

@@ -137,9 +137,9 @@ class TrustUser(User):
     """Looks like a `PositionUser`, and then takes documents near the top for relevant that are not.
 
     A document at position p that is looked at is clicked with probability 1 - (p + 1)/100 when it is relevant, and 0.65/p when
-    it is not. The model is that of Agarwal, Wang, Li, Bendersky & Najork, *Addressing Trust Bias for Unbiased Learning-to-Rank*,
-    2019; the values are those of Vardasbi, Oosterhuis & de Rijke, *When Inverse Propensity Scoring does not Work*, 2020, for
-    whom grades 3 and 4 of 4 are relevant, and no others.
+    it is not. The model is that of Agarwal, Wang, Li, Bendersky & Najork, *Addressing Trust Bias for Unbiased
+    Learning-to-Rank*, 2019; the values are those of Vardasbi, Oosterhuis & de Rijke, *When Inverse Propensity Scoring does not
+    Work*, 2020, for whom grades 3 and 4 of 4 are relevant, and no others.
 
     Parameters
     ----------
