@@ -7,7 +7,7 @@ documents, the user clicks, the ranker learns. *Offline*: NDCG@10 on the test pa
 of the NDCG@10 of what was shown, discounted by 0.9995 an impression; a query without a relevant document counts 0. Every
 ranker meets the same queries, fold by fold and seed by seed, so that differences are paired. PDGD is our port of the reference
 method of the field with its authors' settings (`benchmarks/_pdgd.py`); "click > skip" the same without the weight of pairs.
-Nothing is tuned on these runs.
+Nothing is tuned on these runs. Four methods run compiled (`benchmarks/_simulation.py`), draw by draw as by the interface.
 
 With `--runs FILE` runs are appended to a file, and those that it has are not made again; so users and methods can be run one
 after the other, and `python -m benchmarks.clicks --runs FILE` ends with the whole result.
@@ -28,6 +28,7 @@ import numpy as np
 from benchmarks._common import RESULTS, parser, save, table
 from benchmarks._data import data_folder
 from benchmarks._pdgd import PDGD, ClickSkip
+from benchmarks._simulation import Learner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
 from online_rank import (
     ClickPerceptron,
     Clicks,
@@ -42,7 +43,7 @@ from online_rank import (
 from online_rank._progress import progress
 from online_rank.metrics import NDCG
 from online_rank.query import query_offsets
-from online_rank.stream.clicks import user
+from online_rank.stream.clicks import User, user
 from online_rank.stream.letor import LetorBlock, read_letor
 
 CHECKPOINTS = (100, 1000, 10_000)
@@ -89,6 +90,13 @@ METHODS: dict[str, Callable[[int], Any]] = {
     "StreamScaler() | ClickPerceptron()": lambda seed: StreamScaler() | ClickPerceptron(PlackettLuce(K, seed=seed)),
     "SwapRanker() without rho": lambda seed: WithoutRho(PlackettLuce(K, seed=seed)),
     "click > skip": lambda seed: Plain(ClickSkip(46, seed=seed)),
+}
+#: Methods that have a compiled form: whether it is that of PDGD, whether pairs have weights, decay or wealth.
+COMPILED = {
+    REFERENCE: (True, True, 0.9999977),
+    OURS: (False, True, 0.1),
+    "SwapRanker() without rho": (False, False, 0.1),
+    "click > skip": (True, False, 0.9999977),
 }
 
 
@@ -138,34 +146,63 @@ def ndcg_shown(y: np.ndarray, order: Sequence[int]) -> float:
     return float(gains[list(order)] @ discounts[: len(order)]) / ideal if ideal > 0.0 else 0.0
 
 
-def offline(model: Any, queries: Queries) -> float:
+def offline(scores: Callable[[np.ndarray], Any], queries: Queries) -> float:
     """Mean NDCG@10 of the rankings by scores."""
     metric = NDCG(k=K)
     for X, y in queries:
-        metric.update(y, model.predict_one(X))
+        metric.update(y, scores(X))
     return metric.get()
 
 
 def simulate(folder: Path, case: Case) -> Run:
     """Let a user teach a ranker."""
-    name, method, fold, seed, n = case
     data = parts(folder)
-    train = queries_of([data[(fold + i) % 5] for i in range(3)])
-    test = queries_of([data[(fold + 4) % 5]], relevant=True)
-    model, who = METHODS[method](1000 * fold + seed), user(name, 2, seed=1_000_000 + 1000 * fold + seed)
-    drawn = np.random.default_rng([seed, fold, 7]).integers(len(train), size=n)
-    shown_quality, values, bias = np.empty(n), [], PositionBias(K)
-    for t in range(n):
-        X, y = train[drawn[t]]
+    train = queries_of([data[(case.fold + i) % 5] for i in range(3)])
+    test = queries_of([data[(case.fold + 4) % 5]], relevant=True)
+    drawn = np.random.default_rng([case.seed, case.fold, 7]).integers(len(train), size=case.impressions)
+    seed = 1000 * case.fold + case.seed
+    who = user(case.user, 2, seed=1_000_000 + seed)
+    rounds = compiled if case.method in COMPILED else by_the_interface
+    values, quality, bias = rounds(case.method, seed, train, test, drawn, who)
+    return Run(tuple(values), float(quality @ GAMMA ** np.arange(len(quality))), quality.astype(np.float32), bias)
+
+
+def compiled(
+    method: str, seed: int, train: Queries, test: Queries, drawn: np.ndarray, who: User
+) -> tuple[list[float], np.ndarray, PositionBias]:
+    """The impressions of a method of `COMPILED`, as by the interface."""
+    block, d, quality, values, first = queries_in_one(train), train[0][0].shape[1], np.empty(len(drawn)), [], 0
+    reference, with_rho, constant = COMPILED[method]
+    learner = Learner(np.zeros(d), np.zeros((4, d)), np.zeros((16, K, K)), np.array([0.1]))
+    learner.state[3] = constant
+    draws, user_tables = chance(block, drawn, who, seed, counted=not reference), tables(who, 3)
+    for stop in (c for c in (*CHECKPOINTS, len(drawn)) if c <= len(drawn)):
+        rounds = pdgd_rounds if reference else swap_rounds
+        rounds(block, draws, *user_tables, with_rho, constant, learner, first, stop, quality)
+        first = stop
+        if stop in CHECKPOINTS:
+            values.append(offline(lambda X: X @ learner.w, test))
+    bias = PositionBias(K)
+    bias._wins = learner.wins
+    return values[: sum(c <= len(drawn) for c in CHECKPOINTS)], quality, bias
+
+
+def by_the_interface(
+    method: str, seed: int, train: Queries, test: Queries, drawn: np.ndarray, who: User
+) -> tuple[list[float], np.ndarray, PositionBias]:
+    """NDCG@10 on the test part at each checkpoint, that of what was shown, and the position bias."""
+    model, quality, values, bias = METHODS[method](seed), np.empty(len(drawn)), [], PositionBias(K)
+    for t, q in enumerate(drawn):
+        X, y = train[q]
         shown = model.show_one(X)
-        shown_quality[t] = ndcg_shown(y, shown.order)  # type: ignore[arg-type]
+        quality[t] = ndcg_shown(y, shown.order)
         clicks = who.clicks(shown, y, t)
         model.learn_one(X, clicks)
         if shown.logits is not None:
             bias.update(clicks)
         if t + 1 in CHECKPOINTS:
-            values.append(offline(model, test))
-    return Run(tuple(values), float(shown_quality @ GAMMA ** np.arange(n)), shown_quality.astype(np.float32), bias)
+            values.append(offline(model.predict_one, test))
+    return values, quality, bias
 
 
 def from_grades(folder: Path, seed: int) -> float:
@@ -175,7 +212,7 @@ def from_grades(folder: Path, seed: int) -> float:
         train, model = queries_of([data[(fold + i) % 5] for i in range(3)]), StreamScaler() | PerceptronRanker()
         for q in np.random.default_rng([seed, fold]).permutation(len(train)):
             model.learn_one(*train[q])
-        values.append(offline(model, queries_of([data[(fold + 4) % 5]], relevant=True)))
+        values.append(offline(model.predict_one, queries_of([data[(fold + 4) % 5]], relevant=True)))
     return statistics.fmean(values)
 
 
