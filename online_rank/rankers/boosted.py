@@ -28,6 +28,8 @@ _FIRST = 8
 #: Shares of the queries and of the columns that a tree grows from, and the most columns.
 _QUERIES, _COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
 _LEAST_DOCUMENTS = 20
+#: Its powers, modulo 2^64, are factors of a hash.
+_PRIME = np.uint64(0x9E3779B97F4A7C55)
 #: Pairs with a document among the best k + 3 count.
 _BEYOND = 3
 _MAX_TREES = 1000
@@ -308,8 +310,9 @@ class BoostedRanker(Ranker):
         """Draw queries and columns for a new tree; all else is still to be computed."""
         rng = np.random.default_rng([self.seed, self._n_grown])
         k, inner, parts = self._growing, self._n_inner, self._n_parts
-        # Columns are numbered by what the last documents have there: neither their order nor their names matter.
-        order = np.lexsort(np.concatenate(self._bins[max(0, k - 8) : k])[-64:])
+        # Columns are numbered by a hash of what the last documents have there: neither their order nor their names matter.
+        recent = np.concatenate(self._bins[max(0, k - 8) : k])[-64:]
+        order = np.argsort(_PRIME ** np.arange(1, len(recent) + 1, dtype=np.uint64) @ recent, kind="stable")
         chosen = order[np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))]
         used = np.zeros(k, dtype=np.bool_)
         used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
@@ -356,8 +359,9 @@ class BoostedRanker(Ranker):
         """Columns and gradients of the queries first..stop of the window."""
         begin = int(growth.offsets[first])
         end = int(growth.offsets[stop])
-        kernels.gather(np.concatenate(self._bins[first:stop]), growth.chosen, begin, growth.bins)
         offsets = growth.offsets[first : stop + 1] - begin
+        for bins, place in zip(self._bins[first:stop], growth.offsets[first:stop].tolist(), strict=True):
+            kernels.gather(bins, growth.chosen, place, growth.bins)
         kernels.gradients(
             np.concatenate(self._scores[first:stop]), np.concatenate(self._grades[first:stop]),
             np.array(self._query_weights[first:stop]), offsets, growth.used[first:stop], 0, stop - first,
@@ -377,7 +381,7 @@ class BoostedRanker(Ranker):
         later = [scores.copy() for scores in self._scores[self._growing :]]
         for bins, own in zip(self._bins[self._growing :], later, strict=True):
             kernels.score_trees(bins, features, thresholds, leaves, keep, rate, own)
-        self._scores = (*np.split(scores, growth.offsets[1:-1]), *later)
+        self._scores = (*(scores[a:b] for a, b in itertools.pairwise(growth.offsets.tolist())), *later)
         gains = self._gains.copy()
         np.add.at(gains, features[0][split], growth.best[:, split, 0].max(axis=0))
         self._gains = gains
