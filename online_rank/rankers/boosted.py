@@ -234,19 +234,25 @@ class BoostedRanker(Ranker):
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
             with all_or_nothing(self):
-                if not self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]):
+                if self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]) is None:
                     return t
         return len(block.w)
 
-    def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> bool:
+    def _rank_and_learn(self, query: Block, row: np.ndarray) -> np.ndarray | None:
+        query = self._align_and_grow(query)
+        with all_or_nothing(self):
+            return self._learn_query(query.X, query.y, float(query.w[0]), row[0])
+
+    def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> np.ndarray | None:
+        """Learn one query. Returns the scores that it had before; None for a bad one, of which nothing is learned."""
         m = len(y)
         bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
         if not (math.isfinite(w) and w >= 0.0 and kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins)):
-            return False
+            return None
         scores = self._score_bins(bins)
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
         if levels < 0:
-            return False
+            return None
         norm = math.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0))
         row[:] = loss[0], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         if levels > 1 and w > 0.0:
@@ -256,7 +262,7 @@ class BoostedRanker(Ranker):
             self._query_weights += (w,)
             self._n_queries += 1
             self._grow_trees()
-        return True
+        return scores
 
     def _grow_trees(self) -> None:
         """Take the steps of growth that it is time for."""
