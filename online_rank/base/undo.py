@@ -74,9 +74,9 @@ def snapshot(part: Any, block: Any = None) -> Undo:
     """
     if hasattr(type(part), "_snapshot"):
         values = vars(part).values()
-        if not any(map(_is_foreign, {*map(type, values)})):  # type: ignore[arg-type]
+        if not any(map(_is_foreign, {*map(type, values)})):
             return part._snapshot(block)
-        held = [value for value in values if _is_foreign(type(value))]
+        held = [value for value in values if _is_foreign(type(value))]  # type: ignore[arg-type]
         return joined(part._snapshot(block), *map(snapshot, held))
     if isinstance(part, utils.Rolling | utils.TimeRolling):
         # What a window holds is never changed; only which queries it holds.
