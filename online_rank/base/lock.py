@@ -18,10 +18,10 @@ class Locked:
 
     _lock: Any
 
-    # Not in __init__, which copies and unpickled objects never see; and not in a __getattr__, with which Python looks up every
-    # attribute of the object three times as slowly.
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
-        """An object with a lock."""
+        """Make the object with its lock."""
+        # Not in __init__, which copies and unpickled objects never see; and not in a __getattr__, with which Python looks up
+        # every attribute of the object three times as slowly.
         self = super().__new__(cls)
         self._lock = threading.RLock()
         return self

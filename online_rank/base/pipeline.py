@@ -247,7 +247,7 @@ class RankingPipeline(Locked, compose.Pipeline):
 
     @property
     def _ranker(self) -> Ranker:
-        ranker = self._last_step if self.steps else None
+        ranker: Any = self._last_step if self.steps else None
         if not getattr(ranker, "_is_ranker", False):
             raise TypeError(f"the pipeline {' | '.join(self.steps)} does not end in a ranker")
         return ranker

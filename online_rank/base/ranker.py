@@ -74,6 +74,14 @@ class Ranker(QueryEstimator):
         make the state non-finite: learning stopped before that query, of which nothing was learned.
         """
 
+    def _rank_and_learn(self, query: Block, row: np.ndarray) -> np.ndarray | None:
+        """The scores of one query by what is known, float64 (m,); then it is learned, with its round in `row` (1, fields).
+
+        Returns None for a query that cannot be learned, of which nothing was.
+        """
+        scores = self._score_all(query)
+        return scores if self._learn(self._align_and_grow(query), row) else None
+
     #: Whether `_learn` takes blocks of clicks.
     _takes_clicks = False
     #: How many rankings `show_one` has drawn.

@@ -31,7 +31,7 @@ _COVERS: dict[str, _Settings] = {
     "mass_data_bound": _OWN_MISTAKE,
     "mass_hindsight_bound": _OWN_MISTAKE,
     "running_margin_bound": _OWN_MISTAKE,
-    "master_bound": _MISTAKE,
+    "master_bound": {"update": ("mistake", "clicks")},
     "served_hindsight_bound": _UNCAPPED,
     "served_data_bound": _UNCAPPED,
     "served_norm_bound": _UNCAPPED,

@@ -5,7 +5,7 @@ import itertools
 import operator
 import struct
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -262,7 +262,7 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
     if d < 2 or {*map(type, documents)} != _ONLY_DICTS or {*map(len, documents)} != {d}:
         return _from_ragged_dicts(documents, ids)
     if [*itertools.chain.from_iterable(documents)] == [*names] * n:
-        rows = map(dict.values, documents)
+        rows: Iterable[Any] = map(dict.values, documents)
     else:
         try:
             rows = [*map(operator.itemgetter(*names), documents)]
