@@ -184,6 +184,9 @@ class PerceptronRanker(LinearRanker):
         rows, state = as_rows(X), self._make_sparse()
         return sparse.learn(rows.starts, rows.columns, rows.values, y, offsets, w, *settings, state, self._averages, *counted)
 
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        self._mix_weights(shards, base, shares)
+
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
         """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""
         target = measure(self.measure)
