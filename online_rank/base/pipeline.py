@@ -226,7 +226,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         parts = [_titled("0. Input", _document_lines(block, n_decimals, n_shown))]
         with self._lock:
             for i, step in enumerate(self.steps.values(), start=1):
-                if isinstance(step, Ranker):
+                if step._is_ranker:
                     scores = step._score_all(block)
                     ids = range(len(scores)) if block.ids is None else block.ids
                     lines = [f"{ids[j]}: {scores[j]:,.{n_decimals}f}" for j in cast(list[int], best_first(scores))]
@@ -244,7 +244,7 @@ class RankingPipeline(Locked, compose.Pipeline):
     @property
     def _ranker(self) -> Ranker:
         ranker = self._last_step if self.steps else None
-        if not isinstance(ranker, Ranker):
+        if not getattr(ranker, "_is_ranker", False):
             raise TypeError(f"the pipeline {' | '.join(self.steps)} does not end in a ranker")
         return ranker
 
@@ -270,7 +270,7 @@ class RankingPipeline(Locked, compose.Pipeline):
 
     @property
     def _transformers(self) -> list[QueryTransformer]:
-        return [step for step in self.steps.values() if not isinstance(step, Ranker)]
+        return [step for step in self.steps.values() if not step._is_ranker]
 
     def _require_grades_unneeded(self) -> None:
         if self._supervised:
@@ -296,16 +296,16 @@ class RankingPipeline(Locked, compose.Pipeline):
     def _learn_steps(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """`_learn_block`, step by step."""
         for step in self.steps.values():
-            is_ranker = isinstance(step, Ranker)
-            if is_ranker and block.y is None:
+            if step._is_ranker and block.y is None:
                 continue
-            if step._supervised and not is_ranker and isinstance(block.y, tuple):
+            supervised = step._is_ranker or step._supervised
+            if supervised and not step._is_ranker and isinstance(block.y, tuple):
                 raise TypeError(f"{step} learns from grades, not from {type(block.y[0]).__name__}")
             if changes is not None:
                 changes.include(step, block)
-            if is_ranker:
+            if step._is_ranker:
                 step._learn_or_raise(block._replace(scale=self._scale()) if step._wants_scale else block)
-            elif step._supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT:
+            elif supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT:
                 block = step._learn_block(block)
             else:
                 block = step._transform_block(block)

@@ -10,7 +10,7 @@ A query is m documents with d features each. It may come as
 Named features (dicts, frames) may appear, vanish and come back; a missing one is 0.
 """
 
-from online_rank.query.blocks import ONE, Block, document_name, query_offsets, require_finite, single
+from online_rank.query.blocks import ONE, Block, document_name, plain_block, query_offsets, require_finite, single
 from online_rank.query.feedback import Feedback, as_feedback
 from online_rank.query.forms import (
     MAX_FEATURES,
@@ -42,6 +42,7 @@ __all__ = [
     "in_form",
     "is_plain",
     "judged",
+    "plain_block",
     "query_offsets",
     "read_block",
     "read_query",

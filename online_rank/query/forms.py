@@ -1,6 +1,5 @@
 """The accepted forms of a query, read once, at the door."""
 
-import contextlib
 import functools
 import itertools
 import operator
@@ -24,6 +23,7 @@ MAX_FEATURES = 1_000_000
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
+_ONLY_DICTS = {dict}
 
 _NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
@@ -201,13 +201,14 @@ def _read(x: Any, documents: bool) -> _Features:
     if type(x) is _ARRAY:
         return _Features(_as_matrix(x))
     if isinstance(x, Mapping):
-        for name, document in x.items():
+        documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
+        for name, document in () if documents_are_dicts else x.items():
             if not isinstance(document, Mapping):
                 raise TypeError(
                     f"x[{name!r}] is of type {type(document).__name__}, not a dict of features. A query as a dict is "
                     "{document id: feature dict}; a single document goes into a list: [features]"
                 )
-        return _from_dicts(list(x.values()), tuple(x), documents)
+        return _from_dicts([*x.values()], tuple(x), documents)
     if isinstance(x, list | tuple) and not isinstance(x, SparseRows):
         if not x or isinstance(x[0], Mapping):
             return _from_dicts(x, None, documents)
@@ -259,22 +260,20 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
     # The common case, documents that are plain dicts with the same names, without Python code for each feature. A plain dict,
     # because others (defaultdict) may answer for a name that they do not hold.
     names: tuple[Hashable, ...] = tuple(documents[0])
-    if len(names) < 2 or set(map(type, documents)) != {dict} or set(map(len, documents)) != {len(names)}:
+    n, d = len(documents), len(names)
+    if d < 2 or {*map(type, documents)} != _ONLY_DICTS or {*map(len, documents)} != {d}:
         return _from_ragged_dicts(documents, ids)
-    try:
-        rows = list(map(_values_of(names), documents))
-    except KeyError:
-        return _from_ragged_dicts(documents, ids)
-    _require_few(len(names))
-    X = np.empty((len(documents), len(names)))
-    _write_floats(X, list(itertools.chain.from_iterable(rows)), names, ids, 0)
+    if [*itertools.chain.from_iterable(documents)] == [*names] * n:
+        rows = map(dict.values, documents)
+    else:
+        try:
+            rows = [*map(operator.itemgetter(*names), documents)]
+        except KeyError:
+            return _from_ragged_dicts(documents, ids)
+    _require_few(d)
+    X = np.empty((n, d))
+    _write_floats(X, [*itertools.chain.from_iterable(rows)], names, ids, 0)
     return _Features(X, ids, names, dict)
-
-
-@functools.lru_cache(maxsize=64)
-def _values_of(names: tuple[Hashable, ...]) -> operator.itemgetter:
-    """A function that gives the values of a feature dict by these names."""
-    return operator.itemgetter(*names)
 
 
 @functools.lru_cache(maxsize=256)
@@ -287,10 +286,10 @@ def _write_floats(
 ) -> None:
     """Write feature values, as float64, to a contiguous array; they are of documents from `first` on that all have `names`."""
     # Several times as fast as numpy's conversion of a list. Takes whatever has a value as a float.
-    with contextlib.suppress(struct.error, TypeError, OverflowError, ValueError):
+    try:
         _packer(len(values)).pack_into(out.data, 0, *values)
-        return
-    out[...] = _checked_floats(values, names, ids, first).reshape(out.shape)
+    except (struct.error, TypeError, OverflowError, ValueError):
+        out[...] = _checked_floats(values, names, ids, first).reshape(out.shape)
 
 
 def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int) -> np.ndarray:

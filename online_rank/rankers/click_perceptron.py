@@ -102,6 +102,7 @@ class ClickPerceptron(LinearRanker):
 
     _schema = Schema(_counters=Array(3, low=0.0), _squares=Array("d", low=0.0), _constants=Derived())
     _takes_clicks = True
+    _learns_atomically = True
     #: What bounds speak of (`online_rank.bounds.coverage`).
     update = "clicks"
 

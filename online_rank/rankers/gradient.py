@@ -66,6 +66,8 @@ class GradientRanker(LinearRanker):
     ['new', 'old']
     """
 
+    _learns_atomically = True
+
     _schema = Schema(
         _counters=Array(2, low=0.0),
         _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "d"),

@@ -98,6 +98,7 @@ class PerceptronRanker(LinearRanker):
     """
 
     _takes_sparse = True
+    _learns_atomically = True
     #: `_learn` takes pairs, mass and loss from `Block.served` where it is given.
     _learns_from_served = True
 
@@ -174,14 +175,17 @@ class PerceptronRanker(LinearRanker):
         return model
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        X, y, offsets, w, *_ = block
+        X, y, offsets, w, served = block.X, block.y, block.offsets, block.w, block.served
         settings = discounts(len(y)), self._config, self._constants
-        counted = self._counters, rounds, block.served, self._all_forms
-        if self._rows is None and not isinstance(X, SparseRows):
-            return dense.learn(X, y, offsets, w, *settings, self._weights, self._average, *counted)
+        if self._rows is None and type(X) is not SparseRows:
+            state = self._weights, self._average, self._counters
+            if served is None and self._all_forms is None:
+                return dense.learn(X, y, offsets, w, *settings, *state, rounds)
+            return dense.learn_any_form(X, y, offsets, w, *settings, *state, rounds, served, self._all_forms)
         if self.norm_cap is not None:
             raise ValueError("norm_cap needs all weights in every query: give arrays, not sparse rows")
         rows, state = as_rows(X), self._make_sparse()
+        counted = self._counters, rounds, served, self._all_forms
         return sparse.learn(rows.starts, rows.columns, rows.values, y, offsets, w, *settings, state, self._averages, *counted)
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
