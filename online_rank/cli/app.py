@@ -206,6 +206,19 @@ def train(
     ] = None,
     every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Queries between two checkpoints.")] = 1000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint; it knows files and options.")] = False,
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", metavar="N", min=1, help="Copies of the model that learn parts of the files and are mixed."),
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", min=1, help="How often they are mixed in a pass, with --shards.")
+    ] = 1,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes that share the shards (extra 'dask').")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", metavar="ADDRESS", help="The same on a Dask cluster: tcp://HOST:8786.")
+    ] = None,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -217,12 +230,16 @@ def train(
     """
     from online_rank.cli.files import Reading, read_names
     from online_rank.cli.settings import Settings
+    from online_rank.cli.shards import Machines
     from online_rank.cli.train import Checkpoints, Output, run
 
     reading = Reading(features, group_by_qid, negative.value)
     settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify, ranker.value)
+    settings = settings._replace(shards=shards, rounds=rounds)
     names = None if feature_names is None else read_names(feature_names)
-    run(settings, Checkpoints(checkpoint, every, resume), Output(save, report, names, json, quiet))
+    run(
+        settings, Checkpoints(checkpoint, every, resume), Output(save, report, names, json, quiet), Machines(workers, scheduler)
+    )
 
 
 @app.command(cls=_Command)

@@ -45,6 +45,12 @@ class Reading(NamedTuple):
             repeated_qid="group" if self.group_by_qid else "warn",
         )
 
+    def parts(self, files: Sequence[str], n: int) -> list[Any]:
+        """The files in `n` parts of whole queries, or fewer."""
+        from online_rank.stream.letor import plan
+
+        return plan(files, n, n_features=self.features, negative=self.negative)
+
 
 def load_model(path: str) -> Any:
     """A model that ranks, from a file."""
