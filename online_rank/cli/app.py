@@ -42,7 +42,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_FILE = typer.Argument(metavar="FILE", help="LETOR / svmlight text, plain or gzip; [bold]-[/bold] is standard input.")
+_FILE = typer.Argument(
+    metavar="FILE", help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables."
+)
 Files = Annotated[list[str], _FILE]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that [bold]train --save[/bold] wrote.")]
 Measure = Annotated[
@@ -74,6 +76,13 @@ Negatives = Annotated[
     Negative,
     typer.Option("--negative", help="Grades below 0, of documents not judged or spam: refuse, read as 0, leave out."),
 ]
+
+
+QueryColumn = Annotated[
+    str | None,
+    typer.Option("--query", metavar="COLUMN", help="Files are tables (parquet, csv, tsv): the column with query ids."),
+]
+GradeColumn = Annotated[str | None, typer.Option("--grade", metavar="COLUMN", help="The column of a table with grades.")]
 
 
 class NoRelevant(StrEnum):
@@ -167,7 +176,8 @@ def train(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="FILE", help="LETOR / svmlight text, plain or gzip; [bold]-[/bold] is standard input. Not with --resume."
+            metavar="FILE",
+            help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables. Not with --resume.",
         ),
     ] = None,
     test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
@@ -186,6 +196,8 @@ def train(
     features: Features = None,
     group_by_qid: Grouped = False,
     negative: Negatives = Negative.error,
+    query: QueryColumn = None,
+    grade: GradeColumn = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write the run as a page, DIR/index.html (extra 'plot').")
@@ -233,7 +245,7 @@ def train(
     from online_rank.cli.shards import Machines
     from online_rank.cli.train import Checkpoints, Output, run
 
-    reading = Reading(features, group_by_qid, negative.value)
+    reading = Reading(features, group_by_qid, negative.value, query, grade)
     settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify, ranker.value)
     settings = settings._replace(shards=shards, rounds=rounds)
     names = None if feature_names is None else read_names(feature_names)
@@ -250,6 +262,8 @@ def rank(
     features: Features = None,
     group_by_qid: Grouped = False,
     negative: Negatives = Negative.error,
+    query: QueryColumn = None,
+    grade: GradeColumn = None,
     quiet: NoBar = False,
 ) -> None:
     """Rank the documents of every query and print TREC run lines: qid Q0 docid rank score tag."""
@@ -257,7 +271,7 @@ def rank(
     from online_rank.cli.rank import rank
 
     with warnings_as_lines(_warn):
-        rank(model, file, tag, Reading(features, group_by_qid, negative.value), quiet)
+        rank(model, file, tag, Reading(features, group_by_qid, negative.value, query, grade), quiet)
 
 
 @app.command(cls=_Command)
@@ -322,6 +336,8 @@ def evaluate(
     features: Features = None,
     group_by_qid: Grouped = False,
     negative: Negatives = Negative.error,
+    query: QueryColumn = None,
+    grade: GradeColumn = None,
     json: Json = False,
     quiet: NoBar = False,
 ) -> None:
@@ -336,7 +352,7 @@ def evaluate(
         evaluate_run(model, files[0], measuring, json)
         return
     with warnings_as_lines(_warn):
-        evaluate(model, files, measuring, Reading(features, group_by_qid, negative.value), json, quiet)
+        evaluate(model, files, measuring, Reading(features, group_by_qid, negative.value, query, grade), json, quiet)
 
 
 def _warn(message: str) -> None:

@@ -223,7 +223,7 @@ def _advice(settings: Settings) -> str | None:
     from online_rank.preprocessing import heavy_tails
 
     with warnings_as_lines(lambda message: None):
-        first = [item[0] for item in itertools.islice(settings.queries(0), _LOOKED_AT)]
+        first = [getattr(item[0], "X", item[0]) for item in itertools.islice(settings.queries(0), _LOOKED_AT)]
     if not first:
         return None
     width = max(X.shape[1] for X in first)

@@ -99,24 +99,25 @@ def plan(
         raise ValueError("nothing to read: give at least one file")
     if any(is_stdin(path) for path in paths):
         raise ValueError("standard input (-) cannot be divided: give files")
-    pieces = [piece for path, n in zip(paths, _shared(parts, paths), strict=True) for piece in _pieces(path, n)]
+    numbers = shared_pieces(parts, [0 if is_gzip(path) else os.path.getsize(path) for path in paths])
+    pieces = [piece for path, n in zip(paths, numbers, strict=True) for piece in _pieces(path, n)]
     width = n_features or _width(paths[0], negative)
-    n = min(parts, len(pieces))
-    bounds = [k * len(pieces) // n for k in range(n + 1)]
-    return [LetorPart(tuple(pieces[a:b]), width, negative) for a, b in pairwise(bounds)]
+    return [LetorPart(tuple(run), width, negative) for run in in_runs(pieces, parts)]
 
 
-def _shared(parts: int, paths: list[str]) -> list[int]:
-    """Into how many pieces each file is cut: one, and what is left by size."""
-    left = parts - len(paths)
-    if left <= 0:
-        return [1] * len(paths)
-    sizes = [0 if is_gzip(path) else os.path.getsize(path) for path in paths]
-    pieces = [1] * len(paths)
-    for _ in range(left):
-        largest = max(range(len(paths)), key=lambda i: sizes[i] / pieces[i])
+def shared_pieces(parts: int, sizes: Sequence[int]) -> list[int]:
+    """Into how many pieces each file is cut for so many parts: one, and what is left by size; size 0 stays whole."""
+    pieces = [1] * len(sizes)
+    for _ in range(parts - len(sizes)):
+        largest = max(range(len(sizes)), key=lambda i: sizes[i] / pieces[i])
         pieces[largest] += 1
     return pieces
+
+
+def in_runs(pieces: Sequence[Any], parts: int) -> list[Sequence[Any]]:
+    """Pieces in so many runs of about the same length, or fewer."""
+    n = min(parts, len(pieces))
+    return [pieces[k * len(pieces) // n : (k + 1) * len(pieces) // n] for k in range(n)]
 
 
 def _pieces(path: str, n: int) -> list[FileRange | str]:
