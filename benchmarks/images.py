@@ -187,8 +187,9 @@ def mlp(kind: str) -> Callable[[int, float, int], Any]:
 
 def rank_net(side: int, rate: float, seed: int) -> DirectRanker:
     return DirectRanker(
-        (HIDDEN,), "relu", "half_tanh", "logistic", pair_weight="none", learning_rate=rate, average=False, seed=seed
-    )
+        (HIDDEN,), activation="relu", output="half_tanh", surrogate="logistic", pair_weight="none", learning_rate=rate,
+        average=False, seed=seed,
+    )  # fmt: skip
 
 
 METHODS = {

@@ -67,6 +67,11 @@ def inner(function: Callable[..., Any]) -> Any:
     return _compile(function, **_NO_WRAPPERS)
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """As `inner`, for the body of several kernels: it becomes a part of each, and is compiled with it alone."""
+    return _compile(function, **_NO_WRAPPERS, inline="always")
+
+
 def leaf(function: Callable[..., Any]) -> Any:
     """As `inner`, for a function that neither makes nor returns an array: it does not count references to arrays.
 

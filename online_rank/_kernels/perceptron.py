@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_leaf, inner, kernel, leaf
+from online_rank._kernels._jit import fast_leaf, inlined, inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
 from online_rank._kernels.codes import (
@@ -104,7 +104,7 @@ def margin_of(rule, counters):
     return rule.relative_margin * counters[SQUARES] / counters[MASS] if counters[MASS] > 0.0 else 0.0
 
 
-@inner
+@inlined
 def respond(target, rule, graded, s, weight, offset, work, all_forms):
     """Answer to a query with scores s (m,): the row CREDIT of `work` receives the credit of its documents, scaled to its mass.
 
@@ -168,7 +168,7 @@ def _mix(share, z, other):
     return norm
 
 
-@inner
+@inlined
 def _learn(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds, served, all_forms):
     target, rule = settings(config, constants, discounts)
     work = workspace(longest_query(offsets))
@@ -215,7 +215,7 @@ def _learn(X, y, offsets, weights, discounts, config, constants, w, average, cou
 
 @kernel
 def learn(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds):
-    """`learn_any_form` with the default forms, from the scores of w: optional arguments would cost every call half a microsecond."""
+    """As `learn_any_form`, the default forms alone: arguments that may be None cost half a microsecond a call."""
     return _learn(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds, None, None)
 
 

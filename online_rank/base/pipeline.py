@@ -243,7 +243,7 @@ class RankingPipeline(Locked, compose.Pipeline):
 
     @property
     def _ranker(self) -> Ranker:
-        ranker = self._last_step if self.steps else None
+        ranker: Any = self._last_step if self.steps else None
         if not getattr(ranker, "_is_ranker", False):
             raise TypeError(f"the pipeline {' | '.join(self.steps)} does not end in a ranker")
         return ranker
@@ -266,7 +266,7 @@ class RankingPipeline(Locked, compose.Pipeline):
     @property
     def _takes_documents(self) -> bool:
         """Whether the first step takes documents as the user gave them."""
-        return getattr(self[0], "_takes_documents", False) if self.steps else False
+        return next((getattr(step, "_takes_documents", False) for step in self.steps.values()), False)
 
     @property
     def _transformers(self) -> list[QueryTransformer]:

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import Any
 
@@ -73,9 +73,10 @@ def snapshot(part: Any, block: Any = None) -> Undo:
     A function that undoes the changes since.
     """
     if hasattr(type(part), "_snapshot"):
-        if not any(map(_is_foreign, {*map(type, vars(part).values())})):
+        values = vars(part).values()
+        if not any(map(_is_foreign, {*map(type, values)})):
             return part._snapshot(block)
-        held = [value for value in vars(part).values() if _is_foreign(type(value))]
+        held = [value for value in values if _is_foreign(type(value))]  # type: ignore[arg-type]
         return joined(part._snapshot(block), *map(snapshot, held))
     if isinstance(part, utils.Rolling | utils.TimeRolling):
         # What a window holds is never changed; only which queries it holds.
@@ -88,9 +89,9 @@ def snapshot(part: Any, block: Any = None) -> Undo:
 
 
 @functools.cache
-def _is_foreign(kind: type) -> bool:
+def _is_foreign(kind: Hashable) -> bool:
     """Whether objects of a class are river's, of which a deep copy is kept."""
-    return issubclass(kind, base.Base) and not hasattr(kind, "_snapshot")
+    return isinstance(kind, type) and issubclass(kind, base.Base) and not hasattr(kind, "_snapshot")
 
 
 def snapshot_arrays(part: Any) -> Undo:

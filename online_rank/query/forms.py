@@ -5,12 +5,12 @@ import itertools
 import operator
 import struct
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.query.blocks import ONE, Block, as_weights, document_name, query_offsets, single
+from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
@@ -143,9 +143,9 @@ def are_plain(x: Any, y: Any, n_features: int) -> bool:
     )
 
 
-def answer_in_kind(scores: np.ndarray, block: Block) -> list[float] | dict[Hashable, float]:
+def answer_in_kind(scores: np.ndarray, block: Block | None) -> list[float] | dict[Hashable, float]:
     """Scores as a user gets them: a list of floats, or `{document id: score}` for a query with ids."""
-    if block.ids is None or isinstance(block.ids, range):
+    if block is None or block.ids is None or isinstance(block.ids, range):
         return scores.tolist()
     return dict(zip(block.ids, scores.tolist(), strict=True))
 
@@ -214,9 +214,7 @@ def _read(x: Any, documents: bool) -> _Features:
             return _from_dicts(x, None, documents)
         return _Features(_from_rows(x))
     if isinstance(x, np.ndarray):
-        if isinstance(x, np.ma.MaskedArray):
-            raise TypeError("x is a masked array; fill in what is missing first, as by x.filled(0.0)")
-        return _Features(_as_matrix(np.asarray(x)))
+        return _Features(_as_matrix(as_array("x", x)))
     if isinstance(x, SparseRows):
         return _Features(checked_rows(x))
     if is_scipy(x):
@@ -264,7 +262,7 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
     if d < 2 or {*map(type, documents)} != _ONLY_DICTS or {*map(len, documents)} != {d}:
         return _from_ragged_dicts(documents, ids)
     if [*itertools.chain.from_iterable(documents)] == [*names] * n:
-        rows = map(dict.values, documents)
+        rows: Iterable[Any] = map(dict.values, documents)
     else:
         try:
             rows = [*map(operator.itemgetter(*names), documents)]

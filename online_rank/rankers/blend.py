@@ -18,7 +18,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block, single
-from online_rank.rankers.nested import NestedRanker, learn_query
+from online_rank.rankers.nested import NestedRanker
 
 __all__ = ["BlendRanker"]
 
@@ -221,8 +221,9 @@ def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block) -> np.ndarr
         for step in learner._transformers:
             query = step._learn_block(query)
         learner = learner._ranker
-    scores = learner._score_all(query)
-    aligned = learner._align_and_grow(query)
-    if not learn_query(learner, aligned, np.empty((1, len(Round._fields)))):
+    row = np.empty((1, len(Round._fields)))
+    scores = learner._rank_and_learn(query, row)
+    if scores is None:
         raise learner._rejection(query)
+    learner._last_round = row
     return scores

@@ -175,18 +175,24 @@ class PerceptronRanker(LinearRanker):
         return model
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        X, y, offsets, w, served = block.X, block.y, block.offsets, block.w, block.served
-        settings = discounts(len(y)), self._config, self._constants
+        X, y, offsets, w, _, _, served, _, _, _ = block
         if self._rows is None and type(X) is not SparseRows:
-            state = self._weights, self._average, self._counters
             if served is None and self._all_forms is None:
-                return dense.learn(X, y, offsets, w, *settings, *state, rounds)
-            return dense.learn_any_form(X, y, offsets, w, *settings, *state, rounds, served, self._all_forms)
+                return dense.learn(
+                    X, y, offsets, w, discounts(len(y)), self._config, self._constants, self._weights, self._average,
+                    self._counters, rounds,
+                )  # fmt: skip
+            return dense.learn_any_form(
+                X, y, offsets, w, discounts(len(y)), self._config, self._constants, self._weights, self._average,
+                self._counters, rounds, served, self._all_forms,
+            )  # fmt: skip
         if self.norm_cap is not None:
             raise ValueError("norm_cap needs all weights in every query: give arrays, not sparse rows")
         rows, state = as_rows(X), self._make_sparse()
-        counted = self._counters, rounds, served, self._all_forms
-        return sparse.learn(rows.starts, rows.columns, rows.values, y, offsets, w, *settings, state, self._averages, *counted)
+        return sparse.learn(
+            rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, self._constants, state,
+            self._averages, self._counters, rounds, served, self._all_forms,
+        )  # fmt: skip
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         self._mix_weights(shards, base, shares)

@@ -251,6 +251,34 @@ class TestKeys:
 
         run(scenario, Models(make, tmp_path / "shops", by_key=True, max_open=2), key="shop")
 
+    def test_a_model_that_is_used_while_it_is_put_away_stays(self, tmp_path):
+        async def scenario(client, app):
+            await client.post("/rank?shop=one", json=RANK)
+            one = app.models.get("one")
+            writing, may_end, write = threading.Event(), threading.Event(), one.durable.write
+
+            def slow(snapshot):
+                writing.set()
+                assert may_end.wait(20)
+                write(snapshot)
+
+            one.durable.write = slow
+            two = asyncio.create_task(client.post("/rank?shop=two", json=RANK))
+            await asyncio.to_thread(writing.wait, 20)
+            learning = asyncio.create_task(client.post("/learn?shop=one", json=LEARN))
+            await asyncio.sleep(0.05)
+            may_end.set()
+            assert (await two).status_code == 200
+            assert (await learning).json()["learned"]
+            assert app.models.get("one") is one
+            assert set(app.models.open_models) == {"one", "two"}
+            one.durable.write = write
+            await client.post("/rank?shop=three", json=RANK)
+            assert set(app.models.open_models) == {"three"}
+            assert (await client.get("/stats?shop=one")).json()["stats"]["learned"] == 1
+
+        run(scenario, Models(make, tmp_path, by_key=True, max_open=1), key="shop")
+
     def test_keys_that_are_none(self, tmp_path):
         async def scenario(client, app):
             for bad in ("", "..", ".hidden", "a/b", "a\0b", "x" * 101, "%2e%2e", "ü"):
@@ -404,6 +432,78 @@ class TestDurable:
         assert again.service.stats() == stats
         assert again.journal_bytes > 0
         again.close()
+
+    def test_checkpoints_are_written_however_many_requests_come(self, tmp_path):
+        """Each of eight clients always waits for its next grade: the journal is never idle."""
+        durable = DurableService(make(), tmp_path / "state", every=10)
+        sizes = []
+
+        async def client(commits, first):
+            for number in range(first, first + 25):
+                for request in query(number):
+                    body = json.dumps(request).encode()
+                    assert durable.service.handle(body).changed
+                    await commits.add_and_wait(body)
+                    sizes.append(durable.service.n_changes - durable._saved_at)
+
+        async def main():
+            commits = GroupCommit(durable)
+            await asyncio.gather(*(client(commits, 100 * c) for c in range(8)))
+
+        asyncio.run(main())
+        # What is due is written at the next turn; meanwhile each client changes at most one thing more.
+        assert max(sizes) <= 10 + 3 * 8
+        stats = durable.service.stats()
+        durable.close()  # as if it had been killed
+        again = DurableService(make(), tmp_path / "state", every=10)
+        assert again.service.stats() == stats
+        again.close()
+
+    def test_rankings_are_answered_while_a_checkpoint_is_written(self, tmp_path):
+        async def scenario(client, app):
+            model = app.models.get(None)
+            writing, may_end, write = threading.Event(), threading.Event(), model.durable.write
+
+            def slow(snapshot):
+                writing.set()
+                assert may_end.wait(20)
+                write(snapshot)
+
+            model.durable.write = slow
+            for number in range(2):
+                await client.post("/rank", json=query(number)[0])
+            saving = asyncio.create_task(model.commits.checkpoint())
+            await asyncio.to_thread(writing.wait, 20)
+            assert (await client.post("/rank", json=query(2)[0])).status_code == 200
+            learning = asyncio.create_task(client.post("/learn", json=query(0)[1]))
+            await asyncio.sleep(0.05)
+            assert not saving.done()
+            assert not learning.done()  # not acknowledged: it is in no journal yet
+            may_end.set()
+            await saving
+            assert (await learning).json()["learned"]
+            assert not model.durable.is_saved  # the checkpoint covers what was there when it began
+            stats = model.durable.service.stats()
+            model.durable.close()  # as if it had been killed
+            again = DurableService(make(), tmp_path / "state")
+            assert again.service.stats() == stats
+            again.close()
+
+        run(scenario, Models(make, tmp_path / "state"))
+
+    def test_a_checkpoint_that_fails_is_heard_of(self, tmp_path):
+        async def scenario(client, app):
+            commits = app.models.get(None).commits
+
+            def full(snapshot):
+                raise OSError(28, "No space left on device")
+
+            app.models.get(None).durable.write = full
+            answers = await asyncio.gather(commits.checkpoint(), commits.checkpoint(), return_exceptions=True)
+            assert [type(answer) for answer in answers] == [CommitError] * 2
+            assert (await client.post("/rank", json=RANK)).status_code == 503
+
+        run(scenario, Models(make, tmp_path / "state"))
 
     def test_line_breaks_in_a_request_do_not_break_the_journal(self, tmp_path):
         async def scenario(client, app):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, Any
 
-from online_rank.stream.letor.read import iter_letor
+from online_rank.stream.letor.iterate import iter_letor
 from online_rank.stream.letor.rows import LetorError
 from online_rank.stream.letor.source import FileRange, is_gzip, is_stdin
 
