@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from online_rank.cli import live  # noqa: E402
-from online_rank.cli.serve import Place, make_app  # noqa: E402
-from online_rank.serving.protocol import RankingService  # noqa: E402
-from online_rank.stream.synth import Drifting  # noqa: E402
+from online_rank.cli import live
+from online_rank.cli.serve import Place, make_app
+from online_rank.serving.protocol import RankingService
+from online_rank.stream.synth import Drifting
 
 
 def fed(model, feedback, stream):
