@@ -62,6 +62,10 @@ class RankingPipeline(Locked, compose.Pipeline):
         _plan=Derived(), _inference_transformers=Derived(), _last_step_cached=Derived(), _last_step_params=Derived()
     )
 
+    # Here, so that signatures show it: `Locked` comes before river's pipeline, with a `__new__` that takes anything.
+    def __init__(self, *steps: Any) -> None:
+        super().__init__(*steps)
+
     def _add_step(self, obj: Any, at_start: bool) -> None:
         name, step = obj if isinstance(obj, tuple) else (None, obj)
         if isinstance(step, compose.Pipeline):
