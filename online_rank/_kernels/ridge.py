@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, fast_leaf, kernel, leaf
-from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.judge import judge_rankings
 from online_rank._kernels.rounds import write_round
@@ -52,29 +52,19 @@ def _row_start(r, d):
 
 
 @kernel
-def centre(X, panels):
-    """Write the columns of X (m, d) less their means to `panels` (n, m, width), of so many columns each; 0 to what is left.
-
-    Exactly 0 for columns that are constant.
-    """
+def centre(X, factor, out):
+    """out = factor (X - the means of its columns), both (m, d); exactly 0 for columns that are constant."""
     m, d = X.shape
-    width = panels.shape[2]
-    means = np.empty(width)
-    for p in range(panels.shape[0]):
-        first = p * width
-        used = min(width, d - first)
-        means[:] = 0.0
-        for i in range(m):
-            row = panels[p, i]
-            row[used:] = 0.0
-            for c in range(used):
-                row[c] = np.float64(X[i, first + c]) - np.float64(X[0, first + c])
-                means[c] += row[c]
-        for c in range(used):
-            means[c] /= m
-        for i in range(m):
-            for c in range(used):
-                panels[p, i, c] -= means[c]
+    means = np.zeros(d)
+    for i in range(m):
+        for j in range(d):
+            out[i, j] = np.float64(X[i, j]) - np.float64(X[0, j])
+            means[j] += out[i, j]
+    for j in range(d):
+        means[j] /= m
+    for i in range(m):
+        for j in range(d):
+            out[i, j] = factor * (out[i, j] - means[j])
 
 
 @leaf
@@ -85,22 +75,18 @@ def _fade_and_add(keep, old, factor, new, out):
 
 
 @kernel
-def add_query(panels, target, weight, keep, gram, moment, new_gram, new_moment):
-    """new_gram = keep gram + weight C'C / m, new_moment = keep moment + weight C't / m, with C in `panels`, as `centre` does.
-
-    gram, new_gram : the upper triangle of a (d, d) matrix, row by row
-    """
-    d = moment.shape[0]
-    n, m, width = panels.shape
-    factor = weight / m
-    tile, part, total = np.empty((width, width)), np.empty((width, width)), np.empty(width)
+def add_rows(rows, keep, gram, new_gram):
+    """new_gram = keep gram + rows' rows, for rows (m, d) and the upper triangles of (d, d) matrices, row by row."""
+    m, d = rows.shape
+    n = max(1, (d + _TILE - 1) // _TILE)
+    width = (d + n - 1) // n
+    panels = np.zeros((n, m, width))
+    for p in range(n):
+        for i in range(m):
+            copy_to(panels[p, i, : min(width, d - p * width)], rows[i, p * width : min((p + 1) * width, d)])
+    tile, part = np.empty((width, width)), np.empty((width, width))
     for p in range(n):
         top, bottom = p * width, min((p + 1) * width, d)
-        total[:] = 0.0
-        for i in range(m):
-            for c in range(width):
-                total[c] += panels[p, i, c] * target[i]
-        _fade_and_add(keep, moment[top:bottom], factor, total, new_moment[top:bottom])
         for q in range(p, n):
             np.dot(panels[p, :_DOCUMENTS].T, panels[q, :_DOCUMENTS], tile)
             for i in range(_DOCUMENTS, m, _DOCUMENTS):
@@ -110,7 +96,7 @@ def add_query(panels, target, weight, keep, gram, moment, new_gram, new_moment):
             for r in range(top, bottom):
                 left, row = max(r, q * width), _row_start(r, d)
                 old, new = gram[row + left : row + right], new_gram[row + left : row + right]
-                _fade_and_add(keep, old, factor, tile[r - top, left - q * width :], new)
+                _fade_and_add(keep, old, 1.0, tile[r - top, left - q * width :], new)
 
 
 @kernel
@@ -173,9 +159,9 @@ def _square(x):
 @kernel
 def learn_query(
     X, y, weight, keep, kind, cutoff, threshold, discounts, weights, best, gram, moment, losses,
-    new_gram, new_moment, new_losses, row,
+    rows, new_moment, new_losses, row,
 ):  # fmt: skip
-    """Learn from one query: judge the rankings by all weight vectors, then add the query to the normal equations.
+    """Learn from one query: judge the rankings by all weight vectors, then make ready what it adds to the normal equations.
 
     Parameters
     ----------
@@ -184,7 +170,8 @@ def learn_query(
     kind, cutoff, threshold, discounts : the measure that weight vectors are judged by, and its table
     weights, best : (K, d), and which of them serves rankings
     gram, moment, losses : (d (d + 1) / 2,), (d,), (K,): normal equations, and losses so far
-    new_gram, new_moment, new_losses : the same after the query, written when it is learned
+    rows : (m, d) out: the matrix grows by rows' rows
+    new_moment, new_losses : `moment` and `losses` after the query, written when it is learned
     row : a `Round`, written last
 
     Returns
@@ -209,16 +196,19 @@ def learn_query(
     target = np.empty(m)
     learns = levels > 1 and weight > 0.0 and standardised(y, target)
     if learns:
-        n = max(1, (d + _TILE - 1) // _TILE)
-        panels = np.empty((n, m, (d + n - 1) // n))
-        centre(X, panels)
-        # Entries are at most the largest square, so no product can overflow, nor can the sums.
+        # Entries are at most the largest square, so no product can overflow, nor can the sums of some queries.
         diagonal = 0.0
         for j in range(d):
             diagonal = max(diagonal, gram[_row_start(j, d) + j])
-        if not math.isfinite(diagonal + 16.0 * max(weight, 1.0) * max(largest, 1.0) * m):
+        if not math.isfinite(diagonal + 4096.0 * max(weight, 1.0) * max(largest, 1.0) * m):
             return -1
-        add_query(panels, target, weight, keep, gram, moment, new_gram, new_moment)
+        factor = math.sqrt(weight / m)
+        centre(X, factor, rows)
+        new_moment[:] = 0.0
+        for i in range(m):
+            for j in range(d):
+                new_moment[j] += rows[i, j] * target[i]
+        _fade_and_add(keep, moment, factor, new_moment, new_moment)
         for k in range(judged.shape[0]):
             new_losses[k] = keep * losses[k] + weight * judged[k]
     write_round(row, judged[best], 0.0, 0.0, 0.0, weight, m, largest, 0.0, levels < 2)

@@ -15,7 +15,7 @@ _MOST = 100
 _N_GROUPS = 16
 # Of Newton's method; it takes about ten.
 _MOST_STEPS = 100
-_PRECISE = 1e-10
+_PRECISE = 1e-9
 
 
 class PositionBias(base.Base):
@@ -101,17 +101,18 @@ class PositionBias(base.Base):
         """
         wins = self._wins.sum(axis=0)
         log, variance = _bradley_terry(wins)
-        without = np.array([_bradley_terry(wins - group)[0] for group in self._wins])
+        without = np.array([_bradley_terry(wins - group, log)[0] for group in self._wins])
         jackknife = (_N_GROUPS - 1) * without.var(axis=0)
         error, log = z * np.sqrt(np.maximum(variance, jackknife)), _falling(log)
         return tuple(np.exp(log - error).tolist()), tuple(np.minimum(np.exp(log + error), 1.0).tolist())
 
 
-def _bradley_terry(wins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """ln theta (k,), 0 at first, of the largest Bradley-Terry likelihood, by Newton's method; and its variances."""
+def _bradley_terry(wins: np.ndarray, start: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """ln theta (k,), 0 at first, of the largest Bradley-Terry likelihood, by Newton's method from `start`; its variances."""
     k = len(wins)
     wins = wins + np.eye(k, k=1) + np.eye(k, k=-1)
-    matches, log, variance = wins + wins.T, np.zeros(k), np.zeros(k)
+    matches, variance = wins + wins.T, np.zeros(k)
+    log = np.zeros(k) if start is None else start.copy()
     for _ in range(_MOST_STEPS if k > 1 else 0):
         win = 1.0 / (1.0 + np.exp(np.minimum(log - log[:, None], 700.0)))
         information = -matches * win * (1.0 - win)

@@ -69,6 +69,8 @@ class StreamTargetEncoder(ColumnTransformer):
            [ 0.   , -0.471]])
     """
 
+    _changes_in_place = False
+
     _schema = Schema(_sums=Array("d", "n_points"), _counts=Array("d", "n_points", low=0.0))
 
     def __init__(self, n_points: int = 20, *, prior: float = 20.0, keep: str = "all"):
@@ -104,6 +106,7 @@ class StreamTargetEncoder(ColumnTransformer):
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         if not all_finite(block.X.reshape(-1)):
             return 0
+        self._sums, self._counts = self._sums.copy(), self._counts.copy()
         keep = _KEPT.index(self.keep)
         kernels.encode_and_learn(
             block.X, block.y, block.offsets, -_REACH, self._step, self.prior, keep, self._sums, self._counts, out

@@ -1,5 +1,8 @@
 """Linear scores, any surrogate, any optimizer."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from online_rank._kernels import gradient as kernels
@@ -111,6 +114,14 @@ class GradientRanker(LinearRanker):
         self._config = np.array([OPTIMIZERS.index(optimizer)])
         self._constants = np.array([rate, l2, averaging(averages if average is None else average)])
         self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0))
+
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        if self.optimizer != "sgd":
+            raise TypeError(
+                f"GradientRanker(optimizer={self.optimizer!r}) has no rule for mixing what several machines have learned: the "
+                "state of its optimizer does not add up; optimizer='sgd' has none"
+            )
+        self._mix_weights(shards, base, shares)
 
     def _grow(self, n_new: int) -> None:
         super()._grow(n_new)

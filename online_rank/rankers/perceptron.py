@@ -194,6 +194,9 @@ class PerceptronRanker(LinearRanker):
             self._averages, self._counters, rounds, served, self._all_forms,
         )  # fmt: skip
 
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        self._mix_weights(shards, base, shares)
+
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
         """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""
         target = measure(self.measure)

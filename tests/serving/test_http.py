@@ -18,7 +18,14 @@ for package in ("starlette", "prometheus_client", "httpx"):
 
 import httpx  # noqa: E402
 
-from online_rank import LossTracker, PerceptronRanker, StreamScaler  # noqa: E402
+from online_rank import (  # noqa: E402
+    LossTracker,
+    PerceptronRanker,
+    PlackettLuce,
+    PositionBias,
+    StreamScaler,
+    SwapRanker,
+)
 from online_rank.serving.commit import CommitError, GroupCommit  # noqa: E402
 from online_rank.serving.durable import DurableService  # noqa: E402
 from online_rank.serving.http import Limits, RankingApp  # noqa: E402
@@ -219,8 +226,6 @@ async def _chunks(content):
 
 
 def test_clicks_are_learned_from_the_list_that_was_drawn():
-    from online_rank import SwapRanker
-
     async def scenario(client, app):
         for number in range(5):
             rank, _ = query(number)
@@ -528,7 +533,7 @@ class TestMonitor:
             answer = service.handle(rank).answer
             monitor.ranked(answer)
             before = monitor.before_learning(service.model)
-            monitor.learned(learn, service.handle(learn).answer, service.model, before)
+            monitor.learned(learn, service.handle(learn), service.model, before)
             grades = json.loads(learn)["grades"]
             if len(set(grades.values())) > 1:
                 ranked = [grades[name] for name in answer["ranking"]]
@@ -559,11 +564,37 @@ class TestMonitor:
         for number in range(20):
             rank, learn = (json.dumps(request).encode() for request in query(number))
             monitor.ranked(service.handle(rank).answer)
-            monitor.learned(learn, service.handle(learn).answer, service.model, None)
+            monitor.learned(learn, service.handle(learn), service.model, None)
         rows = monitor.snapshot(service.stats(), service.model)["course"]
         assert rows[-1][6] == pytest.approx(model.certificate().loss)
         assert rows[-1][0] == monitor.losses.n
         assert all(row[6] <= row[7] for row in rows)
+
+    def test_clicks(self):
+        service, monitor = RankingService(SwapRanker(PlackettLuce(k=3, seed=1))), Monitor()
+        places = [1, 3, 2, None, 1, 1]
+        bias = PositionBias(3)
+        for number, place in enumerate(places):
+            rank, _ = query(number)
+            answer = service.handle(json.dumps(rank).encode()).answer
+            monitor.ranked(answer)
+            clicked = [answer["ranking"][place - 1]] if place else []
+            learn = json.dumps({"id": number, "clicks": clicked}).encode()
+            monitor._shown_at = -1.0
+            before = monitor.before_learning(service.model)
+            reply = service.handle(learn)
+            monitor.learned(learn, reply, service.model, before)
+            bias.update(reply.clicks)
+        shown = monitor.snapshot(service.stats(), service.model)
+        assert shown["served"]["mean"] == pytest.approx((0 + 2 / 3 + 1 / 2 + 1 + 0 + 0) / 6)
+        assert shown["measure"] == "reciprocal rank of the first click"
+        low, high = bias.interval()
+        assert shown["bias"] == {"examination": list(bias.examination), "low": list(low), "high": list(high)}
+        last = shown["queries"][0]
+        assert [entry[1:] for entry in last["documents"]] == [[None, 1.0], [None, 0.0], [None, 0.0]]
+        assert (last["n"], last["loss"]) == (3, 0.0)
+        assert [one["loss"] for one in shown["queries"]][2] == 1.0
+        json.dumps(shown, allow_nan=False)
 
     def test_memory_does_not_grow(self):
         monitor, course = Monitor(), Course(max_points=10)
