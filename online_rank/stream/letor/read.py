@@ -98,8 +98,8 @@ def read_letor(
             if d > X.shape[1]:
                 X = np.concatenate([X, np.zeros((len(X), d - X.shape[1]), dtype)], axis=1)
             if n + m > len(y):
-                # In place, so that the numbers are never held twice; by a quarter, so that they are not moved too often.
-                room = n + m + (n + m) // 4
+                # In place, so that the numbers are never held twice; by an eighth, so that they are not moved too often.
+                room = n + m + (n + m) // 8
                 X.resize((room, d), refcheck=False)
                 y.resize(room, refcheck=False)
             X[n : n + m], y[n : n + m] = block.X, block.y
