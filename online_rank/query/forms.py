@@ -19,8 +19,7 @@ from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_sc
 __all__ = ["MAX_FEATURES", "answer_in_kind", "are_plain", "feature_dicts", "in_form", "is_plain", "read_block", "read_query"]
 
 #: Most features that one query, or one model over its life, may have.
-MAX_FEATURES = 1_000_000
-
+MAX_FEATURES = 1 << 24
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray

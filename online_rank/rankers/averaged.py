@@ -1,6 +1,6 @@
 """What rankers share whose weights are averaged, and linear ones among them."""
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.query import SparseRows
+from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 
 __all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
@@ -71,10 +71,15 @@ class LinearRanker(AveragedRanker):
     """
 
     _schema = Schema(
-        _rows=Array("d", 4, spare=True, optional=True),
+        _rows=Array("d", "_row_width", spare=True, optional=True),
         _weights=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
         _average=Array(lambda ranker: ranker._n_features if ranker._averages and ranker._rows is None else 0),
     )
+
+    _touched_only = "_rows"
+
+    #: How many numbers a feature has in `_rows`.
+    _row_width = sparse.OPTIMIZER
 
     def __init__(self, averages: bool, n_counters: int) -> None:
         super().__init__(averages, n_counters)
@@ -98,7 +103,8 @@ class LinearRanker(AveragedRanker):
 
     @property
     def _decay(self) -> float:
-        return averaging(self.average) if self._averages else 1.0
+        # None: the default of a ranker that averages.
+        return averaging(True if self.average is None else self.average) if self._averages else 1.0
 
     def _scale_and_shift(self) -> tuple[float, float]:
         return scale_and_shift(self._decay, self._averages, self._counters)
@@ -125,7 +131,7 @@ class LinearRanker(AveragedRanker):
     def _make_sparse(self) -> np.ndarray:
         """Bring the state into rows, from which it does not come back. Returns them."""
         if self._rows is None:
-            rows = _aligned_zeros(self._n_features, 4)
+            rows = _aligned_zeros(self._n_features, self._row_width)
             rows[:, sparse.WEIGHT] = self._weights
             if self._averages and self._counters[AVERAGED] > 0.0:
                 scale, shift = self._scale_and_shift()
@@ -136,28 +142,10 @@ class LinearRanker(AveragedRanker):
             self._weights, self._average = self._weights[:0].copy(), self._average[:0].copy()
         return self._rows
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        if self._rows is None or block is None:
-            return super()._snapshot(block)
-        if block.names is not None and self._columns is not None:
-            columns = self._columns_of(block.names)
-            columns = columns[columns >= 0]
-        elif isinstance(block.X, SparseRows) and block.X.n_columns == self._n_features:
-            columns = np.unique(block.X.columns)
-        else:
-            return super()._snapshot(block)
-        # The others are not touched: their columns come after, or the rows are replaced.
-        rows, before = self._rows, self._rows[columns]
-        self._rows = None
-        undo_others = super()._snapshot(block)
-        self._rows = rows
-
-        def undo() -> None:
-            undo_others()
-            rows[columns] = before
-            self._rows = rows
-
-        return undo
+    def _touched(self, block: Block) -> np.ndarray | None:
+        # A lazy average that forgets moves its reference, once in 400 half-lives: that changes all rows.
+        rounds = self._counters[SINCE_REFERENCE] + len(block.w) + 2.0
+        return None if -rounds * math.log2(self._decay) > 400.0 else super()._touched(block)
 
     def _score(self, X: Any) -> np.ndarray:
         if self._rows is not None:
