@@ -396,8 +396,7 @@ def parse_rows(
                 twice = _sort_row(columns[begin:n], values[begin:n])
                 if twice >= 0:
                     return FEATURE_TWICE, start, line, row, filled, 0, qid_rule, width, features, twice + first_id
-            if not measure:
-                starts[filled + 1] = n
+            starts[filled + 1] = n
         elif ascending and not measure:
             for k in range(last + 1, limit):
                 X[filled, k] = 0

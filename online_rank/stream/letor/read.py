@@ -20,6 +20,7 @@ from online_rank.stream.letor.repeated import (
     repeated,
 )
 from online_rank.stream.letor.rows import LetorError, LetorPosition, RowBlock, RowReader
+from online_rank.stream.letor.sparse import MOST_COLUMNS, Gathered, Sparse, check_sparse, joined, n_bytes, part, rows_at
 from online_rank.stream.letor.source import Source, is_stdin
 from online_rank.stream.letor.write import write_letor
 
@@ -42,7 +43,7 @@ class LetorBlock(NamedTuple):
 
     Attributes
     ----------
-    X : (n, d) float array
+    X : (n, d) float array, or SparseRows
         Features.
     y : (n,) int64
         Grades.
@@ -52,7 +53,7 @@ class LetorBlock(NamedTuple):
         Ids of the documents, where asked for.
     """
 
-    X: np.ndarray
+    X: Any
     y: np.ndarray
     qid: np.ndarray
     docid: list[str] | None = None
@@ -157,7 +158,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
     def _query(self, pieces: list[tuple[RowBlock, int, int]], qid: str) -> tuple[Any, ...]:
         """Arrays of their own, so that a query that is kept does not keep its block."""
         query: tuple[Any, ...] = (
-            np.concatenate([block.X[first:last] for block, first, last in pieces]),
+            joined([part(block.X, first, last) for block, first, last in pieces]),
             np.concatenate([block.y[first:last] for block, first, last in pieces]),
         )
         if self._with_qid:
@@ -168,7 +169,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
 
     def _require_moderate(self, pieces: list[tuple[RowBlock, int, int]], begin: LetorPosition) -> None:
         """Raise LetorError when a query that is being put together is too large."""
-        size = sum((last - first) * block.X.shape[1] * block.X.itemsize for block, first, last in pieces)
+        size = sum(n_bytes(block.X, first, last) for block, first, last in pieces)
         if size > self._max_query_bytes:
             n, d = sum(last - first for _, first, last in pieces), pieces[-1][0].X.shape[1]
             what = f"the query that begins here has {n} documents or more with {d} features"
@@ -204,6 +205,7 @@ def iter_letor(
     group: Sizes | Sequence[Sizes | None] | None = None,
     start: LetorPosition | None = None,
     max_query_bytes: int = 1 << 26,
+    sparse: Sparse = False,
 ) -> LetorIterator:
     r"""Stream the queries of LETOR / svmlight text.
 
@@ -253,12 +255,15 @@ def iter_letor(
     max_query_bytes : int
         Largest array of a query's features. A short text can name a feature with a high number in each of many lines; a query
         that would become larger is an error before it is.
+    sparse : {False, True, "auto"}
+        Whether X is `online_rank.query.SparseRows`, of which only the named features take memory, up to id 2^31 - 1. "auto": if
+        d > 4096. Like d, this is settled by the first 8 MiB, and the same for all queries.
 
     Returns
     -------
     LetorIterator
-        Yields (X, y), (X, y, qid), (X, y, docids) or (X, y, qid, docids): X is (m, d), C-contiguous, y is (m,) int64, qid a
-        str, docids a list of m str. Every array is new and owns its memory.
+        Yields (X, y), (X, y, qid), (X, y, docids) or (X, y, qid, docids): X is (m, d), C-contiguous or sparse, y is (m,) int64,
+        qid a str, docids a list of m str. Every array is new and owns its memory.
 
     Raises
     ------
@@ -291,7 +296,7 @@ def iter_letor(
         raise ValueError('repeated_qid="group" reads everything: it cannot start in the middle')
     rows = _row_reader(
         sources, group, start, grow=False, with_docid=with_docid, n_features=n_features, dtype=dtype, zero_based=zero_based,
-        null=null, negative=negative, on_error=on_error,
+        null=null, negative=negative, on_error=on_error, sparse=sparse,
     )  # fmt: skip
     return LetorIterator(rows, start, with_qid, with_docid, repeated_qid, max_query_bytes)
 
@@ -307,6 +312,7 @@ def read_letor(
     on_error: Literal["raise", "skip"] = "raise",
     repeated_qid: RepeatedQid = "warn",
     group: Sizes | Sequence[Sizes | None] | None = None,
+    sparse: Sparse = False,
     progress: bool | None = None,
 ) -> LetorBlock:
     r"""Load LETOR / svmlight text at once, as `Ranker.learn_many` takes it.
@@ -334,9 +340,9 @@ def read_letor(
     check_repeated_qid(repeated_qid)
     rows = _row_reader(
         sources, group, LetorPosition(), grow=True, with_docid=with_docid, n_features=n_features, dtype=dtype,
-        zero_based=zero_based, null=null, negative=negative, on_error=on_error,
+        zero_based=zero_based, null=null, negative=negative, on_error=on_error, sparse=sparse,
     )  # fmt: skip
-    X, y = np.empty((0, rows.n_features or 0), dtype), np.empty(0, np.int64)
+    X, y = Gathered(rows.n_features or 0, dtype), [np.empty(0, np.int64)]
     firsts: list[int] = []
     qids: list[str] = []
     docids: list[str] = []
@@ -345,32 +351,25 @@ def read_letor(
     places: list[LetorPosition] = []
     with shown_progress("reading", unit="documents", shown=progress, part=lambda: rows.fraction(position)) as show:
         for block in rows:
-            m, d = block.X.shape
-            if d > X.shape[1]:
-                X = np.concatenate([X, np.zeros((len(X), d - X.shape[1]), dtype)], axis=1)
-            if n + m > len(y):
-                # In place, so that the numbers are never held twice; by a quarter, so that they are not moved too often.
-                room = n + m + (n + m) // 4
-                X.resize((room, d), refcheck=False)
-                y.resize(room, refcheck=False)
-            X[n : n + m], y[n : n + m] = block.X, block.y
+            X.add(block.X)
+            y.append(block.y)
             firsts += [n + first for first, _, _ in block.starts]
             qids += [qid for _, qid, _ in block.starts]
             places += [place for _, _, place in block.starts]
             docids += block.docids or []
-            n += m
+            n += len(block.y)
             if block.starts:
                 position = block.starts[-1][2]
             show(n)
-    X.resize((n, X.shape[1]), refcheck=False)
-    y.resize(n, refcheck=False)
-    loaded = LetorBlock(X, y, np.repeat(_integers(qids), np.diff([*firsts, n])), docids if with_docid else None)
+    qid = np.repeat(_integers(qids), np.diff([*firsts, n]))
+    loaded = LetorBlock(X.all(), np.concatenate(y), qid, docids if with_docid else None)
     again = None if repeated_qid == "new" else first_repeated(qids)
     if again is None:
         return loaded
     if repeated_qid == "group":
         order = grouped_rows(np.diff([*firsts, n]), qids)
-        return LetorBlock(X[order], y[order], loaded.qid[order], [docids[i] for i in order.tolist()] if with_docid else None)
+        ids = [docids[i] for i in order.tolist()] if with_docid else None
+        return LetorBlock(rows_at(loaded.X, order), loaded.y[order], qid[order], ids)
     name, line = rows.name_of(places[again].file), places[again].line
     if repeated_qid == "error":
         raise LetorError(f"query {qids[again]} comes back after another one", name, line)
@@ -398,6 +397,7 @@ def _row_reader(
     null: str,
     negative: str,
     on_error: str,
+    sparse: Sparse,
     **options: Any,
 ) -> RowReader:
     """Check the arguments that `iter_letor` and `read_letor` share."""
@@ -417,6 +417,9 @@ def _row_reader(
         raise ValueError(f'null must be "zero" or "error", not {null!r}')
     if negative not in ("error", "zero", "skip"):
         raise ValueError(f'negative must be "error", "zero" or "skip", not {negative!r}')
+    check_sparse(sparse)
+    if sparse and n_features is not None and n_features > MOST_COLUMNS:
+        raise ValueError(f"n_features is {n_features}; sparse rows have at most {MOST_COLUMNS}")
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
     groups: list[Any] = [None] * len(files) if group is None else [group] if len(files) == 1 else list(group)
@@ -433,6 +436,7 @@ def _row_reader(
         negative=negative,
         skip_errors=on_error == "skip",
         start=start,
+        sparse=sparse,
         **options,
     )
 
