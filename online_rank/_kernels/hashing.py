@@ -1,7 +1,8 @@
 """Names to columns and signs, by the bytes of a name: FNV-1a with 64 bits, finished by murmur's mixer.
 
-FNV-1a: h <- (h xor byte) prime, for each byte, from a fixed offset. Its low bits alone are poorly mixed, so MurmurHash3's fmix64
-follows. The lowest bits are the column, the highest is the sign (Weinberger, Dasgupta, Langford, Smola & Attenberg 2009).
+FNV-1a: h <- (h xor byte) prime, for each byte, from a fixed offset. Its low bits alone are poorly mixed, so MurmurHash3's
+fmix64 follows. The lowest bits are the column, the highest is the sign (Weinberger, Dasgupta, Langford, Smola & Attenberg
+2009).
 """
 
 import numpy as np

@@ -23,7 +23,7 @@ from online_rank._kernels.workspace import SCORES, longest_query, workspace
 
 @leaf
 def _number_features(columns, state, touched, local):
-    """Number the features of a query's entries from 0: `touched` lists them, `local` has one number an entry. Returns how many."""
+    """Number the features of a query's entries from 0: `touched` lists them, `local` has a number an entry. Returns n."""
     n = 0
     for e in range(columns.shape[0]):
         j = columns[e]
@@ -76,7 +76,7 @@ def _score(starts, local, values, w, s):
 
 @leaf
 def _combine(starts, local, values, c, low, high, z):
-    """z = sum of c_i x_i, exactly 0 for features that are constant in the query (`dense.combine_differences`). Returns ||z||^2."""
+    """z = sum of c_i x_i, exactly 0 for features constant in the query, as in `dense.combine_differences`. Returns ||z||^2."""
     z[:] = 0.0
     for i in range(c.shape[0]):
         if c[i] != 0.0:
@@ -102,7 +102,9 @@ def _write_back(state, touched, w, kept, lag):
 
 
 @kernel
-def learn(starts, columns, values, y, offsets, weights, discounts, surrogate, config, constants, state, averages, counters, rounds):
+def learn(
+    starts, columns, values, y, offsets, weights, discounts, surrogate, config, constants, state, averages, counters, rounds
+):
     """Learn from a block of queries.
 
     Parameters

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank._kernels.sparse import take_rows
 from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.query import MAX_FEATURES, Block, SparseRows
@@ -96,8 +97,7 @@ class Columns:
         """The column of each name, int64, read-only; -1 for one that has none."""
         if self._found is not None and self._found[0] is names:
             return self._found[1]
-        find = self._column.get
-        columns = np.array([find(name, -1) for name in names], dtype=np.int64)
+        columns = np.fromiter(map(self._column.get, names, itertools.repeat(-1)), np.int64)
         columns.flags.writeable = False
         self._found = (names, columns) if isinstance(names, tuple) else None
         return columns
@@ -184,7 +184,7 @@ class QueryEstimator(QueryStep, abc.ABC):
         return block._replace(X=self._placed(X, columns))
 
     def _find(self, block: Block) -> np.ndarray | None:
-        """The column of the state for each feature of a block (`_with_names`), -1 for one that has none; None: the same ones."""
+        """The column of the state for each feature of a block (`_with_names`), -1 without one; None for the same columns."""
         if block.names is None:
             self._require_positions(block)
             return None
@@ -279,14 +279,18 @@ class QueryEstimator(QueryStep, abc.ABC):
         return undo
 
     def _snapshot_touched(self, block: Any) -> Callable[[], None]:
-        """As `QueryStep._snapshot`, but of the array `_touched_only` only the rows that learning from the block changes are kept."""
+        """As `QueryStep._snapshot`, but of the array `_touched_only` only the rows that the block changes are kept."""
         name = self._touched_only
         state = None if name is None else getattr(self, name)
         touched = None if state is None or block is None else self._touched(block)
         if name is None or state is None or touched is None or len(touched) >= len(state):
             return super()._snapshot(block)
         # The others are not touched: their columns come after, or the array is replaced.
-        before = state[touched]
+        before = np.empty((len(touched), *state.shape[1:]))
+        if state.ndim == 2:
+            take_rows(state, touched, before)
+        else:
+            np.take(state, touched, out=before)
         setattr(self, name, None)
         undo_others = super()._snapshot(block)
         setattr(self, name, state)

@@ -1,9 +1,7 @@
 """Features by hashed names: no vocabulary, and texts and categories as they come."""
 
-import functools
 import itertools
 import re
-import struct
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +12,7 @@ from online_rank._kernels.hashing import hash_names
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, document_name, require_finite
+from online_rank.query.forms import as_floats
 from online_rank.query.sparse import as_rows, merged
 
 __all__ = ["HashedFeatures"]
@@ -98,7 +97,7 @@ class HashedFeatures(QueryTransformer):
         """Feature dicts as hashed rows."""
         lengths: Iterable[int] = map(len, documents)
         names: Iterable[Hashable] = itertools.chain.from_iterable(documents)
-        values = _as_floats(list(itertools.chain.from_iterable(x.values() for x in documents)))
+        values = as_floats(list(itertools.chain.from_iterable(x.values() for x in documents)))
         if values is None:
             features = [list(self._features_of(x, i, ids)) for i, x in enumerate(documents)]
             lengths = map(len, features)
@@ -119,7 +118,7 @@ class HashedFeatures(QueryTransformer):
             elif isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
                 words = Counter(value)
             elif isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating):
-                number = _as_floats([value])
+                number = as_floats([value])
                 if number is None:
                     raise ValueError(f"x: feature {name!r} of {document_name(i, ids)} is too large for a float")
                 yield name, number[0]
@@ -160,15 +159,16 @@ def hashed(names: Iterable[Hashable], bits: int, values: np.ndarray) -> np.ndarr
     (array([...], dtype=int32), array([...]))
     """
     columns = np.empty(len(values), dtype=np.int32)
-    names = names if isinstance(names, list | tuple) else list(names)
+    texts: list[Any] = list(names)
     try:
-        joined = "\n".join(names)
+        joined = "\n".join(texts)
     except TypeError:
-        joined = "\n".join(names := [_as_text(name) for name in names])
+        texts = [_as_text(name) for name in texts]
+        joined = "\n".join(texts)
     text = joined.encode("utf-8", "surrogatepass")
-    if text.count(b"\n") >= len(names):
+    if text.count(b"\n") >= len(texts):
         # A name with the separator in it: UTF-8 has no byte 255, so that no other name looks like it.
-        text = b"\n".join(name.encode("utf-8", "surrogatepass").replace(b"\n", b"\xff") for name in names)
+        text = b"\n".join(name.encode("utf-8", "surrogatepass").replace(b"\n", b"\xff") for name in texts)
     hash_names(np.frombuffer(text, np.uint8), bits, columns, values)
     return columns
 
@@ -179,18 +179,3 @@ def _as_text(name: Hashable) -> str:
     if isinstance(name, int | np.integer) and not isinstance(name, bool):
         return str(int(name))
     raise TypeError(f"x: the feature name {name!r} is of type {type(name).__name__}; names to hash are strings or integers")
-
-
-@functools.lru_cache(maxsize=256)
-def _packer(n: int) -> struct.Struct:
-    return struct.Struct(f"{n}d")
-
-
-def _as_floats(values: list[Any]) -> np.ndarray | None:
-    """Numbers as float64 (n,); None where not all are."""
-    floats = np.empty(len(values))
-    try:
-        _packer(len(values)).pack_into(floats.data, 0, *values)
-    except (struct.error, TypeError, OverflowError, ValueError):
-        return None
-    return floats

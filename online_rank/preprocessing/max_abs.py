@@ -51,9 +51,6 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
         largest = self._largest[: self._n_features]
         return largest.copy() if self.feature_names is None else dict(zip(self.feature_names, largest.tolist(), strict=True))
 
-    def _scale(self) -> np.ndarray:
-        return self._largest[: self._n_features].copy()
-
     def _grow(self, n_new: int) -> None:
         n = self._n_features
         if n + n_new > len(self._largest):

@@ -1,6 +1,5 @@
 """What rankers share whose weights are averaged, and linear ones among them."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,8 @@ def averaging(average: bool | float) -> float:
         raise TypeError(f"average is {average!r}; it must be True, False or a half-life in queries > 0")
     if not 0.0 < average < np.inf:
         raise ValueError(f"average is {average}; it must be True, False or a half-life in queries > 0")
-    return 0.5 ** (1.0 / average)
+    # Below 2^-300 there is nothing but the last weights; and its inverse stays finite.
+    return 0.5 ** min(1.0 / average, 300.0)
 
 
 class AveragedRanker(Ranker):
@@ -123,29 +123,34 @@ class LinearRanker(AveragedRanker):
         if self._rows is not None:
             self._rows = _grown(self._rows, self._n_features, n_new)
             return
-        new = np.zeros(n_new)
-        self._weights = np.concatenate((self._weights, new))
+        self._weights = _with_zeros(self._weights, n_new)
         if self._averages:
-            self._average = np.concatenate((self._average, new))
+            self._average = _with_zeros(self._average, n_new)
 
     def _make_sparse(self) -> np.ndarray:
         """Bring the state into rows, from which it does not come back. Returns them."""
         if self._rows is None:
             rows = _aligned_zeros(self._n_features, self._row_width)
-            rows[:, sparse.WEIGHT] = self._weights
-            if self._averages and self._counters[AVERAGED] > 0.0:
-                scale, shift = self._scale_and_shift()
-                rows[:, sparse.LAZY] = (self._weights - self._average / scale) / shift
-            elif self._averages and self._decay < 1.0:
-                rows[:, sparse.LAZY] = self._weights / self._decay
+            if self._weights.any() or self._average.any():
+                self._fill(rows)
             self._rows = rows
             self._weights, self._average = self._weights[:0].copy(), self._average[:0].copy()
         return self._rows
 
+    def _fill(self, rows: np.ndarray) -> None:
+        """Write the weights, and what the lazy average keeps of them, to new rows."""
+        rows[:, sparse.WEIGHT] = self._weights
+        if self._averages and self._counters[AVERAGED] > 0.0:
+            scale, shift = self._scale_and_shift()
+            rows[:, sparse.LAZY] = (self._weights - self._average / scale) / shift
+        elif self._averages and self._decay < 1.0:
+            rows[:, sparse.LAZY] = self._weights / self._decay
+
     def _touched(self, block: Block) -> np.ndarray | None:
         # A lazy average that forgets moves its reference, once in 400 half-lives: that changes all rows.
         rounds = self._counters[SINCE_REFERENCE] + len(block.w) + 2.0
-        return None if -rounds * math.log2(self._decay) > 400.0 else super()._touched(block)
+        moves = self._decay < 1.0 and rounds > 400.0 * self.average
+        return None if moves else super()._touched(block)
 
     def _score(self, X: Any) -> np.ndarray:
         if self._rows is not None:
@@ -165,6 +170,11 @@ class LinearRanker(AveragedRanker):
         else:
             dense.score_with_norms(X, self._weights, scores)
         return scores
+
+
+def _with_zeros(weights: np.ndarray, n_new: int) -> np.ndarray:
+    """The weights, and new ones of 0. The first cost no memory until they are written to."""
+    return np.concatenate((weights, np.zeros(n_new))) if len(weights) else np.zeros(n_new)
 
 
 def _aligned_zeros(n: int, width: int) -> np.ndarray:

@@ -119,11 +119,11 @@ class GradientRanker(LinearRanker):
         return OPTIMIZER_ROWS[OPTIMIZERS.index(self.optimizer)]
 
     @property
-    def _row_width(self) -> int:
+    def _row_width(self) -> int:  # type: ignore[override]
         return OPTIMIZER + self._n_kept
 
     @property
-    def _takes_sparse(self) -> bool:
+    def _takes_sparse(self) -> bool:  # type: ignore[override]
         # Adam's momentum, and l2, move weights of features that a query does not have.
         return self.optimizer != "adam" and not self.l2
 

@@ -187,8 +187,8 @@ class PerceptronRanker(LinearRanker):
             return dense.learn(X, y, offsets, w, *settings, self._weights, self._average, *counted)
         if self.norm_cap is not None:
             raise ValueError("norm_cap needs all weights in every query: give arrays, not sparse rows")
-        if self._rows is None and self.credit == "spread":
-            warnings.warn(_SPARSE_HINT, stacklevel=4)
+        if self._rows is None and (self.credit, self.update) == ("spread", "mistake"):
+            warnings.warn(_SPARSE_HINT, stacklevel=5)
         rows, state = as_rows(X), self._make_sparse()
         return sparse.learn(rows.starts, rows.columns, rows.values, y, offsets, w, *settings, state, self._averages, *counted)
 

@@ -1,9 +1,10 @@
-"""Streams of queries: LETOR, svmlight and Vowpal Wabbit text, synthetic streams with known truth, delayed grades, a protocol of JSON lines."""
+"""Streams of queries: LETOR, svmlight and Vowpal Wabbit text, synthetic streams with known truth, simulated users."""
 
 from online_rank.stream.letor import LetorBlock, LetorError, LetorPosition, LetorWarning, iter_letor, read_letor, write_letor
 from online_rank.stream.synth import Drifting, GradedGaussians, NoisyTeacher, Separable
 from online_rank.stream.vw import iter_vw
 from online_rank.stream.weblike import WebLike
+from online_rank.stream.zipf import ZipfText
 
 __all__ = [
     "Drifting",
@@ -15,6 +16,7 @@ __all__ = [
     "NoisyTeacher",
     "Separable",
     "WebLike",
+    "ZipfText",
     "iter_letor",
     "iter_vw",
     "read_letor",

@@ -20,8 +20,8 @@ from online_rank.stream.letor.repeated import (
     repeated,
 )
 from online_rank.stream.letor.rows import LetorError, LetorPosition, RowBlock, RowReader
-from online_rank.stream.letor.sparse import MOST_COLUMNS, Gathered, Sparse, check_sparse, joined, n_bytes, part, rows_at
 from online_rank.stream.letor.source import Source, is_stdin
+from online_rank.stream.letor.sparse import MOST_COLUMNS, Gathered, Sparse, check_sparse, joined, n_bytes, part, rows_at
 from online_rank.stream.letor.write import write_letor
 
 __all__ = [

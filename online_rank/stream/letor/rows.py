@@ -11,8 +11,8 @@ import numpy as np
 
 from online_rank._kernels import letor as kernels
 from online_rank.query import SparseRows
-from online_rank.stream.letor.sparse import MOST_COLUMNS, Sparse, is_sparse, put, room_for, rows_at
 from online_rank.stream.letor.source import LineTooLongError, Source, open_source, plain_size, source_name, whole_lines
+from online_rank.stream.letor.sparse import MOST_COLUMNS, Sparse, is_sparse, put, room_for, rows_at
 
 LOOK_AHEAD = 1 << 23  # bytes of the stream that decide the number of features when nobody said
 WIDEST_GUESS = 1 << 16  # features; more must be asked for
