@@ -1,23 +1,24 @@
 """Which rankers should the default blend be made of, and which the light one?
 
-    python -m benchmarks.blends [--queries 1000] [--orders 3] [--sets additive forest linear mq2008 lightgbm]
+    python -m benchmarks.blends [--queries 1000] [--orders 2] [--sets additive forest linear mq2008 lightgbm] [--keep FILE]
 
-Chosen on development data alone: synthetic streams of `WebLike` with 400 held-out queries; the validation parts of MQ2008 (the
-part that a fold neither trains nor tests on); LightGBM's example by five-fold cross-validation within its training part.
-Members: R = ridge; A = ramps | logistic, adagrad, averaged; E = encodings | ridge; S = trees; P = ramps | the perceptron. The
-milliseconds are of processor time a query, ranking and learning, on the first synthetic set.
+Chosen on development data alone: synthetic streams of `WebLike` with 400 held-out queries, another truth for each order; the
+validation parts of MQ2008 (the part that a fold neither trains nor tests on); LightGBM's example by five-fold cross-validation
+within its training part. Members learn independently of the blend that they are in. So each learns once, and all blends are
+judged by the scores that it gave. `--keep` continues from the parts that FILE has.
 """
 
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import LIGHTGBM, MQ2008, Queries, data_folder, folds, offsets_of
 from online_rank import (
-    BlendRanker,
     BoostedRanker,
     GradientRanker,
     PerceptronRanker,
@@ -26,49 +27,59 @@ from online_rank import (
     StreamTargetEncoder,
     measure,
 )
+from online_rank._kernels import blend as kernels
 from online_rank._progress import progress
 from online_rank.base import Ranker
+from online_rank.measures import discounts
 from online_rank.preprocessing import Ramps
+from online_rank.query import read_block, read_query
+from online_rank.rankers.blend import _grid, _rank_and_learn, _scores
 from online_rank.stream import WebLike
 from online_rank.stream.letor import LetorBlock
 
 Part = tuple[Queries, Queries]
 
+#: Behind one map.
 MEMBERS: dict[str, Callable[[], Ranker]] = {
     "R": RidgeRanker,
     "A": lambda: Ramps() | GradientRanker("logistic", optimizer="adagrad"),
-    "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
-    "E'": lambda: StreamTargetEncoder() | RidgeRanker(),
-    "S": BoostedRanker,
-    "S'": lambda: BoostedRanker(window=1000),
-    "D": lambda: BoostedRanker(window=1000, depth=4, rate=160.0, decay=0.002),
     "P": lambda: Ramps() | PerceptronRanker(relative_margin=0.1),
+    "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
+    "F": lambda: StreamTargetEncoder(keep="none") | RidgeRanker(),
+    "S": lambda: BoostedRanker(window=300, depth=3),
+    "T": lambda: BoostedRanker(window=1000, depth=4),
 }
-BLENDS = (
-    "R",
-    "A",
-    "E",
-    "E'",
-    "S",
-    "S'",
-    "D",
-    "P",
-    "R A",
-    "R E",
-    "R A E",
-    "R S",
-    "R E S",
-    "R A E S",
-    "R P E",
-    "R P E S",
-    "R S' D",
-)
+_PLAIN = ("E", "F", "R E", "P E", "A E", "R F", "P F", "A F", "R A E", "R P E", "R A F", "R P F")
+BLENDS = ("R", "A", "P", "S", "T", *_PLAIN, *(f"{names} {trees}" for trees in "ST" for names in _PLAIN))
+SYNTHETIC = ("additive", "forest", "linear")
 
 
-def made(names: str) -> Ranker:
-    """A pipeline of the map and one member, or a blend of several."""
-    members = [MEMBERS[name]() for name in names.split()]
-    return StreamQuantileMap() | (members[0] if len(members) == 1 else BlendRanker(members))
+class Blend:
+    """What `BlendRanker` makes of the scores of its rankers."""
+
+    def __init__(self, names: str) -> None:
+        self.members = [list(MEMBERS).index(name) for name in names.split()]
+        self.candidates = _grid(4, len(self.members))
+        self.losses = np.zeros(len(self.candidates))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weight of each member in what is served."""
+        shares = np.exp(-(self.losses - self.losses.min()))
+        return (shares / shares.sum()) @ self.candidates
+
+    def learn(self, S: np.ndarray, y: np.ndarray) -> None:
+        """Judge the candidates by the scores of all members."""
+        losses = np.empty(len(self.losses) + 1)
+        arguments = (S[self.members], y, discounts(len(y)), self.candidates, self.weights, losses)
+        if kernels.judge_blends(*measure("ndcg@10"), *arguments) > 1:
+            self.losses += losses[:-1]
+
+    def scores(self, S: np.ndarray) -> np.ndarray:
+        """The blend of the scores of all members for one query."""
+        blended = np.empty(S.shape[1])
+        kernels.blend(S[self.members], self.weights, blended)
+        return blended
 
 
 def queries_of(block: LetorBlock, chosen: np.ndarray | None = None) -> Queries:
@@ -79,65 +90,105 @@ def queries_of(block: LetorBlock, chosen: np.ndarray | None = None) -> Queries:
     return Queries(block.X[rows], block.y[rows], np.append(0, np.cumsum(np.diff(offsets)[kept])))
 
 
-def parts_of(name: str, n_queries: int) -> Iterator[Part]:
+def parts_of(name: str, n_queries: int, order: int) -> Iterator[Part]:
     """What is learned from, and what is ranked then."""
-    if name in ("additive", "forest", "linear"):
-        X, y, qid = WebLike(n_queries + 400, name, n_documents=(40, 80)).block()
+    if name in SYNTHETIC:
+        X, y, qid = WebLike(n_queries + 400, name, n_documents=(40, 80), seed=100 + order).block()
         block = LetorBlock(X, y, qid)
         first = np.arange(n_queries + 400) < n_queries
         yield queries_of(block, first), queries_of(block, ~first)
-    elif name == "mq2008":
+    elif name == MQ2008:
         for fold in folds(data_folder() / MQ2008):
             yield queries_of(fold.train), queries_of(fold.validation)
     else:
         train = next(folds(data_folder() / LIGHTGBM)).train
-        part = np.random.default_rng(0).permutation(len(offsets_of(train)) - 1) % 5
+        part = np.random.default_rng(order).permutation(len(offsets_of(train)) - 1) % 5
         for i in range(5):
             yield queries_of(train, part != i), queries_of(train, part == i)
 
 
-def run(names: str, parts: list[Part], orders: int) -> tuple[float, float]:
-    """Mean NDCG@10 over parts and orders, and milliseconds a query of ranking and learning."""
-    ndcg, values, seconds, n = measure("ndcg@10"), [], 0.0, 0
-    for seed, (train, held_out) in itertools.product(range(orders), parts):
-        model, queries = made(names), train.queries()
-        start = time.process_time()
-        for i in np.random.default_rng(seed).permutation(len(queries)):
-            model.learn_one(*queries[i])
-        seconds += time.process_time() - start
-        n += len(queries)
-        scores = model.predict_many(held_out.X, held_out.qid)
-        values += [
-            ndcg.value(scores[a:b], held_out.y[a:b]) for a, b in itertools.pairwise(held_out.offsets) if held_out.y[a:b].any()
-        ]
-    return float(np.mean(values)), 1e3 * seconds / n
+def run(train: Queries, held_out: Queries, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """NDCG@10 of each held-out query by each blend, and milliseconds a query of the map and of each member."""
+    quantiles, members, blends = StreamQuantileMap(), [make() for make in MEMBERS.values()], [Blend(names) for names in BLENDS]
+    queries, seconds = train.queries(), np.zeros(1 + len(members))
+    for i in np.random.default_rng(order).permutation(len(queries)):
+        start = time.thread_time()
+        block = quantiles._learn_block(read_query(*queries[i]))
+        seconds[0] += time.thread_time() - start
+        S = np.empty((len(members), len(block.y)))
+        for k, member in enumerate(members):
+            start = time.thread_time()
+            S[k] = _rank_and_learn(member, block)
+            seconds[k + 1] += time.thread_time() - start
+        for blend in blends:
+            blend.learn(S, block.y)
+    block = quantiles._transform_block(read_block(held_out.X, held_out.qid))
+    S = np.stack([_scores(member, block) for member in members])
+    ndcg, values = measure("ndcg@10"), []
+    for a, b in itertools.pairwise(held_out.offsets):
+        if held_out.y[a:b].any():
+            values.append([ndcg.value(blend.scores(S[:, a:b]), held_out.y[a:b]) for blend in blends])
+    return np.array(values), 1e3 * seconds / len(queries)
+
+
+def measured(name: str, queries: int, orders: int) -> dict[str, list]:
+    """Mean over all held-out queries and orders; standard error of the difference to the first blend of each, paired."""
+    values, milliseconds, n = [], [], 0
+    with progress(name, orders, "orders") as show:
+        for order in range(orders):
+            done = [run(*part, order) for part in parts_of(name, queries, order)]
+            values.append(np.concatenate([part for part, _ in done]))
+            milliseconds += [part for _, part in done]
+            n += 1
+            print(f"{name}: order {n} of {orders}", flush=True)
+            show(n)
+    return {"values": [part.tolist() for part in values], "milliseconds": np.mean(milliseconds, axis=0).tolist()}
+
+
+def cell(values: np.ndarray, k: int, reference: int) -> str:
+    """Mean NDCG@10 of blend k, and its paired difference to another one with its standard error."""
+    difference = values[:, k] - values[:, reference]
+    error = difference.std(ddof=1) / np.sqrt(len(difference))
+    return (
+        f"{values[:, k].mean():.4f} ({difference.mean():+.4f} ± {error:.4f})"
+        if k != reference
+        else f"{values[:, k].mean():.4f}"
+    )
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--queries", type=int, default=1000)
-    arguments.add_argument("--orders", type=int, default=3)
-    arguments.add_argument("--sets", nargs="+", default=["additive", "forest", "linear", "mq2008", "lightgbm"])
-    arguments.add_argument("--blends", nargs="+", default=BLENDS)
+    arguments.add_argument("--orders", type=int, default=2)
+    arguments.add_argument("--sets", nargs="+", default=[*SYNTHETIC, MQ2008, "lightgbm"])
+    arguments.add_argument("--keep", type=Path, metavar="FILE")
     chosen = arguments.parse_args()
-    sets = {name: list(parts_of(name, chosen.queries)) for name in chosen.sets}
+    kept = json.loads(chosen.keep.read_text()) if chosen.keep and chosen.keep.exists() else {}
+    for name in chosen.sets:
+        if name not in kept:
+            kept[name] = measured(name, chosen.queries, chosen.orders)
+            if chosen.keep:
+                chosen.keep.write_text(json.dumps(kept))
+    values = {name: np.concatenate(kept[name]["values"]) for name in chosen.sets}
+    milliseconds = kept[chosen.sets[0]]["milliseconds"]
+    reference = BLENDS.index("R A E T")
     rows = []
-    with progress("blends", len(chosen.blends) * len(sets), "runs") as show:
-        for names in chosen.blends:
-            cells = []
-            for parts in sets.values():
-                cells.append(run(names, parts, chosen.orders))
-                show(len(rows) * len(sets) + len(cells))
-            rows.append([names.replace(" ", " + "), *(f"{value:.4f}" for value, _ in cells), f"{cells[0][1]:.2f}"])
+    for k, names in enumerate(BLENDS):
+        cost = milliseconds[0] + sum(milliseconds[1 + i] for i in Blend(names).members)
+        rows.append([names.replace(" ", " + "), *(cell(values[name], k, reference) for name in chosen.sets), f"{cost:.2f}"])
     save(
         "blends",
         f"""# Which blend?
 
-NDCG@10 on development data after one pass over {chosen.queries} synthetic queries, or over the training part; mean over
-{chosen.orders} orders. R: ridge; A: ramps | logistic; E: encodings | ridge (E': with all columns); S: trees (S': window 1,000;
-D: deep); P: ramps | perceptron. All behind one `StreamQuantileMap`. {environment()}
+NDCG@10 on development data after one pass over {chosen.queries} synthetic queries, or over the training part, over
+{chosen.orders} orders; in parentheses the difference to R + A + E + T ± its standard error, paired over queries. The
+milliseconds are of processor time a query, learning {chosen.sets[0]} queries of 60 documents with 136 features.
 
-{table(["blend", *sets, "ms a query"], rows)}
+All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; A: `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
+`Ramps() | PerceptronRanker(relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`; F: the same with
+`keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `window=1000, depth=4`. {environment()}
+
+{table(["blend", *chosen.sets, "ms a query"], rows)}
 """,
     )
 

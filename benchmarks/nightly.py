@@ -57,7 +57,7 @@ class Nightly:
 
         self.days = [*self.days, queries][-(self.keep_days or len(self.days) + 1) :]
         kept = [query for day in self.days for query in day]
-        self.model = lightgbm.LGBMRanker(objective="lambdarank", n_estimators=self.rounds, verbose=-1, n_jobs=2)
+        self.model = lightgbm.LGBMRanker(objective="lambdarank", n_estimators=self.rounds, verbose=-1, n_jobs=1)
         self.model.fit(
             np.concatenate([X for X, _ in kept]), np.concatenate([y for _, y in kept]), group=[len(y) for _, y in kept]
         )

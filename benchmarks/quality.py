@@ -1,16 +1,19 @@
 """How good is the ranking after one pass? All rankers on real data, beside LightGBM and XGBoost with tuned rounds.
 
-    python -m benchmarks.quality [FOLDER ...] [--orders 5] [--stream]
+    python -m benchmarks.quality [FOLDER ...] [--orders 5] [--keep FILE] [--stream]
 
 FOLDER: as `benchmarks._data.folds` reads it; without one, the sets in `../shared/data`. Online rankers see each training query
 once, with the same settings on every set. Batch learners have two settings each; their rounds are chosen on the validation part
 of each fold, or, where there is none, by training on four fifths of the training queries first. The *oracle* chooses them on
 the test part, which nobody can: it is what a batch learner could reach at best. `--stream` shows instead what is reached after
-so many training queries, and after so many seconds. Queries without a relevant document are left out of the mean; ties get
-their expected value. Standard errors are over queries, of the differences to the first LightGBM, query by query.
+so many training queries, and after so many seconds. `--keep` continues from the methods that FILE has. Queries without a
+relevant document are left out of the mean; ties get their expected value. Standard errors are over queries, of the
+differences to the first LightGBM, query by query.
 """
 
 import itertools
+import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +35,6 @@ from online_rank import (
     StreamScaler,
     StreamTargetEncoder,
 )
-from online_rank._progress import progress
 from online_rank.base import Ranker
 from online_rank.measures import gains, measure, query_values
 from online_rank.metrics import NDCG
@@ -69,7 +71,7 @@ def lightgbm(leaves: int, rate: float) -> Callable[[LetorBlock], Callable[[np.nd
         import lightgbm
 
         settings: dict[str, Any] = {"num_leaves": leaves, "learning_rate": rate, "n_estimators": ROUNDS[-1], "verbose": -1}
-        model = lightgbm.LGBMRanker(objective="lambdarank", n_jobs=2, **settings)
+        model = lightgbm.LGBMRanker(objective="lambdarank", n_jobs=1, **settings)
         model.fit(block.X, block.y, group=np.diff(offsets_of(block)))
         return lambda X, rounds: np.asarray(model.predict(X, num_iteration=rounds))
 
@@ -83,7 +85,7 @@ def xgboost(depth: int, rate: float) -> Callable[[LetorBlock], Callable[[np.ndar
         import xgboost
 
         model = xgboost.XGBRanker(
-            objective="rank:ndcg", n_estimators=ROUNDS[-1], max_depth=depth, learning_rate=rate, n_jobs=2, tree_method="hist"
+            objective="rank:ndcg", n_estimators=ROUNDS[-1], max_depth=depth, learning_rate=rate, n_jobs=1, tree_method="hist"
         )
         model.fit(block.X, block.y, qid=np.repeat(np.arange(len(offsets_of(block)) - 1), np.diff(offsets_of(block))))
         return lambda X, rounds: model.predict(X, iteration_range=(0, rounds))
@@ -140,42 +142,54 @@ def tuned(fit: Callable, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
     return each_ndcg(model(fold.test.X, best), fold.test), each_ndcg(model(fold.test.X, oracle), fold.test)
 
 
-def values_of(parts: list[Fold], orders: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """For each method, NDCG@10 of every test query of all folds: (orders, queries); and that of the oracles."""
-    values: dict[str, np.ndarray] = {
-        RANDOM: np.concatenate([each_ndcg(np.zeros(len(fold.test.y)), fold.test) for fold in parts])[None]
-    }
-    oracles = {}
-    with progress("quality", len(ONLINE) + len(BATCH), "methods") as show:
-        for name, make in ONLINE.items():
-            values[name] = np.array([np.concatenate([one_pass(make, fold, seed) for fold in parts]) for seed in range(orders)])
-            show(len(values))
-        for name, fit in BATCH.items():
-            both = [tuned(fit, fold) for fold in parts]
-            values[name], oracles[name] = (np.concatenate(part)[None] for part in zip(*both, strict=True))
-            show(len(values))
-    return values, oracles
+def values_of(parts: list[Fold], name: str, orders: int) -> dict[str, np.ndarray]:
+    """NDCG@10 of every test query of all folds by a method: (orders, queries); and that of the oracle of a batch learner."""
+    if name == RANDOM:
+        return {"values": np.concatenate([each_ndcg(np.zeros(len(fold.test.y)), fold.test) for fold in parts])[None]}
+    if name in ONLINE:
+        passes = [[one_pass(ONLINE[name], fold, seed) for fold in parts] for seed in range(orders)]
+        return {"values": np.array([np.concatenate(each) for each in passes])}
+    values, oracle = zip(*(tuned(BATCH[name], fold) for fold in parts), strict=True)
+    return {"values": np.concatenate(values)[None], "oracle": np.concatenate(oracle)[None]}
 
 
-def cells(values: dict[str, np.ndarray], oracles: dict[str, np.ndarray], name: str) -> tuple[str, str, str]:
+def all_values(folder: Path, orders: int, keep: Path | None) -> dict[str, dict[str, np.ndarray]]:
+    """`values_of` each method; those that the file `keep` has are taken from there, and the others written to it."""
+    kept = json.loads(keep.read_text()) if keep and keep.exists() else {}
+    own, parts = kept.setdefault(folder.name, {}), list(folds(folder))
+    for name in [RANDOM, *ONLINE, *BATCH]:
+        if name not in own:
+            start = time.process_time()
+            own[name] = {what: values.tolist() for what, values in values_of(parts, name, orders).items()}
+            mean, seconds = np.nanmean(own[name]["values"]), time.process_time() - start
+            print(f"{folder.name}: {name} {mean:.4f}, {seconds:.0f} s", file=sys.stderr, flush=True)
+            if keep:
+                keep.write_text(json.dumps(kept))
+    return {name: {what: np.array(values) for what, values in own[name].items()} for name in [RANDOM, *ONLINE, *BATCH]}
+
+
+def cells(found: dict[str, dict[str, np.ndarray]], name: str) -> tuple[str, str, str]:
     """Mean, paired difference to the reference, and the oracle, as text."""
-    own, reference = values[name].mean(axis=0), values[REFERENCE].mean(axis=0)
+    values = found[name]["values"]
+    own, reference = values.mean(axis=0), found[REFERENCE]["values"].mean(axis=0)
     counted = ~np.isnan(own)
     difference = (own - reference)[counted]
     error = difference.std(ddof=1) / np.sqrt(len(difference))
-    orders = f" ± {np.nanmean(values[name], axis=1).std(ddof=1):.3f}" if len(values[name]) > 1 else ""
+    orders = f" ± {np.nanmean(values, axis=1).std(ddof=1):.3f}" if len(values) > 1 else ""
     compared = "" if name == REFERENCE else f"{difference.mean():+.4f} ± {error:.4f}"
-    return f"{own[counted].mean():.4f}{orders}", compared, f"{np.nanmean(oracles[name]):.4f}" if name in oracles else ""
+    oracle = f"{np.nanmean(found[name]['oracle']):.4f}" if "oracle" in found[name] else ""
+    return f"{own[counted].mean():.4f}{orders}", compared, oracle
 
 
-def compare(folders: list[Path], orders: int) -> None:
+def compare(folders: list[Path], orders: int, keep: Path | None) -> None:
     """The table of all methods."""
-    results = {folder.name: values_of(list(folds(folder)), orders) for folder in folders}
+    results = {folder.name: all_values(folder, orders, keep) for folder in folders}
     header = ["NDCG@10, one pass"]
     for name in results:
         header += [f"{name}", f"{name}, difference", f"{name}, oracle"]
     rows = [
-        [name, *(cell for values in results.values() for cell in cells(*values, name))] for name in [RANDOM, *ONLINE, *BATCH]
+        [name.replace("|", r"\|"), *(cell for found in results.values() for cell in cells(found, name))]
+        for name in [RANDOM, *ONLINE, *BATCH]
     ]
     save(
         "quality",
@@ -223,7 +237,8 @@ def along(folders: list[Path], orders: int) -> None:
                 seconds.append((time.process_time() - start) / len(values))
                 reached.append(float(np.mean(values)))
             label = f"{REFERENCE}, 100 rounds" if name == REFERENCE else name
-            rows.append([label, *(f"{value:.4f}" for value in reached), f"{seconds[-1]:.2f}"])
+            print(f"{folder.name}: {label}, {seconds[-1]:.1f} s", file=sys.stderr, flush=True)
+            rows.append([label.replace("|", r"\|"), *(f"{value:.4f}" for value in reached), f"{seconds[-1]:.2f}"])
             axes[0].plot(lengths, reached, marker="o", markersize=3, label=label)
             axes[1].plot(seconds, reached, marker="o", markersize=3)
         for ax, text in zip(axes, ("training queries", "processor seconds to learn and rank the test part"), strict=True):
@@ -245,12 +260,16 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     arguments.add_argument("--orders", type=int, default=5)
+    arguments.add_argument("--keep", type=Path, metavar="FILE")
     arguments.add_argument("--stream", action="store_true")
     chosen = arguments.parse_args()
     folders = chosen.folders or known_folders(MQ2008, LIGHTGBM)
     if not folders:
         raise SystemExit("no data: name a folder of LETOR folds")
-    (along if chosen.stream else compare)(folders, chosen.orders)
+    if chosen.stream:
+        along(folders, chosen.orders)
+    else:
+        compare(folders, chosen.orders, chosen.keep)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,15 @@ class Part(NamedTuple):
 
 SHOWN = {
     "quality": Part(
-        rows=("random ranking", "PerceptronRanker()*", "relative_margin=1", "credit='argmax', mass='slam'*", "LightGBM*"),
+        rows=(
+            "random ranking",
+            "PerceptronRanker()*",
+            "map | RidgeRanker()",
+            "map | BlendRanker('light')",
+            "map | BlendRanker()",
+            "LightGBM*",
+            "XGBoost*",
+        ),
     ),
     "direct_quality": Part(
         rows=("DirectRanker", "RankNet", "LambdaMART*", "AdaRank", "Rank LR*", "perceptron"),

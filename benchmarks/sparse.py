@@ -383,11 +383,11 @@ def report(parts: dict[str, tuple[list[tuple], list[tuple]]], options: Any) -> s
     )
     return f"""# Sparse features
 
-One pass over {options.queries} queries of 100 documents with about 150 words each, by contestants in turn on one thread; medians
-of {options.rounds} passes. NDCG@10 is of {options.held_out} held-out queries. Memory is by how much the largest memory of a
-process grows in a pass. Credits are those of `PerceptronRanker`; `adaptive` and `sort` go with mass="sqrt" and
-relative_margin=0.3. Peers have their default settings, nothing is tuned. Feature dicts are made just before they are learned, as
-a parser makes them.
+One pass over {options.queries} queries of 100 documents with about 150 words each, by contestants in turn on one thread;
+medians of {options.rounds} passes. NDCG@10 is of {options.held_out} held-out queries. Memory is by how much the largest memory
+of a process grows in a pass. Credits are those of `PerceptronRanker`; `adaptive` and `sort` go with mass="sqrt" and
+relative_margin=0.3. Peers have their default settings, nothing is tuned. Feature dicts are made just before they are learned,
+as a parser makes them.
 {environment()}.
 `python -m benchmarks.sparse`
 

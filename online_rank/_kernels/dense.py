@@ -74,10 +74,16 @@ def combine_differences(X, c, z):
     A scale-free optimizer would bet on what rounding leaves of such a feature. Returns ||z||^2.
     """
     z[:] = 0.0
-    for i in range(1, c.shape[0]):
-        if c[i] != 0.0:
-            for j in range(X.shape[1]):
-                z[j] += c[i] * (np.float64(X[i, j]) - np.float64(X[0, j]))
+    n = c.shape[0]
+    # Four rows at a time, so that z is read and written a quarter as often.
+    for i in range(1, n - 3, 4):
+        c0, c1, c2, c3 = c[i], c[i + 1], c[i + 2], c[i + 3]
+        for j in range(X.shape[1]):
+            x = np.float64(X[0, j])
+            z[j] += c0 * (X[i, j] - x) + c1 * (X[i + 1, j] - x) + (c2 * (X[i + 2, j] - x) + c3 * (X[i + 3, j] - x))
+    for i in range(max(1, n - (n - 1) % 4), n):
+        for j in range(X.shape[1]):
+            z[j] += c[i] * (np.float64(X[i, j]) - np.float64(X[0, j]))
     norm = 0.0
     for j in range(X.shape[1]):
         norm += z[j] * z[j]

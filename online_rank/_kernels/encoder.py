@@ -31,27 +31,29 @@ def standardised(y, target):
 
 
 @kernel
-def encode(Z, a, b, lowest, step, prior, keep_all, sums, counts, out):
+def encode(Z, a, b, lowest, step, prior, keep, sums, counts, out):
     """For each feature: a column z, and a column prior S / (C + prior), linear between the grid's points.
 
-    Without `keep_all` the column z is left out for every other feature, beginning with the first.
+    The column z is there for every feature where `keep` is 2, for every other one, the second first, where it is 1, and for
+    none where it is 0.
 
     sums, counts : (d, K) sums S of grades and of weights C at the points lowest, lowest + step, ...; values beyond are clamped
     """
     last = sums.shape[1] - 1
+    means = np.empty(sums.shape)
+    for j in range(sums.shape[0]):
+        for k in range(sums.shape[1]):
+            means[j, k] = sums[j, k] / (counts[j, k] + prior)
     for i in range(a, b):
         column = 0
         for j in range(Z.shape[1]):
             z = np.float64(Z[i, j])
             place = min(max((z - lowest) / step, 0.0), np.float64(last))
             k = min(np.int64(place), last - 1)
-            right = place - k
-            left_mean = sums[j, k] / (counts[j, k] + prior)
-            right_mean = sums[j, k + 1] / (counts[j, k + 1] + prior)
-            if keep_all or j % 2 == 1:
+            if keep == 2 or (keep == 1 and j % 2 == 1):
                 out[i, column] = z
                 column += 1
-            out[i, column] = prior * (left_mean + right * (right_mean - left_mean))
+            out[i, column] = prior * (means[j, k] + (place - k) * (means[j, k + 1] - means[j, k]))
             column += 1
 
 
@@ -71,11 +73,11 @@ def learn_encoding(Z, a, b, target, lowest, step, sums, counts):
 
 
 @kernel
-def encode_and_learn(Z, y, offsets, lowest, step, prior, keep_all, sums, counts, out):
+def encode_and_learn(Z, y, offsets, lowest, step, prior, keep, sums, counts, out):
     """For each query: write it, encoded, to `out`, then learn its grades. A query of one grade teaches nothing."""
     target = np.empty(Z.shape[0])
     for t in range(offsets.shape[0] - 1):
         a, b = offsets[t], offsets[t + 1]
-        encode(Z, a, b, lowest, step, prior, keep_all, sums, counts, out)
+        encode(Z, a, b, lowest, step, prior, keep, sums, counts, out)
         if b > a and standardised(y[a:b], target[: b - a]):
             learn_encoding(Z, a, b, target, lowest, step, sums, counts)

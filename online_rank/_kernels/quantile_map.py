@@ -4,11 +4,13 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.quantiles import normal_quantile
 
 # Added to the standard deviation within a query, so that a feature that hardly varies there stays small.
 _SOFT = 0.1
+# Features that are mapped side by side, and knots among which counting is faster than halving.
+_SIDE_BY_SIDE, _FEW = 8, 64
 
 
 @kernel
@@ -36,21 +38,18 @@ def reservoir_slots(seed, count, size, slots):
 
 
 @kernel
-def find_knots(sample, first, values, scores, sizes):
-    """Knots of the features `first`, `first + 1`, ... from a sample (n, k) of their values, n > 0.
+def find_knots(columns, first, values, scores, sizes):
+    """Knots of the features `first`, `first + 1`, ... from `columns` (k, n): sorted values of each in a sample, n > 0.
 
-    Knots are the distinct ones of the sorted values at steps of n / K, K = values.shape[1], and always the largest value. The
+    Knots are the distinct ones of the values at steps of n / K, K = values.shape[1], and always the largest value. The
     score of a knot is Phi^-1 of its mid-rank share: of the smaller values, and half of the equal ones.
 
     values, scores : (d, K), and sizes : (d,), changed in place
     """
-    n = sample.shape[0]
+    n = columns.shape[1]
     room = values.shape[1]
-    column = np.empty(n)
-    for k in range(sample.shape[1]):
-        for i in range(n):
-            column[i] = sample[i, k]
-        column.sort()
+    for k in range(columns.shape[0]):
+        column = columns[k]
         j = first + k
         size = 0
         below = 0
@@ -71,23 +70,44 @@ def find_knots(sample, first, values, scores, sizes):
         sizes[j] = size
 
 
-@kernel
-def _mapped(x, values, scores, size):
-    """g(x): linear between knots, constant beyond the first and the last."""
-    low = 0
-    length = size
-    while length > 1:
-        half = length // 2
-        low += half if values[low + half - 1] < x else 0
-        length -= half
-    low += 1 if values[low] < x else 0
-    if low == size:
-        return scores[size - 1]
-    if low == 0 or values[low] == x:
-        return scores[low]
-    # The halves keep the difference of huge values finite.
-    part = (0.5 * x - 0.5 * values[low - 1]) / (0.5 * values[low] - 0.5 * values[low - 1])
-    return scores[low - 1] + part * (scores[low] - scores[low - 1])
+@leaf
+def _map_column(x, values, scores, size, g):
+    """g = g(x) for the values x of a feature: linear between knots, constant beyond the first and the last."""
+    for i in range(x.shape[0]):
+        first, length = 0, size
+        while length > _FEW:
+            half = length // 2
+            first += half if values[first + half - 1] < x[i] else 0
+            length -= half
+        # The number of knots below x: every comparison is made, several at once, and none is waited for.
+        few = values[first : first + length]
+        low = first
+        for k in range(length):
+            low += 1 if few[k] < x[i] else 0
+        if low == size:
+            g[i] = scores[size - 1]
+        elif low == 0 or values[low] == x[i]:
+            g[i] = scores[low]
+        else:
+            # The halves keep the difference of huge values finite.
+            part = (0.5 * x[i] - 0.5 * values[low - 1]) / (0.5 * values[low] - 0.5 * values[low - 1])
+            g[i] = scores[low - 1] + part * (scores[low] - scores[low - 1])
+
+
+@leaf
+def _mean_and_factor(g):
+    """The mean of g, and 1 / (deviation + 0.1); 0 where g is constant."""
+    total, lowest, highest = 0.0, np.inf, -np.inf
+    for i in range(g.shape[0]):
+        total += g[i]
+        lowest = min(lowest, g[i])
+        highest = max(highest, g[i])
+    mean = total / g.shape[0]
+    square = 0.0
+    for i in range(g.shape[0]):
+        difference = g[i] - mean
+        square += difference * difference
+    return mean, 1.0 / (math.sqrt(square / g.shape[0]) + _SOFT) if highest > lowest else 0.0
 
 
 @kernel
@@ -96,29 +116,32 @@ def map_queries(X, offsets, values, scores, sizes, out):
 
     The second is 0 where g is constant in the query, and both are where a feature has no knots yet.
     """
+    longest = 0
     for t in range(offsets.shape[0] - 1):
-        a, b = offsets[t], offsets[t + 1]
-        m = b - a
-        for j in range(X.shape[1]):
-            if sizes[j] == 0 or m == 0:
-                out[a:b, 2 * j] = 0.0
-                out[a:b, 2 * j + 1] = 0.0
-                continue
-            total, lowest, highest = 0.0, np.inf, -np.inf
-            for i in range(a, b):
-                g = _mapped(np.float64(X[i, j]), values[j], scores[j], sizes[j])
-                out[i, 2 * j] = g
-                total += g
-                lowest = min(lowest, g)
-                highest = max(highest, g)
-            mean = total / m
-            square = 0.0
-            for i in range(a, b):
-                difference = out[i, 2 * j] - mean
-                square += difference * difference
-            factor = 1.0 / (math.sqrt(square / m) + _SOFT) if highest > lowest else 0.0
-            for i in range(a, b):
-                out[i, 2 * j + 1] = (out[i, 2 * j] - mean) * factor
+        longest = max(longest, offsets[t + 1] - offsets[t])
+    # Some columns at once, so that rows of X and of `out` are read and written in pieces.
+    x, g = np.empty((_SIDE_BY_SIDE, longest)), np.empty((_SIDE_BY_SIDE, longest))
+    means, factors = np.empty(_SIDE_BY_SIDE), np.empty(_SIDE_BY_SIDE)
+    for t in range(offsets.shape[0] - 1):
+        a, m = offsets[t], offsets[t + 1] - offsets[t]
+        for first in range(0, X.shape[1], _SIDE_BY_SIDE):
+            width = min(_SIDE_BY_SIDE, X.shape[1] - first)
+            for i in range(m):
+                for c in range(width):
+                    x[c, i] = X[a + i, first + c]
+            for c in range(width):
+                j, own = first + c, g[c, :m]
+                if sizes[j] == 0 or m == 0:
+                    own[:] = 0.0
+                    means[c], factors[c] = 0.0, 0.0
+                else:
+                    _map_column(x[c, :m], values[j], scores[j], sizes[j], own)
+                    means[c], factors[c] = _mean_and_factor(own)
+            for i in range(m):
+                row = out[a + i, 2 * first :]
+                for c in range(width):
+                    row[2 * c] = g[c, i]
+                    row[2 * c + 1] = (g[c, i] - means[c]) * factors[c]
 
 
 @kernel
@@ -128,10 +151,13 @@ def ramps(Z, knots, height, out):
     out : (n, columns * number of knots)
     """
     width = knots.shape[0]
+    slopes = 1.0 / (knots[1:] - knots[:-1])
     for i in range(Z.shape[0]):
         for c in range(Z.shape[1]):
             z = np.float64(Z[i, c])
-            out[i, c * width] = z
+            row = out[i, c * width : (c + 1) * width]
+            row[0] = z
             for k in range(width - 1):
-                part = (z - knots[k]) / (knots[k + 1] - knots[k])
-                out[i, c * width + 1 + k] = height * min(max(part, 0.0), 1.0)
+                part = (z - knots[k]) * slopes[k]
+                part = part if part > 0.0 else 0.0
+                row[k + 1] = height * (part if part < 1.0 else 1.0)

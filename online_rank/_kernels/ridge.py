@@ -1,20 +1,23 @@
 """Ridge regression of the standardised grade on features centred within the query.
 
-Without BLAS: it would make the bits depend on the number of threads, and small products wait for them.
+Products of matrices are BLAS's, in tiles so small that one thread makes each: bits depend on the processor, but not on the
+number of its threads.
 """
 
 import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel
-from online_rank._kernels.arrays import all_finite
+from online_rank._kernels._jit import fast_kernel, fast_leaf, kernel, leaf
+from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.judge import judge_rankings
 from online_rank._kernels.rounds import write_round
 
-# Sums of products are computed for blocks of 4 x 4 entries, which stay in registers, over multiples of 8 terms.
-_BLOCK, _TERMS = 4, 8
+# Cholesky's decomposition is computed in blocks of 4 x 4 entries, which stay in registers.
+_BLOCK = 4
+# Most columns of a tile, and most documents at once.
+_TILE, _DOCUMENTS = 56, 64
 
 
 @fast_kernel
@@ -49,48 +52,51 @@ def _row_start(r, d):
 
 
 @kernel
-def centre(X, centred):
-    """Write the columns of X (m, d) less their means to the rows of `centred` (d or more, m or more); 0 to what is left.
-
-    Exactly 0 for columns that are constant.
-    """
+def centre(X, factor, out):
+    """out = factor (X - the means of its columns), both (m, d); exactly 0 for columns that are constant."""
     m, d = X.shape
-    centred[d:] = 0.0
+    means = np.zeros(d)
+    for i in range(m):
+        for j in range(d):
+            out[i, j] = np.float64(X[i, j]) - np.float64(X[0, j])
+            means[j] += out[i, j]
     for j in range(d):
-        row = centred[j]
-        mean = 0.0
-        for i in range(m):
-            row[i] = np.float64(X[i, j]) - np.float64(X[0, j])
-            mean += row[i]
-        mean /= m
-        for i in range(m):
-            row[i] -= mean
-        row[m:] = 0.0
+        means[j] /= m
+    for i in range(m):
+        for j in range(d):
+            out[i, j] = factor * (out[i, j] - means[j])
+
+
+@leaf
+def _fade_and_add(keep, old, factor, new, out):
+    """out = keep old + factor new."""
+    for c in range(out.shape[0]):
+        out[c] = keep * old[c] + factor * new[c]
 
 
 @kernel
-def add_query(centred, m, target, weight, keep, gram, moment, new_gram, new_moment):
-    """new_gram = keep gram + weight C'C / m, new_moment = keep moment + weight C't / m, with `centred` the transpose of C.
-
-    gram, new_gram : the upper triangle of a (d, d) matrix, row by row
-
-    centred : rows and columns padded with 0 to multiples of 4 and 8
-    """
-    d = moment.shape[0]
-    factor = weight / m
-    for j in range(d):
-        total = 0.0
+def add_rows(rows, keep, gram, new_gram):
+    """new_gram = keep gram + rows' rows, for rows (m, d) and the upper triangles of (d, d) matrices, row by row."""
+    m, d = rows.shape
+    n = max(1, (d + _TILE - 1) // _TILE)
+    width = (d + n - 1) // n
+    panels = np.zeros((n, m, width))
+    for p in range(n):
         for i in range(m):
-            total += centred[j, i] * target[i]
-        new_moment[j] = keep * moment[j] + factor * total
-    block = np.empty((_BLOCK, _BLOCK))
-    for i in range(0, d, _BLOCK):
-        for j in range(i, d, _BLOCK):
-            _products(centred, i, centred, j, centred.shape[1], block)
-            for r in range(i, min(i + _BLOCK, d)):
-                row = _row_start(r, d)
-                for c in range(max(r, j), min(j + _BLOCK, d)):
-                    new_gram[row + c] = keep * gram[row + c] + factor * block[r - i, c - j]
+            copy_to(panels[p, i, : min(width, d - p * width)], rows[i, p * width : min((p + 1) * width, d)])
+    tile, part = np.empty((width, width)), np.empty((width, width))
+    for p in range(n):
+        top, bottom = p * width, min((p + 1) * width, d)
+        for q in range(p, n):
+            np.dot(panels[p, :_DOCUMENTS].T, panels[q, :_DOCUMENTS], tile)
+            for i in range(_DOCUMENTS, m, _DOCUMENTS):
+                np.dot(panels[p, i : i + _DOCUMENTS].T, panels[q, i : i + _DOCUMENTS], part)
+                tile += part
+            right = min((q + 1) * width, d)
+            for r in range(top, bottom):
+                left, row = max(r, q * width), _row_start(r, d)
+                old, new = gram[row + left : row + right], new_gram[row + left : row + right]
+                _fade_and_add(keep, old, 1.0, tile[r - top, left - q * width :], new)
 
 
 @kernel
@@ -142,12 +148,20 @@ def score_all(X, W, S):
             S[k, i] = total
 
 
+@fast_leaf
+def _square(x):
+    total = 0.0
+    for j in range(x.shape[0]):
+        total += np.float64(x[j]) * np.float64(x[j])
+    return total
+
+
 @kernel
 def learn_query(
     X, y, weight, keep, kind, cutoff, threshold, discounts, weights, best, gram, moment, losses,
-    new_gram, new_moment, new_losses, row,
+    rows, new_moment, new_losses, row,
 ):  # fmt: skip
-    """Learn from one query: judge the rankings by all weight vectors, then add the query to the normal equations.
+    """Learn from one query: judge the rankings by all weight vectors, then make ready what it adds to the normal equations.
 
     Parameters
     ----------
@@ -156,7 +170,8 @@ def learn_query(
     kind, cutoff, threshold, discounts : the measure that weight vectors are judged by, and its table
     weights, best : (K, d), and which of them serves rankings
     gram, moment, losses : (d (d + 1) / 2,), (d,), (K,): normal equations, and losses so far
-    new_gram, new_moment, new_losses : the same after the query, written when it is learned
+    rows : (m, d) out: the matrix grows by rows' rows
+    new_moment, new_losses : `moment` and `losses` after the query, written when it is learned
     row : a `Round`, written last
 
     Returns
@@ -169,9 +184,7 @@ def learn_query(
     score_all(X, weights, S)
     largest = 0.0
     for i in range(m):
-        square = 0.0
-        for j in range(d):
-            square += np.float64(X[i, j]) * np.float64(X[i, j])
+        square = _square(X[i])
         if not math.isfinite(square):
             return -1
         largest = max(largest, square)
@@ -183,15 +196,19 @@ def learn_query(
     target = np.empty(m)
     learns = levels > 1 and weight > 0.0 and standardised(y, target)
     if learns:
-        centred = np.empty((padded(d, _BLOCK), padded(m, _TERMS)))
-        centre(X, centred)
-        # Entries are at most the largest square, so no product can overflow, nor can the sums.
+        # Entries are at most the largest square, so no product can overflow, nor can the sums of some queries.
         diagonal = 0.0
         for j in range(d):
             diagonal = max(diagonal, gram[_row_start(j, d) + j])
-        if not math.isfinite(diagonal + 16.0 * max(weight, 1.0) * max(largest, 1.0) * m):
+        if not math.isfinite(diagonal + 4096.0 * max(weight, 1.0) * max(largest, 1.0) * m):
             return -1
-        add_query(centred, m, target, weight, keep, gram, moment, new_gram, new_moment)
+        factor = math.sqrt(weight / m)
+        centre(X, factor, rows)
+        new_moment[:] = 0.0
+        for i in range(m):
+            for j in range(d):
+                new_moment[j] += rows[i, j] * target[i]
+        _fade_and_add(keep, moment, factor, new_moment, new_moment)
         for k in range(judged.shape[0]):
             new_losses[k] = keep * losses[k] + weight * judged[k]
     write_round(row, judged[best], 0.0, 0.0, 0.0, weight, m, largest, 0.0, levels < 2)

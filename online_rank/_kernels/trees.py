@@ -8,11 +8,13 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.order import sort_descending
 
 # Added to sums of second derivatives, and to differences of scores.
 _RIDGE = 0.01
+# Scores that are farther behind the best one than this count as if they were so far: exp of it is no subnormal number.
+_FARTHEST = 600.0
 
 
 @kernel
@@ -64,7 +66,7 @@ def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, dis
         longest = max(longest, offsets[q + 1] - offsets[q])
     keys, spare_keys = np.empty(longest), np.empty(longest)
     order, spare = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
-    gains, ideal = np.empty(longest), np.empty(longest)
+    gains, ideal, powers = np.empty(longest), np.empty(longest), np.empty(longest)
     for q in range(first, stop):
         a, m = offsets[q], offsets[q + 1] - offsets[q]
         gh[a : a + m] = 0.0
@@ -73,7 +75,7 @@ def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, dis
         for i in range(m):
             keys[i] = scores[a + i]
             order[i] = i
-            gains[i] = 2.0 ** min(y[a + i], 60) - 1.0
+            gains[i] = np.float64(1 << min(y[a + i], 60)) - 1.0
             ideal[i] = gains[i]
         sort_descending(keys[:m], order[:m], spare_keys, spare)
         ideal[:m].sort()
@@ -83,6 +85,9 @@ def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, dis
         if not best > 0.0:
             continue
         separate = keys[0] > keys[m - 1]
+        # 1 / (1 + exp(s_up - s_down)) is the share of `down` in these powers; no two of them are 0.
+        for i in range(m):
+            powers[i] = math.exp(max(scores[a + i] - keys[0], -_FARTHEST))
         total = 0.0
         for p in range(min(depth, m)):
             i = order[p]
@@ -90,12 +95,13 @@ def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, dis
                 j = order[r]
                 if gains[i] == gains[j]:
                     continue
-                delta = abs(gains[i] - gains[j]) * (discounts[p] - discounts[r]) / best
+                delta = abs(gains[i] - gains[j]) * (discounts[p] - discounts[r])
+                whole = best * (powers[i] + powers[j])
                 if separate:
-                    delta /= _RIDGE + keys[p] - keys[r]
+                    whole *= _RIDGE + keys[p] - keys[r]
                 up, down = (i, j) if gains[i] > gains[j] else (j, i)
-                share = 1.0 / (1.0 + math.exp(scores[a + up] - scores[a + down]))
-                slope = delta * share
+                share = powers[down] / (powers[i] + powers[j])
+                slope = delta * powers[down] / whole
                 bend = slope * (1.0 - share)
                 gh[a + up, 0] += slope
                 gh[a + down, 0] -= slope
@@ -119,18 +125,36 @@ def gather(bins, columns, first, gathered):
             column[first + i] = bins[i, j]
 
 
-@kernel
-def _histogram(bins, rows, gh, histogram):
-    """histogram (B, 3) = sums of gradients, of second derivatives, and number of the documents `rows` in each bin."""
-    histogram[:] = 0.0
-    for r in rows:
+@leaf
+def _add_to_histograms(first, second, rows, gh, one, two):
+    """Add gradients, second derivatives and number of the documents `rows` to histograms (B, 3) of two columns of bins.
+
+    Two at once: what they share is read once, and additions to one need not wait for those to the other.
+    """
+    for k in range(rows.shape[0]):
+        r = rows[k]
+        g, h = gh[r, 0], gh[r, 1]
+        b, c = first[r], second[r]
+        one[b, 0] += g
+        one[b, 1] += h
+        one[b, 2] += 1.0
+        two[c, 0] += g
+        two[c, 1] += h
+        two[c, 2] += 1.0
+
+
+@leaf
+def _add_to_histogram(bins, rows, gh, histogram):
+    """As `_add_to_histograms`, for one column."""
+    for k in range(rows.shape[0]):
+        r = rows[k]
         b = bins[r]
         histogram[b, 0] += gh[r, 0]
         histogram[b, 1] += gh[r, 1]
         histogram[b, 2] += 1.0
 
 
-@kernel
+@leaf
 def _best_split(histogram, least):
     """Gain and bin of the best threshold of a histogram: G^2 / (H + 0.01) of both sides less that of all; gain 0 for none."""
     g, h, n = 0.0, 0.0, 0.0
@@ -169,15 +193,25 @@ def find_splits(level, first, stop, bins, rows, bounds, gh, least, histograms, b
         best[node, 0] = 0.0
         best[node, 1] = -1.0
         best[node, 2] = 0.0
+    for node in range(begin, 2 * begin + 1):
+        less = node
+        if level > 0:
+            if node % 2 == 0:
+                continue
+            less += bounds[node, 1] - bounds[node, 0] > bounds[node + 1, 1] - bounds[node + 1, 0]
+        own = rows[level, bounds[less, 0] : bounds[less, 1]]
+        histograms[less, first:stop] = 0.0
+        for c in range(first, stop - 1, 2):
+            _add_to_histograms(bins[c], bins[c + 1], own, gh, histograms[less, c], histograms[less, c + 1])
+        if (stop - first) % 2 == 1:
+            _add_to_histogram(bins[stop - 1], own, gh, histograms[less, stop - 1])
+        if level > 0:
+            more = 2 * node + 1 - less
+            for c in range(first, stop):
+                for b in range(histograms.shape[2]):
+                    for k in range(3):
+                        histograms[more, c, b, k] = histograms[(node - 1) // 2, c, b, k] - histograms[less, c, b, k]
     for c in range(first, stop):
-        for node in range(begin, 2 * begin + 1):
-            if level == 0:
-                _histogram(bins[c], rows[0, bounds[0, 0] : bounds[0, 1]], gh, histograms[0, c])
-            elif node % 2 == 1:
-                left_is_less = bounds[node, 1] - bounds[node, 0] <= bounds[node + 1, 1] - bounds[node + 1, 0]
-                less, more = (node, node + 1) if left_is_less else (node + 1, node)
-                _histogram(bins[c], rows[level, bounds[less, 0] : bounds[less, 1]], gh, histograms[less, c])
-                histograms[more, c] = histograms[(node - 1) // 2, c] - histograms[less, c]
         for node in range(begin, 2 * begin + 1):
             if bounds[node, 1] - bounds[node, 0] >= 2 * least:
                 gain, where = _best_split(histograms[node, c], least)
@@ -223,13 +257,13 @@ def split_level(level, best, bins, rows, bounds, columns, thresholds):
 def fill_leaves(rows, bounds, gh, leaves):
     """leaves (2^D,) = G / (H + 0.01) over the documents of each; 0 for one without documents."""
     inner = leaves.shape[0] - 1
-    for leaf in range(leaves.shape[0]):
+    for end in range(leaves.shape[0]):
         g, h = 0.0, 0.0
-        for k in range(bounds[inner + leaf, 0], bounds[inner + leaf, 1]):
+        for k in range(bounds[inner + end, 0], bounds[inner + end, 1]):
             r = rows[rows.shape[0] - 1, k]
             g += gh[r, 0]
             h += gh[r, 1]
-        leaves[leaf] = g / (h + _RIDGE)
+        leaves[end] = g / (h + _RIDGE)
 
 
 @kernel

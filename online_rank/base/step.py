@@ -15,6 +15,9 @@ __all__ = ["QueryStep", "check_calling_pipeline", "require_query_step"]
 class QueryStep(Locked, base.Estimator):
     """Base class of pipeline steps: rankers and transformers of queries."""
 
+    #: Whether it is a ranker; river's `isinstance` takes longer than learning from a short query.
+    _is_ranker: ClassVar[bool] = False
+
     #: Makes a pipeline of two steps; `online_rank.base.pipeline`, which knows rankers and transformers, sets it.
     _pipeline: ClassVar[Callable[[Any, Any], Any]]
 

@@ -15,13 +15,14 @@ from online_rank.base import Ranker, Round
 from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
 from online_rank.bounds.candidates import Run
 from online_rank.bounds.certificate import Certificate, certify
-from online_rank.bounds.comparators import copied, extend_path, require_perceptron
+from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks, require_perceptron
 from online_rank.bounds.frozen import FrozenCopy
 from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure
 from online_rank.measures import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
+from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.nested import NestedRanker, learn_query, share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -45,8 +46,8 @@ class LossTracker(NestedRanker):
     Parameters
     ----------
     ranker
-        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them; a copy of it learns, from w = 0, where the bounds
-        start.
+        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`; a copy of it learns, from
+        w = 0, where the bounds start.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
@@ -83,9 +84,8 @@ class LossTracker(NestedRanker):
     True
     """
 
-    _takes_sparse = True
     _schema = Schema(
-        _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", features=True),
+        _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", "ClickPerceptron", features=True),
         _served=Array(3),
         _n_served=Count(),
         _n_frozen=Count(),
@@ -108,6 +108,8 @@ class LossTracker(NestedRanker):
         require_perceptron(ranker)
         if comparators is not None and not isinstance(comparators, Mapping):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
+        if served and ranker._takes_clicks:
+            raise ValueError("served=True: clicks do not tell the loss of what was served")
         self.ranker = ranker
         self.comparators = None if comparators is None else {name: copied(name, u) for name, u in comparators.items()}
         self.served = served
@@ -225,7 +227,7 @@ class LossTracker(NestedRanker):
             u=self._aligned[row] * self._scaled_by,
             gains=self._gains(),
             pair_loss=pair_loss,
-            surrogate_loss=surrogate_loss,
+            surrogate_loss=math.nan if self._takes_clicks else surrogate_loss,
             path_length=path_length,
             path_product=path_product,
             largest_norm=largest_norm,
@@ -237,8 +239,23 @@ class LossTracker(NestedRanker):
         return certify(self._perceptron, comparator, run)
 
     @property
+    def _takes_clicks(self) -> bool:  # type: ignore[override]
+        return self._learner._takes_clicks
+
+    @property
+    def _takes_sparse(self) -> bool:  # type: ignore[override]
+        return self._perceptron._takes_sparse
+
+    @property
+    def _own_policy(self) -> Any:
+        return self._learner._own_policy
+
+    def _confidence(self) -> float:
+        return self._learner._confidence()
+
+    @property
     def _measures_answers(self) -> bool:  # type: ignore[override]
-        return self.served or self._nested or self._learner.average is False
+        return not self._takes_clicks and (self.served or self._nested or self._learner.average is False)
 
     @property
     def _wants_scale(self) -> bool:  # type: ignore[override]
@@ -254,7 +271,7 @@ class LossTracker(NestedRanker):
         return isinstance(self._learner, NestedRanker)
 
     @property
-    def _perceptron(self) -> PerceptronRanker:
+    def _perceptron(self) -> Any:
         """The perceptron whose round will be that of the next query."""
         return self._learner._reporter if self._nested else self._learner
 
@@ -316,7 +333,7 @@ class LossTracker(NestedRanker):
 
     def _round_is_served(self, block: Block) -> bool:
         """Whether the loss of a round is that of what was served: its scores decided it."""
-        if self._nested:
+        if self._nested or self._takes_clicks:
             return False
         return block.served is not None or (block.answered is None and self._learner.average is False)
 
@@ -341,12 +358,15 @@ class LossTracker(NestedRanker):
                 return t
             if answered is not None and not self._nested and query.served is None:
                 ranking_losses(*self._measure, answered, query.y, query.offsets, table, row[_SERVED_LOSS : _SERVED_LOSS + 1])
-            if decisive is not None and row[_LOSS] > 0.0:
+            if decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
-                compare(
-                    query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
-                    ranker._config, ranker._constants, ranker._counters, values[t],
-                )  # fmt: skip
+                if isinstance(ranker, ClickPerceptron):
+                    values[t, :, 0] = losses_on_clicks(ranker, query, decisive, Round.from_row(row), scores)
+                else:
+                    compare(
+                        query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
+                        ranker._config, ranker._constants, ranker._counters, values[t],
+                    )  # fmt: skip
             if before is not None:
                 row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]
                 self._carry(ranker, before, row)
@@ -363,11 +383,11 @@ class LossTracker(NestedRanker):
                 extend_path(row, u * self._scaled_by, u * scale, self._gains())
         self._scaled_by = scale.copy()
 
-    def _decisive_scores(self, ranker: PerceptronRanker, query: Block) -> np.ndarray:
+    def _decisive_scores(self, ranker: Any, query: Block) -> np.ndarray:
         """The scores that decide what a perceptron learns from a query, float64 (m,)."""
         if query.served is not None:
             return query.served
-        if ranker.served == "average":
+        if getattr(ranker, "served", None) == "average":
             return ranker._score(query.X)
         return ranker._learning_scores(query.X)
 

@@ -62,13 +62,8 @@ Grouped = Annotated[
 ]
 
 
-class Negative(StrEnum):
-    """What a negative grade is."""
-
-    error = "error"
-    zero = "zero"
-    skip = "skip"
-
+#: What a negative grade is.
+Negative = StrEnum("Negative", ["error", "zero", "skip"])
 
 Negatives = Annotated[
     Negative,
@@ -76,28 +71,14 @@ Negatives = Annotated[
 ]
 
 
-class NoRelevant(StrEnum):
-    """What a query without a relevant document counts."""
+#: What a query without a relevant document counts.
+NoRelevant = StrEnum("NoRelevant", ["skip", "zero"])
 
-    skip = "skip"
-    zero = "zero"
+#: What documents with equal scores count.
+Ties = StrEnum("Ties", ["expected", "optimistic", "pessimistic", "ignored"])
 
-
-class Ties(StrEnum):
-    """What documents with equal scores count."""
-
-    expected = "expected"
-    optimistic = "optimistic"
-    pessimistic = "pessimistic"
-    ignored = "ignored"
-
-
-class Scale(StrEnum):
-    """How features are brought to one scale."""
-
-    stream = "stream"
-    query = "query"
-    none = "none"
+#: How features are brought to one scale.
+Scale = StrEnum("Scale", ["stream", "query", "none"])
 
 
 class Kind(StrEnum):

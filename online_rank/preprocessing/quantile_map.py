@@ -16,9 +16,9 @@ from online_rank.query import Block, require_finite, single
 __all__ = ["Ramps", "StreamQuantileMap"]
 
 #: Documents in a chunk of the sample: what is copied when one of them is replaced.
-_CHUNK = 64
+_CHUNK = 16
 #: About how many values of the sample are sorted in one query, so that no query waits for all knots.
-_SORTED_AT_ONCE = 16_384
+_SORTED_AT_ONCE = 32_768
 #: How often knots are found anew: when so many times the documents of the last time were seen.
 _GROWTH = 1.5
 #: Ramps run over [-2, 2], in which 95 % of normal scores lie, and are this high.
@@ -211,9 +211,12 @@ class StreamQuantileMap(ColumnTransformer):
         if self._cursor == 0:
             self._due = int(_GROWTH * self._count)
         stop = min(self._n_features, self._cursor + max(1, _SORTED_AT_ONCE // rows))
-        part = np.concatenate([chunk[:, self._cursor : stop] for chunk in self._sample])[:rows]
+        columns = np.concatenate([chunk[:, self._cursor : stop] for chunk in self._sample])[:rows].T.copy()
+        columns.sort()
+        # No knot is -0.0: which of two equal values comes first is chance.
+        columns += 0.0
         self._values, self._scores, self._sizes = self._values.copy(), self._scores.copy(), self._sizes.copy()
-        kernels.find_knots(part, self._cursor, self._values, self._scores, self._sizes)
+        kernels.find_knots(columns, self._cursor, self._values, self._scores, self._sizes)
         self._cursor = stop
 
 

@@ -15,6 +15,8 @@ __all__ = ["StreamTargetEncoder"]
 
 #: The grid of every feature covers the range of normal scores.
 _REACH = 2.6
+#: Of which features the values stay beside their encodings.
+_KEPT = ("none", "relative", "all")
 
 
 class StreamTargetEncoder(ColumnTransformer):
@@ -67,6 +69,8 @@ class StreamTargetEncoder(ColumnTransformer):
            [ 0.   , -0.471]])
     """
 
+    _changes_in_place = False
+
     _schema = Schema(_sums=Array("d", "n_points"), _counts=Array("d", "n_points", low=0.0))
 
     def __init__(self, n_points: int = 20, *, prior: float = 20.0, keep: str = "all"):
@@ -75,8 +79,8 @@ class StreamTargetEncoder(ColumnTransformer):
             raise ValueError(f"n_points is {n_points}; at least 2 are needed")
         if not 0.0 < prior < np.inf:
             raise ValueError(f"prior is {prior}; it is a finite number > 0")
-        if keep not in ("all", "relative"):
-            raise ValueError(f"keep is {keep!r}; it is 'all' or 'relative'")
+        if keep not in _KEPT:
+            raise ValueError(f"keep is {keep!r}; it is 'all', 'relative' or 'none'")
         self.n_points = n_points
         self.prior = prior
         self.keep = keep
@@ -94,21 +98,23 @@ class StreamTargetEncoder(ColumnTransformer):
 
     def _room(self, X: np.ndarray) -> np.ndarray:
         d = X.shape[1]
-        return np.empty((len(X), 2 * d if self.keep == "all" else d + d // 2))
+        return np.empty((len(X), d + (0, d // 2, d)[_KEPT.index(self.keep)]))
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        return _encoded_names(names, self.keep == "all")
+        return _encoded_names(names, _KEPT.index(self.keep))
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         if not all_finite(block.X.reshape(-1)):
             return 0
+        self._sums, self._counts = self._sums.copy(), self._counts.copy()
+        keep = _KEPT.index(self.keep)
         kernels.encode_and_learn(
-            block.X, block.y, block.offsets, -_REACH, self._step, self.prior, self.keep == "all", self._sums, self._counts, out
+            block.X, block.y, block.offsets, -_REACH, self._step, self.prior, keep, self._sums, self._counts, out
         )
         return len(block.w)
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-        keep = self.keep == "all"
+        keep = _KEPT.index(self.keep)
         kernels.encode(X, 0, len(X), -_REACH, self._step, self.prior, keep, self._sums, self._counts, out)
 
     @property
@@ -117,11 +123,11 @@ class StreamTargetEncoder(ColumnTransformer):
 
 
 @functools.lru_cache(maxsize=64)
-def _encoded_names(names: tuple[Hashable, ...], keep_all: bool) -> tuple[Hashable, ...]:
+def _encoded_names(names: tuple[Hashable, ...], keep: int) -> tuple[Hashable, ...]:
     """Each name, unless it is left out, and after it that of its encoding: new features come last."""
     given: list[Hashable] = []
     for j, name in enumerate(names):
-        if keep_all or j % 2:
+        if keep == 2 or (keep == 1 and j % 2):
             given.append(name)
         given.append(f"{name} encoded" if isinstance(name, str) else (name, "encoded"))
     return tuple(given)

@@ -5,12 +5,12 @@ import itertools
 import operator
 import struct
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.query.blocks import ONE, Block, as_weights, document_name, query_offsets, single
+from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
@@ -32,6 +32,7 @@ MAX_FEATURES = 1 << 24
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
+_ONLY_DICTS = {dict}
 
 
 class _Features(NamedTuple):
@@ -149,9 +150,9 @@ def are_plain(x: Any, y: Any, n_features: int) -> bool:
     )
 
 
-def answer_in_kind(scores: np.ndarray, block: Block) -> list[float] | dict[Hashable, float]:
+def answer_in_kind(scores: np.ndarray, block: Block | None) -> list[float] | dict[Hashable, float]:
     """Scores as a user gets them: a list of floats, or `{document id: score}` for a query with ids."""
-    if block.ids is None or isinstance(block.ids, range):
+    if block is None or block.ids is None or isinstance(block.ids, range):
         return scores.tolist()
     return dict(zip(block.ids, scores.tolist(), strict=True))
 
@@ -207,21 +208,20 @@ def _read(x: Any, documents: bool) -> _Features:
     if type(x) is _ARRAY:
         return _Features(_as_matrix(x))
     if isinstance(x, Mapping):
-        for name, document in x.items():
+        documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
+        for name, document in () if documents_are_dicts else x.items():
             if not isinstance(document, Mapping):
                 raise TypeError(
                     f"x[{name!r}] is of type {type(document).__name__}, not a dict of features. A query as a dict is "
                     "{document id: feature dict}; a single document goes into a list: [features]"
                 )
-        return _from_dicts(list(x.values()), tuple(x), documents)
+        return _from_dicts([*x.values()], tuple(x), documents)
     if isinstance(x, list | tuple) and not isinstance(x, SparseRows):
         if not x or isinstance(x[0], Mapping):
             return _from_dicts(x, None, documents)
         return _Features(_from_rows(x))
     if isinstance(x, np.ndarray):
-        if isinstance(x, np.ma.MaskedArray):
-            raise TypeError("x is a masked array; fill in what is missing first, as by x.filled(0.0)")
-        return _Features(_as_matrix(np.asarray(x)))
+        return _Features(_as_matrix(as_array("x", x)))
     if isinstance(x, SparseRows):
         return _Features(checked_rows(x))
     if is_scipy(x):
@@ -265,23 +265,21 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
     # The common case, documents that are plain dicts with the same names, without Python code for each feature. A plain dict,
     # because others (defaultdict) may answer for a name that they do not hold.
     names: tuple[Hashable, ...] = tuple(documents[0])
-    if len(names) < 2 or set(map(type, documents)) != {dict} or set(map(len, documents)) != {len(names)}:
+    n, d = len(documents), len(names)
+    if d < 2 or {*map(type, documents)} != _ONLY_DICTS or {*map(len, documents)} != {d}:
         return _from_ragged_dicts(documents, ids)
-    try:
-        rows = list(map(_values_of(names), documents))
-    except KeyError:
-        return _from_ragged_dicts(documents, ids)
-    _require_few(len(names))
-    cells = list(itertools.chain.from_iterable(rows))
+    if [*itertools.chain.from_iterable(documents)] == [*names] * n:
+        rows: Iterable[Any] = map(dict.values, documents)
+    else:
+        try:
+            rows = [*map(operator.itemgetter(*names), documents)]
+        except KeyError:
+            return _from_ragged_dicts(documents, ids)
+    _require_few(d)
+    cells = [*itertools.chain.from_iterable(rows)]
     values = as_floats(cells)
     X = _checked_floats(cells, names, ids, 0) if values is None else values
-    return _Features(X.reshape(len(documents), len(names)), ids, names, dict)
-
-
-@functools.lru_cache(maxsize=64)
-def _values_of(names: tuple[Hashable, ...]) -> operator.itemgetter:
-    """A function that gives the values of a feature dict by these names."""
-    return operator.itemgetter(*names)
+    return _Features(X.reshape(n, d), ids, names, dict)
 
 
 @functools.lru_cache(maxsize=256)

@@ -129,13 +129,18 @@ class LinearRanker(AveragedRanker):
 
     def _make_sparse(self) -> np.ndarray:
         """Bring the state into rows, from which it does not come back. Returns them."""
-        if self._rows is None:
-            rows = _aligned_zeros(self._n_features, self._row_width)
-            if self._weights.any() or self._average.any():
-                self._fill(rows)
-            self._rows = rows
-            self._weights, self._average = self._weights[:0].copy(), self._average[:0].copy()
-        return self._rows
+        if self._rows is not None:
+            return self._rows
+        rows = _aligned_zeros(self._n_features, self._row_width)
+        if self._weights.any() or self._average.any():
+            self._fill(rows)
+        # All at once, so that an interrupt leaves the state before or after.
+        vars(self).update(_rows=rows, _weights=np.empty(0), _average=np.empty(0), **self._in_rows(rows))
+        return rows
+
+    def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
+        """Write what else a feature has to new rows. Returns the attributes that then stand there."""
+        return {}
 
     def _fill(self, rows: np.ndarray) -> None:
         """Write the weights, and what the lazy average keeps of them, to new rows."""

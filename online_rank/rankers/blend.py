@@ -18,7 +18,7 @@ from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block, single
-from online_rank.rankers.nested import NestedRanker, learn_query
+from online_rank.rankers.nested import NestedRanker
 
 __all__ = ["BlendRanker"]
 
@@ -44,8 +44,8 @@ class BlendRanker(NestedRanker):
     ----------
     rankers
         Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend,
-        for features that `StreamQuantileMap` gives (`StreamQuantileMap() | BlendRanker()`): ridge, a logistic ranker on ramps,
-        streaming trees, and ridge on target encodings. `"light"`: the same without trees.
+        for features that `StreamQuantileMap` gives (`StreamQuantileMap() | BlendRanker()`): a perceptron on ramps, ridge on
+        target encodings, and streaming trees. `"light"`: the same without trees.
     measure
         What the loss is of (see `online_rank.measure`).
     grid
@@ -74,6 +74,8 @@ class BlendRanker(NestedRanker):
     >>> model.weights.round(2)
     array([0.39, 0.61])
     """
+
+    _learns_atomically = True
 
     _schema = Schema(
         _measure=Derived(),
@@ -190,14 +192,14 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     """The default blend, and the light one."""
     from online_rank.preprocessing import Ramps, StreamTargetEncoder
     from online_rank.rankers.boosted import BoostedRanker
-    from online_rank.rankers.gradient import GradientRanker
+    from online_rank.rankers.perceptron import PerceptronRanker
     from online_rank.rankers.ridge import RidgeRanker
 
     if name not in (None, "light"):
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
+    # Chosen by `python -m benchmarks.blends`.
     trees = [] if name == "light" else [BoostedRanker()]
-    ramps = Ramps() | GradientRanker("logistic", optimizer="adagrad")
-    return [RidgeRanker(), ramps, *trees, StreamTargetEncoder(keep="relative") | RidgeRanker()]
+    return [Ramps() | PerceptronRanker(relative_margin=0.1), StreamTargetEncoder(keep="relative") | RidgeRanker(), *trees]
 
 
 def _grid(steps: int, n: int) -> np.ndarray:
@@ -219,8 +221,9 @@ def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block) -> np.ndarr
         for step in learner._transformers:
             query = step._learn_block(query)
         learner = learner._ranker
-    scores = learner._score_all(query)
-    aligned = learner._align_and_grow(query)
-    if not learn_query(learner, aligned, np.empty((1, len(Round._fields)))):
+    row = np.empty((1, len(Round._fields)))
+    scores = learner._rank_and_learn(query, row)
+    if scores is None:
         raise learner._rejection(query)
+    learner._last_round = row
     return scores

@@ -28,6 +28,8 @@ _FIRST = 8
 #: Shares of the queries and of the columns that a tree grows from, and the most columns.
 _QUERIES, _COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
 _LEAST_DOCUMENTS = 20
+#: Its powers, modulo 2^64, are factors of a hash.
+_PRIME = np.uint64(0x9E3779B97F4A7C55)
 #: Pairs with a document among the best k + 3 count.
 _BEYOND = 3
 _MAX_TREES = 1000
@@ -114,6 +116,8 @@ class BoostedRanker(Ranker):
     >>> model["BoostedRanker"].n_trees
     107
     """
+
+    _learns_atomically = True
 
     _schema = Schema(
         _measure=Derived(),
@@ -232,19 +236,25 @@ class BoostedRanker(Ranker):
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
             with all_or_nothing(self):
-                if not self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]):
+                if self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]) is None:
                     return t
         return len(block.w)
 
-    def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> bool:
+    def _rank_and_learn(self, query: Block, row: np.ndarray) -> np.ndarray | None:
+        query = self._align_and_grow(query)
+        with all_or_nothing(self):
+            return self._learn_query(query.X, query.y, float(query.w[0]), row[0])
+
+    def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> np.ndarray | None:
+        """Learn one query. Returns the scores that it had before; None for a bad one, of which nothing is learned."""
         m = len(y)
         bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
         if not (math.isfinite(w) and w >= 0.0 and kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins)):
-            return False
+            return None
         scores = self._score_bins(bins)
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
         if levels < 0:
-            return False
+            return None
         norm = math.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0))
         row[:] = loss[0], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         if levels > 1 and w > 0.0:
@@ -254,7 +264,7 @@ class BoostedRanker(Ranker):
             self._query_weights += (w,)
             self._n_queries += 1
             self._grow_trees()
-        return True
+        return scores
 
     def _grow_trees(self) -> None:
         """Take the steps of growth that it is time for."""
@@ -308,8 +318,9 @@ class BoostedRanker(Ranker):
         """Draw queries and columns for a new tree; all else is still to be computed."""
         rng = np.random.default_rng([self.seed, self._n_grown])
         k, inner, parts = self._growing, self._n_inner, self._n_parts
-        # Columns are numbered by what the last documents have there: neither their order nor their names matter.
-        order = np.lexsort(np.concatenate(self._bins[max(0, k - 8) : k])[-64:])
+        # Columns are numbered by a hash of what the last documents have there: neither their order nor their names matter.
+        recent = np.concatenate(self._bins[max(0, k - 8) : k])[-64:]
+        order = np.argsort(_PRIME ** np.arange(1, len(recent) + 1, dtype=np.uint64) @ recent, kind="stable")
         chosen = order[np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))]
         used = np.zeros(k, dtype=np.bool_)
         used[rng.choice(k, max(1, round(_QUERIES * k)), replace=False)] = True
@@ -356,8 +367,9 @@ class BoostedRanker(Ranker):
         """Columns and gradients of the queries first..stop of the window."""
         begin = int(growth.offsets[first])
         end = int(growth.offsets[stop])
-        kernels.gather(np.concatenate(self._bins[first:stop]), growth.chosen, begin, growth.bins)
         offsets = growth.offsets[first : stop + 1] - begin
+        for bins, place in zip(self._bins[first:stop], growth.offsets[first:stop].tolist(), strict=True):
+            kernels.gather(bins, growth.chosen, place, growth.bins)
         kernels.gradients(
             np.concatenate(self._scores[first:stop]), np.concatenate(self._grades[first:stop]),
             np.array(self._query_weights[first:stop]), offsets, growth.used[first:stop], 0, stop - first,
@@ -377,7 +389,7 @@ class BoostedRanker(Ranker):
         later = [scores.copy() for scores in self._scores[self._growing :]]
         for bins, own in zip(self._bins[self._growing :], later, strict=True):
             kernels.score_trees(bins, features, thresholds, leaves, keep, rate, own)
-        self._scores = (*np.split(scores, growth.offsets[1:-1]), *later)
+        self._scores = (*(scores[a:b] for a, b in itertools.pairwise(growth.offsets.tolist())), *later)
         gains = self._gains.copy()
         np.add.at(gains, features[0][split], growth.best[:, split, 0].max(axis=0))
         self._gains = gains

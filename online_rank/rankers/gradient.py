@@ -66,6 +66,8 @@ class GradientRanker(LinearRanker):
     ['new', 'old']
     """
 
+    _learns_atomically = True
+
     _schema = Schema(
         _counters=Array(N_GRADIENT_COUNTERS, low=0.0),
         _state=Array("_n_kept", lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
@@ -138,11 +140,9 @@ class GradientRanker(LinearRanker):
         else:
             self._rows[n : n + n_new, OPTIMIZER:] = new.T
 
-    def _make_sparse(self) -> np.ndarray:
-        if self._rows is None:
-            super()._make_sparse()[:, OPTIMIZER:] = self._state.T
-            self._state = self._state[:, :0].copy()
-        return super()._make_sparse()
+    def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
+        rows[:, OPTIMIZER:] = self._state.T
+        return {"_state": self._state[:, :0].copy()}
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         X, y, offsets, w, *_ = block

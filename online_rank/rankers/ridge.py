@@ -8,7 +8,7 @@ import numpy as np
 from online_rank._kernels import ridge as kernels
 from online_rank._kernels.dense import score
 from online_rank.base import Ranker
-from online_rank.base.schema import Array, Count, Derived, Integer, Schema
+from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Schema
 from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -20,6 +20,8 @@ __all__ = ["RidgeRanker"]
 _LAMBDAS = 10.0 ** np.linspace(2.0, -3.0, 11)
 #: The weights are solved for again when the number of queries has grown by this factor.
 _GROWTH = 1.2
+#: So many documents, or more, are added to the equations at once.
+_AT_ONCE = 256
 #: About how many multiplications may go into decompositions in one query.
 _WORK = 2e7
 
@@ -67,10 +69,13 @@ class RidgeRanker(Ranker):
     3.162
     """
 
+    _learns_atomically = True
+
     _schema = Schema(
         _measure=Derived(),
         _keep=Derived(),
         _gram=Array(lambda ranker: ranker._n_features * (ranker._n_features + 1) // 2),
+        _pending=ListOf(Array(None, "d"), kind=tuple),
         _moment=Array("d"),
         _weights=Array(len(_LAMBDAS), "d"),
         _losses=Array(len(_LAMBDAS)),
@@ -91,8 +96,9 @@ class RidgeRanker(Ranker):
         self.half_life = half_life
         self._measure = parse_measure(measure)
         self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
-        # The upper triangle of A, row by row.
+        # The upper triangle of A, row by row, but for the last queries, which are still to be added: each by its rows' rows.
         self._gram = np.empty(0)
+        self._pending: tuple[np.ndarray, ...] = ()
         self._moment = np.empty(0)
         self._weights = np.empty((len(_LAMBDAS), 0))
         self._losses = np.zeros(len(_LAMBDAS))
@@ -132,7 +138,7 @@ class RidgeRanker(Ranker):
         same = (other.measure, other.half_life, other.feature_names, other._n_features)
         if same != (self.measure, self.half_life, self.feature_names, self._n_features):
             raise ValueError("other has other parameters or other features; sums of different things do not add up")
-        self._gram = self._gram + other._gram
+        self._gram, self._pending = self._full_gram() + other._full_gram(), ()
         self._moment = self._moment + other._moment
         self._losses = self._losses + other._losses
         self._n_queries += other._n_queries
@@ -150,6 +156,7 @@ class RidgeRanker(Ranker):
         gram = np.zeros((d + n_new, d + n_new))
         gram[np.triu_indices(d)] = self._gram
         self._gram = gram[np.triu_indices(d + n_new)]
+        self._pending = tuple(np.pad(rows, ((0, 0), (0, n_new))) for rows in self._pending)
         self._moment = np.pad(self._moment, (0, n_new))
         self._weights = np.pad(self._weights, ((0, 0), (0, n_new)))
 
@@ -161,19 +168,39 @@ class RidgeRanker(Ranker):
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         kind, cutoff, threshold = self._measure
         for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
-            new = np.empty_like(self._gram), np.empty_like(self._moment), np.empty_like(self._losses)
+            rows = np.empty((stop - start, self._n_features))
+            moment, losses = np.empty_like(self._moment), np.empty_like(self._losses)
             learned = kernels.learn_query(
                 block.X[start:stop], block.y[start:stop], block.w[t], self._keep, kind, cutoff, threshold,
-                discounts(stop - start), self._weights, self._best, self._gram, self._moment, self._losses, *new, rounds[t],
+                discounts(stop - start), self._weights, self._best, self._gram, self._moment, self._losses,
+                rows, moment, losses, rounds[t],
             )  # fmt: skip
             if learned < 0:
                 return t
             if learned:
                 with all_or_nothing(self):
-                    self._gram, self._moment, self._losses = new
+                    self._pending += (rows,)
+                    self._moment, self._losses = moment, losses
                     self._n_queries += 1
+                    if sum(map(len, self._pending)) >= _AT_ONCE:
+                        self._add_pending()
                     self._solve_some()
         return len(block.w)
+
+    def _full_gram(self) -> np.ndarray:
+        """The upper triangle of A, row by row, with all queries."""
+        if not self._pending:
+            return self._gram
+        rows = np.concatenate(self._pending)
+        if self._keep < 1.0:
+            age = np.repeat(np.arange(len(self._pending))[::-1], [len(own) for own in self._pending])
+            rows *= self._keep ** (0.5 * age[:, None])
+        gram = np.empty_like(self._gram)
+        kernels.add_rows(rows, self._keep ** len(self._pending), self._gram, gram)
+        return gram
+
+    def _add_pending(self) -> None:
+        self._gram, self._pending = self._full_gram(), ()
 
     def _solve_some(self) -> bool:
         """Solve for a few lambdas when it is time. Returns whether there was anything to solve."""
@@ -183,6 +210,7 @@ class RidgeRanker(Ranker):
             self._due = math.ceil(_GROWTH * self._n_queries)
         if self._next == total or not d:
             return False
+        self._add_pending()
         # All of them by the time that they are due again, unless that is too much for a query.
         gap = max(1.0, (_GROWTH - 1.0) * self._n_queries)
         number = min(math.ceil(total / gap), max(1, int(_WORK / (d**3 / 6.0))))

@@ -116,8 +116,8 @@ def test_knots_are_found_when_it_is_time_a_few_features_a_query():
     wide = StreamQuantileMap()
     rng = np.random.default_rng(0)
     wide.learn_one(rng.normal(size=(2000, 40)))
-    # 16,384 values of 2,000 rows: 8 features a query.
-    assert (wide._sizes > 0).sum() == 8
+    # 32,768 values of 2,000 rows: 16 features a query.
+    assert (wide._sizes > 0).sum() == 16
     for _ in range(4):
         wide.learn_one(rng.normal(size=(1, 40)))
     assert (wide._sizes > 0).all()
@@ -200,8 +200,11 @@ def test_a_rejected_query_leaves_the_sample_as_it_was():
         (lambda q: q._scores.__setitem__((1, 0), 9.0), "do not ascend"),
         (lambda q: setattr(q, "_cursor", 6), "_cursor should be an integer from 0 to 5"),
         (lambda q: setattr(q, "_count", 10), "_sample should be a tuple of 1"),
-        (lambda q: setattr(q, "_sample", (*q._sample[:1], np.zeros((64, 4)))), r"_sample\[1\] should be an array"),
-        (lambda q: setattr(q, "_sample", (*q._sample[:1], np.full((64, 5), np.inf))), "not finite"),
+        (
+            lambda q: setattr(q, "_sample", (q._sample[0], np.zeros((16, 4)), *q._sample[2:])),
+            r"_sample\[1\] should be an array",
+        ),
+        (lambda q: setattr(q, "_sample", (q._sample[0], np.full((16, 5), np.inf), *q._sample[2:])), "not finite"),
     ],
 )
 def test_state_that_kernels_could_not_take_is_refused(change, message):

@@ -65,18 +65,20 @@ def test_a_curve_that_is_not_monotone_is_found():
     assert middle < -2
 
 
-def test_only_relative_columns_are_kept():
-    both, relative = StreamTargetEncoder(), StreamTargetEncoder(keep="relative")
+def test_only_some_columns_are_kept():
+    both, relative, none = (StreamTargetEncoder(keep=keep) for keep in ("all", "relative", "none"))
     X = np.random.default_rng(0).normal(size=(8, 3))
-    for encoder in (both, relative):
+    for encoder in (both, relative, none):
         encoder.learn_one(X, [0, 1, 0, 2, 1, 0, 0, 0])
     np.testing.assert_array_equal(relative.transform_one(X), both.transform_one(X)[:, [1, 2, 3, 5]])
+    np.testing.assert_array_equal(none.transform_one(X), both.transform_one(X)[:, 1::2])
     query = [{"a": 1.0, "a in query": 0.5, 7: 2.0}, {"a": 2.0}]
     named = StreamTargetEncoder(keep="relative")
     named.learn_one(query, [0, 1])
     assert list(named.transform_one(query)[0]) == ["a encoded", "a in query", "a in query encoded", (7, "encoded")]
-    with pytest.raises(ValueError, match="keep is 'none'"):
-        StreamTargetEncoder(keep="none")
+    assert list(StreamTargetEncoder(keep="none").transform_one(query)[0]) == ["a encoded", "a in query encoded", (7, "encoded")]
+    with pytest.raises(ValueError, match="keep is 'some'"):
+        StreamTargetEncoder(keep="some")
 
 
 def test_bad_input():

@@ -91,7 +91,9 @@ def test_every_tree_is_that_of_plain_loops(monkeypatch):
             window = window[-10:]
             rng = np.random.default_rng([7, when])
             when += 1
-            order = sorted(range(6), key=lambda c: np.concatenate([b for b, _, _ in window[-8:]])[-64:, c].tolist()[::-1])
+            recent = np.concatenate([b for b, _, _ in window[-8:]])[-64:].tolist()
+            hashes = [sum(0x9E3779B97F4A7C55 ** (i + 1) * row[c] for i, row in enumerate(recent)) % 2**64 for c in range(6)]
+            order = sorted(range(6), key=hashes.__getitem__)
             columns = np.array(order)[np.sort(rng.choice(6, 3, replace=False))]
             used = rng.choice(len(window), max(1, round(0.8 * len(window))), replace=False)
             g, h, rows, all_bins = [], [], [], []

@@ -9,6 +9,7 @@ from online_rank import RidgeRanker, measure
 from online_rank._kernels import ridge as kernels
 from online_rank.base.schema import mismatches
 from online_rank.checks._subject import same
+from online_rank.rankers import ridge
 from online_rank.rankers.ridge import _LAMBDAS
 from online_rank.storage.files import to_bytes
 from online_rank.stream.synth import NoisyTeacher
@@ -35,13 +36,13 @@ def test_sums_and_solutions(d, m, seed, scale, single):
         stream = [(X.astype(np.float32), y) for X, y in stream]
     model = taught(stream)
     A, b = reference.sums([(X.astype(np.float64), y) for X, y in stream])
-    np.testing.assert_allclose(model._gram, A[np.triu_indices(d)], atol=1e-12 * scale**2, rtol=1e-9)
+    np.testing.assert_allclose(model._full_gram(), A[np.triu_indices(d)], atol=1e-12 * scale**2, rtol=1e-9)
     np.testing.assert_allclose(model._moment, b, atol=1e-12 * scale, rtol=1e-9)
-    ridge = 0.1 * scale**2
+    strength = 0.1 * scale**2
     size = kernels.padded(d, 4)
     solution = np.empty(d)
-    assert kernels.solve(model._gram, model._moment, ridge, np.full((size, size), np.nan), solution)
-    expected = reference.solution(A, b, ridge)
+    assert kernels.solve(model._full_gram(), model._moment, strength, np.full((size, size), np.nan), solution)
+    expected = reference.solution(A, b, strength)
     np.testing.assert_allclose(solution, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max(initial=0))
 
 
@@ -56,7 +57,7 @@ def test_weights_and_half_life():
     for (X, y), w in zip(stream, weights, strict=True):
         model.learn_one(X, y, w=w)
     A, b = reference.sums(stream, 0.5**0.1, weights)
-    np.testing.assert_allclose(model._gram, A[np.triu_indices(5)], atol=1e-12)
+    np.testing.assert_allclose(model._full_gram(), A[np.triu_indices(5)], atol=1e-12)
     np.testing.assert_allclose(model._moment, b, atol=1e-12)
 
 
@@ -82,8 +83,8 @@ def test_solutions_are_of_the_sums_when_they_were_due():
     # Of the first five queries each is a fifth more than those before; all lambdas are then solved for at once.
     model = taught(stream[:5])
     A, b = reference.sums(stream[:5])
-    for ridge, weights in zip(_LAMBDAS, model._weights, strict=True):
-        np.testing.assert_allclose(weights, reference.solution(A, b, ridge), rtol=1e-6, atol=1e-9)
+    for strength, weights in zip(_LAMBDAS, model._weights, strict=True):
+        np.testing.assert_allclose(weights, reference.solution(A, b, strength), rtol=1e-6, atol=1e-9)
 
 
 def test_a_wide_matrix_is_solved_a_lambda_a_query():
@@ -101,7 +102,7 @@ def test_merged_rankers_have_the_sums_of_one():
     one, left, right = taught(stream), taught(stream[:25]), taught(stream[25:])
     before = to_bytes(right)
     left.merge(right)
-    np.testing.assert_allclose(left._gram, one._gram, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(left._full_gram(), one._full_gram(), rtol=1e-12, atol=1e-12)
     A, b = reference.sums(stream)
     np.testing.assert_allclose(left.weights, reference.solution(A, b, left.best_lambda), rtol=1e-6)
     assert to_bytes(right) == before
@@ -125,8 +126,24 @@ def test_constant_features_get_no_weight():
     model = RidgeRanker()
     for X, y in queries(30):
         model.learn_one(np.column_stack([X, np.full(len(X), 0.1)]), y)
-    assert (model._gram[np.triu_indices(6)[1] == 5] == 0.0).all()
+    assert (model._full_gram()[np.triu_indices(6)[1] == 5] == 0.0).all()
     assert model.weights[-1] == 0.0
+
+
+@pytest.mark.parametrize("half_life", [None, 7.0])
+def test_queries_are_added_together_when_they_are_many_documents(half_life, monkeypatch):
+    monkeypatch.setattr(ridge, "_AT_ONCE", 30)
+    monkeypatch.setattr(ridge, "_GROWTH", 1e9)
+    stream = [(X, y) for X, y in queries(40) if len(set(y.tolist())) > 1]
+    model, waiting = RidgeRanker(half_life=half_life), []
+    for n, (X, y) in enumerate(stream, start=1):
+        model.learn_one(X, y)
+        waiting.append(sum(map(len, model._pending)))
+        A, _ = reference.sums(stream[:n], model._keep)
+        np.testing.assert_allclose(model._full_gram(), A[np.triu_indices(5)], rtol=1e-9, atol=1e-12)
+    # The first query is due, and solved for; of those after it none waits when all are 30 documents or more.
+    assert waiting[0] == 0 < max(waiting) < 30
+    assert waiting.count(0) > 3
 
 
 def test_features_that_appear_late():

@@ -1,6 +1,7 @@
 """LETOR / svmlight text, ``grade qid:id feature:value ... # docid = X``: as a stream or at once."""
 
-from online_rank.stream.letor.read import LetorBlock, LetorIterator, iter_letor, read_letor
+from online_rank.stream.letor.iterate import LetorIterator, iter_letor
+from online_rank.stream.letor.read import LetorBlock, read_letor
 from online_rank.stream.letor.repeated import LetorWarning
 from online_rank.stream.letor.rows import LetorError, LetorPosition
 from online_rank.stream.letor.write import write_letor

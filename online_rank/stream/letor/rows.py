@@ -17,7 +17,9 @@ from online_rank.stream.letor.sparse import MOST_COLUMNS, Sparse, is_sparse, put
 LOOK_AHEAD = 1 << 23  # bytes of the stream that decide the number of features when nobody said
 WIDEST_GUESS = 1 << 16  # features; more must be asked for
 _CHUNK = 1 << 20
-_BLOCK = 1 << 20  # numbers in a block of rows
+_BLOCK = 1 << 18  # numbers in a block of rows
+_ALWAYS_ALLOWED = 1 << 22  # bytes of arrays, and so many for each byte of text, where the number of features is a guess
+_ALLOWED_A_BYTE = 40
 _KEPT_ERRORS = 10
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -133,6 +135,8 @@ class RowReader:
         The first few bad lines that were left out.
     skipped : int
         How many were.
+    n_bytes : int
+        Bytes of text read so far.
     """
 
     def __init__(
@@ -156,6 +160,7 @@ class RowReader:
         self.errors: list[LetorError] = []
         self._fatal: LetorError | None = None
         self.skipped = start.skipped
+        self.n_bytes = 0
         self._sources, self._groups, self._find_group = sources, groups, find_group
         self._dtype = dtype
         self._first_id = 0 if zero_based else 1
@@ -249,7 +254,7 @@ class RowReader:
     def _parse(self, buffer: np.ndarray, text: bytearray, at: int, end: int, state: _FileState) -> tuple[int, RowBlock | None]:
         """One block of rows from ``text[at:end]``, and where the next one starts."""
         d = self.n_features or 0
-        rows_are_sparse = is_sparse(self._sparse, d)
+        rows_are_sparse = self.is_sparse
         if len(self._seen) < d and not rows_are_sparse:
             self._seen = np.zeros(d, np.int64)
         # About as many rows as there are lines, judged by the lines before; too few only means another block.
@@ -285,6 +290,7 @@ class RowReader:
                 self._fault(fault, text, at, where, feature, state)
             if code not in (kernels.DONE, kernels.FULL):  # stopped at a line
                 at, state.line, state.row = text.index(b"\n", at) + 1, state.line + 1, state.row + 1
+        self.n_bytes += at - begin
         if filled:
             self._line_size = (at - begin) / filled
         rows: Any = X[:filled]
@@ -381,6 +387,27 @@ class RowReader:
         if self._with_docid:
             docids = [_docid(text, *span) for span in meta[:, [kernels.COMMENT, kernels.COMMENT_LENGTH]].tolist()]
         return RowBlock(X, y, starts, docids)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse from now on."""
+        return is_sparse(self._sparse, self.n_features or 0)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of features in an array; 0 for sparse rows, which are in proportion to the text."""
+        return 0 if self.is_sparse else (self.n_features or 0) * np.dtype(self._dtype).itemsize
+
+    def require_moderate(self, n_documents: int, what: str, begin: LetorPosition) -> None:
+        """Raise LetorError when an array of so many documents is out of all proportion to the text that was read.
+
+        A short line can name a feature with a high number. Whoever gives `n_features` has said how wide a row is.
+        """
+        size = n_documents * self.row_bytes
+        if self._guessed and size > max(_ALWAYS_ALLOWED, _ALLOWED_A_BYTE * self.n_bytes):
+            what += f" {n_documents} documents or more with {self.n_features} features: {size} bytes as an array, from"
+            what += f" {self.n_bytes} bytes of text; give n_features={self.n_features} if that is meant"
+            raise LetorError(what, self.name_of(begin.file), begin.line)
 
     def name_of(self, file: int) -> str:
         """What messages call a source."""

@@ -1,0 +1,175 @@
+"""What do the quantile map, ridge and the blends cost: a query, in memory, and in all beside one training of LightGBM?
+
+    python -m benchmarks.blend_cost [--queries 4000]
+
+Web-like queries of 60 documents with 136 raw features (`WebLike`, additive truth). Rankers take turns, 100 queries each, so
+that what else the machine does hits all alike; the default perceptron is among them. Shown are milliseconds of processor time
+of `learn_one`, which ranks the query before it learns it, over all queries after the first 100; memory is the growth of the
+peak of a process of its own, after a short run that compiles. LightGBM's lambdarank, 200 rounds, is fitted on the same
+queries with one thread; on two it takes half of that time at best.
+"""
+
+import argparse
+import json
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks._common import ROOT, environment, parser, save, table
+from benchmarks.throughput import peak_megabytes
+from online_rank import BlendRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap
+from online_rank._progress import progress
+from online_rank.base import Ranker
+from online_rank.stream import WebLike
+
+DEFAULT, RIDGE, LIGHT, BLEND = "PerceptronRanker()", "map | RidgeRanker()", "map | BlendRanker('light')", "map | BlendRanker()"
+RANKERS: dict[str, Callable[[], Ranker]] = {
+    DEFAULT: PerceptronRanker,
+    "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
+    RIDGE: lambda: StreamQuantileMap() | RidgeRanker(),
+    LIGHT: lambda: StreamQuantileMap() | BlendRanker("light"),
+    BLEND: lambda: StreamQuantileMap() | BlendRanker(),
+}
+ROUNDS, TURN, FIRST = 200, 100, 100
+
+
+def stream(n_queries: int) -> WebLike:
+    return WebLike(n_queries, "additive", n_documents=60, seed=7)
+
+
+def times(n_queries: int) -> dict[str, dict[str, Any]]:
+    """Of each ranker: milliseconds of each query, by processor and by clock; of predicting; bytes of its state."""
+    queries = list(stream(n_queries))
+    models = {name: make() for name, make in RANKERS.items()}
+    processor: dict[str, list[float]] = {name: [] for name in RANKERS}
+    clock: dict[str, list[float]] = {name: [] for name in RANKERS}
+    predicting = dict.fromkeys(RANKERS, 0.0)
+    with progress("learning", n_queries) as show:
+        for first in range(0, n_queries, TURN):
+            for name, model in models.items():
+                for X, y in queries[first : first + TURN]:
+                    start, began = time.thread_time(), time.perf_counter()
+                    model.learn_one(X, y)
+                    processor[name].append(time.thread_time() - start)
+                    clock[name].append(time.perf_counter() - began)
+                start = time.thread_time()
+                for X, _ in queries[:10]:
+                    model.predict_one(X)
+                predicting[name] += time.thread_time() - start
+            show(first + TURN)
+    return {
+        name: {
+            "processor": 1e3 * np.array(processor[name]),
+            "clock": 1e3 * np.array(clock[name]),
+            "predicting": 1e3 * predicting[name] / (10 * len(range(0, n_queries, TURN))),
+            "bytes": len(pickle.dumps(models[name])),
+        }
+        for name in RANKERS
+    }
+
+
+def lightgbm_seconds(n_queries: int) -> float:
+    """Processor seconds of one training on all queries, on one thread."""
+    import lightgbm
+
+    X, y, qid = stream(n_queries).block()
+    model = lightgbm.LGBMRanker(objective="lambdarank", n_estimators=ROUNDS, verbose=-1, n_jobs=1)
+    start = time.process_time()
+    model.fit(X, y, group=np.bincount(qid))
+    return time.process_time() - start
+
+
+def memory(name: str, n_queries: int) -> float:
+    """Megabytes by which the peak of this process grows while a ranker learns."""
+    warm = RANKERS[name]()
+    for X, y in stream(40):
+        warm.learn_one(X, y)
+    del warm
+    queries = iter(stream(n_queries))
+    X, y = next(queries)
+    model = RANKERS[name]()
+    before = peak_megabytes()
+    model.learn_one(X, y)
+    for X, y in queries:
+        model.learn_one(X, y)
+    return peak_megabytes() - before
+
+
+def memory_in_process(name: str, n_queries: int) -> float:
+    command = [sys.executable, "-m", "benchmarks.blend_cost", "--queries", str(n_queries), "--memory", name]
+    done = subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def row(name: str, found: dict[str, Any], default: float, megabytes: float) -> list[str]:
+    """One row of the table."""
+    milliseconds, clock = found["processor"][FIRST:], found["clock"][FIRST:]
+    mean = milliseconds.mean()
+    return [
+        name,
+        f"{mean:.3f}",
+        f"{mean / default:.1f}",
+        *(f"{np.quantile(milliseconds, q):.2f}" for q in (0.5, 0.99, 0.999)),
+        f"{np.quantile(clock, 0.999):.2f}",
+        f"{found['predicting']:.3f}",
+        f"{1e-3 * found['processor'].sum():.1f}",
+        f"{found['bytes'] / 1e6:.1f}",
+        f"{megabytes:.0f}",
+    ]
+
+
+def run(chosen: argparse.Namespace) -> None:
+    for X, y in stream(40):
+        for model in [make() for make in RANKERS.values()]:
+            model.learn_one(X, y)
+    # Everything is compiled, or loaded, before it is timed.
+    times(2 * TURN)
+    found = times(chosen.queries)
+    default = found[DEFAULT]["processor"][FIRST:].mean()
+    megabytes = {name: memory_in_process(name, min(chosen.queries, 2000)) for name in RANKERS}
+    seconds = lightgbm_seconds(chosen.queries)
+    header = ["ms a query", "mean", "x default", "median", "p99", "p99.9", "p99.9, clock"]
+    header += ["predict_one", "seconds in all", "state, MB", "growth of peak, MB"]
+    rows = [row(name, found[name], default, megabytes[name]) for name in RANKERS]
+    bars = [
+        ("map \\| ridge, ms", found[RIDGE]["processor"][FIRST:].mean(), 0.4),
+        ("light blend, ms", found[LIGHT]["processor"][FIRST:].mean(), 1.2),
+        ("default blend, ms", found[BLEND]["processor"][FIRST:].mean(), 4.0),
+        ("default blend, p99.9, ms", float(np.quantile(found[BLEND]["processor"][FIRST:], 0.999)), 20.0),
+        ("default blend, growth of peak, MB", megabytes[BLEND], 64.0),
+        ("default blend, seconds in all / half of LightGBM's", 1e-3 * found[BLEND]["processor"].sum() / (0.5 * seconds), 1.0),
+    ]
+    reached = [[name, f"{value:.2f}", f"<= {bar:g}", "met" if value <= bar else "missed"] for name, value, bar in bars]
+    save(
+        "blend_cost",
+        f"""# What the map, ridge and the blends cost
+
+{chosen.queries} queries of 60 documents with 136 raw features; processor time of `learn_one`, which ranks before it learns.
+`map` is `StreamQuantileMap()`. LightGBM's lambdarank, {ROUNDS} rounds on the same queries, takes {seconds:.1f} s on one
+thread, so half of that on two at best. {environment("lightgbm")}
+
+{table(header, [[cell.replace("|", chr(92) + "|") for cell in cells] for cells in rows])}
+
+{table(["", "measured", "bar", ""], reached)}
+""",
+    )
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--queries", type=int, default=4000)
+    arguments.add_argument("--memory", choices=[*RANKERS], help="print the growth of this process and end")
+    chosen = arguments.parse_args()
+    if chosen.memory:
+        print(json.dumps(memory(chosen.memory, chosen.queries)))
+        return
+    run(chosen)
+
+
+if __name__ == "__main__":
+    main()
