@@ -264,8 +264,8 @@ class Ranker(QueryEstimator):
     def _learn_at_once(self, block: Block, plain: bool = False) -> bool:
         """Learn one query, which is known to fit if it is `plain`, without making ready to undo. Returns whether that went.
 
-        The common case needs nothing undone, and writes over the row of the round before. What it cannot learn, `_learn_all` has
-        a message for.
+        The common case needs nothing undone, and writes over the row of the round before. What it cannot learn, `_learn_all`
+        has a message for.
         """
         rounds = self._last_round
         return (

@@ -1,5 +1,7 @@
 """Linear scores, any surrogate, any optimizer."""
 
+from typing import Any
+
 import numpy as np
 
 from online_rank._kernels import gradient as dense
