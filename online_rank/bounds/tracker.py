@@ -311,7 +311,7 @@ class LossTracker(NestedRanker):
         aligned = super()._align(block)
         if block.scale is None or block.names is None or self._has(block.names):
             return aligned
-        return aligned._replace(scale=self._placed(block.scale[None], block.names)[0])
+        return aligned._replace(scale=self._placed(block.scale[None], self._columns_of(block.names))[0])
 
     def _grow(self, n_new: int) -> None:
         self._shift = np.concatenate([self._shift, np.zeros((len(self._shift), n_new))], axis=1)
