@@ -78,7 +78,8 @@ class PerceptronRanker(LinearRanker):
         certified as it was served; on MQ2008 it is worse, on drifting streams better.
     norm_cap
         kappa, 0 < kappa <= 1: after each update the weights are scaled down to a norm of kappa times the square root of the sum
-        of ||z||^2 + 2 tau V, so that they follow drift (`capped_bound`). None for no cap.
+        of ||z||^2 + 2 tau V, so that they follow drift (`capped_bound`). It changes all weights, so sparse queries are written
+        out to arrays. None for no cap.
 
     Notes
     -----
@@ -103,7 +104,6 @@ class PerceptronRanker(LinearRanker):
     0.369...
     """
 
-    _takes_sparse = True
     _learns_atomically = True
     #: `_learn` takes pairs, mass and loss from `Block.served` where it is given.
     _learns_from_served = True
@@ -180,6 +180,11 @@ class PerceptronRanker(LinearRanker):
             model._average = model._weights.copy()
         return model
 
+    @property
+    def _takes_sparse(self) -> bool:  # type: ignore[override]
+        # A cap of the norm may shorten all weights in every query.
+        return self.norm_cap is None
+
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         X, y, offsets, w, _, _, served, _, _, _ = block
         if self._rows is None and type(X) is not SparseRows:
@@ -192,8 +197,6 @@ class PerceptronRanker(LinearRanker):
                 X, y, offsets, w, discounts(len(y)), self._config, self._constants, self._weights, self._average,
                 self._counters, rounds, served, self._all_forms,
             )  # fmt: skip
-        if self.norm_cap is not None:
-            raise ValueError("norm_cap needs all weights in every query: give arrays, not sparse rows")
         if self._rows is None and (self.credit, self.update) == ("spread", "mistake"):
             warnings.warn(_SPARSE_HINT, stacklevel=5)
         rows, state = as_rows(X), self._make_sparse()
