@@ -1,5 +1,6 @@
 """The perceptron for ranking."""
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -15,6 +16,11 @@ from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
 
 __all__ = ["PerceptronRanker"]
+
+_SPARSE_HINT = (
+    "credit='spread' learns little from a query of sparse features; for text and ids take "
+    "PerceptronRanker(credit='adaptive', mass='sqrt', relative_margin=0.3)"
+)
 
 
 class PerceptronRanker(LinearRanker):
@@ -188,11 +194,16 @@ class PerceptronRanker(LinearRanker):
             )  # fmt: skip
         if self.norm_cap is not None:
             raise ValueError("norm_cap needs all weights in every query: give arrays, not sparse rows")
+        if self._rows is None and (self.credit, self.update) == ("spread", "mistake"):
+            warnings.warn(_SPARSE_HINT, stacklevel=5)
         rows, state = as_rows(X), self._make_sparse()
         return sparse.learn(
             rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, self._constants, state,
             self._averages, self._counters, rounds, served, self._all_forms,
         )  # fmt: skip
+
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        self._mix_weights(shards, base, shares)
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
         """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""
