@@ -254,7 +254,8 @@ def summary(runs: Runs) -> str:
                 f"{statistics.fmean(columns[-1]):.0f}",
             ]
         rows.append([*row, paired(ours[-2], theirs[-2], 3), paired(ours[-1], theirs[-1], 0)])
-    return table(["users", "PDGD", "online", f"`{OURS}`", "online", "difference, last", "online"], rows)
+    header = ["users", "PDGD", "PDGD, online", f"`{OURS}`", f"`{OURS}`, online", "difference, last", "difference, online"]
+    return table(header, rows)
 
 
 def bias_error(run: Run, eta: float) -> float:
@@ -297,11 +298,16 @@ def speeds(n: int = 300) -> list[list[object]]:
     return rows
 
 
+def in_picture(runs: Runs) -> str:
+    """The users whose rankings are drawn."""
+    return next((name for name in ("trust", "informational") if name in runs), next(iter(runs)))
+
+
 def picture(runs: Runs) -> None:
     """Cumulative online quality under the noisiest user, and the position bias, as PNG files."""
     from online_rank import plot
 
-    chosen = next((name for name in ("trust", "informational") if name in runs), next(iter(runs)))
+    chosen = in_picture(runs)
     shown = {method: np.mean([run.shown for run in of_method], axis=0) for method, of_method in runs[chosen].items()}
     plot.online_quality(shown, every=100).figure.savefig(RESULTS / "clicks_online.png")
     if "position" in runs:
@@ -373,6 +379,7 @@ def report(folder: Path, runs: Runs, seeds: Sequence[int], n: int) -> str:
         sections.append(
             "## Position bias\n\nUsers who look at position p with probability 1/p. Mean |log error| of `PositionBias` after "
             f"{n:,} impressions of `{OURS}`:\n{level(errors, 3)}; {min(errors):.3f} to {max(errors):.3f} in {len(errors)} runs."
+            "\n\n![Position bias of one run, with its interval](clicks_position_bias.png)"
         )
     grades = [from_grades(folder, seed) for seed in seeds]
     speed_header = ["documents x features", "block / s", "one by one / s", "PDGD / s", "block : PDGD", "one by one : PDGD"]
@@ -384,6 +391,10 @@ by {GAMMA}. Differences to PDGD are paired, with their standard errors. Learning
 {level(grades, 3)}.
 
 {summary(runs)}
+
+Mean NDCG@10 of what was shown so far, users "{in_picture(runs)}":
+
+![Mean NDCG@10 of what was shown so far](clicks_online.png)
 
 {chr(10).join(f"{section}{chr(10)}" for section in sections)}
 ## Speed
