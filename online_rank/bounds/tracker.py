@@ -43,6 +43,8 @@ class LossTracker(NestedRanker):
     scores and grades; learning is not touched. Behind a transformer that learns, everything is measured on the transformed
     features, as the ranker learns them, but `served_loss` is that of what the pipeline answered before.
 
+    Around a `ClickPerceptron` the loss is what clicks tell of it (`ClickPerceptron`), and `served_loss` is not measured.
+
     Around a `DriftAwareRanker` or a `BestRanker` of perceptrons the account is carried across resets and switches: one
     certificate covers the whole run.
 
