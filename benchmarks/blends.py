@@ -187,8 +187,8 @@ def main() -> None:
         f"""# Which blend?
 
 NDCG@10 on development data after one pass over {chosen.queries} synthetic queries, or over the training part, over
-{chosen.orders} orders; in parentheses the difference to {CHOSEN.replace(" ", " + ")} ± its standard error, paired over queries. The
-milliseconds are of processor time a query, learning {chosen.sets[0]} queries of 60 documents with 136 features.
+{chosen.orders} orders; in parentheses the difference to {CHOSEN.replace(" ", " + ")} ± its standard error, paired over
+queries. The milliseconds are of processor time a query, learning the queries of the first column.
 
 All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; A: `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
 `Ramps() | PerceptronRanker(relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`; F: the same with
