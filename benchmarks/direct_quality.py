@@ -1,13 +1,13 @@
 """How do the systems of two papers do under one protocol? NDCG@10 and MAP beside run times: every row of the DirectRanker
 paper's tables ([DR], section 4.4), and classification and regression beside ranking as in [LW].
 
-    python -m benchmarks.direct_quality [FOLDER ...] [--threshold 1] [--forest]
+    python -m benchmarks.direct_quality [FOLDER ...] [--threshold 1] [--forest] [--keep FILE]
 
 FOLDER: as in `benchmarks.quality`; without one, `../shared/data/mq2008`. Grades are binarised (relevant from the threshold on:
 1 for MQ2007 and MQ2008, 2 for MSLR), queries without a relevant document left out, features mapped to a normal distribution of
 standard deviation 1/3 by the quantiles of the training part. Settings come from a grid search inside the training part alone: a
 fifth of its queries is held out, the setting with the best NDCG@10 there learns from the whole part, and is tested once.
-`--forest` adds river's adaptive random forests, which take minutes.
+`--forest` adds river's adaptive random forests, which take minutes. With `--keep` an interrupted run goes on where it stopped.
 
 The published figures of the evolution strategies are far below all others, as are those of a protocol that counts queries
 without a relevant document as 0. A table of its own follows that protocol: graded, features as they come, all queries.
@@ -20,6 +20,7 @@ without a relevant document as 0. A table of its own follows that protocol: grad
 import importlib
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from river import forest, linear_model
 from benchmarks._baselines import AdaRank, ESRank, Pointwise, RankingSVM, TrainingNDCG, XGBoost
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import MQ2008, Fold, data_folder, folds, shuffled
+from benchmarks._kept import Kept, add_keep
 from benchmarks._models import LambdaMART
 from benchmarks.quality import ndcg
 from online_rank import DirectRanker, GradientRanker, PairwiseRanker, PerceptronRanker, PointwiseRanker
@@ -192,33 +194,48 @@ class Row(NamedTuple):
         return (self.name, *quality, *between, f"{mean[2]:.1f}", f"{mean[3]:.2f}")
 
 
-def measured(methods: dict[str, Method], parts: list[Fold]) -> dict[str, Row]:
+def compiled(method: Method, block: LetorBlock) -> None:
+    """Learn a few queries: the first call of a kernel may wait for its compilation, which is no part of a run time."""
+    few = np.asarray(block.qid) < np.unique(block.qid)[20]
+    trained(method, method.grid[0], 1, LetorBlock(block.X[few], block.y[few], np.asarray(block.qid)[few], None))
+
+
+def each(parts: list[Fold], measure: Callable[[Fold], Any], kept: Kept, name: str) -> np.ndarray:
+    """What is measured on each fold."""
+    return np.array([kept.part(f"{name}, fold {k}", partial(measure, fold)) for k, fold in enumerate(parts, start=1)])
+
+
+def measured(methods: dict[str, Method], parts: list[Fold], kept: Kept, where: str) -> dict[str, Row]:
     """Every method on every fold."""
     rows = {}
     for name, method in methods.items():
-        # The first call of a kernel may wait for its compilation, which is no part of a run time.
-        first = parts[0].train
-        few = np.asarray(first.qid) < np.unique(first.qid)[20]
-        trained(method, method.grid[0], 1, LetorBlock(first.X[few], first.y[few], np.asarray(first.qid)[few], None))
-        rows[name] = Row(name, np.array([run(method, fold) for fold in parts]))
+
+        def one(fold: Fold, method: Method = method) -> tuple[float, ...]:
+            compiled(method, fold.train)
+            return run(method, fold)
+
+        rows[name] = Row(name, each(parts, one, kept, f"{where}, {name}"))
         print(*rows[name].cells(), flush=True)
     return rows
 
 
-def evolution(parts: list[Fold], published: dict[str, str]) -> str:
+def graded(make: Callable[..., Any], fold: Fold) -> tuple[float, float]:
+    """NDCG@10 and MAP of grades as they are; a query without a relevant document counts 0."""
+    model = make()
+    model.learn_many(fold.train.X, fold.train.y, fold.train.qid)
+    scores = model.predict_many(fold.test.X)
+    measure = TrainingNDCG(fold.test.y, fold.test.qid)
+    average_precision = MAP()
+    average_precision.update_many(fold.test.y, scores, fold.test.qid)
+    return float(measure.each(scores).mean()), float(average_precision.get() * measure.taught.mean())
+
+
+def evolution(parts: list[Fold], published: dict[str, str], kept: Kept, where: str) -> str:
     """Graded, features as they come, queries without a relevant document count 0: the level of what [IL] publish."""
     methods = {"AdaRank": AdaRank, **{name: RANKERS[name].make for name in ("ES-Rank", "IESR-Rank", "IESVM-Rank")}}
     rows = []
     for name, make in methods.items():
-        found = []
-        for fold in parts:
-            model = make()
-            model.learn_many(fold.train.X, fold.train.y, fold.train.qid)
-            scores = model.predict_many(fold.test.X)
-            each = TrainingNDCG(fold.test.y, fold.test.qid)
-            average_precision = MAP()
-            average_precision.update_many(fold.test.y, scores, fold.test.qid)
-            found.append((each.each(scores).mean(), average_precision.get() * each.taught.mean()))
+        found = each(parts, partial(graded, make), kept, f"{where}, graded, {name}")
         mean, spread = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) if len(found) > 1 else np.zeros(2)
         quoted = published.get(name, "") if name != "AdaRank" else "none found for this protocol"
         rows.append((name, *(f"{m:.3f} ± {s:.3f}" for m, s in zip(mean, spread, strict=True)), quoted))
@@ -231,7 +248,9 @@ def main() -> None:
     arguments.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     arguments.add_argument("--threshold", type=int, default=1)
     arguments.add_argument("--forest", action="store_true")
+    add_keep(arguments)
     chosen = arguments.parse_args()
+    kept = Kept(chosen.keep)
     sections = []
     for folder in chosen.folders or [data_folder() / MQ2008]:
         if not folder.exists():
@@ -239,8 +258,8 @@ def main() -> None:
         raw = list(folds(folder))
         parts = [Fold(*(prepared(block, chosen.threshold, fold.train.X) for block in (fold.train, fold.test))) for fold in raw]
         published = PUBLISHED.get(folder.name, {})
-        rankers = measured(RANKERS, parts)
-        pointwise = measured(POINTWISE | (FOREST if chosen.forest else {}), parts)
+        rankers = measured(RANKERS, parts, kept, folder.name)
+        pointwise = measured(POINTWISE | (FOREST if chosen.forest else {}), parts, kept, folder.name)
         header = ["method", "NDCG@10", "MAP", "published, NDCG@10 / MAP", "search, s", "training, s"]
         first = [row.cells(published.get(name.partition(",")[0], "")) for name, row in rankers.items()]
         second = [row.cells() for row in (*(rankers[name] for name in BESIDE), *pointwise.values())]
@@ -256,7 +275,7 @@ def main() -> None:
 
 Graded, features as they come, all queries; those without a relevant document count 0 in both measures.
 
-{evolution(raw, published)}""")
+{evolution(raw, published, kept, folder.name)}""")
     save(
         "direct_quality",
         f"""# Systems of the literature under one protocol
@@ -265,7 +284,8 @@ That of the DirectRanker's paper [DR]: binarised grades, Gaussian features, inne
 over folds ± standard deviation over folds. Times are seconds a fold. *Published* values are those of [DR]'s tables, not
 measured here; the ones of ES-Rank, IESR-Rank and IESVM-Rank are quoted there from [IL], and their level is that of a protocol
 that counts queries without a relevant document as 0 (see the last table). [LW] measured on images of faces, so that nothing
-published stands beside its rows; see [images](images.md). {environment("lightgbm", "xgboost-cpu", "scikit-learn")}
+published stands beside its rows; see [images](images.md). {kept.code}
+{environment("lightgbm", "xgboost-cpu", "scikit-learn")}
 
 {(chr(10) * 2).join(sections)}
 """,

@@ -1,9 +1,10 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
-    python -m benchmarks.reliability [--campaign 0.05] [--seed 0]
+    python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE]
         [--only kills,faults,flips,hostile,costs,interrupts,threads,soak]
 
-`--campaign` multiplies the size of everything; 1.0 is what the issue asks for, hours on two cores; 0.02 is a smoke test.
+`--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
+`--keep`, parts that were measured before, at this size and with this seed, are not measured again.
 
 - kills: `train` and `stream` are killed (SIGKILL) at random instants and started again until they are done. The model must be
   bit for bit that of a run that nobody killed, and every grade that was acknowledged must have been learned.
@@ -23,6 +24,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +33,7 @@ import numpy as np
 from benchmarks._common import environment, parser, save, table
 from benchmarks._faults import faults, interpose
 from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_protocol, structural
+from benchmarks._kept import Kept, add_keep
 from benchmarks._kills import kill_stream, kill_train, requests, warm_up
 from benchmarks._threads import interrupts, lock_cost, threads
 from online_rank import PerceptronRanker, StreamScaler
@@ -226,17 +229,20 @@ def main() -> None:
     options.add_argument("--campaign", type=float, default=0.05, help="size of everything; 1.0 is the full campaign")
     options.add_argument("--only", default=",".join(PARTS), help="parts to run, by comma")
     options.add_argument("--seed", type=int, default=0)
+    add_keep(options)
     given = options.parse_args()
+    kept = Kept(given.keep)
     names = [name for name in PARTS if name in given.only.split(",")]
     if "faults" in names:
         interpose()
     warm_up()
     rows: list[Row] = []
     for name in names:
-        rows += PARTS[name](given.campaign, given.seed)
+        part = f"{name}, size {given.campaign:g}, seed {given.seed}"
+        rows += kept.part(part, partial(PARTS[name], given.campaign, given.seed))
         print(*rows[-3:], sep="\n", flush=True)
     full = "1,000 kills, 10^5 files, 2,000 interrupts, 60 s of threads, 2 x 10^6 queries"
-    note = f"Campaign of size {given.campaign:g}; size 1 is {full}."
+    note = f"Campaign of size {given.campaign:g}; size 1 is {full}. {kept.code}"
     save("reliability", f"# Reliability\n\n{note}\n\n{table(('what', '1', '2', '3'), rows)}\n\n{environment()}")
 
 

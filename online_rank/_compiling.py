@@ -42,6 +42,8 @@ def watch_compilation() -> None:
             _state.names.append(event.data["dispatcher"].py_func.__name__)
 
         def on_end(self, event: Any) -> None:
+            if not _state.names:
+                return  # It began before anybody watched.
             _state.names.pop()
             if not _state.names:
                 _state.spent += time.monotonic() - _state.since

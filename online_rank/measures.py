@@ -9,7 +9,7 @@ import numpy as np
 
 from online_rank._kernels.codes import AP, EXPECTED, IGNORED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.metrics import ideal_value, metric_values
-from online_rank.query import as_grades, document_name, require_grades
+from online_rank.query import as_array, as_grades, document_name, require_grades
 
 __all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "measure", "query_values"]
 
@@ -170,7 +170,7 @@ def as_scores(scores: Any) -> np.ndarray:
     ValueError
         They are not a plain sequence.
     """
-    array = np.asarray(scores)
+    array = as_array("scores", scores)
     if array.ndim != 1:
         raise ValueError(f"scores have shape {array.shape}; they are a sequence of numbers, one a document")
     if array.dtype.kind not in "biuf":

@@ -5,6 +5,7 @@ import time
 import numba
 
 from online_rank import _compiling
+from online_rank._kernels._jit import on_first_compilation
 
 
 def test_what_is_being_compiled_is_known():
@@ -33,6 +34,24 @@ def test_what_is_being_compiled_is_known():
     assert "outer_kernel" in seen[0]
     assert "inner_kernel" in seen[1]
     assert _compiling.compiling() is None
+
+
+def test_a_display_that_begins_during_a_compilation(monkeypatch):
+    """It hears the end of what it has not heard begin."""
+    monkeypatch.setattr(_compiling, "_listener", None)
+    told = []
+    on_first_compilation(lambda: told.append("compiling"))
+    _compiling.watch_compilation()
+
+    @numba.njit
+    def late_kernel(x):
+        return x + 2
+
+    assert late_kernel(1) == 3
+    _compiling._listener.on_end(None)
+    assert told == ["compiling"]
+    assert _compiling.compiling() is None
+    numba.core.event.unregister("numba:compile", _compiling._listener)
 
 
 def test_lines_in_a_pipe(monkeypatch, capsys):

@@ -67,6 +67,11 @@ def inner(function: Callable[..., Any]) -> Any:
     return _compile(function, **_NO_WRAPPERS)
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """As `inner`, for the body of several kernels: it becomes a part of each, and is compiled with it alone."""
+    return _compile(function, **_NO_WRAPPERS, inline="always")
+
+
 def leaf(function: Callable[..., Any]) -> Any:
     """As `inner`, for a function that neither makes nor returns an array: it does not count references to arrays.
 
@@ -89,9 +94,13 @@ def on_first_compilation(notify: Callable[[], None]) -> None:
     """Call `notify` once, when this process first compiles a kernel; never when all of them come from the cache."""
 
     class Listener(event.Listener):
+        told = False
+
         def on_start(self, event: Any) -> None:
-            numba.core.event.unregister("numba:compile", self)
-            notify()
+            # Stays registered: to leave while an event is told lets numba pass over the listener after this one.
+            if not self.told:
+                self.told = True
+                notify()
 
         def on_end(self, event: Any) -> None:
             """Compilation that began earlier has ended."""

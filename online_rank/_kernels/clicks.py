@@ -307,22 +307,21 @@ def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth
 
 
 @kernel
-def harvest(clicks, logits, rest, sums):
-    """Add one ranking to what tells the examination of neighbouring positions apart.
+def harvest(clicks, logits, rest, wins):
+    """Add one ranking to what tells the examination of positions apart.
 
-    sums (4, k - 1): sum of rho c_p, of rho c_{p+1}, and of the squares of both, for each p. A document stands at p as often as
-    at p + 1, weighted by rho, so that the two sums have the ratio of the positions.
+    wins (n, n): for positions a < b < n of the ranking, wins[a, b] += rho c_a and wins[b, a] += rho c_b. A document stands at a
+    as often as at b, weighted by rho, so that the two sums have the ratio of the positions.
     """
     k = clicks.shape[0]
     e = np.empty(k)
     unshown = exponentials(logits, rest, e)
     below = 0.0
     for b in range(k - 1, 0, -1):
-        if b <= sums.shape[1]:
-            rho = swap_weight(e, unshown, below, b - 1, b)
-            up, down = rho * clicks[b - 1], rho * clicks[b]
-            sums[0, b - 1] += up
-            sums[1, b - 1] += down
-            sums[2, b - 1] += up * up
-            sums[3, b - 1] += down * down
+        if b < wins.shape[0]:
+            for a in range(b - 1, -1, -1):
+                if clicks[a] > 0.0 or clicks[b] > 0.0:
+                    rho = swap_weight(e, unshown, below, a, b)
+                    wins[a, b] += rho * clicks[a]
+                    wins[b, a] += rho * clicks[b]
         below += e[b]

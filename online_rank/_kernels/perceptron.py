@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_leaf, inner, kernel, leaf
+from online_rank._kernels._jit import fast_leaf, inlined, inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
 from online_rank._kernels.codes import (
@@ -104,7 +104,7 @@ def margin_of(rule, counters):
     return rule.relative_margin * counters[SQUARES] / counters[MASS] if counters[MASS] > 0.0 else 0.0
 
 
-@inner
+@inlined
 def respond(target, rule, graded, s, weight, offset, work, all_forms):
     """Answer to a query with scores s (m,): the row CREDIT of `work` receives the credit of its documents, scaled to its mass.
 
@@ -168,32 +168,8 @@ def _mix(share, z, other):
     return norm
 
 
-@kernel
-def learn(
-    X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds, served=None, all_forms=None
-):  # fmt: skip
-    """Learn from a block of queries.
-
-    Parameters
-    ----------
-    X, y, offsets : features (n, d), grades (n,), and where queries begin and end (q + 1,)
-    weights : (q,) sample weights
-    discounts : (>= largest m,) table of D(p)
-    config : int64 array: measure kind, cutoff, threshold, credit, mass, within grade, gradient update?, margin by gap?
-    constants : float64 array: relative margin beta, step size, margin Delta, decay of the average, cap kappa of the norm (0 for
-        none), whether the average's mistakes are learned from
-    w : (d,) learning weights, changed in place
-    average : (d,) averaged weights, changed in place; (0,) when the learning weights serve
-    counters : (N_COUNTERS,) float64, changed in place
-    rounds : (q, 10) out, a `Round` a row
-    served : None, or (n,) scores that were served: they, not those of w, decide loss, pairs and mass
-    all_forms : None for credit SPREAD, grade means and a constant margin, else True: the other forms are compiled only then
-
-    Returns
-    -------
-    Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
-    nothing of it was learned.
-    """
+@inlined
+def _learn(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds, served, all_forms):
     target, rule = settings(config, constants, discounts)
     work = workspace(longest_query(offsets))
     z, new = np.empty_like(w), np.empty_like(w)
@@ -235,3 +211,36 @@ def learn(
         add_to_average(average, w, rule.decay, counters)
         write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]
+
+
+@kernel
+def learn(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds):
+    """As `learn_any_form`, the default forms alone: arguments that may be None cost half a microsecond a call."""
+    return _learn(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds, None, None)
+
+
+@kernel
+def learn_any_form(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds, served, all_forms):
+    """Learn from a block of queries.
+
+    Parameters
+    ----------
+    X, y, offsets : features (n, d), grades (n,), and where queries begin and end (q + 1,)
+    weights : (q,) sample weights
+    discounts : (>= largest m,) table of D(p)
+    config : int64 array: measure kind, cutoff, threshold, credit, mass, within grade, gradient update?, margin by gap?
+    constants : float64 array: relative margin beta, step size, margin Delta, decay of the average, cap kappa of the norm (0 for
+        none), whether the average's mistakes are learned from
+    w : (d,) learning weights, changed in place
+    average : (d,) averaged weights, changed in place; (0,) when the learning weights serve
+    counters : (N_COUNTERS,) float64, changed in place
+    rounds : (q, 10) out, a `Round` a row
+    served : None, or (n,) scores that were served: they, not those of w, decide loss, pairs and mass
+    all_forms : None for credit SPREAD, grade means and a constant margin, else True: the other forms are compiled only then
+
+    Returns
+    -------
+    Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
+    nothing of it was learned.
+    """
+    return _learn(X, y, offsets, weights, discounts, config, constants, w, average, counters, rounds, served, all_forms)

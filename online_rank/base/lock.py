@@ -1,11 +1,9 @@
 """Safety of threads."""
 
 import threading
-from typing import Any
+from typing import Any, Self
 
 __all__ = ["Locked"]
-
-_making = threading.Lock()
 
 
 class Locked:
@@ -20,16 +18,13 @@ class Locked:
 
     _lock: Any
 
-    def __getattr__(self, name: str) -> Any:
-        # The lock is made when it is first asked for: copies and unpickled objects have none yet.
-        if name != "_lock":
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        with _making:
-            try:
-                return object.__getattribute__(self, "_lock")
-            except AttributeError:
-                self._lock = lock = threading.RLock()
-                return lock
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Make the object with its lock."""
+        # Not in __init__, which copies and unpickled objects never see; and not in a __getattr__, with which Python looks up
+        # every attribute of the object three times as slowly.
+        self = super().__new__(cls)
+        self._lock = threading.RLock()
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__

@@ -62,6 +62,10 @@ class RankingPipeline(Locked, compose.Pipeline):
         _plan=Derived(), _inference_transformers=Derived(), _last_step_cached=Derived(), _last_step_params=Derived()
     )
 
+    # Here, so that signatures show it: `Locked` comes before river's pipeline, with a `__new__` that takes anything.
+    def __init__(self, *steps: Any) -> None:
+        super().__init__(*steps)
+
     def _add_step(self, obj: Any, at_start: bool) -> None:
         name, step = obj if isinstance(obj, tuple) else (None, obj)
         if isinstance(step, compose.Pipeline):
@@ -226,7 +230,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         parts = [_titled("0. Input", _document_lines(block, n_decimals, n_shown))]
         with self._lock:
             for i, step in enumerate(self.steps.values(), start=1):
-                if isinstance(step, Ranker):
+                if step._is_ranker:
                     scores = step._score_all(block)
                     ids = range(len(scores)) if block.ids is None else block.ids
                     lines = [f"{ids[j]}: {scores[j]:,.{n_decimals}f}" for j in cast(list[int], best_first(scores))]
@@ -243,15 +247,15 @@ class RankingPipeline(Locked, compose.Pipeline):
 
     @property
     def _ranker(self) -> Ranker:
-        ranker = self._last_step if self.steps else None
-        if not isinstance(ranker, Ranker):
+        ranker: Any = self._last_step if self.steps else None
+        if not getattr(ranker, "_is_ranker", False):
             raise TypeError(f"the pipeline {' | '.join(self.steps)} does not end in a ranker")
         return ranker
 
     @property
     def _measures_answers(self) -> bool:
         """Whether the ranker measures what was served, and it is not what it would give once the transformers have learned."""
-        return getattr(self._last_step, "_measures_answers", False) and any(step._learns for step in self._transformers)
+        return getattr(self._last_step, "_measures_answers", False) and self._learns_before
 
     def _scale(self) -> np.ndarray:
         """By what the transformers divide each feature now, float64 (d,)."""
@@ -266,11 +270,16 @@ class RankingPipeline(Locked, compose.Pipeline):
     @property
     def _takes_documents(self) -> bool:
         """Whether the first step takes documents as the user gave them."""
-        return getattr(self[0], "_takes_documents", False) if self.steps else False
+        return next((getattr(step, "_takes_documents", False) for step in self.steps.values()), False)
+
+    @property
+    def _learns_before(self) -> bool:
+        """Whether a transformer learns, so that what the ranker did may have to be undone with it."""
+        return any(step._learns for step in self._transformers)
 
     @property
     def _transformers(self) -> list[QueryTransformer]:
-        return [step for step in self.steps.values() if not isinstance(step, Ranker)]
+        return [step for step in self.steps.values() if not step._is_ranker]
 
     def _require_grades_unneeded(self) -> None:
         if self._supervised:
@@ -296,16 +305,18 @@ class RankingPipeline(Locked, compose.Pipeline):
     def _learn_steps(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """`_learn_block`, step by step."""
         for step in self.steps.values():
-            is_ranker = isinstance(step, Ranker)
-            if is_ranker and block.y is None:
+            if step._is_ranker and block.y is None:
                 continue
-            if step._supervised and not is_ranker and isinstance(block.y, tuple):
+            if step._is_ranker and not self._learns_before and changes is not None and step._learn_at_once(block):
+                continue
+            supervised = step._is_ranker or step._supervised
+            if supervised and not step._is_ranker and isinstance(block.y, tuple):
                 raise TypeError(f"{step} learns from grades, not from {type(block.y[0]).__name__}")
             if changes is not None:
                 changes.include(step, block)
-            if is_ranker:
+            if step._is_ranker:
                 step._learn_or_raise(block._replace(scale=self._scale()) if step._wants_scale else block)
-            elif step._supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT:
+            elif supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT:
                 block = step._learn_block(block)
             else:
                 block = step._transform_block(block)

@@ -13,17 +13,17 @@ from online_rank.base.schema import Array, Count, Schema
 from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import (
-    ONE,
     Block,
+    SparseRows,
     answer_in_kind,
     are_plain,
     document_name,
     is_plain,
+    plain_block,
     read_block,
     read_query,
     require_finite,
     require_grades,
-    single,
 )
 
 __all__ = ["Ranker", "rank_one"]
@@ -40,6 +40,11 @@ class Ranker(QueryEstimator):
 
     #: Whether `_learn` takes pairs, mass and loss from `Block.served` where it is given.
     _learns_from_served: bool = False
+
+    _is_ranker = True
+
+    #: Whether `_learn` of one query learns all of it or nothing, even where it raises or is interrupted; as a kernel does.
+    _learns_atomically: bool = False
 
     #: Whether `_learn` measures what was served, and a pipeline is to give it `Block.answered`.
     _measures_answers: bool = False
@@ -125,18 +130,10 @@ class Ranker(QueryEstimator):
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
         with self._lock:
-            rounds = self._last_round
-            # The common case, by the shortest way, with the row of the round before; what it cannot learn, the other way has a
-            # message for.
-            if (
-                rounds is None
-                or self._columns is not None
-                or w != 1.0
-                or served is not None
-                or not are_plain(x, y, self._n_features)
-                or not self._learn(Block(x, y, single(len(y)), ONE), rounds)
-            ):
-                self._learn_all(read_query(x, y, w, served=served))
+            plain = self._columns is None and w == 1.0 and served is None and are_plain(x, y, self._n_features)
+            block = plain_block(x, y) if plain else read_query(x, y, w, served=served)
+            if not self._learn_at_once(block, plain):
+                self._learn_all(block)
 
     def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
@@ -170,14 +167,7 @@ class Ranker(QueryEstimator):
         A list of m floats, or `{document id: score}` for a query with ids. A list and not an array: river's evaluators compare
         predictions by `!=` and ask for the truth of the answer, which an array does not have. `predict_many` gives an array.
         """
-        if self._columns is None and is_plain(x, self._n_features):
-            with self._lock:
-                scores = self._score(x)
-            if all_finite(scores):
-                return scores.tolist()
-        block = read_query(x)
-        with self._lock:
-            scores = self._score_all(block)
+        scores, block = self._answer(x)
         return answer_in_kind(scores, block)
 
     def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
@@ -206,10 +196,19 @@ class Ranker(QueryEstimator):
         -------
         A list of m document ids, or of the positions 0..m-1 for a query without ids.
         """
+        scores, block = self._answer(x)
+        return best_first(scores, None if block is None else block.ids)
+
+    def _answer(self, x: Any) -> tuple[np.ndarray, Block | None]:
+        """Scores of a query, float64 (m,), and the query; None in place of an array that needed no reading."""
+        if self._columns is None and is_plain(x, self._n_features):
+            with self._lock:
+                scores = self._score(x)
+            if all_finite(scores):
+                return scores, None
         block = read_query(x)
         with self._lock:
-            scores = self._score_all(block)
-        return best_first(scores, block.ids)
+            return self._score_all(block), block
 
     def show_one(self, x: Any, policy: Any = None) -> Any:
         """Draw the ranking of a query that is shown to a user, so that clicks on it can be learned from.
@@ -262,6 +261,31 @@ class Ranker(QueryEstimator):
             raise ValueError(f"x: the score of {document_name(i, block.ids)} is not finite; scale the features")
         return scores
 
+    def _learn_at_once(self, block: Block, plain: bool = False) -> bool:
+        """Learn one query, which is known to fit if it is `plain`, without making ready to undo. Returns whether that went.
+
+        The common case needs nothing undone, and writes over the row of the round before. What it cannot learn, `_learn_all`
+        has a message for.
+        """
+        rounds = self._last_round
+        return (
+            rounds is not None
+            and (plain or self._fits(block))
+            and self._learns_atomically
+            and len(block.w) == 1
+            and self._learn(block, rounds) == 1
+        )
+
+    def _fits(self, block: Block) -> bool:
+        """Whether a block of grades has the columns of the state, in order."""
+        if block.served is not None or type(block.y) is not np.ndarray:
+            return False
+        if not isinstance(block.X, np.ndarray) and not (self._takes_sparse and isinstance(block.X, SparseRows)):
+            return False
+        if block.names is None:
+            return self._columns is None and block.X.shape[1] == self._n_features
+        return self._has(block.names)
+
     def _learn_all(self, block: Block) -> None:
         """Learn all queries of a block, or raise an error that names what is wrong with the first bad one, and learn none."""
         with all_or_nothing() as changes:
@@ -278,12 +302,13 @@ class Ranker(QueryEstimator):
             raise ValueError(f"served: {type(self).__name__} cannot learn from scores that were served, only from its own")
         if isinstance(block.y, tuple) and not self._takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
-        rounds = np.empty((len(block.w), len(Round._fields)))
-        learned = self._learn(self._align_and_grow(block), rounds)
-        if learned < len(block.w):
+        n_queries = len(block.w)
+        rounds = np.empty((n_queries, len(Round._fields)))
+        learned = self._learn(block if self._fits(block) else self._align_and_grow(block), rounds)
+        if learned < n_queries:
             raise self._rejection(block.queries(learned, learned + 1))
-        # A copy, which does not keep the rounds of a whole block.
-        self._last_round = rounds[-1:].copy()
+        # Not a view, which would keep the rounds of a whole block.
+        self._last_round = rounds if n_queries == 1 else rounds[-1:].copy()
 
     def _rejection(self, query: Block) -> ValueError:
         """The error for a query that was not learned. Raises it itself where the query has a bad value."""
@@ -311,7 +336,11 @@ def best_first(scores: np.ndarray, ids: Any = None) -> list[Hashable]:
         values = scores.tolist()
         order: list[Any] = sorted(range(len(values)), key=values.__getitem__, reverse=True)
     else:
-        order = np.argsort(-scores, kind="stable").tolist()
+        # A stable sort takes twice as long, and is needed only where scores are equal.
+        keys = -scores
+        fast = keys.argsort()
+        ordered = keys[fast]
+        order = (keys.argsort(kind="stable") if (ordered[1:] == ordered[:-1]).any() else fast).tolist()
     return order if ids is None or isinstance(ids, range) else [ids[i] for i in order]
 
 

@@ -3,7 +3,8 @@
 import collections
 import contextlib
 import copy
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import Any
 
@@ -72,10 +73,11 @@ def snapshot(part: Any, block: Any = None) -> Undo:
     A function that undoes the changes since.
     """
     if hasattr(type(part), "_snapshot"):
-        held = [
-            value for value in vars(part).values() if isinstance(value, base.Base) and not hasattr(type(value), "_snapshot")
-        ]
-        return joined(part._snapshot(block), *map(snapshot, held)) if held else part._snapshot(block)
+        values = vars(part).values()
+        if not any(map(_is_foreign, {*map(type, values)})):
+            return part._snapshot(block)
+        held = [value for value in values if _is_foreign(type(value))]  # type: ignore[arg-type]
+        return joined(part._snapshot(block), *map(snapshot, held))
     if isinstance(part, utils.Rolling | utils.TimeRolling):
         # What a window holds is never changed; only which queries it holds.
         window = {name: copy.copy(value) for name, value in vars(part).items() if name != "obj"}
@@ -86,13 +88,22 @@ def snapshot(part: Any, block: Any = None) -> Undo:
     return lambda: put_back(part, before)
 
 
+@functools.cache
+def _is_foreign(kind: Hashable) -> bool:
+    """Whether objects of a class are river's, of which a deep copy is kept."""
+    return isinstance(kind, type) and issubclass(kind, base.Base) and not hasattr(kind, "_snapshot")
+
+
 def snapshot_arrays(part: Any) -> Undo:
     """The snapshot of a part whose arrays change in place, and whose other state is replaced.
 
     The changes are made to copies of the arrays; so undoing is putting the old values back.
     """
-    before = dict(vars(part))
-    vars(part).update({name: value.copy() for name, value in before.items() if isinstance(value, np.ndarray)})
+    state = vars(part)
+    before = state.copy()
+    for name, value in before.items():
+        if type(value) is np.ndarray:
+            state[name] = value.copy()
     return lambda: put_back(part, before)
 
 

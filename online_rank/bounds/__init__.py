@@ -66,8 +66,8 @@ w_end>. K is attained by machines with the same shard.
 **Clicks** (`click_hindsight_bound`, `click_data_bound`, `click_bound`). For additive costs and clicks with known propensities
 the expected cost is at most E F(u) + ||u|| sqrt(E Q^). *Proof*: the estimates are linear in the clicks; the root is concave.
 
-**Cut weights** (`truncation_bound`, `projectron_bound`). Errors e_t cost ||u|| sum ||e_t||; residuals of at most eta V_t weaken
-the bound by the factor 1 / (1 - eta ||u||). *Proof*: the master inequality.
+**Cut weights** (`truncation_bound`, `projection_data_bound`). Errors e_t cost ||u|| sum ||e_t||; residuals of at most eta V_t
+weaken the bound by the factor 1 / (1 - eta ||u||). *Proof*: the master inequality.
 
 **What is served, at any time** (`LossInterval`, `FrozenCopy`). An interval around the mean loss of what was really served,
 valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
@@ -83,7 +83,7 @@ References
 [JG] Jin & Geng, *Linear NDCG and Pair-wise Loss*.
 """
 
-from online_rank.bounds.budgets import projectron_bound, truncation_bound
+from online_rank.bounds.budgets import truncation_bound
 from online_rank.bounds.certificate import BoundCheck, Certificate
 from online_rank.bounds.clicks import click_bound, click_data_bound, click_hindsight_bound
 from online_rank.bounds.coverage import require_covered, uncovered
@@ -187,7 +187,6 @@ __all__ = [
     "projection_bound",
     "projection_data_bound",
     "projection_hindsight_bound",
-    "projectron_bound",
     "regret_bound",
     "require_covered",
     "restarts_bound",

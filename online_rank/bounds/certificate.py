@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.bounds.candidates import Run, candidates
+from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["BoundCheck", "Certificate", "certify"]
@@ -21,7 +22,7 @@ _NEGLIGIBLE = 1e-6
 
 _SETTINGS = (
     "measure", "update", "credit", "mass", "within_grade", "relative_margin", "learning_rate", "margin", "margin_scale",
-    "average", "served", "norm_cap",
+    "cost", "examination", "average", "served", "norm_cap",
 )  # fmt: skip
 
 
@@ -70,9 +71,9 @@ class Certificate:
     pair_loss
         F(u), its loss on the pairs of the updates.
     surrogate_loss
-        sum f_t(u), its SLAM surrogate over the rounds with an update.
+        sum f_t(u), its SLAM surrogate over the rounds with an update; NaN for clicks.
     settings
-        The parameters of the `PerceptronRanker`.
+        The parameters of the `PerceptronRanker` or `ClickPerceptron`.
     totals
         The `LossTracker.totals` that the bounds were computed from.
     bounds
@@ -122,17 +123,20 @@ class Certificate:
         content["bounds"] = [{**check._asdict(), "holds": check.holds} for check in self.bounds]
         if math.isnan(content["totals"]["served_loss"]):
             content["totals"]["served_loss"] = None
+        if math.isnan(content["surrogate_loss"]):
+            content["surrogate_loss"] = None
         return {**content, "loss": self.loss, "holds": self.holds}
 
     def __str__(self) -> str:
         t = self.totals
-        other = ("learning_rate", "margin", "margin_scale") if self.settings["update"] == "mistake" else ("relative_margin",)
+        other = ("relative_margin",) if self.settings["update"] == "gradient" else ("learning_rate", "margin", "margin_scale")
         plain = {"served": "current", "norm_cap": None}
         shown = {name: value for name, value in self.settings.items() if plain.get(name, "") != value}
         settings = ", ".join(f"{name}={value!r}" for name, value in shown.items() if name not in (*other, "average"))
         served = "not tracked" if math.isnan(t["served_loss"]) else f"{t['served_loss']:,.6g}"
         speaks = any(check.name.startswith(("served", "averaged", "delay")) for check in self.bounds)
         of_what = "of what was served" if speaks else "of the weights that learn"
+        surrogate = "" if math.isnan(self.surrogate_loss) else f"f(u) {self.surrogate_loss:,.6g}, "
         width = max((len(check.statement) for check in self.bounds), default=0)
         lines = [
             f"Certificate against {self.comparator!r}",
@@ -140,7 +144,7 @@ class Certificate:
             f"  queries                  {t['n_rounds']:,}: {t['n_mistakes']:,} with a loss, {t['n_skipped']:,} skipped",
             f"  cumulative loss          {self.loss:,.6g} ({of_what}: what the bounds speak of)",
             *([] if speaks else [f"  loss of what was served  {served} (no bound speaks of it)"]),
-            f"  comparator               F(u) {self.pair_loss:,.6g}, f(u) {self.surrogate_loss:,.6g}, norm {self.norm:,.6g}",
+            f"  comparator               F(u) {self.pair_loss:,.6g}, {surrogate}norm {self.norm:,.6g}",
             f"  {'the loss is at most':<{width}}  {'bound':>12}  {'slack':>12}",
         ]
         for check in self.bounds:
@@ -156,11 +160,12 @@ class Certificate:
         return "\n".join(lines)
 
 
-def certify(model: PerceptronRanker, comparator: str, run: Run) -> Certificate:
+def certify(model: PerceptronRanker | ClickPerceptron, comparator: str, run: Run) -> Certificate:
     """Evaluate every bound on what a tracker knows of a run that began at w = 0."""
     loss = run.totals["loss"]
-    step = model.learning_rate if model.learning_rate is not None else 1.0
-    size = loss + run.pair_loss + run.norm * float(np.linalg.norm(run.gains)) / (step * model.margin) + abs(run.path_product)
+    # By what F(u) and <u, w> are divided, at most.
+    unit = (getattr(model, "learning_rate", None) or 1.0) * getattr(model, "margin", 1.0)
+    size = loss + run.pair_loss + run.norm * float(np.linalg.norm(run.gains)) / unit + abs(run.path_product)
     checks, not_covered = [], {}
     for candidate in candidates(model, run):
         if candidate.reason is not None:
@@ -177,7 +182,7 @@ def certify(model: PerceptronRanker, comparator: str, run: Run) -> Certificate:
         norm=run.norm,
         pair_loss=run.pair_loss,
         surrogate_loss=run.surrogate_loss,
-        settings={name: getattr(model, name) for name in _SETTINGS},
+        settings={name: getattr(model, name) for name in _SETTINGS if hasattr(model, name)},
         totals=dict(run.totals),
         bounds=tuple(checks),
         not_covered=not_covered,

@@ -1,16 +1,22 @@
-"""What a `LossTracker` accepts: rankers that bounds cover, and comparators."""
+"""What a `LossTracker` accepts: rankers that bounds cover, and comparators; and what these lose on clicks."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from online_rank._kernels.click_comparators import compare_on_clicks
+from online_rank.base import Round
+from online_rank.feedback.arrays import shown_block
+from online_rank.measures import discounts
+from online_rank.query import Block
+from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 
-__all__ = ["copied", "extend_path", "require_perceptron"]
+__all__ = ["copied", "extend_path", "losses_on_clicks", "require_perceptron"]
 
 #: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
 _LARGEST_NORM = 1e150
@@ -19,7 +25,8 @@ _LARGEST_NORM = 1e150
 def require_perceptron(ranker: Any) -> None:
     """Raise TypeError or ValueError unless the bounds cover what `ranker` learns."""
     if isinstance(ranker, DriftAwareRanker | BestRanker) and not hasattr(ranker, "steps"):
-        for part in [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers:
+        parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers
+        for part in parts:
             require_perceptron(part)
             if part.update != "mistake" or part.norm_cap is not None or part.served != "current":
                 raise ValueError(
@@ -28,13 +35,40 @@ def require_perceptron(ranker: Any) -> None:
                 )
         return
     # Not isinstance: river lets a pipeline pass for its last step.
-    if not issubclass(type(ranker), PerceptronRanker):
+    if not issubclass(type(ranker), PerceptronRanker | ClickPerceptron):
         transformers = "; transformers go before it: scaler | LossTracker(ranker)" if hasattr(ranker, "steps") else ""
         raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
-    if type(ranker)._learn is not PerceptronRanker._learn:
+    if type(ranker)._learn not in (PerceptronRanker._learn, ClickPerceptron._learn):
         raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound speaks of it")
     if ranker.last_round is not None or ranker.weights.any():
         raise ValueError("ranker has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
+
+
+def losses_on_clicks(
+    ranker: ClickPerceptron, query: Block, decisive: np.ndarray, learned: Round, scores: np.ndarray
+) -> np.ndarray:
+    """F(u) of comparators, (n,), on the pairs that a round of clicks learned from.
+
+    Parameters
+    ----------
+    ranker
+        Of which only settings are read.
+    query
+        The query, with its clicks.
+    decisive
+        (m,) scores by the weights that learn, before the update.
+    learned
+        The round.
+    scores
+        (n, m) scores by the comparators.
+    """
+    shown, losses = shown_block(query, drawn=ranker.credit == "swap"), np.zeros(len(scores))
+    compare_on_clicks(
+        shown.kinds[0], shown.rows, shown.gains, shown.logits, shown.rests[0],
+        np.array(ranker.examination or (), np.float64), ranker.cost == "dcg", discounts(query.n_documents),
+        decisive, learned.margin, learned.weight, scores, np.zeros(len(shown.gains)), losses,
+    )  # fmt: skip
+    return losses
 
 
 def extend_path(row: np.ndarray, before: np.ndarray, after: np.ndarray, weights: np.ndarray) -> None:

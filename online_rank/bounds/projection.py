@@ -90,13 +90,19 @@ def projection_data_bound(
     comparator_loss: float,
     norm: float,
     squared_gradient_norms: float,
-    projection_error: float,
+    projection_error: float = 0.0,
+    tolerance: float = 0.0,
     margin_mass: float = 0.0,
     model: Any = None,
 ) -> float:
-    r"""With measured norms and errors, whether the budget was used up or not.
+    r"""With measured norms, for errors of at most :math:`\sum_t \|e_t\| \le \eta \sum_t V_t + E`.
 
-    .. math:: \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right)
+    .. math::
+        \sum_t V_t \le
+        \frac{F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + E \right)}{1 - \eta \|u\|}
+
+    With :math:`\eta = 0` all errors are measured, whether the budget was used up or not. With E = 0 it is the bound of the
+    Projectron (Orabona, Keshet & Caputo 2009), as long as the budget lasts. Infinite unless eta ||u|| < 1.
 
     Parameters
     ----------
@@ -105,7 +111,9 @@ def projection_data_bound(
     squared_gradient_norms
         Sum of the squared norms of the projected updates.
     projection_error
-        Sum of the ||e_t||: `KernelPerceptronRanker.projection_error`.
+        E; the sum of the ||e_t|| is `KernelPerceptronRanker.projection_error`.
+    tolerance
+        eta.
     margin_mass
         Sum of tau_t V_t.
 
@@ -114,6 +122,9 @@ def projection_data_bound(
     >>> measured = {"squared_gradient_norms": 9.0, "projection_error": 0.5}
     >>> projection_data_bound(comparator_loss=1.0, norm=2.0, **measured)  # 1 + 2 * (sqrt(9) + 0.5)
     8.0
+    >>> measured = {"squared_gradient_norms": 9.0, "tolerance": 0.25}
+    >>> projection_data_bound(comparator_loss=1.0, norm=2.0, **measured)  # (1 + 2 * sqrt(9)) / (1 - 0.5)
+    14.0
     """
     require_covered("projection_data_bound", model)
     require_non_negative(
@@ -121,9 +132,13 @@ def projection_data_bound(
         norm=norm,
         squared_gradient_norms=squared_gradient_norms,
         projection_error=projection_error,
+        tolerance=tolerance,
         margin_mass=margin_mass,
     )
-    return comparator_loss + norm * (math.sqrt(squared_gradient_norms + 2.0 * margin_mass) + projection_error)
+    kept = 1.0 - tolerance * norm
+    if kept <= 0.0:
+        return math.inf
+    return (comparator_loss + norm * (math.sqrt(squared_gradient_norms + 2.0 * margin_mass) + projection_error)) / kept
 
 
 def projection_hindsight_bound(

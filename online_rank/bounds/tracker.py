@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,17 @@ from online_rank._kernels.codes import DOCUMENTS
 from online_rank._kernels.comparators import accumulate, compare
 from online_rank._kernels.graded import ranking_losses
 from online_rank.base import Ranker, Round
-from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
+from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
 from online_rank.bounds.candidates import Run
 from online_rank.bounds.certificate import Certificate, certify
-from online_rank.bounds.comparators import copied, extend_path, require_perceptron
+from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks, require_perceptron
 from online_rank.bounds.frozen import FrozenCopy
 from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure
 from online_rank.measures import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
+from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.nested import NestedRanker, learn_query, share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -30,6 +31,9 @@ __all__ = ["LossTracker"]
 _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
     Round._fields.index, ("loss", "served_loss", "mass", "squared_gradient_norm", "margin", "weight", "skipped")
 )
+
+#: Which of the totals are maxima; the others are sums.
+_MAXIMA = np.isin(Totals._fields, ("largest_mass", "R_X", "m", "v_max", "largest_weight"))
 
 
 class LossTracker(NestedRanker):
@@ -45,8 +49,8 @@ class LossTracker(NestedRanker):
     Parameters
     ----------
     ranker
-        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them; a copy of it learns, from w = 0, where the bounds
-        start.
+        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`; a copy of it learns, from
+        w = 0, where the bounds start.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
@@ -83,9 +87,14 @@ class LossTracker(NestedRanker):
     True
     """
 
-    _takes_sparse = True
+    #: How many machines the weights were mixed from every time; 0: they never were; -1: now from more, now from fewer.
+    _machines = 0
+    #: How many queries had been learned when they were mixed last.
+    _mixed_at = 0
+    #: What all rounds added, less the mixed weights (d,).
+    _offset: np.ndarray | None = None
     _schema = Schema(
-        _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", features=True),
+        _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", "ClickPerceptron", features=True),
         _served=Array(3),
         _n_served=Count(),
         _n_frozen=Count(),
@@ -97,6 +106,9 @@ class LossTracker(NestedRanker):
         _totals=Array(len(Totals._fields), finite=False),
         _sums=Array(lambda tracker: len(tracker.comparators or {}), 2, finite=False),
         _n_documents=Real(0.0),
+        _machines=Integer(-1),
+        _mixed_at=Count(),
+        _offset=Array("d", optional=True),
         _aligned=Derived(lambda tracker: len(tracker.comparators or {}), "d"),
         _measure=Derived(),
     )
@@ -108,6 +120,8 @@ class LossTracker(NestedRanker):
         require_perceptron(ranker)
         if comparators is not None and not isinstance(comparators, Mapping):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
+        if served and ranker._takes_clicks:
+            raise ValueError("served=True: clicks do not tell the loss of what was served")
         self.ranker = ranker
         self.comparators = None if comparators is None else {name: copied(name, u) for name, u in comparators.items()}
         self.served = served
@@ -225,7 +239,7 @@ class LossTracker(NestedRanker):
             u=self._aligned[row] * self._scaled_by,
             gains=self._gains(),
             pair_loss=pair_loss,
-            surrogate_loss=surrogate_loss,
+            surrogate_loss=math.nan if self._takes_clicks else surrogate_loss,
             path_length=path_length,
             path_product=path_product,
             largest_norm=largest_norm,
@@ -233,12 +247,28 @@ class LossTracker(NestedRanker):
             raw=self.raw,
             delay=delay,
             segments=(int(n), roots + math.sqrt(q)) if self._nested else None,
+            machines=self._machines and (self._machines if self._mixed_at == self._totals[0] else -1),
         )
         return certify(self._perceptron, comparator, run)
 
     @property
+    def _takes_clicks(self) -> bool:  # type: ignore[override]
+        return self._learner._takes_clicks
+
+    @property
+    def _takes_sparse(self) -> bool:  # type: ignore[override]
+        return self._perceptron._takes_sparse
+
+    @property
+    def _own_policy(self) -> Any:
+        return self._learner._own_policy
+
+    def _confidence(self) -> float:
+        return self._learner._confidence()
+
+    @property
     def _measures_answers(self) -> bool:  # type: ignore[override]
-        return self.served or self._nested or self._learner.average is False
+        return not self._takes_clicks and (self.served or self._nested or self._learner.average is False)
 
     @property
     def _wants_scale(self) -> bool:  # type: ignore[override]
@@ -254,13 +284,15 @@ class LossTracker(NestedRanker):
         return isinstance(self._learner, NestedRanker)
 
     @property
-    def _perceptron(self) -> PerceptronRanker:
+    def _perceptron(self) -> Any:
         """The perceptron whose round will be that of the next query."""
         return self._learner._reporter if self._nested else self._learner
 
     def _gains(self) -> np.ndarray:
         """What all rounds so far have added to the weights that learn, (d,)."""
-        return self._ended if self._nested else self._learner.weights
+        if self._nested:
+            return self._ended
+        return self._learner.weights if self._offset is None else self._learner.weights + self._offset
 
     def _row(self, name: str) -> int:
         names = list(self.comparators or {})
@@ -279,12 +311,45 @@ class LossTracker(NestedRanker):
         aligned = super()._align(block)
         if block.scale is None or block.names is None or self._has(block.names):
             return aligned
-        return aligned._replace(scale=self._placed(block.scale[None], block.names)[0])
+        return aligned._replace(scale=self._placed(block.scale[None], self._columns_of(block.names))[0])
 
     def _grow(self, n_new: int) -> None:
         self._shift = np.concatenate([self._shift, np.zeros((len(self._shift), n_new))], axis=1)
         self._ended = np.concatenate([self._ended, np.zeros(n_new)])
         self._scaled_by = np.concatenate([self._scaled_by, np.full(n_new, 0.0 if self.raw else 1.0)])
+        if self._offset is not None:
+            self._offset = np.concatenate([self._offset, np.zeros(n_new)])
+
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        """Everything adds up, what the base had counted once; of what is a maximum, the largest."""
+        share_columns(self, self._learner)
+        self._learner._mix([shard._learner for shard in shards], base._learner, shares)
+        gains = self._placed_from(base, base._gains()[None])[0]
+        products, before = base._products(), gains.copy()
+        for shard in shards:
+            gains = gains + (self._placed_from(shard, shard._gains()[None])[0] - before)
+            products = products + (shard._products() - base._products())
+            self._totals = np.where(
+                _MAXIMA, np.maximum(self._totals, shard._totals), self._totals + (shard._totals - base._totals)
+            )
+            self._sums = self._sums + (shard._sums - base._sums)
+            self._served = self._served + (shard._served - base._served)
+            self._n_served += shard._n_served - base._n_served
+            self._n_frozen = max(self._n_frozen, shard._n_frozen)
+            self._path[:, 0] += shard._path[:, 0] - base._path[:, 0]
+            self._path[:, 2] = np.maximum(self._path[:, 2], shard._path[:, 2])
+        self._scaled_by = self._placed_from(shards[-1], shards[-1]._scaled_by[None])[0].copy()
+        self._path[:, 1] = (self._aligned * self._scaled_by) @ gains - products
+        self._offset = gains - self._learner.weights
+        same = base._machines in (0, len(shards)) and base._mixed_at == base._totals[0]
+        self._machines = len(shards) if same and len(set(shares)) == 1 else -1
+        self._mixed_at = int(self._totals[0])
+        self._last_round = shards[-1]._last_round
+        self._n_documents = self._learned_so_far()
+
+    def _products(self) -> np.ndarray:
+        """Of each comparator the sum of <u_t, g_t>, g_t what round t added."""
+        return (self._aligned * self._scaled_by) @ self._gains() - self._path[:, 1]
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)
@@ -316,7 +381,7 @@ class LossTracker(NestedRanker):
 
     def _round_is_served(self, block: Block) -> bool:
         """Whether the loss of a round is that of what was served: its scores decided it."""
-        if self._nested:
+        if self._nested or self._takes_clicks:
             return False
         return block.served is not None or (block.answered is None and self._learner.average is False)
 
@@ -341,12 +406,15 @@ class LossTracker(NestedRanker):
                 return t
             if answered is not None and not self._nested and query.served is None:
                 ranking_losses(*self._measure, answered, query.y, query.offsets, table, row[_SERVED_LOSS : _SERVED_LOSS + 1])
-            if decisive is not None and row[_LOSS] > 0.0:
+            if decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
-                compare(
-                    query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
-                    ranker._config, ranker._constants, ranker._counters, values[t],
-                )  # fmt: skip
+                if isinstance(ranker, ClickPerceptron):
+                    values[t, :, 0] = losses_on_clicks(ranker, query, decisive, Round.from_row(row), scores)
+                else:
+                    compare(
+                        query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
+                        ranker._config, ranker._constants, ranker._counters, values[t],
+                    )  # fmt: skip
             if before is not None:
                 row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]
                 self._carry(ranker, before, row)
@@ -363,11 +431,11 @@ class LossTracker(NestedRanker):
                 extend_path(row, u * self._scaled_by, u * scale, self._gains())
         self._scaled_by = scale.copy()
 
-    def _decisive_scores(self, ranker: PerceptronRanker, query: Block) -> np.ndarray:
+    def _decisive_scores(self, ranker: Any, query: Block) -> np.ndarray:
         """The scores that decide what a perceptron learns from a query, float64 (m,)."""
         if query.served is not None:
             return query.served
-        if ranker.served == "average":
+        if getattr(ranker, "served", None) == "average":
             return ranker._score(query.X)
         return ranker._learning_scores(query.X)
 

@@ -97,6 +97,8 @@ def _graded(grades: np.ndarray, offsets: np.ndarray) -> ShownBlock:
 def _rows(order: tuple[Hashable, ...], ids: Sequence[Hashable] | None, m: int) -> Sequence[int]:
     """The numbers of the documents shown within their query of `m` documents."""
     if ids is None:
+        if set(map(type, order)) == {int} and min(order) >= 0 and max(order) < m:  # type: ignore[type-var, operator]
+            return order  # type: ignore[return-value]
         for document in order:
             if not isinstance(document, int | np.integer) or isinstance(document, bool) or not 0 <= document < m:
                 raise ValueError(f"y: document {document!r} was shown, but x has the documents 0 to {m - 1}")

@@ -15,6 +15,14 @@ class _BinaryMetric(RankingMetric):
         super().__init__(ties, no_relevant)
 
 
+class _AtK(_BinaryMetric):
+    """A binary metric that needs a cutoff."""
+
+    def __init__(self, k: int = 10, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
+        require_count("k", k)
+        super().__init__(k, threshold, ties, no_relevant)
+
+
 class MAP(_BinaryMetric):
     """Mean average precision.
 
@@ -88,7 +96,7 @@ class MRR(_BinaryMetric):
     _label = "MRR"
 
 
-class PrecisionAtK(_BinaryMetric):
+class PrecisionAtK(_AtK):
     """Precision at k: relevant documents among the first k, divided by k (also where a query has fewer, as in trec_eval).
 
     Parameters
@@ -111,12 +119,8 @@ class PrecisionAtK(_BinaryMetric):
     _kind = codes.PRECISION
     _label = "P"
 
-    def __init__(self, k: int = 10, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
-        require_count("k", k)
-        super().__init__(k, threshold, ties, no_relevant)
 
-
-class RecallAtK(_BinaryMetric):
+class RecallAtK(_AtK):
     """Recall at k: the share of the relevant documents that stand among the first k.
 
     Parameters
@@ -139,12 +143,8 @@ class RecallAtK(_BinaryMetric):
     _kind = codes.RECALL
     _label = "Recall"
 
-    def __init__(self, k: int = 10, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
-        require_count("k", k)
-        super().__init__(k, threshold, ties, no_relevant)
 
-
-class HitRate(_BinaryMetric):
+class HitRate(_AtK):
     """Hit rate at k (success at k): 1 when a relevant document stands among the first k, else 0.
 
     Of documents that tie, some of which are among the first k, it counts the probability that one of those is relevant.
@@ -169,7 +169,3 @@ class HitRate(_BinaryMetric):
 
     _kind = codes.HIT_RATE
     _label = "HitRate"
-
-    def __init__(self, k: int = 10, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
-        require_count("k", k)
-        super().__init__(k, threshold, ties, no_relevant)

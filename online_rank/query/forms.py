@@ -1,31 +1,38 @@
 """The accepted forms of a query, read once, at the door."""
 
-import contextlib
 import functools
 import itertools
 import operator
 import struct
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.query.blocks import ONE, Block, as_weights, document_name, query_offsets, single
+from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 
-__all__ = ["MAX_FEATURES", "answer_in_kind", "are_plain", "feature_dicts", "in_form", "is_plain", "read_block", "read_query"]
+__all__ = [
+    "MAX_FEATURES",
+    "answer_in_kind",
+    "are_plain",
+    "as_floats",
+    "feature_dicts",
+    "in_form",
+    "is_plain",
+    "read_block",
+    "read_query",
+]
 
 #: Most features that one query, or one model over its life, may have.
-MAX_FEATURES = 1_000_000
-
+MAX_FEATURES = 1 << 24
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
-
-_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
+_ONLY_DICTS = {dict}
 
 
 class _Features(NamedTuple):
@@ -143,9 +150,9 @@ def are_plain(x: Any, y: Any, n_features: int) -> bool:
     )
 
 
-def answer_in_kind(scores: np.ndarray, block: Block) -> list[float] | dict[Hashable, float]:
+def answer_in_kind(scores: np.ndarray, block: Block | None) -> list[float] | dict[Hashable, float]:
     """Scores as a user gets them: a list of floats, or `{document id: score}` for a query with ids."""
-    if block.ids is None or isinstance(block.ids, range):
+    if block is None or block.ids is None or isinstance(block.ids, range):
         return scores.tolist()
     return dict(zip(block.ids, scores.tolist(), strict=True))
 
@@ -201,21 +208,20 @@ def _read(x: Any, documents: bool) -> _Features:
     if type(x) is _ARRAY:
         return _Features(_as_matrix(x))
     if isinstance(x, Mapping):
-        for name, document in x.items():
+        documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
+        for name, document in () if documents_are_dicts else x.items():
             if not isinstance(document, Mapping):
                 raise TypeError(
                     f"x[{name!r}] is of type {type(document).__name__}, not a dict of features. A query as a dict is "
                     "{document id: feature dict}; a single document goes into a list: [features]"
                 )
-        return _from_dicts(list(x.values()), tuple(x), documents)
+        return _from_dicts([*x.values()], tuple(x), documents)
     if isinstance(x, list | tuple) and not isinstance(x, SparseRows):
         if not x or isinstance(x[0], Mapping):
             return _from_dicts(x, None, documents)
         return _Features(_from_rows(x))
     if isinstance(x, np.ndarray):
-        if isinstance(x, np.ma.MaskedArray):
-            raise TypeError("x is a masked array; fill in what is missing first, as by x.filled(0.0)")
-        return _Features(_as_matrix(np.asarray(x)))
+        return _Features(_as_matrix(as_array("x", x)))
     if isinstance(x, SparseRows):
         return _Features(checked_rows(x))
     if is_scipy(x):
@@ -259,22 +265,21 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
     # The common case, documents that are plain dicts with the same names, without Python code for each feature. A plain dict,
     # because others (defaultdict) may answer for a name that they do not hold.
     names: tuple[Hashable, ...] = tuple(documents[0])
-    if len(names) < 2 or set(map(type, documents)) != {dict} or set(map(len, documents)) != {len(names)}:
+    n, d = len(documents), len(names)
+    if d < 2 or {*map(type, documents)} != _ONLY_DICTS or {*map(len, documents)} != {d}:
         return _from_ragged_dicts(documents, ids)
-    try:
-        rows = list(map(_values_of(names), documents))
-    except KeyError:
-        return _from_ragged_dicts(documents, ids)
-    _require_few(len(names))
-    X = np.empty((len(documents), len(names)))
-    _write_floats(X, list(itertools.chain.from_iterable(rows)), names, ids, 0)
-    return _Features(X, ids, names, dict)
-
-
-@functools.lru_cache(maxsize=64)
-def _values_of(names: tuple[Hashable, ...]) -> operator.itemgetter:
-    """A function that gives the values of a feature dict by these names."""
-    return operator.itemgetter(*names)
+    if [*itertools.chain.from_iterable(documents)] == [*names] * n:
+        rows: Iterable[Any] = map(dict.values, documents)
+    else:
+        try:
+            rows = [*map(operator.itemgetter(*names), documents)]
+        except KeyError:
+            return _from_ragged_dicts(documents, ids)
+    _require_few(d)
+    cells = [*itertools.chain.from_iterable(rows)]
+    values = as_floats(cells)
+    X = _checked_floats(cells, names, ids, 0) if values is None else values
+    return _Features(X.reshape(n, d), ids, names, dict)
 
 
 @functools.lru_cache(maxsize=256)
@@ -282,15 +287,15 @@ def _packer(n: int) -> struct.Struct:
     return struct.Struct(f"{n}d")
 
 
-def _write_floats(
-    out: np.ndarray, values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int
-) -> None:
-    """Write feature values, as float64, to a contiguous array; they are of documents from `first` on that all have `names`."""
-    # Several times as fast as numpy's conversion of a list. Takes whatever has a value as a float.
-    with contextlib.suppress(struct.error, TypeError, OverflowError, ValueError):
-        _packer(len(values)).pack_into(out.data, 0, *values)
-        return
-    out[...] = _checked_floats(values, names, ids, first).reshape(out.shape)
+def as_floats(values: list[Any]) -> np.ndarray | None:
+    """Values as float64 (n,), of whatever has a value as a float; None where one has none."""
+    floats = np.empty(len(values))
+    try:
+        # Several times as fast as numpy's conversion of a list.
+        _packer(len(values)).pack_into(floats.data, 0, *values)
+    except (struct.error, TypeError, OverflowError, ValueError):
+        return None
+    return floats
 
 
 def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int) -> np.ndarray:
@@ -307,26 +312,20 @@ def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequenc
 
 def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None) -> _Features:
     """Feature dicts that do not all have the same names in the same order."""
-    column: dict[Hashable, int] = {}
-    starts = np.zeros(len(documents) + 1, dtype=np.int64)
-    for i, document in enumerate(documents):
-        if not isinstance(document, Mapping):
-            raise TypeError(f"x: {document_name(i, ids)} is of type {type(document).__name__}, not a dict of features")
-        for name in document:
-            column.setdefault(name, len(column))
-        starts[i + 1] = starts[i] + len(document)
-    _require_few(len(column))
-    columns = np.fromiter((column[name] for document in documents for name in document), np.int32, int(starts[-1]))
-    values = np.empty(len(columns))
-    try:
-        values[:] = [value for document in documents for value in document.values()]
-        numbers = set(map(type, itertools.chain.from_iterable(x.values() for x in documents))) <= _NUMBERS
-    except (TypeError, ValueError, OverflowError):
-        numbers = False
-    if not numbers:
+    if set(map(type, documents)) != {dict}:
         for i, document in enumerate(documents):
-            row = values[starts[i] : starts[i + 1]]
-            row[:] = _checked_floats(list(document.values()), tuple(document), ids, i)
+            if not isinstance(document, Mapping):
+                raise TypeError(f"x: {document_name(i, ids)} is of type {type(document).__name__}, not a dict of features")
+    starts = np.zeros(len(documents) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, documents), np.int64, len(documents)), out=starts[1:])
+    names = list(itertools.chain.from_iterable(documents))
+    column: dict[Hashable, int] = dict(zip(dict.fromkeys(names), itertools.count()))
+    _require_few(len(column))
+    columns = np.fromiter(map(column.__getitem__, names), np.int32, len(names))
+    values = as_floats(list(itertools.chain.from_iterable(x.values() for x in documents)))
+    if values is None:
+        rows = [_checked_floats(list(x.values()), tuple(x), ids, i) for i, x in enumerate(documents)]
+        values = np.concatenate(rows)
     n, d = len(documents), len(column)
     if worth_rows(len(values), n * d):
         return _Features(SparseRows(starts, columns, values, d), ids, tuple(column), dict)

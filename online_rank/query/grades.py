@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank.query.blocks import document_name
+from online_rank.query.blocks import as_array, document_name
 
 __all__ = ["MAX_GRADE", "as_grades", "require_grades"]
 
@@ -86,7 +86,7 @@ def _as_integers(y: Any, ids: Sequence[Hashable] | None) -> np.ndarray:
     """Grades as int64; floats are accepted where they are whole."""
     if isinstance(y, str | bytes) or not (hasattr(y, "__len__") or hasattr(y, "__array__")):
         raise TypeError(f"y is of type {type(y).__name__}; grades are a sequence of integers, one a document")
-    grades = np.asarray(y)
+    grades = as_array("y", y)
     if grades.dtype is _INT64 and grades.ndim == 1 and grades.flags.c_contiguous and not isinstance(y, np.ndarray):
         return grades
     if grades.ndim != 1:

@@ -21,8 +21,8 @@ def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "err
     x
         The query, in any form that `online_rank.query` lists.
     y
-        Its grades: a sequence, one a document, or `{document id: grade}`, in which documents may be missing. None and NaN are
-        no grade.
+        Its grades: a sequence, one a document, or `{document id: grade}`, in which documents may be missing. None, NaN and
+        what is masked are no grade.
     missing
         What a document without a grade is: `0`, not relevant; `"skip"`, left out of the query; or an error.
     negative
@@ -77,8 +77,8 @@ def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "err
 
 
 def _is_missing(grade: Any) -> bool:
-    """Whether a grade is None, NaN, or pandas' word for a missing value."""
-    return grade is None or type(grade).__name__ == "NAType" or grade != grade
+    """Whether a grade is None, NaN, masked, or pandas' word for a missing value."""
+    return grade is None or grade is np.ma.masked or type(grade).__name__ == "NAType" or grade != grade
 
 
 def _rows(x: Any, kept: Sequence[int]) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.query.blocks import document_name
+from online_rank.query.blocks import as_array, document_name
 
 __all__ = ["as_served"]
 
@@ -42,7 +42,7 @@ def as_served(served: Any, n_documents: int, ids: Sequence[Hashable] | None = No
         served = _in_order(served, ids)
     elif isinstance(served, str | bytes) or not (hasattr(served, "__len__") or hasattr(served, "__array__")):
         raise TypeError(f"served is of type {type(served).__name__}; it is a sequence of scores, one a document")
-    scores = np.asarray(served)
+    scores = as_array("served", served)
     if scores.shape != (n_documents,):
         raise ValueError(f"served has shape {scores.shape}, but x has {n_documents} documents: one score a document")
     if n_documents and scores.dtype.kind not in "biuf":

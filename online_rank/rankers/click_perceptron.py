@@ -82,7 +82,7 @@ class ClickPerceptron(LinearRanker):
         relative_margin: float = 20.0,
         average: bool | float = True,
     ) -> None:
-        super().__init__(averages=average is not False, n_counters=3)
+        super().__init__(averages=average is not False, n_counters=4)
         require_policy(policy)
         require_choice(credit=(credit, CREDITS), cost=(cost, COSTS))
         if (credit == "propensity") != (examination is not None):
@@ -100,8 +100,9 @@ class ClickPerceptron(LinearRanker):
         self._constants = np.array([relative_margin, averaging(average)])
         self._squares = np.empty(0)
 
-    _schema = Schema(_counters=Array(3, low=0.0), _squares=Array("d", low=0.0), _constants=Derived())
+    _schema = Schema(_counters=Array(4, low=0.0), _squares=Array("d", low=0.0), _constants=Derived())
     _takes_clicks = True
+    _learns_atomically = True
     #: What bounds speak of (`online_rank.bounds.coverage`).
     update = "clicks"
 

@@ -96,6 +96,8 @@ class DirectRanker(AveragedRanker):
     True
     """
 
+    _learns_atomically = True
+
     _schema = Schema(
         _counters=Array(4, low=0.0),
         _weights=Array("_size", dtype="dtype"),

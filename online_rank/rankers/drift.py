@@ -112,7 +112,7 @@ class DriftAwareRanker(NestedRanker):
         self._measure = parse_measure(measure)
         self._alarms = (detector or drift.ADWIN()).clone()
         self._warnings = (warning_detector or drift.ADWIN(delta=0.05)).clone()
-        self._learner: Ranker = copy.deepcopy(ranker)
+        self._learner: Any = copy.deepcopy(ranker)
         self._background: Ranker | None = None
         self._positions: tuple[int, ...] = ()
         self._n_drifts = 0

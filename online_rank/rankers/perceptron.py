@@ -1,5 +1,6 @@
 """The perceptron for ranking."""
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -15,6 +16,11 @@ from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
 
 __all__ = ["PerceptronRanker"]
+
+_SPARSE_HINT = (
+    "credit='spread' learns little from a query of sparse features; for text and ids take "
+    "PerceptronRanker(credit='adaptive', mass='sqrt', relative_margin=0.3)"
+)
 
 
 class PerceptronRanker(LinearRanker):
@@ -98,6 +104,7 @@ class PerceptronRanker(LinearRanker):
     """
 
     _takes_sparse = True
+    _learns_atomically = True
     #: `_learn` takes pairs, mass and loss from `Block.served` where it is given.
     _learns_from_served = True
 
@@ -174,15 +181,29 @@ class PerceptronRanker(LinearRanker):
         return model
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        X, y, offsets, w, *_ = block
-        settings = discounts(len(y)), self._config, self._constants
-        counted = self._counters, rounds, block.served, self._all_forms
-        if self._rows is None and not isinstance(X, SparseRows):
-            return dense.learn(X, y, offsets, w, *settings, self._weights, self._average, *counted)
+        X, y, offsets, w, _, _, served, _, _, _ = block
+        if self._rows is None and type(X) is not SparseRows:
+            if served is None and self._all_forms is None:
+                return dense.learn(
+                    X, y, offsets, w, discounts(len(y)), self._config, self._constants, self._weights, self._average,
+                    self._counters, rounds,
+                )  # fmt: skip
+            return dense.learn_any_form(
+                X, y, offsets, w, discounts(len(y)), self._config, self._constants, self._weights, self._average,
+                self._counters, rounds, served, self._all_forms,
+            )  # fmt: skip
         if self.norm_cap is not None:
             raise ValueError("norm_cap needs all weights in every query: give arrays, not sparse rows")
+        if self._rows is None and (self.credit, self.update) == ("spread", "mistake"):
+            warnings.warn(_SPARSE_HINT, stacklevel=5)
         rows, state = as_rows(X), self._make_sparse()
-        return sparse.learn(rows.starts, rows.columns, rows.values, y, offsets, w, *settings, state, self._averages, *counted)
+        return sparse.learn(
+            rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, self._constants, state,
+            self._averages, self._counters, rounds, served, self._all_forms,
+        )  # fmt: skip
+
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        self._mix_weights(shards, base, shares)
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
         """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""

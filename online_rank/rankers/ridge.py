@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +70,8 @@ class RidgeRanker(Ranker):
     >>> round(model["RidgeRanker"].best_lambda, 3)
     3.162
     """
+
+    _learns_atomically = True
 
     _schema = Schema(
         _measure=Derived(),
@@ -140,7 +144,36 @@ class RidgeRanker(Ranker):
         self._moment = self._moment + other._moment
         self._losses = self._losses + other._losses
         self._n_queries += other._n_queries
-        self._due = self._n_queries
+        self._solve_all()
+
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        """Sums add up: each shard adds what it has beyond the base."""
+        if self.half_life is not None:
+            raise ValueError(
+                f"half_life={self.half_life} depends on the order of queries, which several machines do not have; "
+                "half_life=None can be mixed"
+            )
+        gram, moment = self._gram.copy(), self._moment.copy()
+        for shard in shards:
+            self._gram = self._gram + (self._placed_gram(shard) - gram)
+            self._moment = self._moment + (self._placed_from(shard, shard._moment[None])[0] - moment)
+            self._losses = self._losses + (shard._losses - base._losses)
+            self._n_queries += shard._n_queries - base._n_queries
+        self._last_round = shards[-1]._last_round
+        self._solve_all()
+
+    def _placed_gram(self, other: "RidgeRanker") -> np.ndarray:
+        """The matrix of another ranker with its features at the places that they have here."""
+        if other.feature_names == self.feature_names and other._n_features == self._n_features:
+            return other._gram
+        upper = np.zeros((other._n_features, other._n_features))
+        upper[np.triu_indices(other._n_features)] = other._gram
+        placed = self._placed_from(other, upper + np.triu(upper, 1).T)
+        return self._placed_from(other, placed.T)[np.triu_indices(self._n_features)]
+
+    def _solve_all(self) -> None:
+        """Solve for all lambdas now."""
+        self._due = max(1, self._n_queries)
         self._next = len(_LAMBDAS)
         while self._solve_some():
             pass

@@ -79,6 +79,7 @@ class SwapRanker(LinearRanker):
 
     _schema = Schema(_counters=Array(1, low=0.0), _state=Array(OPTIMIZER_ROWS[SCALE_FREE], "d"))
     _takes_clicks = True
+    _learns_atomically = True
 
     @property
     def _own_policy(self) -> Policy:

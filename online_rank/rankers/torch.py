@@ -250,7 +250,10 @@ class TorchRanker(AveragedRanker):
         values = dict(zip(self._parameters(), self._pieces(flat), strict=True))
         values |= {name: torch.from_numpy(b) for (name, _), b in zip(self.module.named_buffers(), buffers, strict=True)}
         with _CALLING, _mode(self.module, learning):
-            scores = torch.func.functional_call(self.module, values, (torch.from_numpy(documents).reshape(-1, *shape),))
+            try:
+                scores = torch.func.functional_call(self.module, values, (torch.from_numpy(documents).reshape(-1, *shape),))
+            except RuntimeError as error:
+                raise ValueError(f"module cannot score {len(X)} documents of shape {shape}: {error}") from error
         if not isinstance(scores, torch.Tensor) or scores.shape not in ((len(X),), (len(X), 1)):
             found = f"a tensor {tuple(scores.shape)}" if isinstance(scores, torch.Tensor) else type(scores).__name__
             raise ValueError(f"module answered {len(X)} documents with {found}; it must give scores (m,) or (m, 1)")

@@ -1,4 +1,4 @@
-"""Group commit: requests that come while the disk is busy share its next wait."""
+"""Group commit: requests that come while the disk is busy share its next wait; checkpoints are written meanwhile."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -15,7 +15,8 @@ class CommitError(RuntimeError):
 class GroupCommit:
     """Writes the requests that changed a service to its journal, in their order, from an event loop.
 
-    One write and one wait for the disk at a time, in a thread; whatever is added meanwhile goes together next.
+    One write and one wait for the disk at a time, in a thread; whatever is added meanwhile goes together next. A checkpoint is
+    a snapshot, taken in the event loop and written in a thread too: rankings are answered meanwhile, what is learned waits.
 
     Parameters
     ----------
@@ -27,6 +28,7 @@ class GroupCommit:
         self._durable = durable
         self._records: list[bytes] = []
         self._waiting: list[asyncio.Future[None]] = []
+        self._saving: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
@@ -67,14 +69,9 @@ class GroupCommit:
         self.require_working()
 
     async def checkpoint(self) -> None:
-        """Write a checkpoint, when all that was added is in the journal. Raises CommitError when that fails."""
-        await self.flush()
+        """Write a checkpoint of the service as it is now. Raises CommitError when that fails."""
         self.require_working()
-        try:
-            self._durable.save()
-        except Exception as error:
-            self._fail(error)
-        self.require_working()
+        await self._future(self._saving)
 
     async def flush(self) -> None:
         """Wait until all that was added is in the journal, or cannot be."""
@@ -83,8 +80,11 @@ class GroupCommit:
 
     def _waiter(self) -> Awaitable[None]:
         """What is done when all records so far are on the disk."""
+        return self._future(self._waiting)
+
+    def _future(self, among: list[asyncio.Future[None]]) -> Awaitable[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        among.append(future)
         self._start()
         # A client that leaves must not take the others' wait with it.
         return asyncio.shield(future)
@@ -97,31 +97,45 @@ class GroupCommit:
 
     async def _run(self) -> None:
         try:
-            while self._records or self._waiting:
-                records, self._records = self._records, []
-                waiting, self._waiting = self._waiting, []
-                try:
-                    if waiting:
-                        await asyncio.to_thread(self._durable.append, records, True)
-                    else:
-                        self._durable.append(records, False)
-                except BaseException:
-                    self._waiting = waiting + self._waiting
-                    raise
-                for future in waiting:
-                    if not future.done():
-                        future.set_result(None)
-                if self._durable.is_due and not self._records:
-                    self._durable.save()
+            while self._records or self._waiting or self._saving:
+                await self._turn()
         except Exception as error:
             # Whatever it is: what waits must hear of it.
             self._fail(error)
         finally:
             self._task = None
 
+    async def _turn(self) -> None:
+        """Write what was added so far, and a checkpoint of what the service is now if one is due or asked for."""
+        # All four at one instant: the journal then ends with the snapshot's last change.
+        records, self._records = self._records, []
+        waiting, self._waiting = self._waiting, []
+        saving, self._saving = self._saving, []
+        try:
+            wanted = self._durable.is_due or (saving and self._durable.path is not None)
+            snapshot = self._durable.snapshot() if wanted else None
+            if waiting:
+                await asyncio.to_thread(self._durable.append, records, True)
+            else:
+                self._durable.append(records, False)
+            _done(waiting)
+            if snapshot is not None:
+                await asyncio.to_thread(self._durable.write, snapshot)
+            _done(saving)
+        except BaseException:
+            self._waiting = waiting + saving + self._waiting
+            raise
+
     def _fail(self, error: Exception) -> None:
         self._failure = error
-        waiting, self._waiting, self._records = self._waiting, [], []
+        waiting, self._waiting, self._saving, self._records = self._waiting + self._saving, [], [], []
         for future in waiting:
             if not future.done():
                 future.set_exception(CommitError(f"the journal cannot be written: {error}"))
+
+
+def _done(futures: list[asyncio.Future[None]]) -> None:
+    """Let go on who waits; those that were cancelled do not."""
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

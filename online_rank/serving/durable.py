@@ -2,13 +2,22 @@
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.files import to_bytes
 from online_rank.storage.journal import Journal, new_run
 from online_rank.storage.tree import settings_of
 
-__all__ = ["DurableService"]
+__all__ = ["DurableService", "Snapshot"]
+
+
+class Snapshot(NamedTuple):
+    """A service after its first `n_changes` changes, as a checkpoint holds it."""
+
+    n_changes: int
+    content: bytes
 
 
 class DurableService:
@@ -77,7 +86,7 @@ class DurableService:
     def append(self, records: list[bytes], sync: bool) -> None:
         """Write requests that changed the service to the journal, in their order; wait until they are on the disk if `sync`.
 
-        Only this may run in another thread than the rest, and only once at a time.
+        Only this and `write` may run in another thread than the rest, one at a time.
 
         Raises
         ------
@@ -92,13 +101,26 @@ class DurableService:
 
     def save(self) -> None:
         """Write a checkpoint. All requests that changed the service must have been appended."""
+        if self._journal is not None:
+            self.write(self.snapshot())
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the last checkpoint covers all changes."""
+        return self._journal is None or self.service.n_changes == self._saved_at
+
+    def snapshot(self) -> Snapshot:
+        """The service as it is now."""
+        return Snapshot(self.service.n_changes, to_bytes({"run": self._run, "service": self.service}))
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Write a checkpoint of the service as it was, when its journal ends with the snapshot's last change."""
         if self._directory is None or self._journal is None:
             return
-        n = self.service.n_changes
-        self._journal.prepare(n)
-        self._directory.write({"run": self._run, "service": self.service})
-        self._journal.switch(n)
-        self._saved_at = n
+        self._journal.prepare(snapshot.n_changes)
+        self._directory.write_bytes(snapshot.content)
+        self._journal.switch(snapshot.n_changes)
+        self._saved_at = snapshot.n_changes
 
     def close(self) -> None:
         """Give the directory free; may be called again."""

@@ -154,7 +154,9 @@ class RankingApp:
         path = scope["path"]
         try:
             body = await _read_body(scope, receive, self.limits)
-            status, answer = await self.models.get(self._key_of(scope)).answer(body)
+            key = self._key_of(scope)
+            await self.models.make_room(key)
+            status, answer = await self.models.get(key).answer(body)
         except (_Refused, KeyRefused) as error:
             status, answer = error.status, {"error": str(error)}
         except ConnectionResetError:
@@ -169,22 +171,26 @@ class RankingApp:
         return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
     async def _get_stats(self, request: Request) -> Response:
+        key = self._key_of(request.scope)
         try:
-            model = self.models.get(self._key_of(request.scope), may_make=False)
+            await self.models.make_room(key)
+            model = self.models.get(key, may_make=False)
         except KeyRefused as error:
             return JSONResponse({"error": str(error)}, error.status)
         shown = model.snapshot()
         return JSONResponse({name: shown[name] for name in ("stats", "served", "drifts", "journal_bytes")})
 
     async def _get_events(self, request: Request) -> Response:
+        key = self._key_of(request.scope)
         try:
-            self.models.get(self._key_of(request.scope), may_make=False)
+            await self.models.make_room(key)
+            self.models.get(key, may_make=False)
         except KeyRefused as error:
             return JSONResponse({"error": str(error)}, error.status)
         if self._n_streams >= self.limits.streams:
             return JSONResponse({"error": f"{self._n_streams} pages are fed already"}, 503)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(self._events(self._key_of(request.scope)), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(self._events(key), media_type="text/event-stream", headers=headers)
 
     async def _events(self, key: str | None) -> AsyncIterator[str]:
         """A snapshot a second, as long as something happens; a comment now and then, so that a page that is gone is noticed."""
@@ -192,6 +198,7 @@ class RankingApp:
         last, quiet = None, 0
         try:
             while not self._stopping.is_set():
+                await self.models.make_room(key)
                 model = self.models.get(key, may_make=False)
                 version = (id(model), model.monitor.version)
                 quiet += 1

@@ -63,7 +63,7 @@ class ServedModel:
             reply = service.handle(request)
             if reply.learned:
                 on_disk = commits.add_and_wait(_one_line(request))
-                self.monitor.learned(request, reply.answer, service.model, before)
+                self.monitor.learned(request, reply, service.model, before)
                 await on_disk
             elif reply.changed:
                 commits.add(_one_line(request))
@@ -89,9 +89,9 @@ class ServedModel:
 
     async def close(self) -> None:
         """Write what is left, then a checkpoint, and give the directory free."""
-        await self.commits.flush()
         with contextlib.suppress(CommitError):
             await self.commits.checkpoint()
+        await self.commits.flush()
         self.durable.close()
 
 
@@ -149,6 +149,20 @@ class Models:
         """Those in memory, the one used last at the end."""
         return self._open
 
+    async def make_room(self, key: str | None) -> None:
+        """Put models away for that of a key, where it is not in memory and there are too many: those used longest ago first.
+
+        One that somebody waits for stays. The next `get` follows at once, without waiting for anything else.
+        """
+        tried: set[str] = set()
+        while self.by_key and key not in self._open and len(self._open) >= self._max_open:
+            idle = (k for k, model in self._open.items() if k not in tried and model.is_idle and model.commits.failure is None)
+            oldest = next(idle, None)
+            if oldest is None:
+                return
+            tried.add(oldest)
+            await self._put_away(oldest)
+
     def get(self, key: str | None, may_make: bool = True) -> ServedModel:
         """The model of a key, brought back from the disk or made where need be.
 
@@ -164,7 +178,6 @@ class Models:
         if (model := self._open.pop(key, None)) is None:
             model = self._opened(key, may_make)
         self._open[key] = model
-        self._put_away()
         return model
 
     async def close(self) -> None:
@@ -187,19 +200,15 @@ class Models:
         self._n_keys += not exists
         return model
 
-    def _put_away(self) -> None:
-        """Close models that nobody waits for, those used longest ago first, until there are not too many."""
-        for key in list(self._open)[:-1]:
-            if len(self._open) <= self._max_open:
-                return
-            model = self._open[key]
-            if not model.is_idle or model.commits.failure is not None:
-                continue
-            try:
-                model.durable.save()
-            except (OSError, ValueError) as error:
-                _log.error("key %s: not put away: %s", key, error)
-                return
+    async def _put_away(self, key: str) -> None:
+        """Write a model to the disk, and forget it unless it was used meanwhile."""
+        model = self._open[key]
+        try:
+            await model.commits.checkpoint()
+        except CommitError as error:
+            _log.error("key %s: not put away: %s", key, error)
+            return
+        if self._open.get(key) is model and model.is_idle and model.durable.is_saved:
             model.durable.close()
             del self._open[key]
 

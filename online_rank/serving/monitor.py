@@ -4,16 +4,18 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from river import drift
 
+from online_rank.feedback import Clicks, PositionBias
 from online_rank.intervals import LossInterval, served_loss
 from online_rank.measures import Measure
 from online_rank.measures import measure as parse_measure
 from online_rank.rankers.nested import parts_that_serve
+from online_rank.serving.protocol import Reply
 
 __all__ = ["Course", "Monitor"]
 
@@ -26,6 +28,8 @@ _SHOWN_DOCUMENTS = 5
 _SHOWN_WEIGHTS = 16
 _SECONDS_BETWEEN_SHOWN = 0.25
 _LARGEST_COMPARED = 10_000
+_MAX_POSITIONS = 10
+_CLICKED = "reciprocal rank of the first click"
 _FORGET = 0.5 ** (1.0 / _RECENT_HALF_LIFE)
 
 
@@ -68,12 +72,13 @@ class Monitor:
     """Watches the requests that a service answers, from outside.
 
     The loss of a ranking is measured when its grades come, on the scores with which it was served. What came before the process
-    began, and rankings whose grades did not come soon enough, are left out.
+    began, and rankings whose grades did not come soon enough, are left out. Of a list that was clicked on, the loss is 1 - 1/p,
+    p the position of its first click, and 1 where there was none.
 
     Parameters
     ----------
     measure
-        What is measured (`online_rank.measure`).
+        What is measured where grades come (`online_rank.measure`).
     sums
         Of the losses before (`LossInterval`).
     level
@@ -89,6 +94,7 @@ class Monitor:
         self._level = level
         self._served: dict[Hashable, dict[str, float]] = {}
         self._course = Course()
+        self._bias: PositionBias | None = None
         self._detector = drift.ADWIN()
         # Number and mean of the losses since the detector last saw a change.
         self._since = (0, 0.0)
@@ -117,10 +123,14 @@ class Monitor:
         small = isinstance(weights, np.ndarray) and len(weights) <= _LARGEST_COMPARED
         return weights if small else np.empty(0)
 
-    def learned(self, request: bytes, answer: dict[str, Any], model: Any, before: np.ndarray | None) -> None:
+    def learned(self, request: bytes, reply: Reply, model: Any, before: np.ndarray | None) -> None:
         """Feedback was learned."""
         self.version += 1
-        scores = self._served.pop(answer["id"], None)
+        query_id = reply.answer["id"]
+        scores = self._served.pop(query_id, None)
+        if reply.clicks is not None:
+            self._learned_clicks(query_id, reply.clicks, model, before)
+            return
         # The service has just read it without complaint.
         grades = json.loads(request).get("grades")
         if scores is None or not isinstance(grades, dict) or scores.keys() != grades.keys():
@@ -128,15 +138,14 @@ class Monitor:
         loss = served_loss(self._measure, scores, grades)
         if loss is not None:
             self._add(loss, model)
-        if before is not None:
-            self._shown_at = time.monotonic()
-            self._queries.appendleft(self._shown(answer["id"], scores, grades, loss, model, before))
+        best = sorted(scores, key=scores.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
+        self._remember(query_id, len(scores), loss, [(name, scores[name], grades[name]) for name in best], model, before)
 
     def snapshot(self, stats: dict[str, Any], model: Any) -> dict[str, Any]:
         """All that the page shows, for JSON."""
         interval = self.losses.interval(self._level)
         return {
-            "measure": self._measure.name,
+            "measure": self._measure.name if self._bias is None else _CLICKED,
             "stats": {name: _finite(value) for name, value in stats.items()},
             "served": {
                 "n": interval.n,
@@ -149,6 +158,7 @@ class Monitor:
             "course": [list(map(_finite, row)) for row in self._course.rows],
             "drifts": list(self.drifts),
             "weights": _weights(model),
+            "bias": self._position_bias(),
             "queries": list(self._queries),
         }
 
@@ -171,23 +181,46 @@ class Monitor:
             total, bound = _certified(model)
             self._course.add((n, mean, interval.lower, interval.upper, recent, mean * n, total, bound))
 
-    def _shown(
+    def _learned_clicks(self, query_id: Any, clicks: Clicks, model: Any, before: np.ndarray | None) -> None:
+        order, gains = clicks.impression.order, clicks.gains
+        if self._bias is None:
+            self._bias = PositionBias(max(1, min(len(order), _MAX_POSITIONS)))
+        self._bias.update(clicks)
+        first = next((p for p, gain in enumerate(gains, start=1) if gain > 0.0), None)
+        loss = 1.0 if first is None else 1.0 - 1.0 / first
+        self._add(loss, model)
+        documents = [(str(name), None, gain) for name, gain in zip(order, gains, strict=True)][:_SHOWN_DOCUMENTS]
+        self._remember(query_id, len(order), loss, documents, model, before)
+
+    def _remember(
         self,
         query_id: Any,
-        scores: dict[str, float],
-        grades: dict[str, Any],
+        n: int,
         loss: float | None,
+        documents: Sequence[tuple[str, float | None, float]],
         model: Any,
-        before: np.ndarray,
-    ) -> dict[str, Any]:
-        order = sorted(scores, key=scores.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
-        return {
-            "id": str(query_id)[:40],
-            "n": len(scores),
-            "loss": loss,
-            "documents": [[name[:40], scores[name], grades[name]] for name in order],
-            "changes": _changes(model, before),
-        }
+        before: np.ndarray | None,
+    ) -> None:
+        """Show a query of `n` documents: the names, scores and grades (clicks, without a score) of its first ones."""
+        if before is None:
+            return
+        self._shown_at = time.monotonic()
+        self._queries.appendleft(
+            {
+                "id": str(query_id)[:40],
+                "n": n,
+                "loss": loss,
+                "documents": [[name[:40], score, grade] for name, score, grade in documents],
+                "changes": _changes(model, before),
+            }
+        )
+
+    def _position_bias(self) -> dict[str, Any] | None:
+        """Examination of each position with the ends of its interval, where clicks are learned."""
+        if self._bias is None:
+            return None
+        low, high = self._bias.interval()
+        return {"examination": list(self._bias.examination), "low": list(low), "high": list(high)}
 
 
 def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]]:

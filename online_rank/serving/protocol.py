@@ -35,7 +35,7 @@ import numpy as np
 
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
-from online_rank.feedback import Impression
+from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
@@ -66,12 +66,15 @@ class Reply(NamedTuple):
         Whether feedback was learned, so that the answer must wait until the journal is on the disk.
     command
         The command that whoever runs the service has to carry out, or None.
+    clicks
+        The clicks that were learned, for those who watch; None for grades.
     """
 
     answer: dict[str, Any]
     changed: bool = False
     learned: bool = False
     command: str | None = None
+    clicks: Clicks | None = None
 
 
 class RankingService:
@@ -228,9 +231,10 @@ class RankingService:
         if kind == "clicks" and shown is None:
             raise ValueError("this service learns from grades: its ranker draws no rankings that clicks could be learned from")
         with all_or_nothing(self._metric):
-            loss = None
+            loss, clicks = None, None
             if kind == "clicks":
-                self.model.learn_one(docs, Impression.from_dict(shown).clicked(feedback))
+                clicks = Impression.from_dict(shown).clicked(feedback)
+                self.model.learn_one(docs, clicks)
             else:
                 scores = _as_served(docs, shown["order"]) if shown else dict(zip(docs, waiting[1], strict=True))
                 self._metric.update(feedback, scores)
@@ -246,7 +250,7 @@ class RankingService:
             add_losses(self._served, np.array([loss]))
         self.n_changes += 1
         shown_loss = self.model.last_round.loss if kind == "clicks" else loss or 0.0
-        return Reply({"id": query_id, "learned": True, "loss": shown_loss}, changed=True, learned=True)
+        return Reply({"id": query_id, "learned": True, "loss": shown_loss}, changed=True, learned=True, clicks=clicks)
 
     def _require_moderate(self, docs: dict[str, dict]) -> None:
         """Raise ValueError when a step would write sparse documents out to an array much larger than they are."""

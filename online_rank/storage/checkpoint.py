@@ -101,4 +101,8 @@ class CheckpointDirectory:
 
     def write(self, state: Any) -> None:
         """Replace the state in one step; it is on the disk when this returns."""
-        write_atomically(self.path / _STATE, to_bytes(state), mode=0o600)
+        self.write_bytes(to_bytes(state))
+
+    def write_bytes(self, content: bytes) -> None:
+        """As `write`, for a state as `online_rank.storage.files.to_bytes` gives it."""
+        write_atomically(self.path / _STATE, content, mode=0o600)

@@ -228,8 +228,9 @@ def require_replaceable(path: str | os.PathLike[str]) -> None:
     """Raise OSError when a file cannot be written there: no directory, or a device or another directory in its place."""
     target = Path(os.path.realpath(path))
     try:
-        if not stat.S_ISREG(os.stat(target).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file, so it is not replaced", str(path))
+        if not stat.S_ISREG(mode := os.stat(target).st_mode):
+            code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+            raise OSError(code, "not a regular file, so it is not replaced", str(path))
     except FileNotFoundError:
         if not target.parent.is_dir():
             raise OSError(errno.ENOENT, f"there is no directory {target.parent}", str(path)) from None

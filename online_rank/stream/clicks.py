@@ -136,8 +136,10 @@ class PositionUser(User):
 class TrustUser(User):
     """Looks like a `PositionUser`, and then takes documents near the top for relevant that are not.
 
-    A document at position p that is looked at is clicked with probability 1 - (p + 1)/100 when it is relevant, and
-    0.65/p when it is not (Agarwal et al. 2019; these values: Vardasbi, Oosterhuis & de Rijke 2020).
+    A document at position p that is looked at is clicked with probability 1 - (p + 1)/100 when it is relevant, and 0.65/p when
+    it is not. The model is that of Agarwal, Wang, Li, Bendersky & Najork, *Addressing Trust Bias for Unbiased
+    Learning-to-Rank*, 2019; the values are those of Vardasbi, Oosterhuis & de Rijke, *When Inverse Propensity Scoring does not
+    Work*, 2020, for whom grades 3 and 4 of 4 are relevant, and no others.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ class TrustUser(User):
         Seed of the answers.
     """
 
-    def __init__(self, relevant: tuple[float, ...] = (0.0, 0.5, 1.0), eta: float = 1.0, *, seed: int = 0) -> None:
+    def __init__(self, relevant: tuple[float, ...] = (0.0, 0.0, 1.0), eta: float = 1.0, *, seed: int = 0) -> None:
         _require_probabilities(relevant=relevant)
         _require_eta(eta)
         self.relevant = relevant
@@ -200,7 +202,8 @@ def user(name: str, max_grade: int = 2, *, seed: int = 0) -> User:
         `"dependent"`.
     max_grade
         The best grade of the stream. The probabilities of the cascades are published for 1, 2 and 4; for others they are
-        interpolated between those of 4. The other users take a document of grade g for good with probability g / max_grade.
+        interpolated between those of 4. To users who trust, documents with at least 3/4 of it are relevant; the others take a
+        document of grade g for good with probability g / max_grade.
     seed
         Seed of the answers.
 
@@ -218,7 +221,7 @@ def user(name: str, max_grade: int = 2, *, seed: int = 0) -> User:
         return CascadeUser(click, stop, seed=seed)
     good = tuple(grade / max_grade for grade in range(max_grade + 1))
     if name == "trust":
-        return TrustUser(good, seed=seed)
+        return TrustUser(tuple(float(share >= 0.75) for share in good), seed=seed)
     if name == "dependent":
         return DependentUser(good, seed=seed)
     if name in ("position", "position2"):

@@ -23,7 +23,7 @@ ATTAINED = {
     "mixing": {"mixing_hindsight_bound", "mixing_data_bound, uniform", "mixing_bound, uniform"},
     "clicked": {"click_hindsight_bound"},
     "truncated": {"truncation_bound"},
-    "projected": {"projectron_bound"},
+    "projected": {"projection_data_bound"},
     "running_margin": set(),
 }
 
@@ -77,14 +77,16 @@ def test_the_delayed_bound_is_attained(T, D, loss):
 NUMBERS = {
     "comparator_loss": 2.0, "norm": 3.0, "R_X": 1.5, "squared_gradient_norms": 7.0, "inner_product": 1.0, "lag_product": 0.5,
     "half_life": 4.0, "delay": 3, "mass": 2.0, "delayed_mass": 3.0, "path_length": 0.5, "path_product": 0.1, "cap": 0.5,
-    "largest_norm": 4.0, "penalty": 3.0, "error_norms": 0.1, "threshold": 0.2, "weight_norm": 1.0, "largest_weight_norm": 2.0,
+    "largest_norm": 4.0, "penalty": 3.0, "error_norms": 0.1, "projection_error": 0.1,
+    "tolerance": 0.2, "weight_norm": 1.0, "largest_weight_norm": 2.0,
     "largest_mass": 1.0, "norms": (1.0, 2.0),
 }  # fmt: skip
 NEW = [
     "averaged_bound", "capped_bound", "delay_bound", "delay_data_bound", "master_bound", "mixing_bound", "mixing_data_bound",
-    "mixing_hindsight_bound", "path_bound", "path_data_bound", "path_hindsight_bound", "path_norm_bound", "projectron_bound",
-    "restarts_bound", "restarts_data_bound", "restarts_hindsight_bound", "running_margin_bound", "served_data_bound",
-    "served_hindsight_bound", "truncation_bound", "click_bound", "click_data_bound", "click_hindsight_bound",
+    "mixing_hindsight_bound", "path_bound", "path_data_bound", "path_hindsight_bound", "path_norm_bound",
+    "restarts_bound", "restarts_data_bound", "restarts_hindsight_bound", "running_margin_bound",
+    "served_data_bound", "served_hindsight_bound", "truncation_bound", "click_bound", "click_data_bound",
+    "click_hindsight_bound",
 ]  # fmt: skip
 
 
@@ -119,7 +121,7 @@ def test_forms_of_one_theorem_agree():
     assert call("path_data_bound", path_length=0.0, margin_mass=0.5) == pytest.approx(data)
     assert call("mixing_data_bound", penalty=1, margin_mass=0.5) == pytest.approx(data)
     assert call("mixing_data_bound", penalty=1, margin_mass=0.5, mixing="mass") == pytest.approx(data)
-    assert call("projectron_bound", threshold=0.0, margin_mass=0.5) == pytest.approx(data)
+    assert call("projection_data_bound", projection_error=0.0, tolerance=0.0, margin_mass=0.5) == pytest.approx(data)
     assert call("capped_bound", largest_norm=3.0, cap=1.0, path_length=0.0, margin_mass=0.5) == pytest.approx(data)
     closed = bounds.mass_bound(**numbers, R_X=1.5, largest_mass=1.0, relative_margin=0.5)
     assert call("delay_bound", delay=0, relative_margin=0.5) == pytest.approx(closed)
@@ -128,7 +130,7 @@ def test_forms_of_one_theorem_agree():
     assert call("restarts_bound", norms=(3.0,), relative_margin=0.5) == pytest.approx(closed)
     # An average that forgets at once is the last weights.
     assert call("averaged_bound", half_life=1e-3, relative_margin=0.5) == pytest.approx(closed)
-    assert call("projectron_bound", threshold=1.0) == np.inf
+    assert call("projection_data_bound", tolerance=1.0) == np.inf
 
 
 def test_a_moving_scaler():

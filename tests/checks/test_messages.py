@@ -71,7 +71,22 @@ CALLS = {
     ),
     "a category": (lambda: new().predict_one([{"colour": "red"}]), "'colour'", "document 0", "'red'", "OneHotEncoder"),
     "complex numbers": (lambda: new().predict_one(X * 1j), "complex128", "features are numbers"),
+    "masked features": (lambda: new().learn_one(np.ma.masked_equal(X, 0.0), y), "x is a masked array", "x.filled(0)"),
     # The grades
+    "masked grades": (lambda: new().learn_one(X, np.ma.masked_equal(y, 2)), "y is a masked array", "fill in or leave out"),
+    "masked scores that were served": (
+        lambda: new().learn_one(X, y, served=np.ma.masked_equal([1.0, 2.0, 3.0], 2.0)), "served is a masked array",
+    ),
+    "masked query ids": (lambda: new().learn_many(X, y, np.ma.masked_equal([1, 1, 2], 2)), "qid is a masked array"),
+    "masked weights": (
+        lambda: new().learn_many(X, y, [1, 1, 2], w=np.ma.masked_equal([1.0, 2.0], 2.0)), "w is a masked array",
+    ),
+    "masked scores of a metric": (
+        lambda: metrics.NDCG().update(y, np.ma.masked_equal([1.0, 2.0, 3.0], 2.0)), "scores is a masked array",
+    ),
+    "masked grades of a metric": (
+        lambda: metrics.NDCG().update(np.ma.masked_equal(y, 2), [1.0, 2.0, 3.0]), "y is a masked array",
+    ),
     "too few grades": (lambda: new().learn_one(X, [0, 1]), "2 grades", "3 documents"),
     "fractional grades": (lambda: new().learn_one(X, [0, 0.5, 1]), "document 1", "0.5", "round or bin"),
     "negative grades": (lambda: new().learn_one(X, [0, -1, 1]), "document 1", "-1", "from 0"),
@@ -178,7 +193,7 @@ def test_wrong_places(tmp_path):
         save("model.npz", model)
     with pytest.raises(TypeError, match="LinearRegression"):
         save(linear_model.LinearRegression(), tmp_path / "m.npz")
-    with pytest.raises(OSError, match="not a regular file") as directory:
+    with pytest.raises(IsADirectoryError, match="not a regular file") as directory:
         save(model, tmp_path)
     assert directory.value.filename == str(tmp_path)
     with pytest.raises(FileNotFoundError) as nowhere:

@@ -354,7 +354,7 @@ def test_a_table_is_sent_to_the_readme(files, run):
     for arguments in (["train"], ["evaluate", files / "m.npz"], ["rank", files / "m.npz"]):
         code, _, err = run(*arguments, files / "train.csv")
         assert code == 2
-        assert "train.csv: a table" in err
+        assert "train.csv: a table; name its columns: --query COLUMN --grade COLUMN" in err
 
 
 @pytest.mark.parametrize("source", ["file", "synthetic:separable"])

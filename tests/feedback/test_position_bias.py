@@ -3,6 +3,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from online_rank import PositionBias, load, save
 from online_rank.feedback import FairPairs, Impression, PlackettLuce
@@ -24,15 +25,56 @@ def test_examination_is_found(policy, eta):
 
 
 def test_by_hand():
+    bias = PositionBias(k=2)
+    shown = Impression(("a", "b"), logits=(0.0, 0.0))  # rho is 1/2
+    for _ in range(20):
+        bias.update(shown.clicked(["a", "b"]))
+        bias.update(shown.clicked(["a"]))
+    # 20 matches won by the first position and 10 by the second, and one more in either direction.
+    assert bias.examination == pytest.approx((1.0, 11 / 21))
+    # Variance of the log: 1/11 + 1/21, more than that of the jackknife over groups that are all alike.
+    low, high = bias.interval(z=0.5)
+    assert low == pytest.approx((1.0, 11 / 21 * math.exp(-0.5 * math.sqrt(1 / 11 + 1 / 21))))
+    assert high == pytest.approx((1.0, 11 / 21 * math.exp(0.5 * math.sqrt(1 / 11 + 1 / 21))))
+
+
+def test_groups_that_disagree_widen_the_interval():
+    bias = PositionBias(k=2)
+    bias._wins[::2] = [[0.0, 200.0], [20.0, 0.0]]
+    bias._wins[1::2] = [[0.0, 20.0], [20.0, 0.0]]
+    won, lost = 8 * 220 + 1, 16 * 20 + 1
+    without = np.log([(lost - 20) / (won - 200), (lost - 20) / (won - 20)])
+    error = math.sqrt(15) * without.std()
+    assert error > math.sqrt(1 / won + 1 / lost)
+    assert bias.interval(z=1.0)[0][1] == pytest.approx(lost / won * math.exp(-error))
+
+
+def test_all_pairs_of_positions_count():
+    rng, k = np.random.default_rng(5), 4
+    bias, truth = PositionBias(k), np.array([0.0, -0.4, -1.1, -1.5])
+    bias._wins[0] = rng.uniform(30, 40, (k, k)) / (1 + np.exp(truth - truth[:, None])) * (1 - np.eye(k))
+    wins = bias._wins[0] + np.eye(k, k=1) + np.eye(k, k=-1)
+
+    def loss(log):
+        log = np.append(0.0, log)
+        return (wins * np.logaddexp(0.0, log - log[:, None])).sum()
+
+    assert bias.examination == pytest.approx(np.exp(np.append(0.0, minimize(loss, truth[1:], tol=1e-12).x)), rel=1e-4)
+
+
+def test_before_any_click_anything_is_possible():
+    low, high = PositionBias(k=3).interval()
+    assert low == pytest.approx((1.0, math.exp(-1.96 * math.sqrt(2)), math.exp(-1.96 * 2)))
+    assert high == (1.0, 1.0, 1.0)
+    assert PositionBias(k=1).interval() == ((1.0,), (1.0,))
+
+
+def test_many_clicks_on_the_last_positions_alone():
     bias = PositionBias(k=3)
-    shown = Impression(("a", "b", "c"), logits=(0.0, 0.0, 0.0))  # rho of neighbours is 1/2
-    bias.update(shown.clicked(["a", "b"]))
-    bias.update(shown.clicked(["a"]))
-    # up = (1, 1/2), down = (1/2, 0)
-    assert bias.examination == pytest.approx((1.0, 1.5 / 2.0, 1.5 / 2.0 * 1.0 / 1.5))
-    # Squares: (1/2, 1/4), (1/4, 0); variance of the first log ratio (1/2 + 1)/2^2 + (1/4 + 1)/1.5^2.
-    error = math.sqrt(1.5 / 4 + 1.25 / 2.25)
-    assert bias.interval(z=1.0)[0][1] == pytest.approx(0.75 * math.exp(-error))
+    bias._wins[0] = [[0.0, 0.0, 0.0], [1e9, 0.0, 0.0], [1e9, 1e9, 0.0]]
+    assert bias.examination == (1.0, 1.0, 1.0)
+    bias._wins[0] = bias._wins[0].T
+    assert np.all(np.diff(bias.examination) < 0.0)
 
 
 def test_a_later_position_is_not_examined_more():

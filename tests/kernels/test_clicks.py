@@ -163,17 +163,22 @@ def test_grades_are_pairs_of_equal_chances():
 
 
 @pytest.mark.parametrize("name", ["spread", "tied"])
-def test_harvested_sums_have_the_ratio_of_the_positions(name):
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_harvested_wins_have_the_ratio_of_the_positions(name, n):
     m, k, grades = 5, 4, (0, 2, 0, 1, 1)
     logits, examined = np.array(LOGITS[name][:m]), (1.0, 0.6, 0.5, 0.1)
-    sums = np.zeros((4, k - 1))
+    wins = np.zeros((n, n))
     for order, p_order in reference.rankings(logits, k):
         click = [examined[p] * (0.1, 0.5, 0.9)[grades[i]] for p, i in enumerate(order)]
         for gains, p_gains in reference.independent_patterns(click):
-            one = np.zeros((4, k - 1))
+            one = np.zeros((n, n))
             kernels.harvest(np.array(gains), logits[list(order)], reference.rest_of(order, logits), one)
-            sums += p_order * p_gains * one
-    assert sums[1] / sums[0] == pytest.approx([0.6 / 1.0, 0.5 / 0.6, 0.1 / 0.5], abs=1e-12)
+            wins += p_order * p_gains * one
+    for a, b in itertools.combinations(range(min(n, k)), 2):
+        assert wins[b, a] / wins[a, b] == pytest.approx(examined[b] / examined[a], abs=1e-12)
+    assert not wins.diagonal().any()
+    assert not wins[k:].any()
+    assert not wins[:, k:].any()
 
 
 def test_logits_by_hand():

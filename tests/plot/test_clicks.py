@@ -34,6 +34,6 @@ def test_position_bias_and_its_truth():
         bias.update(Impression(("a", "b"), logits=(0.0, 0.0)).clicked([clicked]))
     ax = plot.position_bias(bias, truth=(1.0, 0.5))
     points, truth = ax.get_lines()[0], ax.get_lines()[-1]
-    assert points.get_ydata().tolist() == [1.0, 0.75]
+    assert points.get_ydata() == pytest.approx([1.0, 0.75])
     assert truth.get_ydata().tolist() == [1.0, 0.5]
     assert [text.get_text() for text in ax.texts] == ["truth"]

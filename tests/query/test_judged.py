@@ -33,6 +33,8 @@ def test_forms(nothing):
     assert (frame["x"].tolist(), grades) == ([1.0, 2.0], [1, 0])
     rows, grades = judged([{"x": 1.0}, {"x": 2.0}, {"x": 3.0}], np.array([1, -1, -1]), negative="skip")
     assert (rows, grades.tolist()) == ([{"x": 1.0}], [1])
+    rows, grades = judged(np.eye(3), np.ma.masked_equal([1, 9, 0], 9), missing="skip")
+    assert (rows.tolist(), type(grades), grades.tolist()) == ([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], np.ndarray, [1, 0])
 
 
 def test_errors_name_the_document_and_the_remedy():

@@ -86,7 +86,8 @@ def test_learns_from_clicks_almost_as_from_grades():
     assert value["grades"] > 0.9
     assert value["perfect"] > value["grades"] - 0.02
     assert value["navigational"] > value["grades"] - 0.04
-    assert value["trust"] > value["grades"] - 0.08
+    # They click on what is not relevant at the top as often as on what is further down and is.
+    assert value["trust"] > value["grades"] - 0.15
 
 
 def test_the_scale_of_features_changes_nothing():

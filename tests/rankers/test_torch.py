@@ -7,10 +7,17 @@ import pytest
 from online_rank import StreamScaler, save
 from online_rank.metrics import PairwiseAccuracy
 from online_rank.surrogates import Surrogate, listnet
-from tests.rankers.test_kernel import block, stream
+from tests.helpers import as_block
 
 torch = pytest.importorskip("torch")
 from online_rank import TorchRanker  # noqa: E402
+
+
+def stream(n, seed, d=3, most=9):
+    """Queries whose grades are not linear in the features; some have one grade or one document."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, most, size=n)
+    return [(X, np.digitize(X[:, 0] * X[:, 1], [0.0, 1.0])) for X in (rng.normal(size=(m, d)) for m in sizes.tolist())]
 
 
 def linear(d=3, dtype=torch.float64):
@@ -91,7 +98,7 @@ def test_comparisons_are_antisymmetric_and_transitive():
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     model = TorchRanker(module)
-    model.learn_many(*block(stream(30, seed=3)))
+    model.learn_many(*as_block(stream(30, seed=3)))
     X = np.random.default_rng(0).normal(size=(12, 3))
     g = np.array(model.predict_one(X))
     r = g[:, None] - g[None, :]
@@ -105,7 +112,7 @@ def test_the_module_stays_as_it_is():
     before = copy.deepcopy(module.state_dict())
     model = TorchRanker(module, average=True)
     queries = [query for query in stream(20, seed=4) if len(query[1]) > 1]
-    model.learn_many(*block(queries))
+    model.learn_many(*as_block(queries))
     model.predict_one(queries[0][0])
     assert module.training
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
@@ -117,7 +124,7 @@ def test_a_context_module_sees_one_query_at_a_time():
     model = StreamScaler() | TorchRanker(SelfAttention())
     loop = model.clone()
     queries = [query for query in stream(15, seed=5) if len(query[1]) > 1]
-    X, y, qid = block(queries)
+    X, y, qid = as_block(queries)
     model.learn_many(X, y, qid)
     for query in queries:
         loop.learn_one(*query)
@@ -146,7 +153,7 @@ def test_learns_what_is_not_linear():
     model = TorchRanker(module, learning_rate=0.02)
     train, test = stream(600, seed=6), [query for query in stream(100, seed=7) if len(set(query[1])) > 1]
     before = pair_accuracy(model, test)
-    model.learn_many(*block(train))
+    model.learn_many(*as_block(train))
     assert before < 0.65
     assert pair_accuracy(model, test) > 0.8
 
@@ -198,7 +205,7 @@ def test_files_that_do_not_fit_change_nothing(tmp_path):
 
 def test_dropout_follows_the_seed():
     module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
-    queries = block(stream(20, seed=9))
+    queries = as_block(stream(20, seed=9))
     states = []
     for seed in (1, 1, 2):
         model = TorchRanker(module, seed=seed)

@@ -578,8 +578,8 @@ def projected(rng: np.random.Generator) -> Iterator[Check]:
             basis = np.vstack([basis, residual / np.linalg.norm(residual)])
             w = w + step.g
     norm = float(np.linalg.norm(stream.u))
-    larger = bounds.projectron_bound(norm=norm, threshold=eta, **sums.arguments(*DATA))
-    yield Check("projectron_bound", sums.V, larger, larger if math.isfinite(larger) else 1.0)
+    larger = bounds.projection_data_bound(norm=norm, tolerance=eta, **sums.arguments(*DATA))
+    yield Check("projection_data_bound", sums.V, larger, larger if math.isfinite(larger) else 1.0)
 
 
 def running_margin(rng: np.random.Generator) -> Iterator[Check]:

@@ -53,6 +53,8 @@ def parse(data, *, n_features=None, skip=False, **options):
 
     Raises BadLine with (what, line number) at the first bad line unless `skip`.
     """
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise BadLine("UTF-16", 1)  # the whole file is in another encoding: nothing to skip
     rows = []
     has_qid = None
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):

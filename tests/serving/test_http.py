@@ -18,7 +18,14 @@ for package in ("starlette", "prometheus_client", "httpx"):
 
 import httpx  # noqa: E402
 
-from online_rank import LossTracker, PerceptronRanker, StreamScaler  # noqa: E402
+from online_rank import (  # noqa: E402
+    LossTracker,
+    PerceptronRanker,
+    PlackettLuce,
+    PositionBias,
+    StreamScaler,
+    SwapRanker,
+)
 from online_rank.serving.commit import CommitError, GroupCommit  # noqa: E402
 from online_rank.serving.durable import DurableService  # noqa: E402
 from online_rank.serving.http import Limits, RankingApp  # noqa: E402
@@ -219,8 +226,6 @@ async def _chunks(content):
 
 
 def test_clicks_are_learned_from_the_list_that_was_drawn():
-    from online_rank import SwapRanker
-
     async def scenario(client, app):
         for number in range(5):
             rank, _ = query(number)
@@ -250,6 +255,34 @@ class TestKeys:
             assert stats[0] == stats[2] != stats[1]
 
         run(scenario, Models(make, tmp_path / "shops", by_key=True, max_open=2), key="shop")
+
+    def test_a_model_that_is_used_while_it_is_put_away_stays(self, tmp_path):
+        async def scenario(client, app):
+            await client.post("/rank?shop=one", json=RANK)
+            one = app.models.get("one")
+            writing, may_end, write = threading.Event(), threading.Event(), one.durable.write
+
+            def slow(snapshot):
+                writing.set()
+                assert may_end.wait(20)
+                write(snapshot)
+
+            one.durable.write = slow
+            two = asyncio.create_task(client.post("/rank?shop=two", json=RANK))
+            await asyncio.to_thread(writing.wait, 20)
+            learning = asyncio.create_task(client.post("/learn?shop=one", json=LEARN))
+            await asyncio.sleep(0.05)
+            may_end.set()
+            assert (await two).status_code == 200
+            assert (await learning).json()["learned"]
+            assert app.models.get("one") is one
+            assert set(app.models.open_models) == {"one", "two"}
+            one.durable.write = write
+            await client.post("/rank?shop=three", json=RANK)
+            assert set(app.models.open_models) == {"three"}
+            assert (await client.get("/stats?shop=one")).json()["stats"]["learned"] == 1
+
+        run(scenario, Models(make, tmp_path, by_key=True, max_open=1), key="shop")
 
     def test_keys_that_are_none(self, tmp_path):
         async def scenario(client, app):
@@ -405,6 +438,78 @@ class TestDurable:
         assert again.journal_bytes > 0
         again.close()
 
+    def test_checkpoints_are_written_however_many_requests_come(self, tmp_path):
+        """Each of eight clients always waits for its next grade: the journal is never idle."""
+        durable = DurableService(make(), tmp_path / "state", every=10)
+        sizes = []
+
+        async def client(commits, first):
+            for number in range(first, first + 25):
+                for request in query(number):
+                    body = json.dumps(request).encode()
+                    assert durable.service.handle(body).changed
+                    await commits.add_and_wait(body)
+                    sizes.append(durable.service.n_changes - durable._saved_at)
+
+        async def main():
+            commits = GroupCommit(durable)
+            await asyncio.gather(*(client(commits, 100 * c) for c in range(8)))
+
+        asyncio.run(main())
+        # What is due is written at the next turn; meanwhile each client changes at most one thing more.
+        assert max(sizes) <= 10 + 3 * 8
+        stats = durable.service.stats()
+        durable.close()  # as if it had been killed
+        again = DurableService(make(), tmp_path / "state", every=10)
+        assert again.service.stats() == stats
+        again.close()
+
+    def test_rankings_are_answered_while_a_checkpoint_is_written(self, tmp_path):
+        async def scenario(client, app):
+            model = app.models.get(None)
+            writing, may_end, write = threading.Event(), threading.Event(), model.durable.write
+
+            def slow(snapshot):
+                writing.set()
+                assert may_end.wait(20)
+                write(snapshot)
+
+            model.durable.write = slow
+            for number in range(2):
+                await client.post("/rank", json=query(number)[0])
+            saving = asyncio.create_task(model.commits.checkpoint())
+            await asyncio.to_thread(writing.wait, 20)
+            assert (await client.post("/rank", json=query(2)[0])).status_code == 200
+            learning = asyncio.create_task(client.post("/learn", json=query(0)[1]))
+            await asyncio.sleep(0.05)
+            assert not saving.done()
+            assert not learning.done()  # not acknowledged: it is in no journal yet
+            may_end.set()
+            await saving
+            assert (await learning).json()["learned"]
+            assert not model.durable.is_saved  # the checkpoint covers what was there when it began
+            stats = model.durable.service.stats()
+            model.durable.close()  # as if it had been killed
+            again = DurableService(make(), tmp_path / "state")
+            assert again.service.stats() == stats
+            again.close()
+
+        run(scenario, Models(make, tmp_path / "state"))
+
+    def test_a_checkpoint_that_fails_is_heard_of(self, tmp_path):
+        async def scenario(client, app):
+            commits = app.models.get(None).commits
+
+            def full(snapshot):
+                raise OSError(28, "No space left on device")
+
+            app.models.get(None).durable.write = full
+            answers = await asyncio.gather(commits.checkpoint(), commits.checkpoint(), return_exceptions=True)
+            assert [type(answer) for answer in answers] == [CommitError] * 2
+            assert (await client.post("/rank", json=RANK)).status_code == 503
+
+        run(scenario, Models(make, tmp_path / "state"))
+
     def test_line_breaks_in_a_request_do_not_break_the_journal(self, tmp_path):
         async def scenario(client, app):
             for request in (RANK, LEARN):
@@ -428,7 +533,7 @@ class TestMonitor:
             answer = service.handle(rank).answer
             monitor.ranked(answer)
             before = monitor.before_learning(service.model)
-            monitor.learned(learn, service.handle(learn).answer, service.model, before)
+            monitor.learned(learn, service.handle(learn), service.model, before)
             grades = json.loads(learn)["grades"]
             if len(set(grades.values())) > 1:
                 ranked = [grades[name] for name in answer["ranking"]]
@@ -459,11 +564,37 @@ class TestMonitor:
         for number in range(20):
             rank, learn = (json.dumps(request).encode() for request in query(number))
             monitor.ranked(service.handle(rank).answer)
-            monitor.learned(learn, service.handle(learn).answer, service.model, None)
+            monitor.learned(learn, service.handle(learn), service.model, None)
         rows = monitor.snapshot(service.stats(), service.model)["course"]
         assert rows[-1][6] == pytest.approx(model.certificate().loss)
         assert rows[-1][0] == monitor.losses.n
         assert all(row[6] <= row[7] for row in rows)
+
+    def test_clicks(self):
+        service, monitor = RankingService(SwapRanker(PlackettLuce(k=3, seed=1))), Monitor()
+        places = [1, 3, 2, None, 1, 1]
+        bias = PositionBias(3)
+        for number, place in enumerate(places):
+            rank, _ = query(number)
+            answer = service.handle(json.dumps(rank).encode()).answer
+            monitor.ranked(answer)
+            clicked = [answer["ranking"][place - 1]] if place else []
+            learn = json.dumps({"id": number, "clicks": clicked}).encode()
+            monitor._shown_at = -1.0
+            before = monitor.before_learning(service.model)
+            reply = service.handle(learn)
+            monitor.learned(learn, reply, service.model, before)
+            bias.update(reply.clicks)
+        shown = monitor.snapshot(service.stats(), service.model)
+        assert shown["served"]["mean"] == pytest.approx((0 + 2 / 3 + 1 / 2 + 1 + 0 + 0) / 6)
+        assert shown["measure"] == "reciprocal rank of the first click"
+        low, high = bias.interval()
+        assert shown["bias"] == {"examination": list(bias.examination), "low": list(low), "high": list(high)}
+        last = shown["queries"][0]
+        assert [entry[1:] for entry in last["documents"]] == [[None, 1.0], [None, 0.0], [None, 0.0]]
+        assert (last["n"], last["loss"]) == (3, 0.0)
+        assert [one["loss"] for one in shown["queries"]][2] == 1.0
+        json.dumps(shown, allow_nan=False)
 
     def test_memory_does_not_grow(self):
         monitor, course = Monitor(), Course(max_points=10)

@@ -18,11 +18,13 @@ from river import compose, preprocessing, stats, utils
 
 from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler, load, save
 from online_rank.base import Ranker
+from online_rank.base.schema import StateError
 from online_rank.bounds import LossTracker
 from online_rank.preprocessing import StreamGaussianizer
 from online_rank.rankers.gradient import GradientRanker
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import FORMAT_VERSION, ModelFileError, from_bytes, to_bytes
+from online_rank.storage.objects import Budget, restore, split
 from online_rank.storage.tree import settings_of
 
 
@@ -469,18 +471,32 @@ def test_a_small_file_takes_little_memory():
 
 
 def test_a_tracker_does_not_align_more_comparators_than_its_file_has_bytes():
+    """500 empty comparators in a file of 20,000 features: aligned they take 80 MB."""
     tracker = LossTracker(PerceptronRanker(), comparators={"a": {}})
     tracker.learn_one({"a": {f"f{i}": 1.0 for i in range(20_000)}, "b": {}}, {"a": 0, "b": 1})
     content = to_bytes(tracker)
-    number = json.loads(bytes(read_archive(content)[0][1]))["object"]["state"]["_sums"]["array"]
+    state = json.loads(bytes(read_archive(content)[0][1]))["object"]["state"]
 
     def edit(header):
         many = {"dict": [[f"u{i}" for i in range(500)], [{"dict": [[], []]}] * 500]}
         header["object"]["parameters"]["comparators"] = many
 
-    bomb = repacked(content, edit, arrays={f"{number}.npy": npy(np.zeros((500, 2)))})
-    with pytest.raises(ModelFileError, match=r"_path should be an array float64 \(500, 3\)"):
+    arrays = {f"{state[name]['array']}.npy": npy(np.zeros((500, n))) for name, n in (("_sums", 2), ("_path", 3))}
+    bomb = repacked(content, edit, arrays=arrays)
+    with pytest.raises(ModelFileError, match=r"_shift should be an array float64 \(500, 20000\)"):
         from_bytes(bomb)
+
+
+def test_what_a_tracker_aligns_is_counted_before_it_is_made():
+    comparators = {"u": np.ones(2_000), "v": np.zeros(2_000), "w": np.ones(2_000)}
+    tracker = LossTracker(PerceptronRanker(), comparators)
+    tracker.learn_one(np.ones((2, 2_000)), [0, 1])
+    parameters, state = split(tracker, "tracker")
+    needed = 3 * 2_000 * 8
+    again = restore(LossTracker, parameters, state, "tracker", Budget(needed))
+    assert to_bytes(again) == to_bytes(tracker)
+    with pytest.raises(StateError, match=r"tracker\._aligned takes much more memory than the file has bytes"):
+        restore(LossTracker, parameters, state, "tracker", Budget(needed - 1))
 
 
 def test_long_strings_and_many_strings_stand_in_a_pool():

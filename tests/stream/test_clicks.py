@@ -30,8 +30,9 @@ USERS = {
     "informational": (user("informational"), cascade((0.4, 0.7, 0.9), (0.1, 0.3, 0.5))),
     "position": (user("position"), reference.independent_patterns([0.5, 0.0, 1.0 / 3])),
     "position2": (user("position2"), reference.independent_patterns([0.5, 0.0, 1.0 / 9])),
-    # (relevant * (1 - (p + 1)/100) + (1 - relevant) * 0.65/p) / p
-    "trust": (user("trust"), reference.independent_patterns([0.5 * 0.98 + 0.5 * 0.65, 0.325 / 2, 0.96 / 3])),
+    # Of position p: 0.65 / p^2 when it is not relevant, (1 - (p + 1)/100) / p when it is.
+    "trust": (user("trust"), reference.independent_patterns([0.65, 0.65 / 4, 0.96 / 3])),
+    "half relevant": (TrustUser((0.0, 0.5, 1.0)), reference.independent_patterns([(0.98 + 0.65) / 2, 0.65 / 4, 0.96 / 3])),
     "dependent": (user("dependent"), dependent((0.0, 0.5, 1.0), 0.9)),
 }
 
@@ -59,7 +60,8 @@ def test_other_grades():
     assert user("perfect", 4).click == (0.0, 0.2, 0.4, 0.8, 1.0)
     assert user("navigational", 1).stop == (0.2, 0.9)
     assert user("perfect", 8).click == pytest.approx((0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 0.9, 1.0))
-    assert user("trust", 4).relevant == (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert user("trust", 4).relevant == (0.0, 0.0, 0.0, 1.0, 1.0)
+    assert user("trust", 1).relevant == TrustUser((0.0, 1.0)).relevant == (0.0, 1.0)
     # Grades above the last have its probabilities.
     assert user("perfect").clicks(Impression((0,)), [7], 0).gains == (1.0,)
 

@@ -1,0 +1,56 @@
+"""Long runs in parts: each part is written to a file as soon as it is measured, and a later run measures what is missing."""
+
+import argparse
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks._common import ROOT
+
+
+class Kept:
+    """What was measured so far.
+
+    Parameters
+    ----------
+    path
+        A JSON file; None keeps everything in memory only. Delete it to measure everything again.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._parts: dict[str, dict[str, Any]] = {}
+        if path is not None and path.exists():
+            self._parts = json.loads(path.read_text())
+
+    def part(self, name: str, measure: Callable[[], Any]) -> Any:
+        """What `measure` returned for this part, now or in an earlier run: numbers, strings, and lists of them."""
+        if name not in self._parts:
+            self._parts[name] = {"commit": commit(), "value": measure()}
+            if self._path is not None:
+                new = self._path.with_suffix(".new")
+                new.write_text(json.dumps(self._parts, indent=1))
+                new.replace(self._path)
+        return self._parts[name]["value"]
+
+    @property
+    def code(self) -> str:
+        """Which code the parts were measured on."""
+        commits = list(dict.fromkeys(part["commit"] for part in self._parts.values()))
+        return f"Measured on commit{'s' * (len(commits) > 1)} {', '.join(commits)}."
+
+
+def add_keep(options: argparse.ArgumentParser) -> None:
+    """The option `--keep FILE`."""
+    options.add_argument("--keep", type=Path, metavar="FILE", help="keep what is measured here, and go on from there")
+
+
+def commit() -> str:
+    """The commit that is checked out; with a + where files were changed since."""
+    try:
+        state = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*", "--abbrev=7"]
+        return subprocess.run(state, check=True, capture_output=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

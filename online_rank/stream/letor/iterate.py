@@ -1,0 +1,270 @@
+"""The queries of LETOR text, one after the other."""
+
+import warnings
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from online_rank.stream.letor.arguments import Sizes, row_reader
+from online_rank.stream.letor.repeated import REMEMBERED, LetorWarning, RepeatedQid, check_repeated_qid, repeated
+from online_rank.stream.letor.rows import LetorError, LetorPosition, RowBlock, RowReader
+from online_rank.stream.letor.source import Source
+from online_rank.stream.letor.sparse import Sparse, joined, n_bytes, part
+
+__all__ = ["LetorIterator", "iter_letor"]
+
+
+class LetorIterator(Iterator[tuple[Any, ...]]):
+    """The queries of a stream, one after the other; what `iter_letor` returns.
+
+    Attributes
+    ----------
+    position : LetorPosition or None
+        Where the next query starts; `iter_letor` with ``start=position`` goes on from there. None where queries are collected
+        (``repeated_qid="group"``).
+    fraction : float or None
+        Which part of the files' bytes lies before `position`; None where a source is compressed or no file on disk.
+    errors : list of LetorError
+        The first ten bad lines that ``on_error="skip"`` left out. The reader is ahead of the query that it hands out, so these
+        may lie behind `position`.
+    """
+
+    def __init__(
+        self,
+        rows: RowReader,
+        start: LetorPosition,
+        with_qid: bool,
+        with_docid: bool,
+        repeated_qid: RepeatedQid,
+        max_query_bytes: int,
+    ):
+        self.position: LetorPosition | None = None if repeated_qid == "group" else start
+        self.errors = rows.errors
+        self._rows = rows
+        self._with_qid, self._with_docid = with_qid, with_docid
+        self._max_query_bytes = max_query_bytes
+        self._seen: set[str] = set()
+        self._repeated_qid = repeated_qid
+        self._queries = self._collect() if repeated_qid == "group" else self._assemble()
+
+    @property
+    def n_features(self) -> int | None:
+        """Number of features d; None until the first query, unless it was given."""
+        return self._rows.n_features
+
+    @property
+    def skipped(self) -> int:
+        """Bad lines left out before `position`, counted from the beginning of the stream also after a restart."""
+        return self._rows.skipped if self.position is None else self.position.skipped
+
+    @property
+    def fraction(self) -> float | None:
+        """Which part of the files' bytes lies before `position`; None where a source is compressed or no file on disk."""
+        return None if self.position is None else self._rows.fraction(self.position)
+
+    def __iter__(self) -> "LetorIterator":
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        query, self.position = next(self._queries)
+        return query
+
+    def close(self) -> None:
+        """Close the file that is being read. Happens by itself at the end and when the iterator is no longer referred to."""
+        self._queries.close()
+
+    def __enter__(self) -> "LetorIterator":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _assemble(self) -> Generator[tuple[tuple[Any, ...], LetorPosition | None], None, None]:
+        """Put queries together from the pieces that blocks hold of them, each with the position after it."""
+        pieces: list[tuple[RowBlock, int, int]] = []
+        qid, begin, n = "", self.position or LetorPosition(), 0
+        for block in self._rows:
+            bounds = [start for start, _, _ in block.starts] + [len(block.y)]
+            if bounds[0]:
+                pieces.append((block, 0, bounds[0]))
+                n += bounds[0]
+                self._require_moderate(pieces, n, begin)
+            for (first, next_qid, position), (_, last) in zip(block.starts, pairwise(bounds), strict=True):
+                if pieces:
+                    yield self._query(pieces, qid), position
+                self._notice(next_qid, position)
+                pieces, qid, begin, n = [(block, first, last)], next_qid, position, last - first
+                self._require_moderate(pieces, n, begin)
+        if pieces:
+            yield self._query(pieces, qid), self._rows.end
+        self.position = self._rows.end
+
+    def _collect(self) -> Generator[tuple[tuple[Any, ...], LetorPosition | None], None, None]:
+        """Read everything, then give the queries in the order in which their first documents came."""
+        queries: dict[str, list[tuple[RowBlock, int, int]]] = {}
+        begins: dict[str, LetorPosition] = {}
+        sizes: Counter[str] = Counter()
+        qid, begin = "", LetorPosition()
+        for block in self._rows:
+            marks = [(0, qid, begin), *block.starts]
+            for (first, qid, begin), last in zip(marks, [*(start for start, _, _ in marks[1:]), len(block.y)], strict=True):
+                if last > first:
+                    queries.setdefault(qid, []).append((block, first, last))
+                    sizes[qid] += last - first
+                    self._require_moderate(queries[qid], sizes[qid], begins.setdefault(qid, begin))
+            self._rows.require_moderate(sizes.total(), "all queries together have", LetorPosition())
+        for qid, pieces in queries.items():
+            yield self._query(pieces, qid), None
+
+    def _query(self, pieces: list[tuple[RowBlock, int, int]], qid: str) -> tuple[Any, ...]:
+        """Arrays of their own, so that a query that is kept does not keep its block."""
+        query: tuple[Any, ...] = (
+            joined([part(block.X, first, last) for block, first, last in pieces]),
+            np.concatenate([block.y[first:last] for block, first, last in pieces]),
+        )
+        if self._with_qid:
+            query += (qid,)
+        if self._with_docid:
+            query += ([docid for block, first, last in pieces for docid in (block.docids or [])[first:last]],)
+        return query
+
+    def _require_moderate(self, pieces: list[tuple[RowBlock, int, int]], n_documents: int, begin: LetorPosition) -> None:
+        """Raise LetorError when a query that is being put together is too large."""
+        what = "the query that begins here has"
+        self._rows.require_moderate(n_documents, what, begin)
+        size = n_documents * self._rows.row_bytes
+        if self._rows.is_sparse:
+            size = sum(n_bytes(block.X, first, last) for block, first, last in pieces)
+        if size > self._max_query_bytes:
+            what += f" {n_documents} documents or more with {self.n_features} features"
+            what += f": more than max_query_bytes={self._max_query_bytes} as an array"
+            raise LetorError(what, self._rows.name_of(begin.file), begin.line)
+
+    def _notice(self, qid: str, position: LetorPosition) -> None:
+        """Complain about a qid that was there before, where asked to."""
+        if self._repeated_qid == "new":
+            return
+        if qid in self._seen:
+            where = f"{self._rows.name_of(position.file)}, line {position.line}"
+            if self._repeated_qid == "error":
+                raise LetorError(f"query {qid} comes back after another one", self._rows.name_of(position.file), position.line)
+            self._repeated_qid = "new"
+            self._seen.clear()
+            warnings.warn(repeated(qid, where), LetorWarning, stacklevel=4)
+        elif self._repeated_qid == "error" or len(self._seen) < REMEMBERED:
+            self._seen.add(qid)
+
+
+def iter_letor(
+    *sources: Source | Sequence[Source],
+    with_qid: bool = False,
+    with_docid: bool = False,
+    n_features: int | None = None,
+    dtype: npt.DTypeLike = np.float64,
+    zero_based: bool = False,
+    null: Literal["zero", "error"] = "zero",
+    negative: Literal["error", "zero", "skip"] = "error",
+    on_error: Literal["raise", "skip"] = "raise",
+    repeated_qid: RepeatedQid = "warn",
+    group: Sizes | Sequence[Sizes | None] | None = None,
+    start: LetorPosition | None = None,
+    max_query_bytes: int = 1 << 26,
+    sparse: Sparse = False,
+) -> LetorIterator:
+    r"""Stream the queries of LETOR / svmlight text.
+
+    Reads lines such as ``2 qid:10 1:0.5 2:0 4:1e-3 # docid = GX000``, one query at a time, in memory that does not grow with
+    the file, only with its longest query. Grades are integers >= 0 (``1.0`` and ``+1`` are 1). A feature that is not named is
+    0; ids may come in any order. Values are read as `float` reads them, to the last bit. Blank lines and lines of comment are
+    passed over.
+
+    Neighbouring lines with the same qid are a query, also across the end of a file: several files read as their concatenation
+    would. `repeated_qid` decides about one that comes back later.
+
+    Without qid, the sizes of the groups come from a file beside the data, as LightGBM writes it: ``rank.train`` has
+    ``rank.train.query`` or ``rank.train.group``, one size a line. The queries are then called "1", "2", ...
+
+    Parameters
+    ----------
+    *sources : path, file object, "-", or sequences of these
+        What to read, one after the other: paths, binary or text files (from where they stand; they are not closed), "-" for
+        standard input. gzip is recognised by its content.
+    with_qid, with_docid : bool
+        Whether to yield the query's id, and the list of its documents' ids: X where a comment says ``docid = X``, else the
+        whole comment, "" without one.
+    n_features : int, optional
+        Number of features d, the same for all queries. By default the largest number in the first 8 MiB of text (of the first
+        file); a larger one later, or one above 65536, is an error that asks for `n_features`. Give it where features are rare,
+        and take over the training data's when reading test data.
+    dtype : float64 or float32
+        Type of X.
+    zero_based : bool
+        Whether feature ids start at 0 instead of 1.
+    null : {"zero", "error"}
+        What the value ``NULL`` is (LETOR 3.0 and 4.0 have versions with it).
+    negative : {"error", "zero", "skip"}
+        What a negative grade is, as collections mark documents that nobody judged (-1) or spam (-2): an error, 0, or a document
+        that is left out of its query.
+    on_error : {"raise", "skip"}
+        Whether a bad line is an error or is left out of its query. Lines left out are counted in the iterator's `skipped`, and
+        the first ten described in `errors`.
+    repeated_qid : {"warn", "new", "error", "group"}
+        What a qid is that comes back after another one: a new query, with a `LetorWarning` the first time (among the first
+        100,000 queries) or without; an error; or a part of the query that was there before. "error" remembers all ids since the
+        start, "group" reads everything before it yields the first query.
+    group : path or (q,) integers, or a sequence of these with one entry a source
+        Sizes of the groups; qids, if there are any, are then ignored.
+    start : LetorPosition, optional
+        Where to start: the `position` of an earlier iterator over the same sources with the same options.
+    max_query_bytes : int
+        Largest array of a query's features; a query that would become larger is an error before it is. A short text can name a
+        feature with a high number in each of many lines: without `n_features`, arrays of more than 4 MiB may not take more than
+        40 bytes for each byte of text that was read either.
+    sparse : {False, True, "auto"}
+        Whether X is `online_rank.query.SparseRows`, of which only the named features take memory, up to id 2^31 - 1. "auto": if
+        d > 4096. Like d, this is settled by the first 8 MiB, and the same for all queries.
+
+    Returns
+    -------
+    LetorIterator
+        Yields (X, y), (X, y, qid), (X, y, docids) or (X, y, qid, docids): X is (m, d), C-contiguous or sparse, y is (m,) int64,
+        qid a str, docids a list of m str. Every array is new and owns its memory.
+
+    Raises
+    ------
+    LetorError
+        With file, line and column: while iterating, at the first bad line (NaN and infinity, a feature given twice, a negative
+        or fractional grade, ... are bad), at group sizes that do not add up, at damaged gzip.
+    OSError
+        If a file cannot be read.
+
+    Examples
+    --------
+    >>> import io
+    >>> text = "2 qid:a 1:0.5 3:1 # docid = first\n0 qid:a 2:1e-3\n1 qid:b 1:-7\n"
+    >>> for X, y, qid in iter_letor(io.StringIO(text), with_qid=True):
+    ...     print(qid, y, X.tolist())
+    a [2 0] [[0.5, 0.0, 1.0], [0.0, 0.001, 0.0]]
+    b [1] [[-7.0, 0.0, 0.0]]
+    >>> list(iter_letor(io.StringIO("1 qid:a 1:0.5 2:x")))
+    Traceback (most recent call last):
+    ...
+    online_rank.stream.letor.LetorError: <StringIO>, line 1, column 17: the value 'x' of feature 2 is not a number
+    """
+    start = LetorPosition() if start is None else LetorPosition(*start)
+    if any(isinstance(part, bool) or not isinstance(part, int) or part < 0 for part in start):
+        raise ValueError(f"start is {start}; its numbers are integers >= 0")
+    if isinstance(max_query_bytes, bool) or not isinstance(max_query_bytes, int) or max_query_bytes < 1:
+        raise ValueError(f"max_query_bytes is {max_query_bytes!r}; it must be an integer >= 1")
+    check_repeated_qid(repeated_qid)
+    if repeated_qid == "group" and start != LetorPosition():
+        raise ValueError('repeated_qid="group" reads everything: it cannot start in the middle')
+    rows = row_reader(
+        sources, group, start, grow=False, with_docid=with_docid, n_features=n_features, dtype=dtype, zero_based=zero_based,
+        null=null, negative=negative, on_error=on_error, sparse=sparse,
+    )  # fmt: skip
+    return LetorIterator(rows, start, with_qid, with_docid, repeated_qid, max_query_bytes)

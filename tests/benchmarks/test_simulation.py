@@ -1,0 +1,66 @@
+"""Compiled impressions are those of the public interface."""
+
+import numpy as np
+import pytest
+
+from benchmarks._pdgd import PDGD, ClickSkip
+from benchmarks._simulation import Learner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
+from benchmarks.clicks import Plain, WithoutRho, ndcg_shown
+from online_rank import PlackettLuce, PositionBias, SwapRanker
+from online_rank.stream.clicks import user
+from online_rank.stream.synth import NoisyTeacher
+
+N, D, SEED = 60, 5, 3
+
+
+def met(name):
+    found = [(X, np.minimum(y, 2)) for X, y in NoisyTeacher(25, n_features=D, n_documents=(3, 14), seed=1)]
+    return found, queries_in_one(found), np.random.default_rng(2).integers(len(found), size=N), user(name, 2, seed=9)
+
+
+def by_the_interface(model, found, drawn, who):
+    quality, bias = [], PositionBias(10)
+    for t, q in enumerate(drawn):
+        X, y = found[q]
+        shown = model.show_one(X)
+        quality.append(ndcg_shown(y, shown.order))
+        clicks = who.clicks(shown, y, t)
+        model.learn_one(X, clicks)
+        if shown.logits is not None:
+            bias.update(clicks)
+    return quality, bias
+
+
+def compiled(rounds, with_rho, constant, found, drawn, who, counted):
+    learner, quality = Learner(np.zeros(D), np.zeros((4, D)), np.zeros((16, 10, 10)), np.array([0.1])), np.empty(N)
+    learner.state[3] = 0.1
+    draws = chance(found, drawn, who, SEED, counted)
+    for first, stop in ((0, 7), (7, N)):
+        rounds(found, draws, *tables(who, 3), with_rho, constant, learner, first, stop, quality)
+    return learner, quality
+
+
+@pytest.mark.parametrize("name", ["perfect", "navigational", "informational", "trust", "position", "dependent"])
+@pytest.mark.parametrize("ranker", [SwapRanker, WithoutRho])
+def test_rankers_of_the_library(name, ranker):
+    found, block, drawn, who = met(name)
+    model = ranker(PlackettLuce(10, seed=SEED))
+    quality, bias = by_the_interface(model, found, drawn, who)
+    learner, fast = compiled(swap_rounds, ranker is SwapRanker, 0.1, block, drawn, who, counted=True)
+    assert np.abs(learner.w).max() > 0.0
+    assert learner.w.tolist() == model.weights.tolist()
+    assert fast == pytest.approx(quality, abs=1e-12)
+    assert learner.wins.tolist() == bias._wins.tolist()
+
+
+@pytest.mark.parametrize("name", ["perfect", "informational", "trust"])
+@pytest.mark.parametrize("ranker", [PDGD, ClickSkip])
+def test_the_port(name, ranker):
+    found, block, drawn, who = met(name)
+    model = ranker(D, seed=SEED)
+    quality, _ = by_the_interface(Plain(model), found, drawn, who)
+    learner, fast = compiled(pdgd_rounds, ranker is PDGD, 0.9999977, block, drawn, who, counted=False)
+    assert np.abs(learner.w).max() > 0.0
+    assert learner.w == pytest.approx(model.weights, rel=1e-9, abs=1e-12)
+    assert learner.rate[0] == pytest.approx(model.rate, rel=1e-12)
+    assert fast == pytest.approx(quality, abs=1e-12)
