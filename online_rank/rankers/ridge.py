@@ -153,7 +153,8 @@ class RidgeRanker(Ranker):
                 f"half_life={self.half_life} depends on the order of queries, which several machines do not have; "
                 "half_life=None can be mixed"
             )
-        gram, moment = self._gram.copy(), self._moment.copy()
+        self._add_pending()
+        gram, moment = self._gram, self._moment
         for shard in shards:
             self._gram = self._gram + (self._placed_gram(shard) - gram)
             self._moment = self._moment + (self._placed_from(shard, shard._moment[None])[0] - moment)
@@ -165,9 +166,9 @@ class RidgeRanker(Ranker):
     def _placed_gram(self, other: "RidgeRanker") -> np.ndarray:
         """The matrix of another ranker with its features at the places that they have here."""
         if other.feature_names == self.feature_names and other._n_features == self._n_features:
-            return other._gram
+            return other._full_gram()
         upper = np.zeros((other._n_features, other._n_features))
-        upper[np.triu_indices(other._n_features)] = other._gram
+        upper[np.triu_indices(other._n_features)] = other._full_gram()
         placed = self._placed_from(other, upper + np.triu(upper, 1).T)
         return self._placed_from(other, placed.T)[np.triu_indices(self._n_features)]
 
