@@ -39,8 +39,8 @@ class RidgeRanker(Ranker):
     cumulative loss (1 - `measure`, ties broken pessimistically) so far serves rankings. So nothing has to be tuned.
 
     The equations are solved again whenever the number of queries has grown by a fifth, spread over queries: no call has to wait
-    for all of them. A query costs O(m d^2), and the memory is 4 d^2 bytes: it is for up to a few hundred columns of about unit
-    scale, behind `StreamQuantileMap` or a scaler.
+    for all of them. A query costs O(m d^2), and the memory is 4 d^2 bytes and those of 256 documents: it is for up to a few
+    hundred columns of about unit scale, behind `StreamQuantileMap` or a scaler.
 
     A query of one grade, or of one document, teaches nothing.
 
