@@ -633,7 +633,7 @@ def test_documents_of_a_qid_are_put_together():
 def test_grouping_a_large_file_over_many_blocks(tmp_path):
     rng = np.random.default_rng(0)
     qids = rng.integers(0, 50, 30_000)
-    text = "".join(f"{i % 3} qid:{q} 1:{i} 100:1\n" for i, q in enumerate(qids))
+    text = "".join(f"{i % 3} qid:{q} 1:{i} 80:1\n" for i, q in enumerate(qids))
     (tmp_path / "large.txt").write_text(text)
     queries = {qid: X[:, 0].tolist() for X, _, qid in iter_letor(tmp_path / "large.txt", repeated_qid="group", with_qid=True)}
     assert queries == {str(q): np.flatnonzero(qids == q).tolist() for q in np.unique(qids)}
