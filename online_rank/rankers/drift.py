@@ -84,7 +84,7 @@ class DriftAwareRanker(NestedRanker):
         _positions=ListOf(Count(), kind=tuple),
         _n_drifts=Count(),
         _n_queries=Count(),
-        _losses=Array(3),
+        _losses=Array(3, low=0.0),
     )
 
     def __init__(

@@ -76,6 +76,8 @@ _NUMBER = Real(-1e150, 1e150)
 _EXTREME = Real(finite=False)
 _CALL = TupleOf(ListOf(Anything(), kind=tuple), DictOf(Text(), Anything()))
 _SIZE = Integer(1, 2**31 - 1, optional=True)
+#: None: with a window means and variances are objects, which no file holds.
+_NO_WINDOW = Integer(1, 0, optional=True)
 _STEPS = ListOf(TupleOf(Text(), Anything()))
 _PIPELINE = {name: Derived() for name in ("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params")}
 _DRIFT = {"_drift_detected": Flag()}
@@ -128,7 +130,7 @@ RIVER = {
     ),
     "river.preprocessing.Normalizer": Declaration({"order": Integer(1, 1000)}, {}),
     "river.preprocessing.StandardScaler": Declaration(
-        {"with_std": Flag(), "window_size": _SIZE},
+        {"with_std": Flag(), "window_size": _NO_WINDOW},
         {"counts": DictOf(Plain(), _COUNT), "means": DictOf(Plain(), _NUMBER), "vars": DictOf(Plain(), _NUMBER)},
     ),
     "river.stats.AbsMax": Declaration({}, {"abs_max": _EXTREME}),

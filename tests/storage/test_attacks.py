@@ -149,3 +149,10 @@ def test_a_pipeline_of_another_width_is_refused_in_use_and_not_in_a_kernel():
         again.predict_one(X)
     with pytest.raises(ValueError, match="features"):
         again.learn_one(X[:, :2], Y)
+
+
+def test_a_number_of_losses_is_not_negative():
+    model = DriftAwareRanker(PerceptronRanker())
+    model._losses[0] = -1.0
+    with pytest.raises(TypeError, match=r"_losses has entries outside"):
+        to_bytes(model)
