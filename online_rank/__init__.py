@@ -10,6 +10,7 @@ _MODULES = (
     "base",
     "bounds",
     "checks",
+    "distributed",
     "evaluate",
     "export",
     "feedback",

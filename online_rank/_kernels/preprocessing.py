@@ -47,12 +47,34 @@ def _inverse_deviation(m2, n, factor):
         factor[j] = 1.0 / np.sqrt(m2[j] / n) if m2[j] > 0.0 else 0.0
 
 
+@inner
+def _join(n, other_mean, other_m2, count, mean, m2):
+    """Means and sums of squared deviations of `n` rows become those of them and `count` others (Chan, Golub & LeVeque 1979)."""
+    share = n / (count + n)
+    common = count * share
+    for j in range(mean.shape[0]):
+        delta = other_mean[j] - mean[j]
+        other_m2[j] += m2[j] + (delta * delta * common if count > 0 else 0.0)
+        other_mean[j] = mean[j] + delta * share
+
+
 @kernel
-def learn_and_scale(X, offsets, count, mean, m2, with_std, out):
+def join(n, other_mean, other_m2, count, mean, m2):
+    """`mean` and `m2` of `count` rows become those of them and of `n` others; at least one of the two is not empty."""
+    joined_mean, joined_m2 = other_mean.copy(), other_m2.copy()
+    _join(n, joined_mean, joined_m2, count, mean, m2)
+    mean[:] = joined_mean
+    m2[:] = joined_m2
+
+
+@kernel
+def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own=None):
     """Learn the running mean and variance of each column from each query, then write the query, scaled, to `out`.
 
     `mean` and `m2` (sum of squared deviations from the mean) are of the `count` documents before; they are changed in place.
     Means and deviations of a query are joined to those of the stream by the formula of Chan, Golub & LeVeque (1979).
+
+    `own` (2, d), where given, holds mean and m2 of the last `own_count` documents alone; it is changed in the same way.
 
     Returns the number of queries learned, smaller than there are if one would make the state non-finite, and the new count.
     """
@@ -63,14 +85,16 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out):
         if a == b:
             continue
         _column_moments(X, a, b, query_mean, query_m2)
-        share = (b - a) / (count + b - a)
-        common = count * share
-        for j in range(X.shape[1]):
-            delta = query_mean[j] - mean[j]
-            query_m2[j] += m2[j] + (delta * delta * common if count > 0 else 0.0)
-            query_mean[j] = mean[j] + delta * share
+        if own is not None:
+            own_mean, own_m2 = query_mean.copy(), query_m2.copy()
+            _join(b - a, own_mean, own_m2, own_count, own[0], own[1])
+        _join(b - a, query_mean, query_m2, count, mean, m2)
         if not (all_finite(query_m2) and all_finite(query_mean)):
             return t, count
+        if own is not None:
+            own[0] = own_mean
+            own[1] = own_m2
+            own_count += b - a
         count += b - a
         mean[:] = query_mean
         m2[:] = query_m2

@@ -267,6 +267,32 @@ class QueryEstimator(QueryStep, abc.ABC):
         self._columns = columns
         self._n_features += n_new
 
+    def _meet_features_of(self, others: Iterable["QueryEstimator"]) -> None:
+        """Extend the state by columns for the features that others have met, in their order."""
+        met = [step for step in (self, *others) if step._n_features]
+        named = any(step._columns is not None for step in met)
+        if named and not all(
+            step._columns is not None or _are_numbers(name for s in met for name in s._own_names()) for step in met
+        ):
+            raise ValueError(f"some of the {type(self).__name__}s name their features and others do not")
+        for step in met:
+            if named:
+                if self._columns is None:
+                    self._columns = Columns(numbers(self._n_features))
+                self._extend(step._own_names())
+            elif not self._n_features:
+                self._extend(None, step._n_features)
+            elif step._n_features != self._n_features:
+                raise ValueError(
+                    f"one {type(self).__name__} has learned from {step._n_features} features, another from {self._n_features}"
+                )
+
+    def _placed_from(self, other: "QueryEstimator", values: np.ndarray) -> np.ndarray:
+        """Values (n, d) of the columns of another step at the places of the same features here; 0 for those it has not met."""
+        if self._columns is None and values.shape[1] == self._n_features:
+            return values
+        return self._placed(values, self._columns_of(other._own_names()))
+
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
         columns, n = self._columns, self._n_features
         undo_state = self._snapshot_touched(block)

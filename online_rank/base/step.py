@@ -1,7 +1,7 @@
 """Base class of pipeline steps."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from river import base, compose
@@ -38,6 +38,21 @@ class QueryStep(Locked, base.Estimator):
         `block` is what is about to be learned, where that is known: a step that changes little of a large state keeps that.
         """
         return snapshot_arrays(self) if self._changes_in_place else snapshot_references(self)
+
+    def _fork(self) -> None:
+        """Make ready to learn one part of a stream whose other parts other copies learn (`online_rank.distributed.fork`)."""
+
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        """Become what `shards` make together; this step is a copy of `base`, as each was before it learned a part of a stream.
+
+        Parameters
+        ----------
+        shards, base
+            Steps with the same settings.
+        shares
+            By what the weights of each shard are multiplied; they add up to 1.
+        """
+        raise TypeError(f"{type(self).__name__} has no rule for mixing what several machines have learned")
 
 
 def require_query_step(step: Any) -> None:

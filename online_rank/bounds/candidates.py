@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.bounds import clicks, drift, mass, served, theorems
+from online_rank.bounds import clicks, drift, mass, mixing, served, theorems
 from online_rank.measures import measure
 
 __all__ = ["Candidate", "Run", "candidates"]
@@ -37,6 +37,9 @@ class Run(NamedTuple):
         where one ranker learned throughout.
     raw
         Whether u was given on raw features.
+    machines
+        Where the weights were mixed from those of several machines: their number, or -1 where it was not always the same or the
+        machines did not count alike. 0 for one machine.
     """
 
     totals: Mapping[str, float]
@@ -51,6 +54,7 @@ class Run(NamedTuple):
     delay: int | None = None
     segments: tuple[int, float] | None = None
     raw: bool = False
+    machines: int = 0
 
     @property
     def norm(self) -> float:
@@ -77,7 +81,9 @@ def candidates(model: Any, run: Run) -> list[Candidate]:
     """Every bound, sharpest first within its kind."""
     if model.update == "clicks":
         return list(_clicks(run))
-    if run.segments is not None:
+    if run.machines:
+        own = list(_mixed(model, run))
+    elif run.segments is not None:
         own = list(_restarts(model, run))
     elif run.path_length > 0.0:
         own = list(_path(model, run))
@@ -98,6 +104,9 @@ def _beta(model: Any, t: Mapping[str, float]) -> float:
 
 
 def _why_not_classic(model: Any, run: Run) -> str:
+    if run.machines:
+        of = f"those of {run.machines}" if run.machines > 0 else "those of several, not always the same number or alike"
+        return f"speaks of one machine, but the weights were mixed from {of}"
     if run.segments is not None:
         return "speaks of one ranker that learned throughout, but rankers followed one another"
     if run.path_length > 0.0:
@@ -151,6 +160,26 @@ def _restarts(model: Any, run: Run) -> Iterator[Candidate]:
             {"comparator_loss": run.pair_loss, "norms": [run.norm * math.sqrt(n)], "R_X": t["R_X"],
              "largest_mass": t["largest_mass"], "relative_margin": _beta(model, t)},
         )  # fmt: skip
+
+
+def _mixed(model: Any, run: Run) -> Iterator[Candidate]:
+    t, loss = run.totals, {"comparator_loss": run.pair_loss}
+    moved = run.path_length > 0.0
+    yield Candidate(
+        "mixing_hindsight_bound", "F + sum of <u_t, gain_t>" if moved else "F(u) + <u, sum of all gains>",
+        mixing.mixing_hindsight_bound, loss | {"inner_product": run.inner_product - run.path_product},
+    )  # fmt: skip
+    if run.machines < 0 or moved or run.n_served:
+        return
+    loss |= {"norm": run.norm, "penalty": run.machines}
+    yield Candidate(
+        "mixing_data_bound", "F(u) + ||u|| sqrt(K Q)", mixing.mixing_data_bound,
+        loss | {"squared_gradient_norms": t["squared_gradient_norms"], "margin_mass": t["margin_mass"]},
+    )  # fmt: skip
+    yield Candidate(
+        "mixing_bound", "2 F(u) + K (4 B + 8 B beta) R_X^2 ||u||^2", mixing.mixing_bound,
+        loss | {"R_X": t["R_X"], "largest_mass": t["largest_mass"], "relative_margin": _beta(model, t)},
+    )  # fmt: skip
 
 
 def _path(model: Any, run: Run) -> Iterator[Candidate]:

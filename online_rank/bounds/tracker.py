@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from online_rank._kernels.codes import DOCUMENTS
 from online_rank._kernels.comparators import accumulate, compare
 from online_rank._kernels.graded import ranking_losses
 from online_rank.base import Ranker, Round
-from online_rank.base.schema import Array, Count, Derived, Nested, Real, Schema
+from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
 from online_rank.bounds.candidates import Run
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks, require_perceptron
@@ -32,6 +32,9 @@ _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
     Round._fields.index, ("loss", "served_loss", "mass", "squared_gradient_norm", "margin", "weight", "skipped")
 )
 
+#: Which of the totals are maxima; the others are sums.
+_MAXIMA = np.isin(Totals._fields, ("largest_mass", "R_X", "m", "v_max", "largest_weight"))
+
 
 class LossTracker(NestedRanker):
     """A ranker that keeps account of the losses of the ranker it holds, and certifies them.
@@ -39,6 +42,8 @@ class LossTracker(NestedRanker):
     It learns, scores and ranks as `ranker` does, and goes wherever a ranker goes. What it measures it computes itself, from
     scores and grades; learning is not touched. Behind a transformer that learns, everything is measured on the transformed
     features, as the ranker learns them, but `served_loss` is that of what the pipeline answered before.
+
+    Around a `ClickPerceptron` the loss is what clicks tell of it (`ClickPerceptron`), and `served_loss` is not measured.
 
     Around a `DriftAwareRanker` or a `BestRanker` of perceptrons the account is carried across resets and switches: one
     certificate covers the whole run.
@@ -84,6 +89,12 @@ class LossTracker(NestedRanker):
     True
     """
 
+    #: How many machines the weights were mixed from every time; 0: they never were; -1: now from more, now from fewer.
+    _machines = 0
+    #: How many queries had been learned when they were mixed last.
+    _mixed_at = 0
+    #: What all rounds added, less the mixed weights (d,).
+    _offset: np.ndarray | None = None
     _schema = Schema(
         _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", "ClickPerceptron", features=True),
         _served=Array(3),
@@ -97,6 +108,9 @@ class LossTracker(NestedRanker):
         _totals=Array(len(Totals._fields), finite=False),
         _sums=Array(lambda tracker: len(tracker.comparators or {}), 2, finite=False),
         _n_documents=Real(0.0),
+        _machines=Integer(-1),
+        _mixed_at=Count(),
+        _offset=Array("d", optional=True),
         _aligned=Derived(lambda tracker: len(tracker.comparators or {}), "d"),
         _measure=Derived(),
     )
@@ -235,6 +249,7 @@ class LossTracker(NestedRanker):
             raw=self.raw,
             delay=delay,
             segments=(int(n), roots + math.sqrt(q)) if self._nested else None,
+            machines=self._machines and (self._machines if self._mixed_at == self._totals[0] else -1),
         )
         return certify(self._perceptron, comparator, run)
 
@@ -277,7 +292,9 @@ class LossTracker(NestedRanker):
 
     def _gains(self) -> np.ndarray:
         """What all rounds so far have added to the weights that learn, (d,)."""
-        return self._ended if self._nested else self._learner.weights
+        if self._nested:
+            return self._ended
+        return self._learner.weights if self._offset is None else self._learner.weights + self._offset
 
     def _row(self, name: str) -> int:
         names = list(self.comparators or {})
@@ -302,6 +319,39 @@ class LossTracker(NestedRanker):
         self._shift = np.concatenate([self._shift, np.zeros((len(self._shift), n_new))], axis=1)
         self._ended = np.concatenate([self._ended, np.zeros(n_new)])
         self._scaled_by = np.concatenate([self._scaled_by, np.full(n_new, 0.0 if self.raw else 1.0)])
+        if self._offset is not None:
+            self._offset = np.concatenate([self._offset, np.zeros(n_new)])
+
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        """Everything adds up, what the base had counted once; of what is a maximum, the largest."""
+        share_columns(self, self._learner)
+        self._learner._mix([shard._learner for shard in shards], base._learner, shares)
+        gains = self._placed_from(base, base._gains()[None])[0]
+        products, before = base._products(), gains.copy()
+        for shard in shards:
+            gains = gains + (self._placed_from(shard, shard._gains()[None])[0] - before)
+            products = products + (shard._products() - base._products())
+            self._totals = np.where(
+                _MAXIMA, np.maximum(self._totals, shard._totals), self._totals + (shard._totals - base._totals)
+            )
+            self._sums = self._sums + (shard._sums - base._sums)
+            self._served = self._served + (shard._served - base._served)
+            self._n_served += shard._n_served - base._n_served
+            self._n_frozen = max(self._n_frozen, shard._n_frozen)
+            self._path[:, 0] += shard._path[:, 0] - base._path[:, 0]
+            self._path[:, 2] = np.maximum(self._path[:, 2], shard._path[:, 2])
+        self._scaled_by = self._placed_from(shards[-1], shards[-1]._scaled_by[None])[0].copy()
+        self._path[:, 1] = (self._aligned * self._scaled_by) @ gains - products
+        self._offset = gains - self._learner.weights
+        same = base._machines in (0, len(shards)) and base._mixed_at == base._totals[0]
+        self._machines = len(shards) if same and len(set(shares)) == 1 else -1
+        self._mixed_at = int(self._totals[0])
+        self._last_round = shards[-1]._last_round
+        self._n_documents = self._learned_so_far()
+
+    def _products(self) -> np.ndarray:
+        """Of each comparator the sum of <u_t, g_t>, g_t what round t added."""
+        return (self._aligned * self._scaled_by) @ self._gains() - self._path[:, 1]
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)
@@ -365,7 +415,7 @@ class LossTracker(NestedRanker):
                 else:
                     compare(
                         query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
-                        ranker._config, ranker._constants, ranker._counters, values[t],
+                        ranker._config, ranker._counters, values[t],
                     )  # fmt: skip
             if before is not None:
                 row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]

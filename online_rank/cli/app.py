@@ -42,7 +42,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_FILE = typer.Argument(metavar="FILE", help="LETOR / svmlight text, plain or gzip; [bold]-[/bold] is standard input.")
+_FILE = typer.Argument(
+    metavar="FILE", help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables."
+)
 Files = Annotated[list[str], _FILE]
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that [bold]train --save[/bold] wrote.")]
 Measure = Annotated[
@@ -69,6 +71,13 @@ Negatives = Annotated[
     Negative,
     typer.Option("--negative", help="Grades below 0, of documents not judged or spam: refuse, read as 0, leave out."),
 ]
+
+
+QueryColumn = Annotated[
+    str | None,
+    typer.Option("--query", metavar="COLUMN", help="Files are tables (parquet, csv, tsv): the column with query ids."),
+]
+GradeColumn = Annotated[str | None, typer.Option("--grade", metavar="COLUMN", help="The column of a table with grades.")]
 
 
 #: What a query without a relevant document counts.
@@ -123,7 +132,10 @@ def demo(
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
     clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks of simulated users, without grades.")] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="On a page in the browser, until Ctrl-C, with a new truth every --queries.")
+        bool,
+        typer.Option(
+            "--live", help="On a page in the browser, until Ctrl-C, with a new truth every --queries; or with --clicks."
+        ),
     ] = False,
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Of the page; 0: any that is free.")] = 0,
     speed: Annotated[float, typer.Option("--speed", metavar="N", min=0.1, help="Queries a second on the page.")] = 60.0,
@@ -133,7 +145,7 @@ def demo(
     if live:
         from online_rank.cli.live import run as run_live
 
-        run_live(seed, port, queries, speed, browser)
+        run_live(seed, port, queries, speed, browser, clicks)
         return
     if clicks:
         from online_rank.cli.demo_clicks import run
@@ -148,7 +160,8 @@ def train(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="FILE", help="LETOR / svmlight text, plain or gzip; [bold]-[/bold] is standard input. Not with --resume."
+            metavar="FILE",
+            help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables. Not with --resume.",
         ),
     ] = None,
     test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
@@ -167,6 +180,8 @@ def train(
     features: Features = None,
     group_by_qid: Grouped = False,
     negative: Negatives = Negative.error,
+    query: QueryColumn = None,
+    grade: GradeColumn = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write the run as a page, DIR/index.html (extra 'plot').")
@@ -187,6 +202,19 @@ def train(
     ] = None,
     every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Queries between two checkpoints.")] = 1000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint; it knows files and options.")] = False,
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", metavar="N", min=1, help="Copies of the model that learn parts of the files and are mixed."),
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", min=1, help="How often they are mixed in a pass, with --shards.")
+    ] = 1,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes that share the shards (extra 'dask').")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", metavar="ADDRESS", help="The same on a Dask cluster: tcp://HOST:8786.")
+    ] = None,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -198,12 +226,16 @@ def train(
     """
     from online_rank.cli.files import Reading, read_names
     from online_rank.cli.settings import Settings
+    from online_rank.cli.shards import Machines
     from online_rank.cli.train import Checkpoints, Output, run
 
-    reading = Reading(features, group_by_qid, negative.value)
+    reading = Reading(features, group_by_qid, negative.value, query, grade)
     settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify, ranker.value)
+    settings = settings._replace(shards=shards, rounds=rounds)
     names = None if feature_names is None else read_names(feature_names)
-    run(settings, Checkpoints(checkpoint, every, resume), Output(save, report, names, json, quiet))
+    run(
+        settings, Checkpoints(checkpoint, every, resume), Output(save, report, names, json, quiet), Machines(workers, scheduler)
+    )
 
 
 @app.command(cls=_Command)
@@ -214,6 +246,8 @@ def rank(
     features: Features = None,
     group_by_qid: Grouped = False,
     negative: Negatives = Negative.error,
+    query: QueryColumn = None,
+    grade: GradeColumn = None,
     quiet: NoBar = False,
 ) -> None:
     """Rank the documents of every query and print TREC run lines: qid Q0 docid rank score tag."""
@@ -221,7 +255,7 @@ def rank(
     from online_rank.cli.rank import rank
 
     with warnings_as_lines(_warn):
-        rank(model, file, tag, Reading(features, group_by_qid, negative.value), quiet)
+        rank(model, file, tag, Reading(features, group_by_qid, negative.value, query, grade), quiet)
 
 
 @app.command(cls=_Command)
@@ -286,6 +320,8 @@ def evaluate(
     features: Features = None,
     group_by_qid: Grouped = False,
     negative: Negatives = Negative.error,
+    query: QueryColumn = None,
+    grade: GradeColumn = None,
     json: Json = False,
     quiet: NoBar = False,
 ) -> None:
@@ -300,7 +336,7 @@ def evaluate(
         evaluate_run(model, files[0], measuring, json)
         return
     with warnings_as_lines(_warn):
-        evaluate(model, files, measuring, Reading(features, group_by_qid, negative.value), json, quiet)
+        evaluate(model, files, measuring, Reading(features, group_by_qid, negative.value, query, grade), json, quiet)
 
 
 def _warn(message: str) -> None:

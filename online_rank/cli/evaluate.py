@@ -110,7 +110,7 @@ def _values(of_models: Sequence[Mapping[str, Any]], chance: Mapping[str, Any], n
 
 def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Reading, as_json: bool, quiet: bool) -> None:
     """Measure a saved model on files and print the figures."""
-    check_files(files)
+    check_files(files, reading)
     values = measure_files([load_model(path)], files, measuring, reading, False if quiet or as_json else None)
     _print({"model": path, "files": list(files)}, values, as_json)
 

@@ -25,14 +25,23 @@ class Reading(NamedTuple):
         Whether documents of one qid that stand apart are put together.
     negative
         What a negative grade is: "error", "zero" or "skip".
+    query, grade
+        Where files are tables: the columns with query ids, and with grades.
     """
 
     features: int | None = None
     group_by_qid: bool = False
     negative: str = "error"
+    query: str | None = None
+    grade: str | None = None
 
     def queries(self, files: Sequence[str], position: Any = None, with_ids: bool = False) -> Any:
-        """The queries of files as `iter_letor` gives them; with ids, (X, y, qid, docids)."""
+        """The queries of files as `iter_letor` or `iter_table` gives them; with ids, (X, y, qid, docids)."""
+        if self.query is not None:
+            from online_rank.stream.tables import iter_table
+
+            options: Any = {"negative": self.negative, "with_ids": with_ids}
+            return iter_table(*files, query=self.query, grade=self.grade, **options)
         from online_rank.stream.letor import iter_letor
 
         return iter_letor(
@@ -45,6 +54,16 @@ class Reading(NamedTuple):
             repeated_qid="group" if self.group_by_qid else "warn",
         )
 
+    def parts(self, files: Sequence[str], n: int) -> list[Any]:
+        """The files in `n` parts of whole queries, or fewer."""
+        if self.query is not None:
+            from online_rank.stream.tables import plan_tables
+
+            return plan_tables(files, n, query=self.query, grade=self.grade or "", negative=self.negative)
+        from online_rank.stream.letor import plan
+
+        return plan(files, n, n_features=self.features, negative=self.negative)
+
 
 def load_model(path: str) -> Any:
     """A model that ranks, from a file."""
@@ -54,16 +73,21 @@ def load_model(path: str) -> Any:
     return model
 
 
-def check_files(files: Sequence[str]) -> None:
-    """Raise before anything is read when a file is missing, or is a table, which needs somebody to say what its columns are."""
+def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> None:
+    """Raise before anything is read when a file is missing, or is a table and nobody says what its columns are."""
+    from online_rank.stream.table_sources import is_table
+
+    if reading.query is not None and reading.group_by_qid:
+        raise ValueError("--group-by-qid is for LETOR text; sort tables by query")
+    if graded and (reading.query is None) != (reading.grade is None):
+        raise ValueError("a table needs both --query COLUMN and --grade COLUMN")
     for file in files:
         if file != "-":
             os.stat(file)
-        if file.removesuffix(".gz").endswith(_TABLES):
-            raise ValueError(
-                f"{file}: a table; the command reads LETOR / svmlight text. For tables see the README: from Python, a ranker "
-                "learns from a pandas or polars frame, and online_rank.stream.letor.write_letor makes text of one"
-            )
+        if reading.query is None and file.removesuffix(".gz").endswith(_TABLES):
+            raise ValueError(f"{file}: a table; name its columns: --query COLUMN --grade COLUMN (other numbers are features)")
+        if reading.query is not None and not is_table(file):
+            raise ValueError(f"{file}: --query and --grade are for tables: .parquet, .csv, .tsv")
 
 
 def n_features_of(model: Any) -> int | None:
@@ -79,10 +103,10 @@ def asked(model: Any, X: Any) -> Any:
     A file may have more or fewer features than the model has met, or a model may know them by name: they are then called "1",
     "2", ..., as the file counts them. Those that the model never met do not count, those that the file lacks are 0.
     """
-    if n_features_of(model) in (None, X.shape[1]):
-        return X
     from online_rank.query import ONE, single
 
+    if isinstance(X, Block) or n_features_of(model) in (None, X.shape[1]):
+        return X
     return Block(X, None, single(len(X)), ONE, names=tuple(map(str, range(1, X.shape[1] + 1))))
 
 

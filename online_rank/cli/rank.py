@@ -11,7 +11,7 @@ __all__ = ["rank"]
 
 def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
     """Rank the queries of a file by a saved model and print TREC run lines."""
-    check_files([file])
+    check_files([file], reading, graded=False)
     model = load_model(path)
     tag = _word(tag, "online_rank")
     # Where the lines themselves can be seen to go by, they are the progress.

@@ -13,6 +13,9 @@ __all__ = ["Made", "Settings"]
 
 SHUFFLE_BUFFER = 2048
 
+#: How much of each end of a file is read to tell whether it is the same.
+_END = 1 << 24
+
 #: Synthetic streams that can be learned from in place of files: 1,000 queries each.
 SYNTHETIC = {"synthetic:separable": "Separable", "synthetic:noisy": "NoisyTeacher"}
 
@@ -71,6 +74,12 @@ class Settings(NamedTuple):
     reading: Reading = Reading()
     certify: bool = False
     ranker: str = "perceptron"
+    shards: int | None = None
+    rounds: int = 1
+
+    def parts(self) -> list[Any]:
+        """The files in parts: so many for each round as there are shards."""
+        return self.reading.parts(self.files, (self.shards or 1) * self.rounds)
 
     def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
         """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
@@ -94,7 +103,8 @@ class Settings(NamedTuple):
 
     def of_run(self) -> dict[str, Any]:
         """What must be the same when a run goes on from a checkpoint."""
-        contents = [_digest(file) if os.path.isfile(file) else None for file in self.files]
+        digest = _digest if self.shards is None else _digest_of_ends
+        contents = [digest(file) if os.path.isfile(file) else None for file in self.files]
         files = [file if file in SYNTHETIC else os.path.abspath(file) for file in self.files]
         return {**self._asdict(), **self.reading._asdict(), "reading": None, "files": files, "contents": contents, "test": None}
 
@@ -118,11 +128,38 @@ class Settings(NamedTuple):
             raise ValueError("standard input (-) can be read once, but it is given more than once")
         if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
             raise ValueError("a synthetic stream is learned from alone, without other files")
-        check_files([file for file in self.files if file not in SYNTHETIC] + self.test)
+        check_files([file for file in self.files if file not in SYNTHETIC] + self.test, self.reading)
+        if self.reading.query is not None and any(file in SYNTHETIC for file in self.files):
+            raise ValueError("--query and --grade are for tables, not for synthetic streams")
+        if self.reading.query is not None and self.certify:
+            raise ValueError("--certify is for LETOR text; from Python, LossTracker certifies what learns from a table")
+        if self.shards is not None:
+            self._check_shards()
         if self.certify and self.ranker != "perceptron":
             raise ValueError("--certify speaks of the perceptron: leave out --ranker")
         if self.certify and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
+
+    def _check_shards(self) -> None:
+        """Raise ValueError for what cannot be divided, or needs one machine."""
+        if "-" in self.files or any(file in SYNTHETIC for file in self.files):
+            raise ValueError("--shards divides files; standard input and synthetic streams are none")
+        for option, given in (("--seed", self.seed is not None), ("--group-by-qid", self.reading.group_by_qid)):
+            if given:
+                raise ValueError(f"{option} needs all queries in one place: leave it out with --shards")
+        if self.certify:
+            raise ValueError("--certify is for one machine: from Python, LossTracker certifies models that are mixed")
+
+
+def _digest_of_ends(file: str) -> str:
+    """What tells a file from others without reading all of it: its size, and its first and last megabytes."""
+    size = os.path.getsize(file)
+    digest = hashlib.blake2b(str(size).encode())
+    with open(file, "rb") as stream:
+        digest.update(stream.read(_END))
+        stream.seek(max(0, size - _END))
+        digest.update(stream.read(_END))
+    return digest.hexdigest()
 
 
 def _digest(file: str) -> str:

@@ -19,6 +19,7 @@ from online_rank._progress import progress
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
 from online_rank.cli.files import n_features_of, warnings_as_lines
 from online_rank.cli.settings import SYNTHETIC, Made, Settings
+from online_rank.cli.shards import Machines, learn_passes
 from online_rank.cli.speed import Speed, speed_in_words
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
@@ -29,6 +30,9 @@ __all__ = ["Checkpoints", "Output", "new_model", "run"]
 _LOOKED_AT = 100
 
 RANDOM = "random ranking"
+
+#: What is reported of the machines.
+_MIXING = ("shards", "rounds", "bytes_sent")
 
 
 def ranker_of(model: Any) -> Any:
@@ -80,18 +84,19 @@ class Checkpoints(NamedTuple):
     resume: bool
 
 
-def run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
+def run(settings: Settings, checkpoints: Checkpoints, output: Output, machines: Machines = Machines()) -> None:  # noqa: B008
     """Train a model, test it, save it, and print and report the figures."""
     with warnings_as_lines(output.warn):
-        _run(settings, checkpoints, output)
+        _run(settings, checkpoints, output, machines)
 
 
-def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
+def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines: Machines) -> None:
     from online_rank.storage.files import require_replaceable, save
 
     if checkpoints.resume and not settings.files:
         settings, checkpoints = _begun(settings, checkpoints)
     settings.check()
+    machines.check(settings)
     if output.save is not None:
         require_replaceable(output.save)
     log = _log_for(output.report, settings, checkpoints)
@@ -104,7 +109,13 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
 
         model = tracked(model, settings.queries(0), settings.teacher, shown)
     speed = Speed()
-    traces, counted = _learn(settings, checkpoints, model, log, speed, shown)
+    if settings.shards is None:
+        traces, counted = _learn(settings, checkpoints, model, log, speed, shown)
+        sharded: dict[str, Any] = {}
+    else:
+        with _opened(settings, checkpoints):
+            traces, training = learn_passes(settings, checkpoints.directory, model, machines, shown)
+        counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
     report = {
         "files": settings.files,
         "measure": settings.measure,
@@ -112,6 +123,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output) -> None:
         "counted": counted,
         **speed.to_dict(),
         "passes": [trace.to_dict() for trace in traces],
+        **sharded,
     }
     if settings.test:
         models = [model, _by_last_weights(model)]
@@ -211,7 +223,7 @@ def _advice(settings: Settings) -> str | None:
     from online_rank.preprocessing import heavy_tails
 
     with warnings_as_lines(lambda message: None):
-        first = [item[0] for item in itertools.islice(settings.queries(0), _LOOKED_AT)]
+        first = [getattr(item[0], "X", item[0]) for item in itertools.islice(settings.queries(0), _LOOKED_AT)]
     if not first:
         return None
     width = max(X.shape[1] for X in first)
@@ -231,6 +243,8 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
     """What watches the queries for the report, if there is to be one."""
     if report_to is None:
         return None
+    if settings.shards is not None:
+        raise ValueError("--report shows the run of one machine: leave it out with --shards")
     if checkpoints.directory is not None:
         raise ValueError("--report shows a whole run: give it without --checkpoint, which may go on with part of one")
     if importlib.util.find_spec("matplotlib") is None:
@@ -280,14 +294,15 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         f"[bold]{first.n_queries:,}[/] queries, [bold]{first.n_documents:,}[/] documents, "
         f"[bold]{report['features']:,}[/] features"
     )
-    console.print(speed_in_words(report))
+    console.print(_mixing_in_words(report, first) if "mixing" in report else speed_in_words(report))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     table.add_column(measure, justify="right", style="bold")
     table.add_column("queries", justify="right")
     over = of_queries(report["counted"], first.n_queries)
     table.add_row("progressive: each query ranked, then learned", f"{first.values[measure]:.4f}", over)
-    table.add_row("  a random ranking of the same queries", f"{first.values[RANDOM]:.4f}", over, style="dim")
+    if RANDOM in first.values:
+        table.add_row("  a random ranking of the same queries", f"{first.values[RANDOM]:.4f}", over, style="dim")
     if test := report.get("test"):
         over = of_queries(test["counted"], test["queries"])
         table.add_row("held out, weights that serve (averaged)", f"{test['served'][measure]:.4f}", over)
@@ -306,3 +321,14 @@ def _print(report: dict[str, Any], traces: list[Trace]) -> None:
         console.print(f"report in [bold]{report['report']}[/]")
     if "saved" in report:
         console.print(f"saved to [bold]{report['saved']}[/] ({os.path.getsize(report['saved']):,} bytes)")
+
+
+def _mixing_in_words(report: dict[str, Any], first: Trace) -> str:
+    """The machines and their speed for people."""
+    mixing = report["mixing"]
+    rate = first.n_queries / first.elapsed if first.elapsed > 0.0 else 0.0
+    times = "once" if mixing["rounds"] == 1 else f"{mixing['rounds']:,} times"
+    return (
+        f"{mixing['shards']:,} shards, mixed {times}; {rate:,.0f} queries/s with reading; "
+        f"{mixing['bytes_sent']:,} bytes of models sent"
+    )

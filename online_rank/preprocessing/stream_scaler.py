@@ -1,5 +1,8 @@
 """Standardisation by what the stream has shown so far."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from online_rank._kernels import preprocessing as kernels
@@ -36,7 +39,13 @@ class StreamScaler(ColumnTransformer):
     ({'bm25': 2.0, 'year': 2020.0}, {'bm25': 1.0, 'year': 0.0})
     """
 
-    _schema = Schema(_count=Count(), _mean=Array("d"), _m2=Array("d", low=0.0))
+    _schema = Schema(
+        _count=Count(), _mean=Array("d"), _m2=Array("d", low=0.0), _own=Array(2, "d", optional=True), _count_before=Count()
+    )
+
+    #: Of a shard: mean and sum of squared deviations of the documents after the first `_count_before` alone (2, d).
+    _own: np.ndarray | None = None
+    _count_before = 0
 
     def __init__(self, with_std: bool = True):
         super().__init__()
@@ -73,10 +82,30 @@ class StreamScaler(ColumnTransformer):
         # A column of zeros has mean 0 and deviation 0: the state that learning zeros from the start would have left.
         self._mean = np.concatenate([self._mean, np.zeros(n_new)])
         self._m2 = np.concatenate([self._m2, np.zeros(n_new)])
+        if self._own is not None:
+            self._own = np.concatenate([self._own, np.zeros((2, n_new))], axis=1)
+
+    def _fork(self) -> None:
+        self._own = np.zeros((2, self._n_features))
+        self._count_before = self._count
+
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        """Join what each shard has learned on its own to what the base had learned before, by the formula of Chan et al."""
+        for k, shard in enumerate(shards):
+            if shard._count_before != base._count:
+                raise ValueError(
+                    f"StreamScaler of models[{k}] did not begin as a fork of base: its documents cannot be told apart"
+                )
+            own = np.stack((shard._mean, shard._m2)) if shard._own is None else shard._own
+            if n := shard._count - shard._count_before:
+                kernels.join(n, *self._placed_from(shard, own), self._count, self._mean, self._m2)
+                self._count += n
+        self._own, self._count_before = None, 0
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
+        own = () if self._own is None else (self._count - self._count_before, self._own)
         learned, self._count = kernels.learn_and_scale(
-            block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, out
+            block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, out, *own
         )
         return learned
 

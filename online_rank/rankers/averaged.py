@@ -1,5 +1,6 @@
 """What rankers share whose weights are averaged, and linear ones among them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,33 @@ class LinearRanker(AveragedRanker):
             decay = self._decay
             self._rows[:, sparse.LAZY] = 0.0 if decay == 1.0 else self._rows[:, sparse.WEIGHT] / decay
             self._counters[[AVERAGED, SINCE_REFERENCE]] = 0.0
+
+    def _mix_weights(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        """Weights are averaged by `shares`, averages by the number of vectors in them; counters add up. `base` counts once."""
+        if self._decay < 1.0:
+            raise ValueError(
+                f"average={self.average} is an average with a half-life: it depends on the order of queries, which several "
+                "machines do not have; average=True and average=False can be mixed"
+            )
+        weights, sums = (
+            np.zeros(self._n_features),
+            self._placed_from(base, base.served_weights[None])[0] * base._counters[AVERAGED],
+        )
+        before, counters = sums.copy(), base._counters.copy()
+        for shard, share in zip(shards, shares, strict=True):
+            learned, served = self._placed_from(shard, np.stack((shard.weights, shard.served_weights)))
+            weights += share * learned
+            sums += shard._counters[AVERAGED] * served - before
+            counters += shard._counters - base._counters
+        # What two roundings leave of a sum of numbers >= 0.
+        self._counters = np.maximum(counters, 0.0)
+        sparse_state = any(ranker._rows is not None for ranker in (base, *shards))
+        self._rows, self._weights = None, weights
+        if self._averages:
+            self._average = sums / counters[AVERAGED] if counters[AVERAGED] > 0.0 else weights.copy()
+        if sparse_state:
+            self._make_sparse()
+        self._last_round = shards[-1]._last_round
 
     def _grow(self, n_new: int) -> None:
         if self._rows is not None:

@@ -1,5 +1,6 @@
 """Linear scores, any surrogate, any optimizer."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,14 @@ class GradientRanker(LinearRanker):
     def _takes_sparse(self) -> bool:  # type: ignore[override]
         # Adam's momentum, and l2, move weights of features that a query does not have.
         return self.optimizer != "adam" and not self.l2
+
+    def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+        if self.optimizer != "sgd":
+            raise TypeError(
+                f"GradientRanker(optimizer={self.optimizer!r}) has no rule for mixing what several machines have learned: the "
+                "state of its optimizer does not add up; optimizer='sgd' has none"
+            )
+        self._mix_weights(shards, base, shares)
 
     def _grow(self, n_new: int) -> None:
         n = self._n_features

@@ -157,3 +157,38 @@ def test_trec_evals_figures_from_the_command_line(run):
         mean = np.mean([values[theirs] for values in results.values()])
         assert figures["metrics"][ours] == pytest.approx(mean, abs=1e-6), ours
     assert metric("ndcg_linear@10").name == "NDCG_linear@10"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_table_goes_through_every_command(run, kind):
+    polars = pytest.importorskip("polars")
+    pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(0)
+    n = 240
+    price = rng.normal(size=n)
+    grades = (price + rng.normal(size=n) > 0.5).astype(int)
+    table = polars.DataFrame(
+        {"search": np.arange(n) // 8, "rel": grades, "url": ["u"] * n, "price": price, "age": rng.normal(size=n)}
+    )
+    getattr(table, f"write_{kind}")(f"train.{kind}")
+    getattr(table.select("age", "price", "search", "rel"), f"write_{kind}")(f"test.{kind}")
+    columns = ("--query", "search", "--grade", "rel")
+    out, _ = run("train", f"train.{kind}", *columns, "--test", f"test.{kind}", "--save", "m", "--json")
+    figures = json.loads(out)
+    assert (figures["passes"][0]["queries"], figures["features"]) == (30, 2)
+    assert load("m")["PerceptronRanker"].feature_names == ("price", "age")
+    # The columns of the other file stand in another order; names decide.
+    measured = json.loads(run("evaluate", "m", f"test.{kind}", *columns, "--json")[0])["metrics"]["ndcg@10"]
+    assert measured == figures["test"]["served"]["ndcg@10"] > 0.7
+    assert len(run("rank", "m", f"test.{kind}", "--query", "search")[0].splitlines()) == n
+    run("train", f"train.{kind}", *columns, "--shards", "2", "--rounds", "2", "-q", "--save", "shards")
+    assert load("shards")["StreamScaler"].n_documents == n
+    run("train", f"train.{kind}", *columns, "--report", "page", "-q")
+    for arguments, message in [
+        (("train", "train.txt", *columns), "--query and --grade are for tables"),
+        (("train", f"train.{kind}", *columns[:2]), "needs both --query COLUMN and --grade COLUMN"),
+        (("train", f"train.{kind}", *columns, "--group-by-qid"), "sort tables by query"),
+        (("train", f"train.{kind}", *columns, "--certify"), "--certify is for LETOR text"),
+    ]:
+        with pytest.raises(AssertionError, match=message):
+            run(*arguments)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from online_rank.stream.letor.rows import LetorError, LetorPosition, RowReader
-from online_rank.stream.letor.source import Source, is_stdin
+from online_rank.stream.letor.source import FileRange, Source, is_stdin
 from online_rank.stream.letor.sparse import MOST_COLUMNS, Sparse, check_sparse
 
 Sizes: TypeAlias = str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer]
@@ -35,7 +35,7 @@ def row_reader(
     if not files:
         raise ValueError("nothing to read: give at least one source")
     for file in files:
-        if not (isinstance(file, str | os.PathLike) or hasattr(file, "read")):
+        if not (isinstance(file, str | os.PathLike | FileRange) or hasattr(file, "read")):
             raise TypeError(f"a source is a path, '-' or a file object, not {type(file).__name__}")
     if n_features is not None and (isinstance(n_features, bool) or n_features != int(n_features) or n_features < 1):
         raise ValueError(f"n_features must be a positive integer, not {n_features!r}")

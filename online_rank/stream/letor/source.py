@@ -8,19 +8,41 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO, Any, TypeAlias
 
-Source: TypeAlias = str | os.PathLike[str] | IO[bytes] | IO[str]
+
+@dataclass(frozen=True)
+class FileRange:
+    """A part of a file that is not compressed.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    begin, end : int
+        Its bytes `begin:end`, whole lines; to the end of the file where `end` is None.
+    """
+
+    path: str
+    begin: int = 0
+    end: int | None = None
+
+
+Source: TypeAlias = str | os.PathLike[str] | FileRange | IO[bytes] | IO[str]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _INFLATE_SIZE = 1 << 20
 _LONGEST_LINE = 1 << 28
+_FIRST_SIZE = 1 << 16
 
 
 def source_name(source: Source) -> str:
     """What messages call a source."""
     if is_stdin(source):
         return "<stdin>"
+    if isinstance(source, FileRange):
+        return source.path
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     return str(getattr(source, "name", f"<{type(source).__name__}>"))
@@ -31,12 +53,19 @@ def is_stdin(source: Source) -> bool:
     return isinstance(source, str) and source == "-"
 
 
+def is_gzip(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is compressed, by its first two bytes."""
+    with open(path, "rb") as file:
+        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
 def plain_size(source: Source) -> int | None:
     """Bytes of a file on disk that is not compressed; None for anything else."""
+    if isinstance(source, FileRange) and source.end is not None:
+        return source.end - source.begin
     if is_stdin(source) or not (isinstance(source, str | os.PathLike) and os.path.isfile(source)):
         return None
-    with open(source, "rb") as file:
-        return None if file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC else os.path.getsize(source)
+    return None if is_gzip(source) else os.path.getsize(source)
 
 
 class _Raw(io.RawIOBase):
@@ -66,6 +95,21 @@ class _Raw(io.RawIOBase):
         data = data[: len(view)]
         view[: len(data)] = data
         return len(data)
+
+
+class _Until(io.RawIOBase):
+    """The next `size` bytes of a stream."""
+
+    def __init__(self, stream: Any, size: int):
+        self._stream, self._left = stream, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, view: Any) -> int:
+        got = self._stream.readinto(memoryview(view)[: self._left]) if self._left else 0
+        self._left -= got
+        return got
 
 
 class _ReadAhead(io.RawIOBase):
@@ -106,6 +150,12 @@ def open_source(source: Source, offset: int = 0) -> Iterator[Any]:
     own: list[Any] = []
     try:
         stream: Any = source
+        if isinstance(source, FileRange):
+            stream = open(source.path, "rb", buffering=0)  # noqa: SIM115
+            own.append(stream)
+            stream.seek(source.begin + offset)
+            yield stream if source.end is None else _Until(stream, max(0, source.end - source.begin - offset))
+            return
         if is_stdin(source):
             stream = getattr(sys.stdin, "buffer", sys.stdin)
         elif isinstance(source, str | os.PathLike):
@@ -150,18 +200,20 @@ class LineTooLongError(ValueError):
 def whole_lines(stream: Any, first_size: int, size: int) -> Iterator[tuple[bytearray, int]]:
     """Read `stream` in pieces of about `size` bytes and yield ``(buffer, end)``: ``buffer[:end]`` is whole lines.
 
-    The buffer is reused. The first piece is at least `first_size` bytes if there are that many; later ones are what is there,
-    so that a slow pipe is not waited for. A last line without a newline gets one.
+    The buffer is reused, and grows with the first piece. That is at least `first_size` bytes if there are that many; later ones
+    are what is there, so that a slow pipe is not waited for. A last line without a newline gets one.
     """
     capacity = max(first_size, size)
-    buffer = bytearray(capacity + 1)  # one more for the newline
+    buffer = bytearray(min(capacity, _FIRST_SIZE) + 1)  # one more for the newline
     held = 0
     wanted = first_size
     ended = False
     while not ended:
         searched = held
         while not ended and held < capacity and held - searched < max(1, wanted):
-            got = stream.readinto(memoryview(buffer)[held:capacity])
+            if held == len(buffer) - 1:
+                buffer += bytes(min(held, capacity - held))
+            got = stream.readinto(memoryview(buffer)[held : len(buffer) - 1])
             ended = not got
             held += got
         if ended and held and buffer[held - 1] != ord("\n"):

@@ -1,0 +1,281 @@
+"""What does learning on several machines cost, in quality and in time?
+
+    python -m benchmarks.distributed [--only quality,real,cost]
+
+quality  K shards that are mixed after every 16, 64 or 256 queries of each: NDCG@10 of what is then served, cumulative loss and
+         its bound, on synthetic streams. Shards are learned one after the other here: their number is all that matters.
+real     The same on the folds of MQ2008, beside one process.
+cost     Processor and wall seconds of Dask with one and two workers beside a plain loop over the same files, bytes on the wire.
+
+Each part writes a file of its own. No setting was chosen on any of these data.
+"""
+
+import hashlib
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks._common import RESULTS, parser, save, table
+from benchmarks._data import MQ2008, folds, known_folders
+from online_rank import LossTracker, PerceptronRanker, StreamScaler
+from online_rank.distributed import fork, mix, to_bytes
+from online_rank.metrics import metric
+from online_rank.query import query_offsets
+from online_rank.stream.letor import iter_letor, write_letor
+from online_rank.stream.synth import NoisyTeacher
+
+SHARDS = (1, 4, 16, 64, 256)
+PERIODS = (16, 64, 256)
+_STREAM, _HELD_OUT = 16_384, 1_000
+_FEATURES, _DOCUMENTS = 40, 20
+
+Query = tuple[np.ndarray, np.ndarray]
+
+
+def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int) -> Any:
+    """The model after K shards learned the queries, mixed after every `period` of each; with K = 1 nothing is mixed."""
+    if K == 1:
+        return taught(model, queries)
+    for first in range(0, len(queries), K * period):
+        chunk = queries[first : first + K * period]
+        bounds = [k * len(chunk) // K for k in range(K + 1)]
+        shards = [taught(fork(model), chunk[a:b]) for a, b in pairwise(bounds) if b > a]
+        model = mix(shards, model)
+    return model
+
+
+def taught(model: Any, queries: Sequence[Query]) -> Any:
+    if queries:
+        X, y = zip(*queries, strict=True)
+        model.learn_many(np.concatenate(X), np.concatenate(y), np.repeat(np.arange(len(y)), [len(grades) for grades in y]))
+    return model
+
+
+def held_out(model: Any, queries: Sequence[Query]) -> float:
+    measured: Any = metric("ndcg@10")
+    for X, y in queries:
+        measured.update(y, model.predict_one(X))
+    return measured.get()
+
+
+def with_error(values: Sequence[float]) -> str:
+    """Mean and standard error."""
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{statistics.mean(values):.4f} ± {error:.4f}"
+
+
+def synthetic(n_seeds: int) -> list[list[str]]:
+    """Rows (K, period, NDCG@10, less one process, loss, bound, bound of one process)."""
+    found: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
+    for seed in range(n_seeds):
+        stream = NoisyTeacher(_STREAM + _HELD_OUT, n_features=_FEATURES, n_documents=_DOCUMENTS, seed=seed)
+        queries = list(stream)
+        learned, test = queries[:_STREAM], queries[_STREAM:]
+        u = stream.teacher / np.linalg.norm(stream.teacher)
+        for K in SHARDS:
+            for period in PERIODS if K > 1 else (0,):
+                tracker = in_rounds(LossTracker(PerceptronRanker(), {"u": u}), learned, K, period)
+                certificate = tracker.certificate("u")
+                bound = certificate.bound("mixing_data_bound" if K > 1 else "mass_data_bound")
+                found.setdefault((K, period), []).append((held_out(tracker, test), certificate.loss, bound))
+    rows = []
+    alone = [value for value, _, _ in found[1, 0]]
+    for (K, period), values in found.items():
+        served = [value for value, _, _ in values]
+        less = [a - b for a, b in zip(served, alone, strict=True)]
+        loss, bound = (statistics.mean(v[i] for v in values) for i in (1, 2))
+        rows.append([K, period or "", with_error(served), with_error(less) if K > 1 else "", f"{loss:,.0f}", f"{bound:,.0f}"])  # type: ignore[arg-type]
+    return rows
+
+
+def real(n_orders: int) -> list[list[str]]:
+    """Rows (passes, K, NDCG@10 on test parts, less one process) on MQ2008."""
+    rows = []
+    results: dict[tuple[int, int], list[float]] = {}
+    for fold in folds(known_folders(MQ2008)[0]):
+        train, test = (split(block) for block in (fold.train, fold.test))
+        for order in range(n_orders):
+            shuffled = [train[i] for i in np.random.default_rng(order).permutation(len(train))]
+            for passes in (1, 5, 20):
+                for K in (1, 4, 16, 64):
+                    model = StreamScaler() | PerceptronRanker()
+                    for _ in range(passes):
+                        model = in_rounds(model, shuffled, K, 64)
+                    results.setdefault((passes, K), []).append(held_out(model, test))
+    for (passes, K), values in results.items():
+        # Orders of one fold are not independent: errors are over the means of folds.
+        of_folds = np.reshape(values, (-1, n_orders)).mean(axis=1)
+        less = of_folds - np.reshape(results[passes, 1], (-1, n_orders)).mean(axis=1)
+        rows.append([passes, K, with_error(of_folds.tolist()), with_error(less.tolist()) if K > 1 else ""])
+    return rows
+
+
+def split(block: Any) -> list[Query]:
+    """The queries of a block of LETOR text."""
+    offsets = query_offsets(block.qid, len(block.y))
+    return [(block.X[a:b], block.y[a:b]) for a, b in pairwise(offsets)]
+
+
+def seconds(call: Callable[[], None]) -> tuple[float, float]:
+    """Processor seconds, of ended child processes too, and wall seconds of a call."""
+
+    def used() -> float:
+        both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+    before, start = used(), time.perf_counter()
+    call()
+    return used() - before, time.perf_counter() - start
+
+
+def digest(model: Any) -> str:
+    return hashlib.sha256(to_bytes(model)).hexdigest()[:12]
+
+
+def cost(n_files: int, n_queries: int, turns: int) -> list[list[str]]:
+    """Rows (who, processor s, of the plain loop, wall s, bytes sent, digest)."""
+    from dask.distributed import Client, LocalCluster
+
+    from online_rank.distributed.dask import train
+
+    def model() -> Any:
+        return StreamScaler() | PerceptronRanker()
+
+    rows: dict[str, list[tuple[float, float, float]]] = {}
+    digests: dict[str, str] = {}
+    sent: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{k}.txt" for k in range(n_files)]
+        for k, file in enumerate(files):
+            queries = list(NoisyTeacher(n_queries, n_features=136, n_documents=100, seed=k))
+            X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
+            write_letor(file, np.round(X, 4), y, np.repeat(np.arange(n_queries) + k * n_queries, 100))
+        size = sum(file.stat().st_size for file in files)
+
+        def plain() -> None:
+            alone = model()
+            for X, y in iter_letor(files):
+                alone.learn_one(X, y)
+            digests["plain loop"] = digest(alone)
+
+        for turn in range(turns + 1):
+            used, wall = seconds(plain)
+            measured = {"plain loop": (used, wall)}
+            for n in (1, 2):
+                # Dask's memory of what its workers used ends with them: they are asked while they live.
+                with (
+                    LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+                    Client(cluster) as client,
+                ):
+                    client.run(warm)
+                    before = sum(client.run(own_seconds).values())
+                    mixed = model()
+                    mine, start = time.process_time(), time.perf_counter()
+                    training = train(client, mixed, files, shards=n_files, measure=None)
+                    wall = time.perf_counter() - start
+                    used = time.process_time() - mine + sum(client.run(own_seconds).values()) - before
+                name = f"Dask, {n} worker{'s' * (n > 1)}"
+                measured[name] = used, wall
+                digests[name], sent[name] = digest(mixed), training.bytes_sent
+            if turn:
+                for name, (used, wall) in measured.items():
+                    rows.setdefault(name, []).append((used, wall, used / measured["plain loop"][0]))
+    return [
+        [
+            name,
+            f"{statistics.median(v[0] for v in values):.2f}",
+            f"{statistics.median(v[2] for v in values):.3f}",
+            f"{statistics.median(v[1] for v in values):.2f}",
+            f"{sent[name]:,} of {size:,}" if name in sent else f"0 of {size:,}",
+            digests[name],
+        ]
+        for name, values in rows.items()
+    ]
+
+
+def warm() -> None:
+    """Import what learning needs, and load its kernels."""
+    import io
+
+    X, y = next(iter_letor(io.StringIO("1 qid:1 1:1 2:0\n0 qid:1 1:0 2:1\n")))
+    fork(StreamScaler() | PerceptronRanker()).learn_one(X, y)
+
+
+def own_seconds() -> float:
+    """Processor seconds of this process."""
+    return time.process_time()
+
+
+def picture(rows: Sequence[Sequence[Any]]) -> str:
+    """NDCG@10 against the number of shards, a line for each period."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    alone = float(rows[0][2].split()[0])
+    for period in PERIODS:
+        points = [(row[0], *map(float, row[2].split(" ± "))) for row in rows if row[1] == period]
+        K, value, error = zip(*points, strict=True)
+        ax.errorbar(K, value, error, marker="o", markersize=4, label=f"mixed after {period} queries each")
+    ax.axhline(alone, color="black", linewidth=1, label="one process")
+    ax.set_xscale("log", base=2)
+    ax.set_xlabel("shards")
+    ax.set_ylabel("NDCG@10, held out")
+    ax.legend(frameon=False)
+    figure.savefig(RESULTS / "distributed.png", dpi=200)
+    plt.close(figure)
+    return "![NDCG@10 against the number of shards](distributed.png)"
+
+
+def main(arguments: Any = None) -> None:
+    options = parser(__doc__)
+    options.add_argument("--only", default="quality,real,cost")
+    options.add_argument("--seeds", type=int, default=5, help="streams, or orders of each fold")
+    options.add_argument("--files", type=int, default=8)
+    options.add_argument("--queries", type=int, default=500, help="in each file")
+    options.add_argument("--turns", type=int, default=3)
+    given = options.parse_args(arguments)
+    for part in given.only.split(","):
+        if part == "quality":
+            rows = synthetic(given.seeds)
+            header = ["shards", "queries each between mixings", "NDCG@10", "less one process", "loss", "bound"]
+            text = (
+                f"# Mixing on synthetic streams\n\n{_STREAM:,} queries of {_DOCUMENTS} documents x {_FEATURES} features "
+                f"(`NoisyTeacher`), {given.seeds} seeds; NDCG@10 of the weights that serve on {_HELD_OUT:,} further queries, ± "
+                "standard error; differences are paired. The cumulative loss of all shards is beside `mixing_data_bound` (for "
+                "one process `mass_data_bound`) against the teacher with norm 1."
+            )
+            save("distributed", "\n\n".join([text, table(header, rows), picture(rows)]))
+        elif part == "real":
+            text = (
+                f"# Mixing on MQ2008\n\nFive folds, {given.seeds} orders of each; `StreamScaler() | PerceptronRanker()`, "
+                "shards mixed after every 64 queries of each, or at the end of a pass where a shard has fewer (471 queries: 29 "
+                "for each of 16). NDCG@10 on the test parts of the weights that serve, ± standard error over folds, paired."
+            )
+            header = ["passes", "shards", "NDCG@10", "less one process"]
+            save("distributed_mq2008", "\n\n".join([text, table(header, real(given.seeds))]))
+        elif part == "cost":
+            text = (
+                f"# Processor time on Dask\n\n{given.files} files of LETOR text, {given.queries} queries of 100 x 136 each, as "
+                f"many shards, one round; medians of {given.turns} turns after one that is not counted; on "
+                f"{len(os.sched_getaffinity(0))} core(s). The plain loop reads all files with `iter_letor` and learns each "
+                "query with `learn_one`. Workers have started; the client is counted."
+            )
+            header = ["who", "processor s", "of the plain loop", "wall s", "bytes of models sent, of text read", "digest"]
+            save("distributed_cost", "\n\n".join([text, table(header, cost(given.files, given.queries, given.turns))]))
+        else:
+            raise SystemExit(f"--only {part}: there are quality, real and cost")
+
+
+if __name__ == "__main__":
+    main()

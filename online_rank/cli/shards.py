@@ -1,0 +1,73 @@
+"""`online-rank train --shards`: learning on several machines, or on all processors of one."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from online_rank.cli.settings import Settings
+from online_rank.distributed.rounds import Run, Training, here, learn_rounds
+from online_rank.evaluate import Trace
+
+__all__ = ["Machines", "learn_passes"]
+
+
+class Machines(NamedTuple):
+    """Who learns: so many processes of this machine, or those of a Dask scheduler; with neither, this process."""
+
+    workers: int | None = None
+    scheduler: str | None = None
+
+    def check(self, settings: Settings) -> None:
+        """Raise ValueError for what does not go with machines."""
+        if self.workers is not None and self.scheduler is not None:
+            raise ValueError("--workers starts processes here, --scheduler uses a cluster that is there: give one of them")
+        if settings.shards is None and (self.workers, self.scheduler, settings.rounds) != (None, None, 1):
+            raise ValueError("--workers, --scheduler and --rounds need --shards N: how many copies of the model learn at once")
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Run]:
+        """What runs `learn_shard` for each part of a round, while the context lasts."""
+        if self.workers is None and self.scheduler is None:
+            yield here
+            return
+        try:
+            from dask.distributed import Client, LocalCluster
+
+            from online_rank.distributed.dask import on_dask
+        except ImportError:
+            raise ImportError('--workers and --scheduler need Dask: pip install "online_rank[dask]"') from None
+        if self.scheduler is not None:
+            with Client(self.scheduler) as client:
+                yield on_dask(client)
+            return
+        options: Any = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+        with LocalCluster(n_workers=self.workers, **options) as cluster, Client(cluster) as client:
+            yield on_dask(client)
+
+
+def learn_passes(
+    settings: Settings, directory: str | None, model: Any, machines: Machines, shown: bool | None
+) -> tuple[list[Trace], Training]:
+    """Teach the model all passes. Returns a trace of each, and what the first came to."""
+    parts, shards = settings.parts(), settings.shards or 1
+    rounds = [parts[k : k + shards] for k in range(0, len(parts), shards)]
+    trainings = []
+    with machines.running() as run:
+        for number in range(settings.passes):
+            place = None if directory is None else os.path.join(directory, f"pass-{number + 1}")
+            # Only in the first pass are queries new to the model.
+            measure = settings.measure if number == 0 else None
+            trainings.append(learn_rounds(model, rounds, run, measure=measure, checkpoint=place, shown=shown))
+    return [_trace(training) for training in trainings], trainings[0]
+
+
+def _trace(training: Training) -> Trace:
+    trace = Trace()
+    for name, attribute in (("queries", "n_queries"), ("documents", "n_documents"), ("mistakes", "mistakes")):
+        setattr(trace, attribute, getattr(training, name))
+    trace.skipped, trace.loss, trace.elapsed = training.skipped, training.loss, training.elapsed
+    if training.measure is not None:
+        trace.values = {training.measure: training.value}
+    return trace

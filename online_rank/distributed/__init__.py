@@ -1,0 +1,6 @@
+"""More than one machine: models that learn parts of a stream and are mixed; a ranker for each key of a topic."""
+
+from online_rank.distributed.mixing import fork, learn_shard, mix
+from online_rank.storage.files import from_bytes, to_bytes
+
+__all__ = ["fork", "from_bytes", "learn_shard", "mix", "to_bytes"]

@@ -1,0 +1,111 @@
+"""Machines of a Dask cluster (extra `dask`)."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from online_rank._progress import Progress
+from online_rank.distributed.mixing import learn_shard
+from online_rank.distributed.rounds import Run, Training, learn_rounds
+from online_rank.stream.letor import plan
+
+__all__ = ["on_dask", "train"]
+
+
+def train(
+    client: Any,
+    model: Any,
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    shards: int = 16,
+    rounds: int = 1,
+    passes: int = 1,
+    measure: str | None = "ndcg@10",
+    weights: str = "uniform",
+    n_features: int | None = None,
+    negative: str = "error",
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> Training:
+    """Teach a model from files on the machines of a Dask cluster, by iterative parameter mixing.
+
+    The files are divided into `shards` x `rounds` parts of whole queries (`online_rank.stream.letor.plan`). In each round the
+    next `shards` of them are learned, each by a copy of the model, wherever there is a worker; then the copies become one
+    (`mix`). A worker that dies loses nothing: its part is learned again elsewhere.
+
+    The result depends on the files, `shards`, `rounds` and `passes` alone: any number of workers gives the same bits.
+
+    Parameters
+    ----------
+    client
+        A `dask.distributed.Client`. Its workers see the files under the same paths, and have online_rank.
+    model
+        A model that can be mixed (`mix`). It learns in place.
+    files
+        LETOR text, plain or gzip.
+    shards
+        How many copies learn in a round; a multiple of the number of workers keeps all of them busy. There are fewer where
+        files cannot be cut so often.
+    rounds
+        How often copies are mixed in a pass. More often is nearer to one machine, and sends the model more often.
+    passes
+        How often to go through the files.
+    measure
+        What to measure of each ranking before it is learned from; None for nothing.
+    weights
+        How copies are mixed (`mix`).
+    n_features
+        Number of features; None for as many as the beginning of the first file has.
+    negative
+        What a negative grade is (`iter_letor`).
+    checkpoint
+        A directory of the calling machine. The model is written there after each round; the same call goes on from it.
+    progress
+        Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only.
+
+    Returns
+    -------
+    Training
+
+    Raises
+    ------
+    TypeError, ValueError
+        The model cannot be mixed, an argument is out of its range, or a file is bad: raised as the worker raised it.
+    OSError
+        A file cannot be read.
+
+    Examples
+    --------
+    >>> from dask.distributed import Client  # doctest: +SKIP
+    >>> with Client("tcp://scheduler:8786") as client:  # doctest: +SKIP
+    ...     train(client, model, ["day1.txt", "day2.txt.gz"], shards=16)
+    """
+    for name, value in (("shards", shards), ("rounds", rounds), ("passes", passes)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} is {value!r}; it must be an integer >= 1")
+    parts = plan(files, shards * rounds, n_features=n_features, negative=negative)
+    in_rounds = [parts[k : k + shards] for k in range(0, len(parts), shards)] * passes
+    return learn_rounds(
+        model, in_rounds, on_dask(client), measure=measure, weights=weights, checkpoint=checkpoint, shown=progress
+    )
+
+
+def on_dask(client: Any) -> Run:
+    """What runs the machines of `learn_rounds` on a Dask cluster."""
+
+    def run(content: bytes, parts: Sequence[Any], measure: str | None, show: Progress) -> list[bytes]:
+        from dask.distributed import as_completed
+
+        # Not scattered: what only one worker holds would die with it.
+        futures = [client.submit(learn_shard, content, part, measure, pure=False) for part in parts]
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                if future.status == "error":
+                    future.result()
+                show(done)
+            return client.gather(futures)
+        except BaseException:
+            client.cancel(futures)
+            raise
+
+    return run

@@ -1,0 +1,211 @@
+r"""Iterative parameter mixing: K machines learn from K parts of a stream, and their models become one.
+
+.. math:: w_{p+1} = \sum_k \mu_k w_{pk}, \qquad \mu_k \ge 0, \quad \sum_k \mu_k = 1
+
+with w_pk what machine k made of w_p. Statistics of features are not averaged but joined: they are those of all documents of all
+machines. `online_rank.bounds.mixing` has the bounds that hold for it.
+
+McDonald, Hall & Mann, *Distributed training strategies for the structured perceptron*, 2010.
+"""
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels.codes import MASS
+from online_rank.base.step import QueryStep
+from online_rank.evaluate import progressive
+from online_rank.metrics import metric
+from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.storage.tree import settings_of
+
+__all__ = ["fork", "learn_shard", "mix", "require_mixable"]
+
+
+def fork(base: Any) -> Any:
+    """A copy of a model that learns a part of a stream, to be mixed with copies that learn the others.
+
+    It learns and ranks as the model would; a `StreamScaler` keeps the statistics of its own part beside, so that `mix` counts
+    those of the model once.
+
+    Parameters
+    ----------
+    base
+        A ranker, or a pipeline that ends in one. It stays as it is.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A step of the model has no rule for mixing; the message names it.
+    """
+    require_mixable(base)
+    shard = copy.deepcopy(base)
+    for step in _steps(shard):
+        if _learns(step):
+            step._fork()
+    return shard
+
+
+def mix(models: Sequence[Any], base: Any = None, weights: str = "uniform") -> Any:
+    r"""One model of several that began alike, and of which each has learned a part of a stream.
+
+    Weights that learn are averaged, :math:`w = \sum_k \mu_k w_k`. Weights that serve are averages of vectors: they are averaged
+    by the number of vectors in them. Means and variances of `StreamScaler` are joined by the formula of Chan, Golub & LeVeque,
+    and the sums of `RidgeRanker` add up: both are what one machine would have of all documents, up to rounding. Counters and
+    the account of a `LossTracker` add up. What the base had learned counts once. All sums are taken in the order of `models`,
+    so equal models give equal bits.
+
+    Parameters
+    ----------
+    models
+        K >= 1 models: `fork(base)`, each after it learned its part; where `base` is None, any models with the same settings
+        that began from nothing. They stay as they are.
+    base
+        The model that all of them began from; None for one that had learned nothing.
+    weights
+        `"uniform"`: mu_k = 1 / K. `"mass"`: mu_k in proportion to the masses V of what each has learned since the base, so that
+        machines that erred more count more; alike where none has erred.
+
+    Returns
+    -------
+    A model of its own, which learns and ranks on, and may be the base of the next round.
+
+    Raises
+    ------
+    TypeError
+        A step has no rule for mixing.
+    ValueError
+        There is no model; settings or features differ; a model did not begin as a fork of the base; or an average has a
+        half-life.
+
+    References
+    ----------
+    McDonald, Hall & Mann, *Distributed training strategies for the structured perceptron*, 2010.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, StreamScaler
+    >>> from online_rank.distributed import fork, mix
+    >>> base = StreamScaler() | PerceptronRanker()
+    >>> first, second = fork(base), fork(base)
+    >>> first.learn_one([[1.0], [3.0]], [0, 1])
+    >>> second.learn_one([[5.0], [7.0]], [0, 1])
+    >>> mixed = mix([first, second], base)
+    >>> mixed["StreamScaler"].means, mixed["StreamScaler"].variances  # of 1, 3, 5 and 7
+    (array([4.]), array([5.]))
+    """
+    models = list(models)
+    if not models:
+        raise ValueError("models is empty; there is nothing to mix")
+    if weights not in ("uniform", "mass"):
+        raise ValueError(f"weights is {weights!r}; it must be 'uniform' or 'mass'")
+    base = _fresh(models[0]) if base is None else base
+    require_mixable(base)
+    expected = settings_of(base)
+    for k, model in enumerate(models):
+        if settings_of(model) != expected:
+            raise ValueError(f"models[{k}] has other steps or settings than the base")
+    shares = _shares(models, base, weights)
+    mixed = copy.deepcopy(base)
+    for step, before, *shards in zip(_steps(mixed), _steps(base), *map(_steps, models), strict=True):
+        if _learns(step):
+            step._meet_features_of(shards)
+            step._mix(shards, before, shares)
+    return mixed
+
+
+def require_mixable(model: Any) -> None:
+    """Raise TypeError or ValueError, which names the step, for a model that cannot be mixed."""
+    for step in _steps(model):
+        if not isinstance(step, QueryStep):
+            raise TypeError(f"{type(step).__name__} is no model of online_rank; it cannot be mixed")
+        if _learns(step):
+            # Mixing one that learned nothing asks the rule about the settings, and nothing else.
+            probe = _fresh(step)
+            probe._mix([_fresh(step)], _fresh(step), (1.0,))
+
+
+def learn_shard(content: bytes, part: Iterable[tuple], measure: str | None = None) -> bytes:
+    """What a machine does in a round: learn one part of the stream, from bytes to bytes.
+
+    It needs no engine: Dask, Spark, a queue or a loop may call it, in any process that can read the part. The same arguments
+    give the same bytes.
+
+    Parameters
+    ----------
+    content
+        The base, as `to_bytes` gives it.
+    part
+        Queries (x, y), such as an entry of `online_rank.stream.letor.plan`.
+    measure
+        What to measure of the rankings before they are learned from, such as `"ndcg@10"`; None for nothing: each query is
+        learned without being ranked first.
+
+    Returns
+    -------
+    A dict as `from_bytes` reads it: `"model"`, which has learned the part, and what the part was like: `"queries"`,
+    `"documents"`, `"loss"`, `"mistakes"`, `"skipped"`, and of the measure `"measured"`, its sum, and `"counted"`, over how many
+    queries.
+    """
+    model = fork(from_bytes(content))
+    if measure is None:
+        n_queries, n_documents, loss, mistakes, skipped = 0, 0, 0.0, 0, 0
+        for x, y in part:
+            model.learn_one(x, y)
+            round_ = model.last_round
+            n_queries, n_documents = n_queries + 1, n_documents + len(y)
+            loss, mistakes, skipped = loss + round_.loss, mistakes + (round_.mass > 0.0), skipped + round_.skipped
+        measured, counted = 0.0, 0
+    else:
+        served: Any = metric(measure)
+        trace = progressive(part, model, {measure: served}, progress=False)
+        n_queries, n_documents, loss = trace.n_queries, trace.n_documents, trace.loss
+        mistakes, skipped, counted = trace.mistakes, trace.skipped, served.n_queries
+        measured = served.get() * counted
+    return to_bytes(
+        {
+            "model": model,
+            "queries": n_queries,
+            "documents": n_documents,
+            "loss": loss,
+            "mistakes": int(mistakes),
+            "skipped": int(skipped),
+            "measured": measured,
+            "counted": counted,
+        }
+    )
+
+
+def _steps(model: Any) -> list[Any]:
+    return list(model.steps.values()) if hasattr(model, "steps") else [model]
+
+
+def _learns(step: Any) -> bool:
+    return getattr(step, "_learns", True)
+
+
+def _fresh(model: Any) -> Any:
+    """A model with the same settings that has learned nothing."""
+    return model.clone()
+
+
+def _shares(models: Sequence[Any], base: Any, weights: str) -> tuple[float, ...]:
+    """By what the weights of each model are multiplied."""
+    uniform = (1.0 / len(models),) * len(models)
+    if weights == "uniform":
+        return uniform
+    masses = np.array([_mass(model) for model in models]) - _mass(base)
+    total = float(masses.sum())
+    return tuple((masses / total).tolist()) if total > 0.0 else uniform
+
+
+def _mass(model: Any) -> float:
+    """The sum of the masses V of all that a perceptron has learned."""
+    ranker = _steps(model)[-1]
+    ranker = getattr(ranker, "learner", ranker)
+    if not isinstance(ranker, PerceptronRanker):
+        raise TypeError(f"weights='mass' is for a PerceptronRanker; {type(ranker).__name__} has no mass")
+    return float(ranker._counters[MASS])

@@ -1,0 +1,191 @@
+"""Rounds of learning and mixing, whatever runs the machines."""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import astuple
+from typing import Any, NamedTuple
+
+from online_rank._progress import Progress, progress
+from online_rank.distributed.mixing import learn_shard, mix, require_mixable
+from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.storage.tree import adopt, settings_of
+
+__all__ = ["Run", "Training", "here", "learn_rounds"]
+
+_SUMS = ("queries", "documents", "loss", "mistakes", "skipped", "measured", "counted")
+
+#: Runs `learn_shard(content, part, measure)` for each part, anywhere, and calls the last argument with how many are done.
+#: Returns the answers in the order of the parts.
+Run = Callable[[bytes, Sequence[Any], str | None, Progress], list[bytes]]
+
+
+class Training(NamedTuple):
+    """What a training in rounds came to.
+
+    Attributes
+    ----------
+    queries, documents : int
+        What was learned from.
+    loss : float
+        Cumulative loss of the weights that learn, on all machines.
+    mistakes, skipped : int
+        Queries with an update, and queries of which nothing can be learned.
+    measure : str or None
+        What was measured of each ranking before it was learned from.
+    value : float
+        Its mean over `counted` queries; 0 where nothing was measured.
+    counted : int
+        Over how many queries it is defined.
+    rounds, shards : int
+        How often models were mixed, and the most that were mixed at once.
+    bytes_sent : int
+        Bytes of models to and from the machines.
+    elapsed : float
+        Seconds, of this call alone.
+    """
+
+    queries: int
+    documents: int
+    loss: float
+    mistakes: int
+    skipped: int
+    measure: str | None
+    value: float
+    counted: int
+    rounds: int
+    shards: int
+    bytes_sent: int
+    elapsed: float
+
+
+def here(content: bytes, parts: Sequence[Any], measure: str | None, show: Progress) -> list[bytes]:
+    """All machines of a round one after the other, in this process."""
+    answers = []
+    for part in parts:
+        answers.append(learn_shard(content, part, measure))
+        show(len(answers))
+    return answers
+
+
+def learn_rounds(
+    model: Any,
+    rounds: Sequence[Sequence[Any]],
+    run: Run = here,
+    *,
+    measure: str | None = "ndcg@10",
+    weights: str = "uniform",
+    checkpoint: str | os.PathLike[str] | None = None,
+    shown: bool | None = None,
+) -> Training:
+    """Teach a model in rounds: in each, machines learn its parts from the same model, which becomes their mixture.
+
+    The result depends on the model and the rounds alone, not on who runs the machines, nor on how many run at once.
+
+    Parameters
+    ----------
+    model
+        A model that can be mixed (`mix`). It learns in place.
+    rounds
+        The parts of each round: what `learn_shard` takes.
+    run
+        Runs the machines of a round; by default in this process.
+    measure
+        What to measure of each ranking before it is learned from; None for nothing, which is faster.
+    weights
+        How models are mixed (`mix`).
+    checkpoint
+        A directory. The model is written to it after each round; if it holds this run already, the run goes on from there.
+    shown
+        Whether to show a progress bar on stderr; None shows one on a terminal only.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The model cannot be mixed, or a machine raised it.
+    CheckpointError
+        The checkpoint is of another run, or another process works in the directory.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> from online_rank.distributed.rounds import learn_rounds
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> queries = list(NoisyTeacher(n_queries=200, n_features=5, n_documents=10))
+    >>> model = PerceptronRanker()
+    >>> training = learn_rounds(model, [[queries[:50], queries[50:100]], [queries[100:150], queries[150:]]])
+    >>> training.queries, training.rounds, training.shards
+    (200, 2, 2)
+    """
+    require_mixable(model)
+    start = time.perf_counter()
+    sums: dict[str, float] = dict.fromkeys(_SUMS, 0)
+    done = sent = before = 0
+    with ExitStack() as stack:
+        directory = None if checkpoint is None else stack.enter_context(CheckpointDirectory(checkpoint))
+        described = {"parts": _described(rounds), "measure": measure, "weights": weights} if directory is not None else {}
+        if directory is not None and (saved := directory.read()) is not None:
+            done, sums, sent = _go_on(directory, saved, described, model)
+        n_parts = sum(map(len, rounds))
+        show = stack.enter_context(progress("learning", n_parts, "parts", shown))
+        for number, parts in enumerate(rounds):
+            before += len(parts)
+            if number < done or not parts:
+                continue
+            content = to_bytes(model)
+            answers = run(content, parts, measure, _after(show, before - len(parts)))
+            reports = [from_bytes(answer) for answer in answers]
+            adopt(model, mix([report.pop("model") for report in reports], model, weights))
+            sums = {name: sum((report[name] for report in reports), sums[name]) for name in _SUMS}
+            sent += len(content) * len(parts) + sum(map(len, answers))
+            if directory is not None:
+                directory.write({"run": described, "rounds": number + 1, "sums": sums, "sent": sent, "model": model})
+    measured = sums.pop("measured")
+    counts = {name: value if name == "loss" else int(value) for name, value in sums.items()}
+    return Training(
+        **counts,  # type: ignore[arg-type]
+        measure=measure,
+        value=measured / max(1, counts["counted"]),
+        rounds=len(rounds),
+        shards=max(map(len, rounds), default=0),
+        bytes_sent=sent,
+        elapsed=time.perf_counter() - start,
+    )
+
+
+class _after(Progress):
+    """Shows how many parts are done, those of the rounds before included."""
+
+    def __init__(self, show: Progress, before: int) -> None:
+        self._show, self._before = show, before
+
+    def __call__(self, done: int, figures: Any = None) -> None:
+        self._show(self._before + done, figures)
+
+
+def _described(rounds: Sequence[Sequence[Any]]) -> str:
+    """A digest of the parts: what they are of, and the sizes of their files."""
+    digest = hashlib.blake2b(digest_size=16)
+    for parts in rounds:
+        for part in parts:
+            fields = astuple(part) if hasattr(part, "__dataclass_fields__") else part
+            sizes = [os.path.getsize(getattr(source, "path", source)) for source in getattr(part, "sources", ())]
+            digest.update(repr((fields, sizes)).encode())
+        digest.update(b"/")
+    return digest.hexdigest()
+
+
+def _go_on(directory: CheckpointDirectory, saved: Any, described: Any, model: Any) -> tuple[int, dict[str, float], int]:
+    """Bring the model to where the checkpoint has it. Returns how many rounds are done, and what they came to."""
+    if not isinstance(saved, dict) or set(saved) != {"run", "rounds", "sums", "sent", "model"}:
+        raise CheckpointError(f"{directory.path} holds something else than a training in rounds")
+    if settings_of(saved["model"]) != settings_of(model):
+        raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its model has other parameters")
+    for name, value in described.items():
+        if saved["run"].get(name) != value:
+            raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its {name} differ")
+    adopt(model, saved["model"])
+    return saved["rounds"], saved["sums"], saved["sent"]

@@ -1,0 +1,175 @@
+"""LETOR text in parts that can be read apart from one another, by other processes and machines."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import IO, Any
+
+from online_rank.stream.letor.iterate import iter_letor
+from online_rank.stream.letor.rows import LetorError
+from online_rank.stream.letor.source import FileRange, is_gzip, is_stdin
+
+__all__ = ["LetorPart", "plan"]
+
+_QID = re.compile(rb"\s*[^#\s][^#]*?\sqid:([^\s#]+)")
+_BLOCK = 1 << 24
+_STEP = 1 << 16
+
+
+@dataclass(frozen=True)
+class LetorPart:
+    """A part of LETOR files: whole queries. It can be pickled, and read wherever the files are.
+
+    Attributes
+    ----------
+    sources : tuple of FileRange or str
+        What it consists of: ranges of bytes of files, or files.
+    n_features : int
+        Number of features of every query.
+    negative : str
+        What a negative grade is (see `iter_letor`).
+    """
+
+    sources: tuple[FileRange | str, ...]
+    n_features: int
+    negative: str = "error"
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yields (X, y), as `iter_letor` does. Lines in messages are counted from the beginning of the file."""
+        options: Any = {"n_features": self.n_features, "negative": self.negative, "repeated_qid": "new"}
+        try:
+            yield from iter_letor(list(self.sources), **options)
+        except LetorError as error:
+            begins = {s.path: s.begin for s in self.sources if isinstance(s, FileRange) and s.begin}
+            if error.line is None or error.file not in begins:
+                raise
+            line = error.line + _lines_before(error.file, begins[error.file])
+            raise LetorError(error.what, error.file, line, error.column) from None
+
+
+def plan(
+    files: Sequence[str | os.PathLike[str]], parts: int, *, n_features: int | None = None, negative: str = "error"
+) -> list[LetorPart]:
+    r"""Divide LETOR files into parts of whole queries, in the order of the stream.
+
+    A file of plain text is cut where a query ends; one that is compressed, or has its queries' sizes in a file beside it, stays
+    whole. With as many parts as files, or fewer, no file is cut: each part is a run of files, about as many in each. The parts
+    depend on the files' contents and on `parts` alone; those of compressed files are those of the same files as text where none
+    is cut.
+
+    Parameters
+    ----------
+    files
+        Paths. A query must not go on in the next file.
+    parts
+        Their number. There are fewer where files cannot be cut so often.
+    n_features
+        Number of features; None for as many as `iter_letor` finds in the beginning of the first file.
+    negative
+        What a negative grade is (see `iter_letor`).
+
+    Returns
+    -------
+    The parts; together they hold every query once.
+
+    Raises
+    ------
+    ValueError
+        There is no file, or `parts` is not an integer >= 1; or `n_features` is not given and the first file holds no query.
+    OSError
+        A file cannot be read.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "log.txt")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("2 qid:a 1:0.5\n0 qid:a 1:0.1\n1 qid:b 1:7\n0 qid:b 1:2\n")
+    >>> [[y.tolist() for X, y in part] for part in plan([path], 2)]
+    [[[2, 0]], [[1, 0]]]
+    """
+    if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
+        raise ValueError(f"parts is {parts!r}; it must be an integer >= 1")
+    if isinstance(files, str | os.PathLike):
+        raise TypeError("files is one path; give a list of paths")
+    paths = [os.fspath(file) for file in files]
+    if not paths:
+        raise ValueError("nothing to read: give at least one file")
+    if any(is_stdin(path) for path in paths):
+        raise ValueError("standard input (-) cannot be divided: give files")
+    numbers = shared_pieces(parts, [0 if is_gzip(path) else os.path.getsize(path) for path in paths])
+    pieces = [piece for path, n in zip(paths, numbers, strict=True) for piece in _pieces(path, n)]
+    width = n_features or _width(paths[0], negative)
+    return [LetorPart(tuple(run), width, negative) for run in in_runs(pieces, parts)]
+
+
+def shared_pieces(parts: int, sizes: Sequence[int]) -> list[int]:
+    """Into how many pieces each file is cut for so many parts: one, and what is left by size; size 0 stays whole."""
+    pieces = [1] * len(sizes)
+    for _ in range(parts - len(sizes)):
+        largest = max(range(len(sizes)), key=lambda i: sizes[i] / pieces[i])
+        pieces[largest] += 1
+    return pieces
+
+
+def in_runs(pieces: Sequence[Any], parts: int) -> list[Sequence[Any]]:
+    """Pieces in so many runs of about the same length, or fewer."""
+    n = min(parts, len(pieces))
+    return [pieces[k * len(pieces) // n : (k + 1) * len(pieces) // n] for k in range(n)]
+
+
+def _pieces(path: str, n: int) -> list[FileRange | str]:
+    """A file in `n` ranges, or fewer."""
+    if n == 1 or is_gzip(path):
+        os.stat(path)
+        return [path]
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        bounds = sorted({0, size, *(_next_query(file, k * size // n) for k in range(1, n))})
+    # A file that cannot be cut is read as a file: the sizes of its groups may stand beside it.
+    return [FileRange(path, a, b) for a, b in pairwise(bounds)] if len(bounds) > 2 else [path]
+
+
+def _next_query(file: IO[bytes], offset: int) -> int:
+    """Where the query ends to which the line at `offset` belongs."""
+    file.seek(_line_start(file, offset))
+    qid = None
+    while line := file.readline():
+        if (match := _QID.match(line)) is None:
+            continue
+        if qid is None:
+            qid = match[1]
+        elif match[1] != qid:
+            return file.tell() - len(line)
+    return file.tell()
+
+
+def _line_start(file: IO[bytes], offset: int) -> int:
+    """Where the line begins that has the byte at `offset`."""
+    while offset:
+        before = max(0, offset - _STEP)
+        file.seek(before)
+        if (newline := file.read(offset - before).rfind(b"\n")) >= 0:
+            return before + newline + 1
+        offset = before
+    return 0
+
+
+def _width(path: str, negative: str) -> int:
+    options: Any = {"negative": negative, "repeated_qid": "new"}
+    with iter_letor(path, **options) as queries:
+        if next(queries, None) is None or queries.n_features is None:
+            raise ValueError(f"{path}: no query to tell the number of features by; give n_features")
+        return queries.n_features
+
+
+def _lines_before(path: str, offset: int) -> int:
+    """How many lines of a file end before an offset."""
+    lines = 0
+    with open(path, "rb") as file:
+        while offset and (block := file.read(min(offset, _BLOCK))):
+            lines += block.count(b"\n")
+            offset -= len(block)
+    return lines

@@ -1,0 +1,140 @@
+"""Learning on a Dask cluster on the loopback."""
+
+import contextlib
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from online_rank import PerceptronRanker, StreamScaler, load
+from online_rank.cli import main
+from online_rank.distributed import to_bytes
+from online_rank.distributed.rounds import here, learn_rounds
+from online_rank.stream.letor import LetorError, plan
+from tests.distributed.parts import Deadly
+from tests.helpers import linear_queries
+
+distributed = pytest.importorskip("distributed", reason="extra 'dask' is not installed")
+
+
+def write(path, queries, first):
+    lines = [
+        f"{grade} qid:{qid} " + " ".join(f"{j}:{value!r}" for j, value in enumerate(x, start=1))
+        for qid, (X, y) in enumerate(queries, start=first)
+        for grade, x in zip(y.tolist(), X.tolist(), strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    paths = [folder / f"{k}.txt" for k in range(4)]
+    for k, path in enumerate(paths):
+        write(path, linear_queries(25, seed=k), 100 * k)
+    for path in paths:
+        path.with_suffix(".txt.gz").write_bytes(gzip.compress(path.read_bytes()))
+    return paths
+
+
+@contextlib.contextmanager
+def cluster_of(n):
+    options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
+    with distributed.LocalCluster(n_workers=n, **options) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with cluster_of(2) as client:
+        yield client
+
+
+def model():
+    return StreamScaler() | PerceptronRanker()
+
+
+def digest_here(paths, shards, rounds):
+    taught = model()
+    parts = plan(paths, shards * rounds)
+    learn_rounds(taught, [parts[k : k + shards] for k in range(0, len(parts), shards)], here)
+    return to_bytes(taught)
+
+
+def test_workers_and_compression_change_no_bit(client, files):
+    from online_rank.distributed.dask import train
+
+    expected = digest_here(files, 2, 2)
+    assert digest_here(files, 4, 1) != expected
+    zipped = [path.with_suffix(".txt.gz") for path in files]
+    for paths in (files, zipped):
+        taught = model()
+        training = train(client, taught, paths, shards=2, rounds=2)
+        assert to_bytes(taught) == expected
+        assert (training.queries, training.rounds, training.shards) == (100, 2, 2)
+    with cluster_of(1) as alone:
+        taught = model()
+        train(alone, taught, zipped, shards=2, rounds=2)
+    assert to_bytes(taught) == expected
+
+
+def test_a_worker_that_is_killed_half_way_loses_nothing(client, files, tmp_path):
+    from online_rank.distributed.dask import on_dask
+
+    parts, mark = plan(files, 4), tmp_path / "killed"
+    taught = model()
+    learn_rounds(taught, [parts[:2], [Deadly(parts[2], str(mark)), parts[3]]], on_dask(client))
+    assert to_bytes(taught) == digest_here(files, 2, 2)
+    assert int(mark.read_text()) > 0
+
+
+def test_what_a_worker_raises_is_raised(client, files, tmp_path):
+    from online_rank.distributed.dask import train
+
+    bad = tmp_path / "bad.txt"
+    bad.write_text("1 qid:1 1:1\n0 qid:1 1:x\n")
+    taught = model()
+    before = to_bytes(taught)
+    with pytest.raises(LetorError, match=r"bad\.txt, line 2, column 11: the value 'x' of feature 1"):
+        train(client, taught, [files[0], bad], shards=2)
+    assert to_bytes(taught) == before
+    with pytest.raises(ValueError, match="shards is 0"):
+        train(client, taught, files, shards=0)
+
+
+def test_the_command_on_a_scheduler_gives_the_bits_of_one_process(client, files, tmp_path, capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as leaving:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return leaving.value.code, out, err
+
+    options = ("--shards", 2, "--rounds", 2, "--passes", 2, "--json")
+    code, out, err = run("train", *files, *options, "--save", tmp_path / "one")
+    assert code == 0, err
+    figures = json.loads(out)
+    assert figures["mixing"]["shards"] == figures["mixing"]["rounds"] == 2
+    assert [part["queries"] for part in figures["passes"]] == [100, 100]
+    address = client.scheduler.address
+    at = ("--scheduler", address, "--checkpoint", tmp_path / "run")
+    assert run("train", *files, *options, *at, "--save", tmp_path / "two")[0] == 0
+    assert Path(tmp_path / "one").read_bytes() == Path(tmp_path / "two").read_bytes()
+    # All rounds are done; what is left is to load and to save.
+    assert run("train", *at, "--resume", "--save", tmp_path / "three")[0] == 0
+    assert Path(tmp_path / "three").read_bytes() == Path(tmp_path / "two").read_bytes()
+    assert load(tmp_path / "one")["StreamScaler"].n_documents > 0
+    code, out, err = run("train", *files, "--shards", 4)
+    assert code == 0, err
+    assert "4 shards, mixed once" in out
+    for arguments, message in [
+        (("--workers", 2), "need --shards N"),
+        (("--shards", 2, "--workers", 2, "--scheduler", address), "give one of them"),
+        (("--shards", 2, "--seed", 1), "--seed needs all queries in one place"),
+        (("--shards", 2, "--certify"), "--certify is for one machine"),
+        (("--shards", 2, "--ranker", "blend"), "StreamQuantileMap has no rule"),
+        (("--shards", 2, "--report", tmp_path), "--report shows the run of one machine"),
+    ]:
+        code, out, err = run("train", *files, *arguments)
+        assert (code, err.count("\n")) == (2, 1)
+        assert message in err

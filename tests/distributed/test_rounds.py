@@ -1,0 +1,92 @@
+"""Rounds of learning and mixing, in this process."""
+
+import numpy as np
+import pytest
+
+from online_rank import CheckpointError, DirectRanker, LossTracker, PerceptronRanker, StreamScaler
+from online_rank.distributed import from_bytes, learn_shard, mix, to_bytes
+from online_rank.distributed.rounds import here, learn_rounds
+from tests.helpers import linear_queries
+
+QUERIES = linear_queries(60)
+ROUNDS = [[QUERIES[20 * r + 5 * k : 20 * r + 5 * k + 5] for k in range(4)] for r in range(3)]
+
+
+def model():
+    return StreamScaler() | PerceptronRanker()
+
+
+def test_rounds_are_forks_that_learn_and_are_mixed():
+    taught, expected = model(), model()
+    training = learn_rounds(taught, ROUNDS)
+    for parts in ROUNDS:
+        content = to_bytes(expected)
+        expected = mix([from_bytes(learn_shard(content, part))["model"] for part in parts], expected)
+    assert to_bytes(taught) == to_bytes(expected)
+    assert training[:2] == (60, sum(len(y) for _, y in QUERIES))
+    assert (training.rounds, training.shards, training.measure) == (3, 4, "ndcg@10")
+    assert 0.0 < training.value < 1.0
+    assert 0 < training.counted < 60
+    assert training.bytes_sent > 24 * 1000
+    silent = model()
+    assert learn_rounds(silent, ROUNDS, measure=None)[2:5] == pytest.approx(training[2:5])
+    assert to_bytes(silent) == to_bytes(taught)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path, after):
+    whole = model()
+    expected = learn_rounds(whole, ROUNDS)
+    calls = []
+
+    def dying(*arguments):
+        calls.append(1)
+        if len(calls) > after:
+            raise Killed
+        return here(*arguments)
+
+    with pytest.raises(Killed):
+        learn_rounds(model(), ROUNDS, dying, checkpoint=tmp_path / "c")
+    resumed, rest = model(), []
+
+    def counting(*arguments):
+        rest.append(1)
+        return here(*arguments)
+
+    training = learn_rounds(resumed, ROUNDS, counting, checkpoint=tmp_path / "c")
+    assert len(rest) == 3 - after
+    assert to_bytes(resumed) == to_bytes(whole)
+    assert training._replace(elapsed=0.0) == expected._replace(elapsed=0.0)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    learn_rounds(model(), ROUNDS[:1], checkpoint=tmp_path / "c")
+    with pytest.raises(CheckpointError, match="its weights differ"):
+        learn_rounds(model(), ROUNDS[:1], checkpoint=tmp_path / "c", weights="mass")
+    with pytest.raises(CheckpointError, match="its parts differ"):
+        learn_rounds(model(), ROUNDS, checkpoint=tmp_path / "c")
+    with pytest.raises(CheckpointError, match="its model has other parameters"):
+        learn_rounds(PerceptronRanker(), ROUNDS[:1], checkpoint=tmp_path / "c")
+
+
+def test_nothing_is_learned_by_a_model_without_a_rule_or_from_a_bad_part():
+    with pytest.raises(TypeError, match="DirectRanker has no rule"):
+        learn_rounds(DirectRanker(hidden=(3,)), ROUNDS)
+    taught = model()
+    before = to_bytes(taught)
+    with pytest.raises(ValueError, match="nan"):
+        learn_rounds(taught, [[QUERIES[:2], [(np.array([[np.nan], [1.0]]), np.array([0, 1]))]]])
+    assert to_bytes(taught) == before
+    assert learn_rounds(taught, []).queries == 0
+
+
+def test_a_tracker_certifies_what_all_machines_learned():
+    tracker = LossTracker(PerceptronRanker(), {"u": np.ones(4)})
+    learn_rounds(tracker, ROUNDS)
+    certificate = tracker.certificate()
+    assert certificate.totals["n_rounds"] == 60
+    assert certificate.holds

@@ -1,0 +1,197 @@
+"""Tables as streams of queries."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import PerceptronRanker, StreamScaler, evaluate
+from online_rank.distributed import to_bytes
+from online_rank.stream import TableError, TableWarning, iter_table, plan_tables
+
+pa = pytest.importorskip("pyarrow", reason="extra 'tables' is not installed")
+pq = pytest.importorskip("pyarrow.parquet")
+
+COLUMNS = {"query": "q", "grade": "rel"}
+
+
+def table_of(sizes, first=1, d=3):
+    rng = np.random.default_rng([first, *sizes])
+    n = sum(sizes)
+    columns = {
+        "q": np.repeat(np.arange(len(sizes)) + first, sizes),
+        "rel": rng.integers(0, 3, n),
+        "url": [f"u{i}" for i in range(n)],
+    }
+    return pl.DataFrame(columns | {f"x{j}": rng.normal(size=n).round(3) for j in range(d)} | {"n": rng.integers(0, 9, n)})
+
+
+def contents(queries):
+    return [(x.names, x.X.tolist(), y.tolist()) for x, y in queries]
+
+
+def expected(table):
+    parts = table.partition_by("q", maintain_order=True)
+    names = ("x0", "x1", "x2", "n")
+    return [(names, part.select(names).to_numpy().astype(float).tolist(), part["rel"].to_list()) for part in parts]
+
+
+def sources(table, folder):
+    pq.write_table(table.to_arrow(), folder / "t.parquet", row_group_size=7)
+    table.write_csv(folder / "t.csv")
+    table.write_csv(folder / "t.tsv", separator="\t")
+    arrow = table.to_arrow()
+    return {
+        "parquet": folder / "t.parquet",
+        "csv": str(folder / "t.csv"),
+        "tsv": folder / "t.tsv",
+        "polars": table,
+        "lazy": table.lazy(),
+        "scanned": pl.scan_parquet(folder / "t.parquet"),
+        "arrow": arrow,
+        "reader": lambda: pa.RecordBatchReader.from_batches(arrow.schema, arrow.to_batches(max_chunksize=5)),
+        "pandas": pd.DataFrame(table.to_dict(as_series=False)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "tsv", "polars", "lazy", "scanned", "arrow", "reader", "pandas"])
+@pytest.mark.parametrize("batch_rows", [1, 4, 1000])
+def test_every_source_gives_the_same_queries(tmp_path, kind, batch_rows):
+    table = table_of([3, 1, 5, 2, 9, 1])
+    source = sources(table, tmp_path)[kind]
+    source = source() if callable(source) else source
+    assert contents(iter_table(source, **COLUMNS, batch_rows=batch_rows)) == expected(table)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
+@settings(deadline=None, max_examples=40)
+def test_parts_of_parquet_hold_every_query_once(tmp_path_factory, sizes, parts, group, batch_rows):
+    table, path = table_of(sizes), tmp_path_factory.mktemp("plan") / "t.parquet"
+    pq.write_table(table.to_arrow(), path, row_group_size=group)
+    planned = plan_tables([path], parts, **COLUMNS)
+    assert 1 <= len(planned) <= parts
+    assert contents(query for part in planned for query in part) == expected(table)
+    whole = iter_table(path, **COLUMNS, batch_rows=batch_rows)
+    assert contents(whole) == expected(table)
+    assert whole.fraction == 1.0
+
+
+def test_several_tables_are_one_stream_whatever_the_order_of_their_columns(tmp_path):
+    first, second = table_of([2, 3], 1), table_of([4, 1], 3)
+    second.select(sorted(second.columns, reverse=True)).write_csv(tmp_path / "b.csv")
+    assert contents(iter_table(first, tmp_path / "b.csv", **COLUMNS)) == expected(pl.concat([first, second]))
+    paths = [tmp_path / "a.parquet", tmp_path / "c.parquet"]
+    for path, table in zip(paths, (first, second), strict=True):
+        table.write_parquet(path)
+    planned = plan_tables(paths, 2, **COLUMNS)
+    assert [contents(part) for part in planned] == [expected(first), expected(second)]
+
+
+def test_a_query_goes_on_in_the_next_batch_and_table():
+    table = table_of([6])
+    assert contents(iter_table(table[:2], table[2:3], table[3:], **COLUMNS, batch_rows=2)) == expected(table)
+
+
+def test_ids_and_rows_to_rank():
+    table = table_of([2, 1])
+    queries = list(iter_table(table, query="q", grade=None, features=["n"], document="url", with_ids=True))
+    assert [(y.tolist(), qid, docids) for _, y, qid, docids in queries] == [([0, 0], "1", ["u0", "u1"]), ([0], "2", ["u2"])]
+    assert queries[0][0].names == ("n",)
+    named = pl.DataFrame({"q": ["a", "a", "b"], "rel": [0, 1, 1], "x": [True, False, True]})
+    assert [(x.X.ravel().tolist(), qid) for x, _, qid, _ in iter_table(named, **COLUMNS, with_ids=True)] == [
+        ([1.0, 0.0], "a"), ([1.0], "b"),
+    ]  # fmt: skip
+
+
+def test_models_learn_names_and_runs_go_on_from_checkpoints(tmp_path):
+    table = table_of([5] * 12)
+    model = StreamScaler() | PerceptronRanker()
+    evaluate.progressive(iter_table(table, **COLUMNS), model, "ndcg@10")
+    assert model["PerceptronRanker"].feature_names == ("x0", "x1", "x2", "n")
+    again = StreamScaler() | PerceptronRanker()
+    for part in (table[:20], table):
+        evaluate.progressive(iter_table(part, **COLUMNS), again, "ndcg@10", checkpoint=tmp_path / "c")
+    assert to_bytes(again) == to_bytes(model)
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path):
+    # Ten million numbers, of which no more than a few batches are held at once.
+    import tracemalloc
+
+    rows = 100_000
+    schema = pa.schema([("q", pa.int64()), ("rel", pa.int64()), *((f"x{j}", pa.float64()) for j in range(20))])
+    with pq.ParquetWriter(tmp_path / "t.parquet", schema) as writer:
+        for k in range(5):
+            arrays = [np.arange(rows // 5) // 10 + k * rows, np.zeros(rows // 5, int), *np.ones((20, rows // 5))]
+            writer.write_table(pa.table(dict(zip(schema.names, arrays, strict=True))), row_group_size=5000)
+    tracemalloc.start()
+    n = sum(len(y) for _, y in iter_table(tmp_path / "t.parquet", **COLUMNS, batch_rows=2000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert n == rows
+    assert peak < 4 << 20 < rows * 22 * 8 / 4
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"x1": [1.0, None, 2.0]}, {}, r"row 2: the value of 'x1' is missing \(missing=\"zero\""),
+        ({"x1": [1.0, float("inf"), 2.0]}, {}, "row 2: the value of 'x1' is not finite"),
+        ({"x1": ["1", "b", "c"]}, {"features": ["x1"]}, "row 1: '1' in column 'x1' is not a number"),
+        ({"rel": [0.5, 1.0, 2.0]}, {}, "row 1: the grade 0.5 in 'rel' is not an integer"),
+        ({"rel": [0, -1, 2]}, {}, "row 2: the grade -1 in 'rel' is not an integer >= 0"),
+        ({"rel": [0, None, 2]}, {}, "row 2: the grade nan"),
+        ({"q": [1, None, 2]}, {}, "row 2: 'q', the query, is missing"),
+        ({}, {"max_query_bytes": 10}, "query 1 takes more than max_query_bytes=10"),
+    ],
+)
+def test_bad_rows_are_named(change, options, message):
+    table = pl.DataFrame({"q": [1, 1, 2], "rel": [0, 1, 0], "x1": [1.0, 2.0, 3.0]} | change)
+    with pytest.raises(TableError, match=message):
+        list(iter_table(table, **COLUMNS, **options))
+
+
+def test_options_for_what_is_missing_or_negative():
+    table = pl.DataFrame({"q": [1, 1, 2], "rel": [-1, 1, 0], "x": [1.0, None, float("nan")]})
+    rows = [(x.X.tolist(), y.tolist()) for x, y in iter_table(table, **COLUMNS, missing="zero", negative="skip")]
+    assert rows == [([[0.0]], [1]), ([[0.0]], [0])]
+    rows = [y.tolist() for _, y in iter_table(table, **COLUMNS, missing="zero", negative="zero")]
+    assert rows == [[0, 1], [0]]
+
+
+def test_a_query_that_comes_back_is_warned_of_once():
+    table = pl.DataFrame({"q": [1, 2, 1, 2], "rel": [0] * 4, "x": [1.0] * 4})
+    with pytest.warns(TableWarning, match="row 3: query 1 comes back after another one") as caught:
+        assert len(list(iter_table(table, **COLUMNS))) == 4
+    assert len(caught) == 1
+
+
+def test_csv_of_integers_that_go_on_with_fractions(tmp_path):
+    lines = [f"{i // 2},{i % 2},{i},text" for i in range(200_000)] + ["x,1,0.5,text"]
+    (tmp_path / "t.csv").write_text("q,rel,x,other\n" + "\n".join(lines) + "\n")
+    *_, (x, y) = iter_table(tmp_path / "t.csv", **COLUMNS)
+    assert (x.names, x.X.tolist(), y.tolist()) == (("x",), [[0.5]], [1])
+    (tmp_path / "t.csv").write_text("q,rel,x\n1,0,2\n1,1\n")
+    with pytest.raises(ValueError, match=r"t\.csv: .*Expected 3 columns, got 2"):
+        list(iter_table(tmp_path / "t.csv", **COLUMNS))
+
+
+def test_bad_arguments(tmp_path):
+    table = table_of([2])
+    for arguments, error, message in [
+        (((), COLUMNS), ValueError, "nothing to read"),
+        (((table,), {"query": "qid", "grade": "rel"}), ValueError, "no column 'qid'; there are 'q', 'rel'"),
+        (((table,), COLUMNS | {"features": "x0"}), TypeError, "features is a sequence"),
+        (((table,), COLUMNS | {"features": ["x0", "x0"]}), ValueError, "names a column twice"),
+        (((table.select("q", "rel"),), COLUMNS), ValueError, "no other column has numbers"),
+        (((table,), COLUMNS | {"missing": "mean"}), ValueError, "missing is 'mean'"),
+        (((table,), COLUMNS | {"batch_rows": 0}), ValueError, "batch_rows is 0"),
+        (((tmp_path / "a.txt",), COLUMNS), ValueError, "not a table by its name"),
+        (((tmp_path / "a.csv",), COLUMNS), FileNotFoundError, "a.csv"),
+        (((3,), COLUMNS | {"features": ["x"]}), TypeError, "a table is a path"),
+    ]:
+        sources, options = arguments
+        with pytest.raises(error, match=message):
+            list(iter_table(*sources, **options))
