@@ -259,8 +259,8 @@ def main(arguments: Any = None) -> None:
         elif part == "real":
             text = (
                 f"# Mixing on MQ2008\n\nFive folds, {given.seeds} orders of each; `StreamScaler() | PerceptronRanker()`, "
-                "shards mixed after every 64 queries of each, or at the end of a pass where a shard has fewer (471 queries: 29 for "
-                "each of 16). NDCG@10 on the test parts of the weights that serve, ± standard error over folds, paired."
+                "shards mixed after every 64 queries of each, or at the end of a pass where a shard has fewer (471 queries: 29 "
+                "for each of 16). NDCG@10 on the test parts of the weights that serve, ± standard error over folds, paired."
             )
             header = ["passes", "shards", "NDCG@10", "less one process"]
             save("distributed_mq2008", "\n\n".join([text, table(header, real(given.seeds))]))

@@ -88,7 +88,7 @@ def main() -> None:
     rows = []
     for name, make in MODELS.items():
         for to, (worst, otherwise, n) in measure(make, parts).items():
-            rows.append((name, to, f"{worst:.1e}", otherwise, f"{n:,}"))
+            rows.append((f"`{name}`".replace("|", "\\|"), to, f"{worst:.1e}", otherwise, f"{n:,}"))
             print(*rows[-1], flush=True)
     header = ["model", "export", "largest difference, of the largest score", "queries ranked otherwise", "queries"]
     note = f"`python -m benchmarks.exports`: held-out queries of MQ2008, {len(parts)} folds. The bar is 1e-6."

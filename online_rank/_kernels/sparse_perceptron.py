@@ -63,7 +63,7 @@ def _within(step, square, squares_of_w):
 
 @kernel
 def learn(
-    starts, columns, values, y, offsets, weights, discounts, config, constants, state, averages, counters, rounds,
+    starts, columns, values, y, offsets, weights, discounts, config, state, averages, counters, rounds,
     served=None, all_forms=None,
 ):  # fmt: skip
     """Learn from a block of queries.
@@ -73,13 +73,13 @@ def learn(
     starts, columns, values : the documents as `online_rank.query.SparseRows`
     state : (at least d, 4) of `sparse`, changed in place
     averages : whether an average of the weights serves
-    y, offsets, weights, discounts, config, constants, counters, rounds, served, all_forms : as for `perceptron.learn`
+    y, offsets, weights, discounts, config, counters, rounds, served, all_forms : as for `perceptron.learn`
 
     Returns
     -------
     As `perceptron.learn`.
     """
-    target, rule = settings(config, constants, discounts)
+    target, rule = settings(config, discounts)
     work = workspace(longest_query(offsets))
     most = most_entries(starts, offsets)
     touched, before = np.empty(most + 1, dtype=np.int64), np.empty((most, 2))

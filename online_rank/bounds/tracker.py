@@ -415,7 +415,7 @@ class LossTracker(NestedRanker):
                 else:
                     compare(
                         query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
-                        ranker._config, ranker._constants, ranker._counters, values[t],
+                        ranker._config, ranker._counters, values[t],
                     )  # fmt: skip
             if before is not None:
                 row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]

@@ -1,6 +1,5 @@
 """Features by hashed names: no vocabulary, and texts and categories as they come."""
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from online_rank._kernels.hashing import hash_names
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, document_name, require_finite
-from online_rank.query.forms import as_floats
+from online_rank.query.forms import as_floats, flat
 from online_rank.query.sparse import as_rows, merged
 
 __all__ = ["HashedFeatures"]
@@ -72,6 +71,7 @@ class HashedFeatures(QueryTransformer):
     _schema = Schema()
 
     _takes_documents = True
+    _takes_sparse = True
     _learns = False
 
     def __init__(self, bits: int = 22, *, text: Sequence[str] = ()) -> None:
@@ -96,12 +96,12 @@ class HashedFeatures(QueryTransformer):
     def _of_documents(self, documents: Sequence[Mapping[Hashable, Any]], ids: Sequence[Hashable] | None) -> SparseRows:
         """Feature dicts as hashed rows."""
         lengths: Iterable[int] = map(len, documents)
-        names: Iterable[Hashable] = itertools.chain.from_iterable(documents)
-        values = as_floats(list(itertools.chain.from_iterable(x.values() for x in documents)))
+        names: Sequence[Iterable[Hashable]] = documents
+        values = as_floats(flat(x.values() for x in documents))
         if values is None:
             features = [list(self._features_of(x, i, ids)) for i, x in enumerate(documents)]
             lengths = map(len, features)
-            names = [name for document in features for name, _ in document]
+            names = [[name for name, _ in document] for document in features]
             values = np.array([value for document in features for _, value in document], dtype=np.float64)
         starts = np.zeros(len(documents) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(lengths, np.int64, len(documents)), out=starts[1:])
@@ -117,11 +117,11 @@ class HashedFeatures(QueryTransformer):
                 words = Counter(_WORDS.findall(value.casefold())) if name in self.text else {value: 1}
             elif isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
                 words = Counter(value)
-            elif isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating):
-                number = as_floats([value])
-                if number is None:
-                    raise ValueError(f"x: feature {name!r} of {document_name(i, ids)} is too large for a float")
-                yield name, number[0]
+            elif hasattr(type(value), "__float__") and not isinstance(value, np.complexfloating | np.ndarray):
+                try:
+                    yield name, float(value)
+                except OverflowError:
+                    raise ValueError(f"x: feature {name!r} of {document_name(i, ids)} is too large for a float") from None
                 continue
             else:
                 remedy = ": leave a missing one out" if value is None else ""
@@ -140,12 +140,12 @@ class HashedFeatures(QueryTransformer):
             used, places = np.arange(rows.n_columns), rows.columns
         names = [str(j + 1) for j in used.tolist()] if block.names is None else block.names
         signs = np.ones(len(used))
-        columns = hashed(names, self.bits, signs)
+        columns = hashed([names], self.bits, signs)
         return merged(rows.starts, columns[places], rows.values * signs[places], 1 << self.bits)
 
 
-def hashed(names: Iterable[Hashable], bits: int, values: np.ndarray) -> np.ndarray:
-    """The columns, int32, of n names; their n `values` are multiplied by the signs of the names, in place.
+def hashed(names: Sequence[Iterable[Hashable]], bits: int, values: np.ndarray) -> np.ndarray:
+    """The columns, int32, of n names in several parts; their n `values` are multiplied by the signs of the names, in place.
 
     Raises
     ------
@@ -155,20 +155,18 @@ def hashed(names: Iterable[Hashable], bits: int, values: np.ndarray) -> np.ndarr
     Examples
     --------
     >>> values = np.ones(3)
-    >>> hashed(["clicks", "age", "clicks"], 4, values), values
-    (array([...], dtype=int32), array([...]))
+    >>> hashed([["clicks", "age"], ["clicks"]], 4, values), values
+    (array([11,  3, 11], dtype=int32), array([-1., -1., -1.]))
     """
     columns = np.empty(len(values), dtype=np.int32)
-    texts: list[Any] = list(names)
     try:
-        joined = "\n".join(texts)
+        text = "\n".join(["\n".join(part) for part in names if part]).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
     except TypeError:
-        texts = [_as_text(name) for name in texts]
-        joined = "\n".join(texts)
-    text = joined.encode("utf-8", "surrogatepass")
-    if text.count(b"\n") >= len(texts):
-        # A name with the separator in it: UTF-8 has no byte 255, so that no other name looks like it.
-        text = b"\n".join(name.encode("utf-8", "surrogatepass").replace(b"\n", b"\xff") for name in texts)
+        text = None
+    if text is None or text.count(b"\n") != len(values) - 1:
+        # Names that are numbers, or have the separator in them: UTF-8 has no byte 255, so that no other name looks like one.
+        texts = [_as_text(name).encode("utf-8", "surrogatepass") for name in flat(names)]
+        text = b"\n".join(name.replace(b"\n", b"\xff") for name in texts)
     hash_names(np.frombuffer(text, np.uint8), bits, columns, values)
     return columns
 

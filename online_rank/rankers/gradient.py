@@ -38,7 +38,8 @@ class GradientRanker(LinearRanker):
     optimizer
         `"scale_free"`: no step size to set, and no scaler needed in front. Multiplying a feature by a constant, or adding one
         to it, changes no ranking (ScInOL2 of Kempka, Kotłowski & Warmuth 2019). `"adagrad"`, `"adam"`, `"sgd"`: for features
-        of like scale.
+        of like scale. Sparse queries are learned in O(their entries); but for `"adam"` and `l2`, which move every weight in
+        every query, they are written out to arrays.
     learning_rate
         Step size; for `"scale_free"` the wealth that each coordinate's bets begin with, which matters little. None: 0.1, for
         `"adam"` 0.01.

@@ -176,6 +176,28 @@ class RankingService:
         known = {"id": query_id} if _is_id(query_id) else {}
         return Reply({**known, "error": message, "line": line})
 
+    def answer_again(self, request: bytes) -> Reply:
+        """Answer a request that was handled before, as far as that is known; nothing changes.
+
+        A query that waits for its feedback is answered as it was; one that was learned, or forgotten since, and feedback, by
+        `"duplicate": true`.
+        """
+        try:
+            fields = _parsed(request)
+            _require_fields(fields)
+        except (ValueError, RecursionError) as error:
+            return Reply({"error": str(error), "line": 0})
+        if "cmd" in fields:
+            return self.handle(request)
+        query_id = fields["id"]
+        waiting = self._pending.get(query_id) if "docs" in fields else None
+        if waiting is None:
+            learned = {} if "docs" in fields else {"learned": False}
+            return Reply({"id": query_id, **learned, "duplicate": True})
+        if waiting[2]:
+            return Reply({"id": query_id, "ranking": list(json.loads(waiting[2])["order"])})
+        return Reply(_ranked(query_id, dict(zip(json.loads(waiting[0])["docs"], waiting[1], strict=True))))
+
     def stats(self) -> dict[str, Any]:
         """Counts and figures since the service was first started, across restarts with a checkpoint."""
         return {
@@ -205,8 +227,7 @@ class RankingService:
             scores, drawn = {}, json.dumps(shown.to_dict(), separators=(",", ":"))
         else:
             scores, drawn = self.model.predict_one(docs), None
-            ranking = sorted(scores, key=scores.__getitem__, reverse=True)
-            answer = {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
+            answer = _ranked(query_id, scores)
         if query_id not in self._learned:
             # The request itself: a fraction of the memory that dicts of floats take, and nothing to write out anew.
             text = request.decode()
@@ -268,6 +289,12 @@ class RankingService:
         if command == "save":
             return Reply({}, command="save")
         raise ValueError(f"cmd is {str(command)[:40]!r}; there are 'save' and 'stats'")
+
+
+def _ranked(query_id: Any, scores: dict[str, float]) -> dict[str, Any]:
+    """The answer to a query: its documents, best first, and their scores."""
+    ranking = sorted(scores, key=scores.__getitem__, reverse=True)
+    return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
 
 
 def _draws(model: Any) -> bool:

@@ -60,7 +60,7 @@ def test_known_places():
     # Published values of the two functions.
     assert (fnv_1a(b"a"), fnv_1a(b"foobar"), fmix64(1)) == (0xAF63DC4C8601EC8C, 0x85944171F73967E8, 0xB456BCFC34C2CB2C)
     names, values = ["clicks", "kind=pdf", "", "größe"], np.ones(4)
-    columns = hashed(names, 16, values)
+    columns = hashed([names[:1], [], names[1:]], 16, values)
     assert list(zip(columns.tolist(), values.tolist(), strict=True)) == [column_and_sign(name, 16) for name in names]
     # These must never change: models in files depend on them.
     assert columns.tolist() == [46299, 13258, 10534, 60065]
@@ -68,8 +68,8 @@ def test_known_places():
 
 def test_a_name_with_the_separator_is_like_no_other():
     names = ["a\nb", "a", "b", "a\\nb", "a\xffb", "\n", ""]
-    together = hashed(names, 24, np.ones(7)).tolist()
-    assert together == [hashed([name], 24, np.ones(1))[0] for name in names]
+    together = hashed([names], 24, np.ones(7)).tolist()
+    assert together == [hashed([[name]], 24, np.ones(1))[0] for name in names]
     assert len(set(together)) == 7
 
 

@@ -223,7 +223,7 @@ def iter_letor(
     max_query_bytes : int
         Largest array of a query's features; a query that would become larger is an error before it is. A short text can name a
         feature with a high number in each of many lines: without `n_features`, arrays of more than 4 MiB may not take more than
-        40 bytes for each byte of text that was read either.
+        32 bytes for each byte of text that was read either.
     sparse : {False, True, "auto"}
         Whether X is `online_rank.query.SparseRows`, of which only the named features take memory, up to id 2^31 - 1. "auto": if
         d > 4096. Like d, this is settled by the first 8 MiB, and the same for all queries.

@@ -17,9 +17,9 @@ from online_rank.stream.letor.sparse import MOST_COLUMNS, Sparse, is_sparse, put
 LOOK_AHEAD = 1 << 23  # bytes of the stream that decide the number of features when nobody said
 WIDEST_GUESS = 1 << 16  # features; more must be asked for
 _CHUNK = 1 << 20
-_BLOCK = 1 << 18  # numbers in a block of rows
+_BLOCK = 1 << 17  # numbers in a block of rows
 _ALWAYS_ALLOWED = 1 << 22  # bytes of arrays, and so many for each byte of text, where the number of features is a guess
-_ALLOWED_A_BYTE = 40
+_ALLOWED_A_BYTE = 32
 _KEPT_ERRORS = 10
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -162,7 +162,7 @@ class RowReader:
         self.skipped = start.skipped
         self.n_bytes = 0
         self._sources, self._groups, self._find_group = sources, groups, find_group
-        self._dtype = dtype
+        self._dtype, self._itemsize = dtype, np.dtype(dtype).itemsize
         self._first_id = 0 if zero_based else 1
         self._null_is_zero, self._skip_errors, self._with_docid = null_is_zero, skip_errors, with_docid
         self._negative, self._lowest = negative, 0.0 if negative == "error" else -(2.0**53)
@@ -396,7 +396,7 @@ class RowReader:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row of features in an array; 0 for sparse rows, which are in proportion to the text."""
-        return 0 if self.is_sparse else (self.n_features or 0) * np.dtype(self._dtype).itemsize
+        return 0 if self.is_sparse else (self.n_features or 0) * self._itemsize
 
     def require_moderate(self, n_documents: int, what: str, begin: LetorPosition) -> None:
         """Raise LetorError when an array of so many documents is out of all proportion to the text that was read.

@@ -102,8 +102,8 @@ class Gathered:
         if d > self._X.shape[1]:
             self._X = np.concatenate([self._X, np.zeros((len(self._X), d - self._X.shape[1]), self._X.dtype)], axis=1)
         if self._n + m > len(self._X):
-            # In place, so that the numbers are never held twice; by a quarter, so that they are not moved too often.
-            self._X.resize((self._n + m + (self._n + m) // 4, d), refcheck=False)
+            # In place, so that the numbers are never held twice; by an eighth, so that they are not moved too often.
+            self._X.resize((self._n + m + (self._n + m) // 8, d), refcheck=False)
         self._X[self._n : self._n + m] = X
         self._n += m
 
