@@ -110,7 +110,6 @@ class Workers:
             self.broker,
             str(state),
             str(to_live),
-            self.guarantee,
         ]
         return subprocess.Popen(command)
 
