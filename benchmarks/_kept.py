@@ -48,9 +48,13 @@ def add_keep(options: argparse.ArgumentParser) -> None:
 
 
 def commit() -> str:
-    """The commit that is checked out; with a + where files were changed since."""
+    """The commit that is checked out; with a + where files other than results were changed since."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
     try:
-        state = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*", "--abbrev=7"]
-        return subprocess.run(state, check=True, capture_output=True, text=True).stdout.strip()
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+        return git("rev-parse", "--short=7", "HEAD") + "+" * bool(changed)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -222,19 +222,40 @@ def paired(ours: Sequence[float], theirs: Sequence[float], digits: int) -> str:
     return text if text.startswith("-") else f"+{text}"
 
 
+def columns_of(runs: Sequence[Run]) -> list[list[float]]:
+    """NDCG@10 at each checkpoint, then the discounted sum: a list over the runs each."""
+    return [*map(list, zip(*(run.offline for run in runs), strict=True)), [run.online for run in runs]]
+
+
 def rows_of(runs: dict[str, list[Run]]) -> list[list[str]]:
     """One row a method: levels, and differences to PDGD."""
-    rows = []
+    rows, theirs = [], columns_of(runs[REFERENCE])
     for method, of_method in runs.items():
         row = [method.replace("|", "\\|")]
-        columns = [*zip(*(run.offline for run in of_method), strict=True), [run.online for run in of_method]]
-        theirs = [*zip(*(run.offline for run in runs[REFERENCE]), strict=True), [run.online for run in runs[REFERENCE]]]
-        for i, (own, other) in enumerate(zip(columns, theirs, strict=True)):
-            digits = 0 if i == len(columns) - 1 else 3
+        for own, other in zip(columns_of(of_method), theirs, strict=True):
+            digits = 0 if other is theirs[-1] else 3
             difference = "" if method == REFERENCE else f" ({paired(own, other, digits)})"
             row.append(f"{statistics.fmean(own):.{digits}f}{difference}")
         rows.append(row)
     return rows
+
+
+def summary(runs: Runs) -> str:
+    """One row for each kind of users: PDGD and `SwapRanker()`, and the differences at the end."""
+    rows = []
+    for name, of_user in runs.items():
+        if OURS not in of_user or REFERENCE not in of_user:
+            continue
+        ours, theirs = columns_of(of_user[OURS]), columns_of(of_user[REFERENCE])
+        row = [name]
+        for columns in (theirs, ours):
+            row += [
+                " / ".join(f"{statistics.fmean(column):.3f}" for column in columns[:-1]),
+                f"{statistics.fmean(columns[-1]):.0f}",
+            ]
+        rows.append([*row, paired(ours[-2], theirs[-2], 3), paired(ours[-1], theirs[-1], 0)])
+    header = ["users", "PDGD", "PDGD, online", f"`{OURS}`", f"`{OURS}`, online", "difference, last", "difference, online"]
+    return table(header, rows)
 
 
 def bias_error(run: Run, eta: float) -> float:
@@ -277,11 +298,16 @@ def speeds(n: int = 300) -> list[list[object]]:
     return rows
 
 
+def in_picture(runs: Runs) -> str:
+    """The users whose rankings are drawn."""
+    return next((name for name in ("trust", "informational") if name in runs), next(iter(runs)))
+
+
 def picture(runs: Runs) -> None:
     """Cumulative online quality under the noisiest user, and the position bias, as PNG files."""
     from online_rank import plot
 
-    chosen = next((name for name in ("trust", "informational") if name in runs), next(iter(runs)))
+    chosen = in_picture(runs)
     shown = {method: np.mean([run.shown for run in of_method], axis=0) for method, of_method in runs[chosen].items()}
     plot.online_quality(shown, every=100).figure.savefig(RESULTS / "clicks_online.png")
     if "position" in runs:
@@ -352,15 +378,23 @@ def report(folder: Path, runs: Runs, seeds: Sequence[int], n: int) -> str:
         errors = [bias_error(run, 1.0) for run in runs["position"][OURS]]
         sections.append(
             "## Position bias\n\nUsers who look at position p with probability 1/p. Mean |log error| of `PositionBias` after "
-            f"{n:,} impressions of `{OURS}`: {level(errors, 3)};\n{min(errors):.3f} to {max(errors):.3f} in {len(errors)} runs."
+            f"{n:,} impressions of `{OURS}`:\n{level(errors, 3)}; {min(errors):.3f} to {max(errors):.3f} in {len(errors)} runs."
+            "\n\n![Position bias of one run, with its interval](clicks_position_bias.png)"
         )
     grades = [from_grades(folder, seed) for seed in seeds]
     speed_header = ["documents x features", "block / s", "one by one / s", "PDGD / s", "block : PDGD", "one by one : PDGD"]
     return f"""# Learning from clicks
 
-MQ2008, 5 folds x {len(seeds)} seeds, {n:,} impressions of ten documents. Level, and in brackets the paired difference to PDGD
-with its standard error. *Online*: discounted sum (gamma {GAMMA}) of the NDCG@10 of what was shown. Learning from all grades,
-once through: {level(grades, 3)}. `python -m benchmarks.clicks`.
+MQ2008, 5 folds x {len(seeds)} seeds, {n:,} impressions of ten documents. NDCG@10 on the test part of the rankings by scores,
+after {" / ".join(f"{c:,}" for c in reached)} impressions. *Online*: sum of the NDCG@10 of what was shown, discounted
+by {GAMMA}. Differences to PDGD are paired, with their standard errors. Learning from all grades, once through:
+{level(grades, 3)}.
+
+{summary(runs)}
+
+Mean NDCG@10 of what was shown so far, users "{in_picture(runs)}":
+
+![Mean NDCG@10 of what was shown so far](clicks_online.png)
 
 {chr(10).join(f"{section}{chr(10)}" for section in sections)}
 ## Speed

@@ -258,7 +258,7 @@ def main(arguments: Any = None) -> None:
             save("distributed", "\n\n".join([text, table(header, rows), picture(rows)]))
         elif part == "real":
             text = (
-                f"# Mixing on MQ2008\n\nFive folds, {given.seeds} order(s) of each; `StreamScaler() | PerceptronRanker()`; "
+                f"# Mixing on MQ2008\n\nFive folds, {given.seeds} orders of each; `StreamScaler() | PerceptronRanker()`, "
                 "shards mixed after every 64 queries of each, or at the end of a pass where a shard has fewer (471 queries: 29 "
                 "for each of 16). NDCG@10 on the test parts of the weights that serve, ± standard error over folds, paired."
             )
@@ -268,8 +268,8 @@ def main(arguments: Any = None) -> None:
             text = (
                 f"# Processor time on Dask\n\n{given.files} files of LETOR text, {given.queries} queries of 100 x 136 each, as "
                 f"many shards, one round; medians of {given.turns} turns after one that is not counted; on "
-                f"{len(os.sched_getaffinity(0))} core(s). The plain loop reads all files with `iter_letor` and learns query by "
-                "query. Workers have started; the client is counted."
+                f"{len(os.sched_getaffinity(0))} core(s). The plain loop reads all files with `iter_letor` and learns each "
+                "query with `learn_one`. Workers have started; the client is counted."
             )
             header = ["who", "processor s", "of the plain loop", "wall s", "bytes of models sent, of text read", "digest"]
             save("distributed_cost", "\n\n".join([text, table(header, cost(given.files, given.queries, given.turns))]))

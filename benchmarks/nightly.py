@@ -1,8 +1,8 @@
 """Retrain every night, or learn along? Thirty days of queries whose truth drifts slowly and jumps twice.
 
-    python -m benchmarks.nightly [--days 30] [--queries 200] [--rounds 100]
+    python -m benchmarks.nightly [--days 30] [--queries 60] [--rounds 100] [--keep FILE]
 
-Streams of `WebLike` (136 raw features, 40 to 120 documents) with a linear and with an additive truth, which turns by a third of
+Streams of `WebLike` (136 raw features, 40 to 80 documents) with a linear and with an additive truth, which turns by a third of
 a right angle over the whole time and jumps half of one before day 11 and before day 21. Every query is ranked by what is known
 then. LightGBM's lambdarank is trained anew after each day, on all days so far or on the last seven, and serves all of the next
 day; online rankers learn from each query after they have ranked it. On the first day LightGBM has no model and ranks at random.
@@ -12,20 +12,24 @@ processor seconds spent in all (ranking and learning); and what must be kept: th
 """
 
 import itertools
+import json
 import pickle
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks._common import RESULTS, environment, parser, save, table
 from online_rank import BlendRanker, DriftAwareRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
-from online_rank._progress import progress
 from online_rank.base import Ranker
 from online_rank.stream import WebLike
 
 Query = tuple[np.ndarray, np.ndarray]
+#: NDCG@10 of what was served, a mean a day; processor seconds; bytes kept at the end.
+Result = tuple[np.ndarray, float, int]
 
 ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
@@ -88,7 +92,7 @@ class Along:
         return len(pickle.dumps(self.model))
 
 
-def lived(contestant: Nightly | Along, stream: WebLike, days: int, queries: int) -> tuple[np.ndarray, float, int]:
+def lived(contestant: Nightly | Along, stream: WebLike, days: int, queries: int) -> Result:
     """NDCG@10 of what was served, a mean a day; processor seconds; bytes kept at the end."""
     ndcg, means, seconds = measure("ndcg@10"), [], 0.0
     source = iter(stream)
@@ -109,24 +113,40 @@ def lived(contestant: Nightly | Along, stream: WebLike, days: int, queries: int)
     return np.array(means), seconds, contestant.n_bytes
 
 
-def run(truth: str, days: int, queries: int, rounds: int) -> dict[str, tuple[np.ndarray, float, int]]:
+def run(truth: str, days: int, queries: int, rounds: int) -> dict[str, Result]:
     """What became of every contestant on one stream."""
     third = days // 3
     jumps = (third * queries, 2 * third * queries)
-    stream = WebLike(None, truth, turn=3.0 * days * queries, jumps=jumps, seed=1)
+    stream = WebLike(None, truth, n_documents=(40, 80), turn=3.0 * days * queries, jumps=jumps, seed=1)
     made: dict[str, Callable[[], Nightly | Along]] = {
         **{name: (lambda keep=keep: Nightly(keep, rounds)) for name, keep in RETRAINED.items()},
         **{name: (lambda make=make: Along(make())) for name, make in ONLINE.items()},
     }
     results = {}
-    with progress(f"nightly, {truth}", len(made), "contestants") as show:
-        for name, make in made.items():
-            results[name] = lived(make(), stream, days, queries)
-            show(len(results))
+    for name, make in made.items():
+        means, seconds, n_bytes = results[name] = lived(make(), stream, days, queries)
+        print(f"{truth}: {name} {means.mean():.4f}, {seconds:.0f} s, {n_bytes / 1e6:.1f} MB", file=sys.stderr, flush=True)
     return results
 
 
-def picture(results: dict[str, dict[str, tuple[np.ndarray, float, int]]]) -> str:
+def all_results(
+    truths: tuple[str, ...], keep: Path | None, days: int, queries: int, rounds: int
+) -> dict[str, dict[str, Result]]:
+    """`run` of each truth; what the file `keep` has is taken from there, and the rest written to it."""
+    kept = json.loads(keep.read_text()) if keep and keep.exists() else {}
+    for truth in truths:
+        if truth not in kept:
+            found = run(truth, days, queries, rounds)
+            kept[truth] = {name: (means.tolist(), *others) for name, (means, *others) in found.items()}
+            if keep:
+                keep.write_text(json.dumps(kept))
+    return {
+        truth: {name: (np.array(means), seconds, n_bytes) for name, (means, seconds, n_bytes) in kept[truth].items()}
+        for truth in truths
+    }
+
+
+def picture(results: dict[str, dict[str, Result]]) -> str:
     """NDCG@10 of each day, one panel a truth. Returns the image as Markdown."""
     import matplotlib
 
@@ -151,7 +171,7 @@ def picture(results: dict[str, dict[str, tuple[np.ndarray, float, int]]]) -> str
     return "![NDCG@10 of each day](nightly.png)"
 
 
-def rows_of(results: dict[str, tuple[np.ndarray, float, int]]) -> list[list[str]]:
+def rows_of(results: dict[str, Result]) -> list[list[str]]:
     """One row a contestant."""
     best = max(RETRAINED, key=lambda name: results[name][0].mean())
     rows = []
@@ -159,24 +179,25 @@ def rows_of(results: dict[str, tuple[np.ndarray, float, int]]) -> list[list[str]
         difference = means - results[best][0]
         error = difference.std(ddof=1) / np.sqrt(len(difference))
         compared = "" if name == best else f"{difference.mean():+.4f} ± {error:.4f}"
-        rows.append([name, f"{means.mean():.4f}", compared, f"{seconds:.1f}", f"{n_bytes / 1e6:.1f}"])
+        rows.append([name.replace("|", r"\|"), f"{means.mean():.4f}", compared, f"{seconds:.1f}", f"{n_bytes / 1e6:.1f}"])
     return rows
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--days", type=int, default=30)
-    arguments.add_argument("--queries", type=int, default=200)
+    arguments.add_argument("--queries", type=int, default=60)
     arguments.add_argument("--rounds", type=int, default=100)
+    arguments.add_argument("--keep", type=Path, metavar="FILE", help="continue from the truths that this file has")
     chosen = arguments.parse_args()
-    results = {truth: run(truth, chosen.days, chosen.queries, chosen.rounds) for truth in ("linear", "additive")}
+    results = all_results(("linear", "additive"), chosen.keep, chosen.days, chosen.queries, chosen.rounds)
     header = ["served NDCG@10", "mean", "difference", "processor seconds", "MB kept"]
     parts = [f"## {truth.capitalize()} truth\n\n{table(header, rows_of(rows))}" for truth, rows in results.items()]
     save(
         "nightly",
         f"""# Retrain every night, or learn along?
 
-{chosen.days} days of {chosen.queries} queries (136 raw features, 40 to 120 documents); the truth turns by a third of a
+{chosen.days} days of {chosen.queries} queries (136 raw features, 40 to 80 documents); the truth turns by a third of a
 right angle in all, and jumps half of one after a third and after two thirds of the time. LightGBM: {chosen.rounds} rounds, its
 other defaults.
 *difference*: to the better LightGBM ± standard error, paired over days. {environment("lightgbm")}

@@ -198,7 +198,7 @@ def compare(folders: list[Path], orders: int, keep: Path | None) -> None:
 NDCG@10 (gain 2^r - 1) on held-out queries: mean over folds and {orders} orders of the training queries ± standard deviation
 over orders; difference to the first LightGBM ± standard error, paired over queries. Rounds of batch learners were chosen on
 validation parts; *oracle*: on the test parts, which nobody can. `map` is `StreamQuantileMap()`. The same settings on every set.
-{environment("lightgbm", "xgboost")}
+{environment("lightgbm", "xgboost-cpu")}
 
 {table(header, rows)}
 """,

@@ -47,6 +47,13 @@ SHOWN = {
             "LightGBM*",
             "XGBoost*",
         ),
+        columns=(
+            "NDCG@10, one pass",
+            "mq2008",
+            "mq2008, difference",
+            "lightgbm_lambdarank",
+            "lightgbm_lambdarank, difference",
+        ),
     ),
     "direct_quality": Part(
         rows=("DirectRanker", "RankNet", "LambdaMART*", "AdaRank", "Rank LR*", "perceptron"),

@@ -1,6 +1,7 @@
 """How fast is the HTTP service beside a server that only parses the same requests, and what does it lose when it is killed?
 
     python -m benchmarks.serving [--seconds 10] [--kills 100] [--hostile 100000] [--only speed,kills,hostile]
+        [--keep FILE]
 
 - speed: 32 connections send queries of 20 documents with 46 named features as JSON, over HTTP/1.1. Requests a second, and how
   long an answer takes, of a bare Starlette handler that parses the body and answers; of /rank; and of /rank and /learn in turn
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
+from benchmarks._kept import Kept, add_keep
 
 _CONNECTIONS = 32
 _ROUNDS = 3
@@ -286,26 +288,38 @@ def main(arguments: Any = None) -> None:
     options.add_argument("--hostile", type=int, default=100_000)
     options.add_argument("--only", default="speed,kills,hostile")
     options.add_argument("--seed", type=int, default=0)
+    add_keep(options)
     given = options.parse_args(arguments)
     os.environ.pop("ONLINE_RANK_TOKEN", None)
-    parts = ["# The HTTP service"]
+    kept = Kept(given.keep)
+    measure: dict[str, Callable[[], str]] = {
+        "speed": lambda: show_speed(given.seconds),
+        "kills": lambda: show_kills(given.kills, given.seed),
+        "hostile": lambda: show_hostile(given.hostile, given.seed),
+    }
+    parts = []
     for part in given.only.split(","):
-        if part == "speed":
-            header = ["server", "requests a second", "of bare", "p50, ms", "p99, ms"]
-            parts.append(f"{_CONNECTIONS} connections, queries of 20 x 46, median of {_ROUNDS} turns of {given.seconds:g} s.")
-            parts.append(table(header, speed(given.seconds)))
-        elif part == "kills":
-            acknowledged, lost = kills(given.kills, given.seed)
-            parts.append(f"{given.kills} SIGKILLs under load: {acknowledged:,} grades acknowledged, {lost} of them lost.")
-        elif part == "hostile":
-            statuses, before, after = hostile(given.hostile, given.seed)
-            counts = ", ".join(f"{count:,} x {status}" for status, count in statuses.items())
-            parts.append(
-                f"{given.hostile:,} hostile bodies: {counts}; memory {before:.0f} MB after a tenth, {after:.0f} at the end."
-            )
-        else:
-            raise SystemExit(f"--only {part}: there are speed, kills and hostile")
-    save("serving", "\n\n".join([*parts, environment("starlette", "uvicorn")]))
+        if part not in measure:
+            raise SystemExit(f"--only {part}: there are {', '.join(measure)}")
+        parts.append(kept.part(part, measure[part]))
+    save("serving", "\n\n".join(["# The HTTP service", *parts, kept.code, environment("starlette", "uvicorn")]))
+
+
+def show_speed(seconds: float) -> str:
+    header = ["server", "requests a second", "of bare", "p50, ms", "p99, ms"]
+    note = f"{_CONNECTIONS} connections, queries of 20 x 46, median of {_ROUNDS} turns of {seconds:g} s."
+    return f"{note}\n\n{table(header, speed(seconds))}"
+
+
+def show_kills(n: int, seed: int) -> str:
+    acknowledged, lost = kills(n, seed)
+    return f"{n} SIGKILLs under load: {acknowledged:,} grades acknowledged, {lost} of them lost."
+
+
+def show_hostile(n: int, seed: int) -> str:
+    statuses, before, after = hostile(n, seed)
+    counts = ", ".join(f"{count:,} x {status}" for status, count in statuses.items())
+    return f"{n:,} hostile bodies: {counts}; memory {before:.0f} MB after a tenth, {after:.0f} at the end."
 
 
 if __name__ == "__main__":

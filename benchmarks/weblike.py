@@ -12,6 +12,7 @@ Differences are to LightGBM, with standard errors, paired over the held-out quer
 import importlib.util
 import itertools
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,15 +49,15 @@ def generator() -> Any:
     return module
 
 
-def run(truth: str, n_queries: int, seed: int) -> dict[str, dict[str, Any]]:
-    """NDCG@10 of each held-out query, and processor seconds of learning, of each contestant."""
+def run(truth: str, n_queries: int, seed: int, found: dict[str, dict[str, Any]]) -> None:
+    """NDCG@10 of each held-out query, and processor seconds of learning, of each contestant that `found` does not have."""
     import lightgbm
 
     source = generator().Weblike(truth, seed=seed)
     (X, y, offsets), (X_out, y_out, offsets_out) = source.block(0, n_queries), source.block(10**6, 10**6 + 400)
     qid, qid_out = (np.repeat(np.arange(len(o) - 1), np.diff(o)) for o in (offsets, offsets_out))
-    ndcg, found = measure("ndcg@10"), {}
-    for name in [LIGHTGBM, *ONLINE]:
+    ndcg = measure("ndcg@10")
+    for name in [who for who in (LIGHTGBM, *ONLINE) if who not in found]:
         start = time.process_time()
         if name == LIGHTGBM:
             model: Any = lightgbm.LGBMRanker(objective="lambdarank", n_estimators=ROUNDS, verbose=-1, n_jobs=1)
@@ -68,8 +69,7 @@ def run(truth: str, n_queries: int, seed: int) -> dict[str, dict[str, Any]]:
         scores = model.predict(X_out) if name == LIGHTGBM else model.predict_many(X_out, qid_out)
         values = [ndcg.value(scores[a:b], y_out[a:b]) for a, b in itertools.pairwise(offsets_out) if y_out[a:b].any()]
         found[name] = {"values": values, "seconds": seconds}
-        print(f"{truth} {n_queries}, seed {seed}: {name} {np.mean(values):.4f}, {seconds:.1f} s", flush=True)
-    return found
+        print(f"{truth} {n_queries}, seed {seed}: {name} {np.mean(values):.4f}, {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
 def cell(found: dict[str, dict[str, Any]], name: str) -> str:
@@ -85,25 +85,29 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     arguments.add_argument("--cases", nargs="+", default=["gam:1000", "gam:4000", "forest:1000", "lin:1000"])
-    arguments.add_argument("--keep", type=Path, metavar="FILE", help="continue from the cases that this file has")
+    arguments.add_argument("--keep", type=Path, metavar="FILE", help="continue from what this file has")
     chosen = arguments.parse_args()
     kept = json.loads(chosen.keep.read_text()) if chosen.keep and chosen.keep.exists() else {}
     for seed, case in itertools.product(chosen.seeds, chosen.cases):
-        key = f"{case}:{seed}"
-        if key not in kept:
-            truth, n_queries = case.split(":")
-            kept[key] = run(truth, int(n_queries), seed)
+        truth, n_queries = case.split(":")
+        found = kept.setdefault(f"{case}:{seed}", {})
+        if not {LIGHTGBM, *ONLINE} <= set(found):
+            run(truth, int(n_queries), seed, found)
             if chosen.keep:
                 chosen.keep.write_text(json.dumps(kept))
-    parts = []
+    parts, longest = [], max(chosen.cases, key=lambda case: int(case.split(":")[1]))
     for seed in chosen.seeds:
-        found = {case: kept[f"{case}:{seed}"] for case in chosen.cases}
+        columns = {case: kept[f"{case}:{seed}"] for case in chosen.cases}
         rows = [
-            [name.replace("|", r"\|"), *(cell(part, name) for part in found.values()),
-             f"{next(iter(found.values()))[name]['seconds']:.1f}"]
+            [name.replace("|", r"\|"), *(cell(part, name) for part in columns.values()),
+             f"{columns[longest][name]['seconds']:.1f}"]
             for name in [*ONLINE, LIGHTGBM]
         ]  # fmt: skip
-        header = [f"NDCG@10, seed {seed}", *(case.replace(":", ", ") for case in chosen.cases), "seconds, first column"]
+        header = [
+            f"NDCG@10, seed {seed}",
+            *(case.replace(":", ", ") for case in chosen.cases),
+            f"seconds, {longest.replace(':', ', ')}",
+        ]
         parts.append(table(header, rows))
     save(
         "weblike",

@@ -22,6 +22,9 @@ MASSES = ("loss", "slam", "sqrt")
 # `sort` at mass 1; and the sum of ||z||^2 + 2 tau V, which a cap of the norm goes by.
 AVERAGED, SINCE_REFERENCE, DOCUMENTS, SQUARES, MASS, SPREAD_SQUARES, SORT_SQUARES, CAPPED_SQUARES = range(8)
 N_COUNTERS = 8
+# What gradient descent counts: the first two of these, and its steps.
+STEPS = 2
+N_GRADIENT_COUNTERS = 3
 
 # Order of positions within one grade, in `WITHIN_GRADE`'s order.
 MEAN, DOCUMENT, TIGHT = range(3)

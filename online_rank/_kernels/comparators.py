@@ -53,7 +53,7 @@ class Moved(NamedTuple):
 
 
 @kernel
-def compare(y, s, weight, offset, scores, discounts, config, constants, counters, out):
+def compare(y, s, weight, offset, scores, discounts, config, counters, out):
     """Losses of comparators in a round with an update.
 
     Parameters
@@ -62,11 +62,11 @@ def compare(y, s, weight, offset, scores, discounts, config, constants, counters
     s : (m,) scores that decided the update
     weight, offset : sample weight and margin tau of the round
     scores : (n, m) scores by the comparators
-    discounts, config, constants : as `perceptron.learn` takes them
+    discounts, config : as `perceptron.learn` takes them
     counters : those of the ranker after the round
     out : (n, 2) out: F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity stands for what overflows
     """
-    target, rule = settings(config, constants, discounts)
+    target, rule = settings(config, discounts)
     m = s.shape[0]
     work = workspace(m)
     v = work.reals[WEIGHTS, :m]

@@ -7,7 +7,7 @@ import numpy as np
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
-from online_rank._kernels.codes import SCALE_FREE
+from online_rank._kernels.codes import SCALE_FREE, STEPS
 from online_rank._kernels.dense import combine_differences, score_with_norms
 from online_rank._kernels.optimizers import descend, meet_features
 from online_rank._kernels.rounds import write_round
@@ -29,7 +29,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     constants : float64 array: learning rate, l2, decay of the average
     w, state : (d,) weights that learn and what the optimizer keeps (rows, d), changed in place
     average : (d,) averaged weights, changed in place; (0,) when the learning weights serve
-    counters : float64 array, changed in place: effective number of averaged weight vectors, steps
+    counters : (N_GRADIENT_COUNTERS,) float64, changed in place
     rounds : (q, 10) out, a `Round` a row
 
     Returns
@@ -71,10 +71,10 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
             if l2 > 0.0:
                 for j in range(d):
                     z[j] += l2 * new_w[j]
-            descend(optimizer, rate, counters[1] + 1.0, z, new_w, new_state)
+            descend(optimizer, rate, counters[STEPS] + 1.0, z, new_w, new_state)
             if not (math.isfinite(square) and all_finite(new_w) and all_finite(new_state.ravel())):
                 return q
-            counters[1] += 1.0
+            counters[STEPS] += 1.0
             copy_to(w, new_w)
             copy_to(state.ravel(), new_state.ravel())
             add_to_average(average, w, decay, counters)

@@ -1,4 +1,4 @@
-"""Parse LETOR / svmlight text: one pass over the bytes, rows written straight into a dense matrix.
+"""Parse LETOR / svmlight text: one pass over the bytes, rows written straight into a dense matrix, or into sparse rows.
 
 `parse_rows` reads whole lines of ``grade qid:id feature:value ... # comment``. Every line must end in a newline inside the
 buffer: the newline is the sentinel that stops every inner loop, so no loop checks the buffer's end. Whatever is wrong with a
@@ -195,8 +195,22 @@ def _not_a_number(buffer, at):
     return BAD_VALUE
 
 
+@inner
+def _sort_row(columns, values):
+    """Sort the entries of a row by column. Returns a column that is there twice, or -1."""
+    order = np.argsort(columns, kind="mergesort")
+    columns[:] = columns[order]
+    values[:] = values[order]
+    for k in range(1, len(columns)):
+        if columns[k] == columns[k - 1]:
+            return np.int64(columns[k])
+    return np.int64(-1)
+
+
 @kernel
-def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_rule, first_id, null_is_zero, lowest, measure):
+def parse_rows(
+    buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_rule, first_id, null_is_zero, lowest, measure, entries=None
+):  # fmt: skip
     """Parse the lines in ``buffer[at:end]`` into rows ``filled, filled + 1, ...`` of X, y and meta.
 
     Parameters
@@ -230,6 +244,9 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         The smallest accepted grade.
     measure : bool
         Only find the largest column named by a good line: every row is written to the same place, without its zeros.
+    entries : None, or arrays (starts, columns, values)
+        Receive the rows instead of X, of which only the number of columns counts; row r is `starts[r]:starts[r + 1]`, by
+        ascending column. There is room for an entry in every four bytes of text.
 
     Returns
     -------
@@ -302,6 +319,10 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
         ascending = True
         last = -1
         top = -1
+        if entries is not None:
+            starts, columns, values = entries
+            begin = 0 if measure else starts[filled]
+            n = begin
         while True:
             at = _skip_space(buffer, at)
             c = _byte(buffer, at)
@@ -322,7 +343,10 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
                 return FEATURE_ZERO, start, line, row, filled, 0, qid_rule, width, token, feature
             if column >= limit:
                 return FEATURE_RANGE, start, line, row, filled, 0, qid_rule, width, token, feature
-            if ascending:
+            if entries is not None:
+                ascending &= column > last
+                last = column
+            elif ascending:
                 if column <= last:
                     ascending = False
                     at = features
@@ -357,10 +381,23 @@ def parse_rows(buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_r
                 slow[slow_count, 1] = token
                 slow[slow_count, 2] = at - token
                 slow_count += 1
-            X[filled, column] = value
-            if np.isinf(X[filled, column]):  # beyond float32
+            if entries is not None:
+                columns[n] = column
+                values[n] = value
+                infinite = np.isinf(values[n])
+                n += 1
+            else:
+                X[filled, column] = value
+                infinite = np.isinf(X[filled, column])
+            if infinite:  # beyond float32
                 return NOT_FINITE, start, line, row, filled, 0, qid_rule, width, token, feature
-        if ascending and not measure:
+        if entries is not None:
+            if not ascending:
+                twice = _sort_row(columns[begin:n], values[begin:n])
+                if twice >= 0:
+                    return FEATURE_TWICE, start, line, row, filled, 0, qid_rule, width, features, twice + first_id
+            starts[filled + 1] = n
+        elif ascending and not measure:
             for k in range(last + 1, limit):
                 X[filled, k] = 0
 

@@ -116,6 +116,27 @@ def scale(X, count, mean, m2, with_std, out):
 
 
 @kernel
+def divide_by_largest(X, offsets, largest, out, learns):
+    """`out` = X / largest, a column at a time, and 0 where that is 0.
+
+    If it learns, `largest` (d,) takes in the |X| of each query before this is divided. Returns the number of queries before one
+    with NaN or infinity.
+    """
+    for t in range(len(offsets) - 1):
+        a, b = offsets[t], offsets[t + 1]
+        for i in range(a, b):
+            if not all_finite(X[i]):
+                return t
+            if learns:
+                for j in range(X.shape[1]):
+                    largest[j] = max(largest[j], abs(np.float64(X[i, j])))
+        for i in range(a, b):
+            for j in range(X.shape[1]):
+                out[i, j] = X[i, j] / largest[j] if largest[j] > 0.0 else 0.0
+    return len(offsets) - 1
+
+
+@kernel
 def standardise_queries(X, offsets, out):
     """Each column of each query with mean 0 and variance 1; a constant one is 0."""
     mean = np.empty(X.shape[1])

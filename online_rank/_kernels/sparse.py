@@ -1,18 +1,19 @@
 """The three verbs that touch features, for rows of which few features are filled; twins of `dense`.
 
-A feature's numbers stand side by side in one row of the state (d, 4), so that it costs one line of cache: its weight w, the u
-of its lazy average (`averages`), and two sums that are 0 but while a query is learned. A query costs O(its entries), whatever
-d is.
+A feature's numbers stand side by side in one row of the state (d, 4 or more), so that it costs one line of cache: its weight w,
+the u of its lazy average (`averages`), and two sums that are 0 but while a query is learned. A query costs O(its entries),
+whatever d is.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel, leaf
+from online_rank._kernels._jit import fast_kernel, inner, kernel, leaf
 
-# Columns of the state.
-WEIGHT, LAZY, SUM, OTHER_SUM = range(4)
+# Columns of the state; what an optimizer keeps for a feature begins at OPTIMIZER.
+WEIGHT, LAZY, SUM, OTHER_SUM, OPTIMIZER = range(5)
 
 
 class Rows(NamedTuple):
@@ -95,17 +96,32 @@ def combine_rows_twice(rows, c, other, state, touched):
 
 
 @leaf
-def take_sums(state, touched, z):
-    """Move the SUM of the touched features to `z`, leaving 0. Returns ||z||^2, and ||w||^2 over these features."""
+def add_sums(state, step, lag, touched, before):
+    """w += step SUM, and u += lag step SUM (`averages.lag_of`), for the touched features, whose SUM is left 0.
+
+    Keeps their w and u in `before` (n, 2), for `put_back`. Returns ||z||^2, z the sums, and ||w||^2 over these features.
+    """
     norm = 0.0
     weights = 0.0
     for k in range(touched.shape[0]):
         j = touched[k]
-        z[k] = state[j, SUM]
+        z, w, u = state[j, SUM], state[j, WEIGHT], state[j, LAZY]
+        before[k, 0] = w
+        before[k, 1] = u
         state[j, SUM] = 0.0
-        norm += z[k] * z[k]
-        weights += state[j, WEIGHT] * state[j, WEIGHT]
+        state[j, WEIGHT] = w + step * z
+        state[j, LAZY] = u + lag * (step * z)
+        norm += z * z
+        weights += w * w
     return norm, weights
+
+
+@leaf
+def put_back(state, touched, before):
+    """Undo `add_sums`: last first, since a feature may be listed twice."""
+    for k in range(touched.shape[0] - 1, -1, -1):
+        state[touched[k], WEIGHT] = before[k, 0]
+        state[touched[k], LAZY] = before[k, 1]
 
 
 @leaf
@@ -134,7 +150,95 @@ def add_scaled(state, step, touched, z, lag):
 
 
 @kernel
-def moments(starts, columns, values, largest):
-    """Write the largest |value| of each column, so far in `largest` (d,)."""
-    for e in range(starts[0], starts[starts.shape[0] - 1]):
-        largest[columns[e]] = max(largest[columns[e]], abs(values[e]))
+def repeats(starts, columns):
+    """Whether some row has two entries in one column."""
+    table = _table(starts)
+    mask = table.shape[0] - 1
+    for i in range(starts.shape[0] - 1):
+        first, stop = starts[i], starts[i + 1]
+        ascending = True
+        for e in range(first + 1, stop):
+            ascending &= columns[e - 1] < columns[e]
+        if ascending:
+            continue
+        for e in range(first, stop):
+            k = _place(table, mask, columns, first, columns[e])
+            if table[k] >= first:
+                return True
+            table[k] = e
+    return False
+
+
+@kernel
+def merge_repeated(starts, columns, values):
+    """Add up entries of one row and column, in place; rows move up, `starts` with them. Returns how many entries are left."""
+    table = _table(starts)
+    mask = table.shape[0] - 1
+    n, start = 0, starts[0]
+    for i in range(starts.shape[0] - 1):
+        first, stop = n, starts[i + 1]
+        for e in range(start, stop):
+            k = _place(table, mask, columns, first, columns[e])
+            if table[k] >= first:
+                values[table[k]] += values[e]
+            else:
+                table[k] = n
+                columns[n] = columns[e]
+                values[n] = values[e]
+                n += 1
+        start = stop
+        starts[i] = first
+    starts[starts.shape[0] - 1] = n
+    return n
+
+
+@inner
+def _table(starts):
+    """A hash table for the entries of one row after the other: -1 in twice as many places as any row needs, a power of 2."""
+    longest = 0
+    for i in range(starts.shape[0] - 1):
+        longest = max(longest, starts[i + 1] - starts[i])
+    size = 2
+    while size < 2 * longest:
+        size *= 2
+    return np.full(size, -1)
+
+
+@leaf
+def _place(table, mask, columns, first, column):
+    """The place in a table of the row's entry in a column, or the empty one where it would go.
+
+    Entries before the row's `first` stand for empty places, so that nothing has to be cleared between rows.
+    """
+    k = column & mask
+    while table[k] >= first and columns[table[k]] != column:
+        k = (k + 1) & mask
+    return k
+
+
+@kernel
+def take_rows(state, rows, out):
+    """Copy rows of the state (d, k) to `out` (n, k): several times as fast as numpy takes them."""
+    for i in range(rows.shape[0]):
+        for k in range(state.shape[1]):
+            out[i, k] = state[rows[i], k]
+
+
+@kernel
+def divide_by_largest(starts, columns, values, offsets, largest, out, learns):
+    """Write values / largest[column] to `out`; 0 where that is 0, or where the column is negative: a feature never met.
+
+    If it learns, `largest` (d,) takes in the |values| of each query before these are divided. Returns the number of queries
+    before one with NaN or infinity.
+    """
+    for t in range(offsets.shape[0] - 1):
+        a, b = starts[offsets[t]], starts[offsets[t + 1]]
+        for e in range(a, b):
+            if not math.isfinite(values[e]):
+                return t
+            if learns:
+                largest[columns[e]] = max(largest[columns[e]], abs(values[e]))
+        for e in range(a, b):
+            scale = largest[columns[e]] if columns[e] >= 0 else 0.0
+            out[e] = values[e] / scale if scale > 0.0 else 0.0
+    return offsets.shape[0] - 1

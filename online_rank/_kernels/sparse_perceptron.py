@@ -15,12 +15,13 @@ from online_rank._kernels.sparse import (
     LAZY,
     Rows,
     add_scaled,
+    add_sums,
     combine_rows,
     combine_rows_twice,
+    put_back,
     score,
     score_with_norms,
     take_both_sums,
-    take_sums,
 )
 from online_rank._kernels.workspace import CREDIT, OTHER_CREDIT, SCORES, longest_query, workspace
 
@@ -38,18 +39,13 @@ def most_entries(starts, offsets):
 
 
 @leaf
-def _combine(rule, rows, work, m, mass, state, touched, z, other_z, counters, all_forms):
-    """Combine the rows of a query by their credit, leaving no sum behind.
+def _mixed(rows, work, m, mass, state, touched, z, other_z, counters):
+    """Combine the rows of a query by both credits of ADAPTIVE, and mix, leaving no sum behind.
 
     Returns the number of touched features, whose sums are in z, ||z||^2, ||w||^2 over them, and the counters SPREAD_SQUARES and
     SORT_SQUARES.
     """
-    c, of_spread, of_sort = work.reals[CREDIT, :m], counters[SPREAD_SQUARES], counters[SORT_SQUARES]
-    if all_forms is None or rule.credit != ADAPTIVE or mass == 0.0:
-        n = combine_rows(rows, c, state, touched)
-        square, weights = take_sums(state, touched[:n], z)
-        return n, square, weights, of_spread, of_sort
-    n = combine_rows_twice(rows, c, work.reals[OTHER_CREDIT, :m], state, touched)
+    n = combine_rows_twice(rows, work.reals[CREDIT, :m], work.reals[OTHER_CREDIT, :m], state, touched)
     square, other_square, weights = take_both_sums(state, touched[:n], z, other_z)
     share, of_spread, of_sort = share_of_spread(square, other_square, mass, counters)
     square = 0.0
@@ -59,9 +55,15 @@ def _combine(rule, rows, work, m, mass, state, touched, z, other_z, counters, al
     return n, square, weights, of_spread, of_sort
 
 
+@leaf
+def _within(step, square, squares_of_w):
+    """Whether the weights w + step z stay finite: their norm is at most ||w|| + step ||z||."""
+    return math.sqrt(squares_of_w) + step * math.sqrt(square) < _LARGEST_NORM
+
+
 @kernel
 def learn(
-    starts, columns, values, y, offsets, weights, discounts, config, constants, state, averages, counters, rounds,
+    starts, columns, values, y, offsets, weights, discounts, config, state, averages, counters, rounds,
     served=None, all_forms=None,
 ):  # fmt: skip
     """Learn from a block of queries.
@@ -71,17 +73,18 @@ def learn(
     starts, columns, values : the documents as `online_rank.query.SparseRows`
     state : (at least d, 4) of `sparse`, changed in place
     averages : whether an average of the weights serves
-    y, offsets, weights, discounts, config, constants, counters, rounds, served, all_forms : as for `perceptron.learn`
+    y, offsets, weights, discounts, config, counters, rounds, served, all_forms : as for `perceptron.learn`
 
     Returns
     -------
     As `perceptron.learn`.
     """
-    target, rule = settings(config, constants, discounts)
+    target, rule = settings(config, discounts)
     work = workspace(longest_query(offsets))
     most = most_entries(starts, offsets)
-    touched, z = np.empty(most + 1, dtype=np.int64), np.empty(most)
-    other_z = np.empty(most if all_forms is not None and rule.credit == ADAPTIVE else 0)
+    touched, before = np.empty(most + 1, dtype=np.int64), np.empty((most, 2))
+    if all_forms is not None:
+        z, other_z = np.empty(most), np.empty(most)
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
@@ -103,14 +106,19 @@ def learn(
         loss, mass, v_max = respond(target, rule, graded, s, weight, offset, work, all_forms)
         square = 0.0
         if loss > 0.0:
-            n, square, squares_of_w, of_spread, of_sort = _combine(
-                rule, rows, work, m, mass, state, touched, z, other_z, counters, all_forms
-            )
-            # ||w + step z|| is at most ||w|| + step ||z||.
-            if not (math.isfinite(mass) and math.sqrt(squares_of_w) + rule.step * math.sqrt(square) < _LARGEST_NORM):
-                return q
-            add_scaled(state, rule.step, touched[:n], z, lag_of(rule.decay, counters) if averages else 0.0)
-            counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
+            lag = lag_of(rule.decay, counters) if averages else 0.0
+            if all_forms is not None and rule.credit == ADAPTIVE and mass > 0.0:
+                n, square, squares_of_w, of_spread, of_sort = _mixed(rows, work, m, mass, state, touched, z, other_z, counters)
+                if not (math.isfinite(mass) and _within(rule.step, square, squares_of_w)):
+                    return q
+                add_scaled(state, rule.step, touched[:n], z, lag)
+                counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
+            else:
+                n = combine_rows(rows, work.reals[CREDIT, :m], state, touched)
+                square, squares_of_w = add_sums(state, rule.step, lag, touched[:n], before)
+                if not (math.isfinite(mass) and _within(rule.step, square, squares_of_w)):
+                    put_back(state, touched[:n], before)
+                    return q
             counters[CAPPED_SQUARES] += square + 2.0 * offset * mass
         count_update(counters, m, mass, square)
         if averages:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank._kernels.sparse import take_rows
 from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.query import MAX_FEATURES, Block, SparseRows
@@ -50,12 +51,14 @@ class Columns:
     (('clicks', 'age', 'bm25'), array([ 2, -1]))
     """
 
-    __slots__ = ("_are_numbers", "_column", "_names")
+    __slots__ = ("_are_numbers", "_column", "_found", "_names")
 
     def __init__(self, names: Iterable[Hashable] = ()) -> None:
         self._column = {name: j for j, name in enumerate(names)}
         self._names: tuple[Hashable, ...] | None = None
         self._are_numbers: bool | None = None
+        # The names that were last asked for, and where they are: the way of a query asks several times.
+        self._found: tuple[Iterable[Hashable], np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self._column)
@@ -91,12 +94,18 @@ class Columns:
         return self._are_numbers
 
     def of(self, names: Iterable[Hashable]) -> np.ndarray:
-        """The column of each name, int64; -1 for one that has none."""
-        find = self._column.get
-        return np.array([find(name, -1) for name in names], dtype=np.int64)
+        """The column of each name, int64, read-only; -1 for one that has none."""
+        if self._found is not None and self._found[0] is names:
+            return self._found[1]
+        columns = np.fromiter(map(self._column.get, names, itertools.repeat(-1)), np.int64)
+        columns.flags.writeable = False
+        self._found = (names, columns) if isinstance(names, tuple) else None
+        return columns
 
     def missing(self, names: Iterable[Hashable]) -> list[Hashable]:
         """Those of the names that have no column."""
+        if isinstance(names, tuple):
+            return [names[i] for i in np.flatnonzero(self.of(names) < 0).tolist()]
         column = self._column
         return [name for name in names if name not in column]
 
@@ -106,7 +115,7 @@ class Columns:
         for name in names:
             self._column.setdefault(name, len(self._column))
         if len(self._column) > before:
-            self._names = self._are_numbers = None
+            self._names = self._are_numbers = self._found = None
         return len(self._column) - before
 
     def since(self, n: int) -> list[Hashable]:
@@ -117,7 +126,7 @@ class Columns:
         """Forget all but the first `n` columns."""
         while len(self._column) > n:
             self._column.popitem()
-            self._names = self._are_numbers = None
+            self._names = self._are_numbers = self._found = None
 
 
 class QueryEstimator(QueryStep, abc.ABC):
@@ -134,6 +143,9 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     #: Whether the step takes `SparseRows`; others get an array, where it is not too large.
     _takes_sparse: bool = False
+
+    #: Name of an array with a row for each feature, of which learning changes only the rows of features that a query has.
+    _touched_only: str | None = None
 
     def __init__(self) -> None:
         self._columns: Columns | None = None
@@ -159,26 +171,29 @@ class QueryEstimator(QueryStep, abc.ABC):
         if not block.n_documents:
             return block._replace(X=np.empty((0, self._n_features), X.dtype))
         block = self._with_names(block)
+        columns = None if block.names is not None and self._has(block.names) else self._find(block)
+        if columns is None:
+            return block if self._takes_sparse or isinstance(X, np.ndarray) else block._replace(X=as_array(X, self))
+        if not self._n_features:
+            return block._replace(X=np.empty((block.n_documents, 0)))
+        if isinstance(X, SparseRows):
+            rows = _moved(X, columns, self._n_features)
+            return block._replace(X=rows if self._takes_sparse else as_array(rows, self))
+        if self._takes_sparse and worth_rows(X.size, len(X) * self._n_features):
+            return block._replace(X=_moved(as_rows(X), columns, self._n_features))
+        return block._replace(X=self._placed(X, columns))
+
+    def _find(self, block: Block) -> np.ndarray | None:
+        """The column of the state for each feature of a block (`_with_names`), -1 without one; None for the same columns."""
         if block.names is None:
             self._require_positions(block)
-            return block if self._takes_sparse or isinstance(X, np.ndarray) else block._replace(X=as_array(X, self))
-        if self._columns is None:
-            if self._n_features and not _are_numbers(block.names):
-                raise ValueError(
-                    f"x names its features, but {type(self).__name__} has learned from arrays, without names: "
-                    'the names of its features are "1", "2", ...'
-                )
-            if not self._n_features:
-                return block._replace(X=np.empty((block.n_documents, 0)))
-        if isinstance(X, SparseRows):
-            rows = _moved(X, self._columns_of(block.names), self._n_features)
-            return block._replace(X=rows if self._takes_sparse else as_array(rows, self))
-        if self._has(block.names):
-            return block
-        if self._takes_sparse and worth_rows(X.size, len(X) * self._n_features):
-            rows = _moved(as_rows(X), self._columns_of(block.names), self._n_features)
-            return block._replace(X=rows)
-        return block._replace(X=self._placed(X, block.names))
+            return None
+        if self._columns is None and self._n_features and not _are_numbers(block.names):
+            raise ValueError(
+                f"x names its features, but {type(self).__name__} has learned from arrays, without names: "
+                'the names of its features are "1", "2", ...'
+            )
+        return self._columns_of(block.names)
 
     def _own_names(self) -> tuple[Hashable, ...]:
         """The names of all columns, in order; numbers where the state has none."""
@@ -194,6 +209,8 @@ class QueryEstimator(QueryStep, abc.ABC):
         """The column of each name, int64; -1 for one that has none. Without names of its own, column n - 1 is that of "n"."""
         if self._columns is not None:
             return self._columns.of(names)
+        if not self._n_features:
+            return np.full(len(names), -1)
         places = np.array([int(name) - 1 for name in names], dtype=np.int64)  # type: ignore[call-overload]
         places[places >= self._n_features] = -1
         return places
@@ -202,9 +219,8 @@ class QueryEstimator(QueryStep, abc.ABC):
         """Whether these are the names of all columns, in order."""
         return self._columns is not None and len(names) == self._n_features and names == self._columns.names
 
-    def _placed(self, X: np.ndarray, names: tuple[Hashable, ...]) -> np.ndarray:
-        """The columns of X at the places of their names."""
-        columns = self._columns_of(names)
+    def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The columns of X at their places in the state."""
         known = np.flatnonzero(columns >= 0)
         placed = np.zeros((len(X), self._n_features), X.dtype)
         placed[:, columns[known]] = X[:, known]
@@ -212,7 +228,13 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     def _align_and_grow(self, block: Block) -> Block:
         """As `_align`, after the state was extended by the features of `block` that it has not met."""
+        return self._align(self._meet(block))
+
+    def _meet(self, block: Block) -> Block:
+        """Extend the state by the features of a block that it has not met. Returns the block `_with_names`."""
         block = self._with_names(block)
+        if not self._takes_sparse:
+            _require_array_room(block.X, self)
         if not block.n_documents:
             pass
         elif block.names is None:
@@ -224,7 +246,7 @@ class QueryEstimator(QueryStep, abc.ABC):
                 self._extend(block.names)
         elif not self._has(block.names):
             self._extend(block.names)
-        return self._align(block)
+        return block
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         """Extend the state by columns for the names that have none, or by `n_new` columns without names."""
@@ -269,10 +291,11 @@ class QueryEstimator(QueryStep, abc.ABC):
         """Values (n, d) of the columns of another step at the places of the same features here; 0 for those it has not met."""
         if self._columns is None and values.shape[1] == self._n_features:
             return values
-        return self._placed(values, other._own_names())
+        return self._placed(values, self._columns_of(other._own_names()))
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        undo_state, columns, n = super()._snapshot(block), self._columns, self._n_features
+        columns, n = self._columns, self._n_features
+        undo_state = self._snapshot_touched(block)
 
         def undo() -> None:
             undo_state()
@@ -280,6 +303,39 @@ class QueryEstimator(QueryStep, abc.ABC):
                 columns.truncate(n)
 
         return undo
+
+    def _snapshot_touched(self, block: Any) -> Callable[[], None]:
+        """As `QueryStep._snapshot`, but of the array `_touched_only` only the rows that the block changes are kept."""
+        name = self._touched_only
+        state = None if name is None else getattr(self, name)
+        touched = None if state is None or block is None else self._touched(block)
+        if name is None or state is None or touched is None or len(touched) >= len(state):
+            return super()._snapshot(block)
+        # The others are not touched: their columns come after, or the array is replaced.
+        before = np.empty((len(touched), *state.shape[1:]))
+        if state.ndim == 2:
+            take_rows(state, touched, before)
+        else:
+            np.take(state, touched, out=before)
+        setattr(self, name, None)
+        undo_others = super()._snapshot(block)
+        setattr(self, name, state)
+
+        def undo() -> None:
+            undo_others()
+            state[touched] = before
+            setattr(self, name, state)
+
+        return undo
+
+    def _touched(self, block: Block) -> np.ndarray | None:
+        """The columns of the state that the features of a block stand in; None where that is not known, for all."""
+        if block.names is not None and self._columns is not None:
+            columns = self._columns.of(block.names)
+            return columns[columns >= 0]
+        if isinstance(block.X, SparseRows) and block.names is None and block.X.n_columns == self._n_features:
+            return block.X.columns
+        return None
 
     def _require_positions(self, block: Block) -> None:
         if self._columns:
@@ -304,10 +360,15 @@ def as_array(X: Any, step: Any) -> np.ndarray:
     """Features as an array, for a step that needs one. Raises ValueError for sparse ones of which it would be too large."""
     if not isinstance(X, SparseRows):
         return X
-    n, d = X.shape
-    if n * d > _MAX_CELLS:
+    _require_array_room(X, step)
+    return X.toarray()
+
+
+def _require_array_room(X: Any, step: Any) -> None:
+    """Raise ValueError for sparse features that would be too large as an array."""
+    if isinstance(X, SparseRows) and X.shape[0] * X.shape[1] > _MAX_CELLS:
+        n, d = X.shape
         raise ValueError(
             f"x has {n} documents of {d} features, of which few are filled; {type(step).__name__} needs them as an array "
             f"of at most {_MAX_CELLS} numbers"
         )
-    return X.toarray()

@@ -255,7 +255,7 @@ class RankingPipeline(Locked, compose.Pipeline):
     @property
     def _measures_answers(self) -> bool:
         """Whether the ranker measures what was served, and it is not what it would give once the transformers have learned."""
-        return getattr(self._last_step, "_measures_answers", False) and any(step._learns for step in self._transformers)
+        return getattr(self._last_step, "_measures_answers", False) and self._learns_before
 
     def _scale(self) -> np.ndarray:
         """By what the transformers divide each feature now, float64 (d,)."""
@@ -271,6 +271,11 @@ class RankingPipeline(Locked, compose.Pipeline):
     def _takes_documents(self) -> bool:
         """Whether the first step takes documents as the user gave them."""
         return next((getattr(step, "_takes_documents", False) for step in self.steps.values()), False)
+
+    @property
+    def _learns_before(self) -> bool:
+        """Whether a transformer learns, so that what the ranker did may have to be undone with it."""
+        return any(step._learns for step in self._transformers)
 
     @property
     def _transformers(self) -> list[QueryTransformer]:
@@ -301,6 +306,8 @@ class RankingPipeline(Locked, compose.Pipeline):
         """`_learn_block`, step by step."""
         for step in self.steps.values():
             if step._is_ranker and block.y is None:
+                continue
+            if step._is_ranker and not self._learns_before and changes is not None and step._learn_at_once(block):
                 continue
             supervised = step._is_ranker or step._supervised
             if supervised and not step._is_ranker and isinstance(block.y, tuple):

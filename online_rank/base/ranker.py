@@ -14,6 +14,7 @@ from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import (
     Block,
+    SparseRows,
     answer_in_kind,
     are_plain,
     document_name,
@@ -131,15 +132,7 @@ class Ranker(QueryEstimator):
         with self._lock:
             plain = self._columns is None and w == 1.0 and served is None and are_plain(x, y, self._n_features)
             block = plain_block(x, y) if plain else read_query(x, y, w, served=served)
-            # The common case needs nothing undone, and writes over the row of the round before. What it cannot learn, the other
-            # way has a message for.
-            rounds = self._last_round
-            if (
-                rounds is None
-                or not (plain or self._fits(block))
-                or not self._learns_atomically
-                or not self._learn(block, rounds)
-            ):
+            if not self._learn_at_once(block, plain):
                 self._learn_all(block)
 
     def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None) -> None:
@@ -268,9 +261,26 @@ class Ranker(QueryEstimator):
             raise ValueError(f"x: the score of {document_name(i, block.ids)} is not finite; scale the features")
         return scores
 
+    def _learn_at_once(self, block: Block, plain: bool = False) -> bool:
+        """Learn one query, which is known to fit if it is `plain`, without making ready to undo. Returns whether that went.
+
+        The common case needs nothing undone, and writes over the row of the round before. What it cannot learn, `_learn_all`
+        has a message for.
+        """
+        rounds = self._last_round
+        return (
+            rounds is not None
+            and (plain or self._fits(block))
+            and self._learns_atomically
+            and len(block.w) == 1
+            and self._learn(block, rounds) == 1
+        )
+
     def _fits(self, block: Block) -> bool:
         """Whether a block of grades has the columns of the state, in order."""
-        if block.served is not None or type(block.y) is not np.ndarray or not isinstance(block.X, np.ndarray):
+        if block.served is not None or type(block.y) is not np.ndarray:
+            return False
+        if not isinstance(block.X, np.ndarray) and not (self._takes_sparse and isinstance(block.X, SparseRows)):
             return False
         if block.names is None:
             return self._columns is None and block.X.shape[1] == self._n_features

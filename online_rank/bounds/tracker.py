@@ -43,6 +43,8 @@ class LossTracker(NestedRanker):
     scores and grades; learning is not touched. Behind a transformer that learns, everything is measured on the transformed
     features, as the ranker learns them, but `served_loss` is that of what the pipeline answered before.
 
+    Around a `ClickPerceptron` the loss is what clicks tell of it (`ClickPerceptron`), and `served_loss` is not measured.
+
     Around a `DriftAwareRanker` or a `BestRanker` of perceptrons the account is carried across resets and switches: one
     certificate covers the whole run.
 
@@ -311,7 +313,7 @@ class LossTracker(NestedRanker):
         aligned = super()._align(block)
         if block.scale is None or block.names is None or self._has(block.names):
             return aligned
-        return aligned._replace(scale=self._placed(block.scale[None], block.names)[0])
+        return aligned._replace(scale=self._placed(block.scale[None], self._columns_of(block.names))[0])
 
     def _grow(self, n_new: int) -> None:
         self._shift = np.concatenate([self._shift, np.zeros((len(self._shift), n_new))], axis=1)
@@ -413,7 +415,7 @@ class LossTracker(NestedRanker):
                 else:
                     compare(
                         query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
-                        ranker._config, ranker._constants, ranker._counters, values[t],
+                        ranker._config, ranker._counters, values[t],
                     )  # fmt: skip
             if before is not None:
                 row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]

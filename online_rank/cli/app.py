@@ -132,7 +132,10 @@ def demo(
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
     clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks of simulated users, without grades.")] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="On a page in the browser, until Ctrl-C, with a new truth every --queries.")
+        bool,
+        typer.Option(
+            "--live", help="On a page in the browser, until Ctrl-C, with a new truth every --queries; or with --clicks."
+        ),
     ] = False,
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Of the page; 0: any that is free.")] = 0,
     speed: Annotated[float, typer.Option("--speed", metavar="N", min=0.1, help="Queries a second on the page.")] = 60.0,
@@ -142,7 +145,7 @@ def demo(
     if live:
         from online_rank.cli.live import run as run_live
 
-        run_live(seed, port, queries, speed, browser)
+        run_live(seed, port, queries, speed, browser, clicks)
         return
     if clicks:
         from online_rank.cli.demo_clicks import run

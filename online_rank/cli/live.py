@@ -5,52 +5,55 @@ import contextlib
 import copy
 import json
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
-from online_rank import LossTracker, PerceptronRanker
+from online_rank import Impression, LossTracker, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
 from online_rank.cli.serve import Place, make_app, serve
 from online_rank.serving.protocol import RankingService
+from online_rank.stream.clicks import user
 from online_rank.stream.synth import Drifting
 
 __all__ = ["run"]
 
 _MEASURE = "ndcg@10"
 _HALF_LIFE = 200
+
+#: What is answered to the ranking of a query: by its number, the ranking, and the grades of its documents.
+Feedback = Callable[[int, list[str], dict[Any, int]], dict[str, Any]]
 _FEATURES = (
     "bm25 title", "bm25 body", "clicks today", "clicks a year", "age", "price", "stock", "rating", "reviews", "returns",
     "margin", "same brand", "same size", "same colour", "distance", "delivery", "length", "pictures", "spelling", "spam",
 )  # fmt: skip
 
 
-def run(seed: int, port: int, n_queries: int, a_second: float, browser: bool) -> None:
+def run(seed: int, port: int, n_queries: int, a_second: float, browser: bool, clicks: bool = False) -> None:
     """Serve the page, open it, and feed the service behind it until a signal to stop.
 
     Parameters
     ----------
     seed, n_queries
-        Of the stream, whose truth changes every so many queries.
+        Of the stream, whose truth changes every so many queries; where users click, it stays.
     port
         Where the page is; 0 for any port that is free.
     a_second
         How many queries a second.
     browser
         Whether to open the page.
+    clicks
+        Whether users click on what they are shown, in place of grades.
     """
-    stream = Drifting(
-        None, tuple(range(n_queries, 100 * n_queries, n_queries)), n_features=len(_FEATURES), n_documents=(10, 30), seed=seed
-    )
-    truths = {
-        f"truth {number}": dict(zip(_FEATURES, (2.0 * teacher).tolist(), strict=True))
-        for number, teacher in enumerate(stream.teachers[:2], start=1)
-    }
-    ranker = LossTracker(PerceptronRanker(_MEASURE, average=_HALF_LIFE), comparators=truths)
+    changes = () if clicks else tuple(range(n_queries, 100 * n_queries, n_queries))
+    stream = Drifting(None, changes, n_features=len(_FEATURES), n_documents=(10, 30), seed=seed)
+    model = _clicked_model(seed) if clicks else _graded_model(stream)
     place = Place(port=port)
-    app = make_app(lambda: RankingService(copy.deepcopy(ranker), _MEASURE), place)
+    app = make_app(lambda: RankingService(copy.deepcopy(model), _MEASURE), place)
     feeding: list[asyncio.Task[None]] = []
 
     def started(address: str) -> None:
-        feeding.append(asyncio.get_running_loop().create_task(_feed(app, _requests(stream), a_second)))
+        feeding.append(
+            asyncio.get_running_loop().create_task(_feed(app, stream, _clicks(seed) if clicks else _grades, a_second))
+        )
         if browser:
             with contextlib.suppress(webbrowser.Error):
                 webbrowser.open(address)
@@ -58,21 +61,48 @@ def run(seed: int, port: int, n_queries: int, a_second: float, browser: bool) ->
     serve(app, place, started)
 
 
-def _requests(stream: Any) -> Iterator[tuple[bytes, bytes]]:
-    """A request to rank, and one with the grades, for each query."""
+def _graded_model(stream: Any) -> Any:
+    """A ranker inside a tracker, whose comparators are the first truths of the stream."""
+    truths = {
+        f"truth {number}": dict(zip(_FEATURES, (2.0 * teacher).tolist(), strict=True))
+        for number, teacher in enumerate(stream.teachers[:2], start=1)
+    }
+    return LossTracker(PerceptronRanker(_MEASURE, average=_HALF_LIFE), comparators=truths)
+
+
+def _clicked_model(seed: int) -> Any:
+    return StreamScaler() | SwapRanker(PlackettLuce(10, seed=seed))
+
+
+def _grades(number: int, ranking: list[str], grades: dict[Any, int]) -> dict[str, Any]:
+    """Feedback of somebody who grades every document."""
+    return {"grades": grades}
+
+
+def _clicks(seed: int) -> Feedback:
+    """Feedback of users who look at position p with probability 1/p."""
+    who = user("position", 4, seed=seed)
+
+    def feedback(number: int, ranking: list[str], grades: dict[Any, int]) -> dict[str, Any]:
+        gains = who.clicks(Impression(tuple(ranking)), grades, number).gains
+        return {"clicks": [name for name, gain in zip(ranking, gains, strict=True) if gain]}
+
+    return feedback
+
+
+async def _feed(app: Any, stream: Any, feedback: Feedback, a_second: float) -> None:
+    """Rank and learn, as clients would."""
+    model = app.models.get(None)
     for number, (X, y) in enumerate(stream, start=1):
         names = [f"item {number % 1000:03d}-{i:02d}" for i in range(len(y))]
         docs = {name: dict(zip(_FEATURES, row, strict=True)) for name, row in zip(names, X.round(4).tolist(), strict=True)}
-        grades = dict(zip(names, y.tolist(), strict=True))
-        yield json.dumps({"id": number, "docs": docs}).encode(), json.dumps({"id": number, "grades": grades}).encode()
-
-
-async def _feed(app: Any, requests: Iterator[tuple[bytes, bytes]], a_second: float) -> None:
-    """Rank and learn, as clients would."""
-    model = app.models.get(None)
-    for rank, learn in requests:
-        for request in (rank, learn):
-            status, answer = await model.answer(request)
-            if status != 200:
-                raise RuntimeError(f"the stream's own request was refused: {answer}")
+        ranking = (await _answer(model, {"id": number, "docs": docs}))["ranking"]
+        await _answer(model, {"id": number, **feedback(number, ranking, dict(zip(names, y.tolist(), strict=True)))})
         await asyncio.sleep(1.0 / a_second)
+
+
+async def _answer(model: Any, request: dict[str, Any]) -> dict[str, Any]:
+    status, answer = await model.answer(json.dumps(request).encode())
+    if status != 200:
+        raise RuntimeError(f"the stream's own request was refused: {answer}")
+    return answer

@@ -140,6 +140,7 @@ def _behind(
 
 def _reason(step: Any) -> str:
     reasons = {
+        "HashedFeatures": "names of features are not kept, only their hashes",
         "SignedLog": "a logarithm is not linear (ONNX can compute it)",
         "StreamGaussianizer": "quantiles are not linear (ONNX can compute them)",
         "QueryNormalizer": "it scales each query by the documents of that query",

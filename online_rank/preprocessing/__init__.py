@@ -4,7 +4,9 @@ They are river transformers: `StreamScaler() | PerceptronRanker()` is a pipeline
 """
 
 from online_rank.preprocessing.gaussianizer import StreamGaussianizer, batch_gaussianize
+from online_rank.preprocessing.hashing import HashedFeatures
 from online_rank.preprocessing.lift import ForEachDocument
+from online_rank.preprocessing.max_abs import MaxAbsStreamScaler
 from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
 from online_rank.preprocessing.quantile_map import Ramps, StreamQuantileMap
 from online_rank.preprocessing.ranks import QueryRanks
@@ -14,6 +16,8 @@ from online_rank.preprocessing.target_encoder import StreamTargetEncoder
 
 __all__ = [
     "ForEachDocument",
+    "HashedFeatures",
+    "MaxAbsStreamScaler",
     "QueryNormalizer",
     "QueryRanks",
     "Ramps",

@@ -3,6 +3,7 @@
 A query is m documents with d features each. It may come as
 
 - an (m, d) ndarray, float32 or float64 (used as it is when C-contiguous), or a list of m rows of numbers;
+- `SparseRows`, or a sparse array or matrix of scipy (used as it is when it is CSR in canonical form);
 - a list of m feature dicts;
 - a dict `{document id: feature dict}`;
 - a pandas, polars or pyarrow data frame with one row a document.

@@ -15,17 +15,25 @@ from online_rank.query.feedback import as_feedback
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 
-__all__ = ["MAX_FEATURES", "answer_in_kind", "are_plain", "feature_dicts", "in_form", "is_plain", "read_block", "read_query"]
+__all__ = [
+    "MAX_FEATURES",
+    "answer_in_kind",
+    "are_plain",
+    "as_floats",
+    "feature_dicts",
+    "flat",
+    "in_form",
+    "is_plain",
+    "read_block",
+    "read_query",
+]
 
 #: Most features that one query, or one model over its life, may have.
-MAX_FEATURES = 1_000_000
-
+MAX_FEATURES = 1 << 24
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
 _ONLY_DICTS = {dict}
-
-_NUMBERS = {float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_}
 
 
 class _Features(NamedTuple):
@@ -269,9 +277,10 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
         except KeyError:
             return _from_ragged_dicts(documents, ids)
     _require_few(d)
-    X = np.empty((n, d))
-    _write_floats(X, [*itertools.chain.from_iterable(rows)], names, ids, 0)
-    return _Features(X, ids, names, dict)
+    cells = [*itertools.chain.from_iterable(rows)]
+    values = as_floats(cells)
+    X = _checked_floats(cells, names, ids, 0) if values is None else values
+    return _Features(X.reshape(n, d), ids, names, dict)
 
 
 @functools.lru_cache(maxsize=256)
@@ -279,15 +288,23 @@ def _packer(n: int) -> struct.Struct:
     return struct.Struct(f"{n}d")
 
 
-def _write_floats(
-    out: np.ndarray, values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int
-) -> None:
-    """Write feature values, as float64, to a contiguous array; they are of documents from `first` on that all have `names`."""
-    # Several times as fast as numpy's conversion of a list. Takes whatever has a value as a float.
+def flat(parts: Iterable[Iterable[Any]]) -> list[Any]:
+    """What all parts hold, in order; half as slow as `itertools.chain` for dicts and their values."""
+    found: list[Any] = []
+    for part in parts:
+        found.extend(part)
+    return found
+
+
+def as_floats(values: list[Any]) -> np.ndarray | None:
+    """Values as float64 (n,), of whatever has a value as a float; None where one has none."""
+    floats = np.empty(len(values))
     try:
-        _packer(len(values)).pack_into(out.data, 0, *values)
+        # Several times as fast as numpy's conversion of a list.
+        _packer(len(values)).pack_into(floats.data, 0, *values)
     except (struct.error, TypeError, OverflowError, ValueError):
-        out[...] = _checked_floats(values, names, ids, first).reshape(out.shape)
+        return None
+    return floats
 
 
 def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int) -> np.ndarray:
@@ -304,26 +321,20 @@ def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequenc
 
 def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None) -> _Features:
     """Feature dicts that do not all have the same names in the same order."""
-    column: dict[Hashable, int] = {}
-    starts = np.zeros(len(documents) + 1, dtype=np.int64)
-    for i, document in enumerate(documents):
-        if not isinstance(document, Mapping):
-            raise TypeError(f"x: {document_name(i, ids)} is of type {type(document).__name__}, not a dict of features")
-        for name in document:
-            column.setdefault(name, len(column))
-        starts[i + 1] = starts[i] + len(document)
-    _require_few(len(column))
-    columns = np.fromiter((column[name] for document in documents for name in document), np.int32, int(starts[-1]))
-    values = np.empty(len(columns))
-    try:
-        values[:] = [value for document in documents for value in document.values()]
-        numbers = set(map(type, itertools.chain.from_iterable(x.values() for x in documents))) <= _NUMBERS
-    except (TypeError, ValueError, OverflowError):
-        numbers = False
-    if not numbers:
+    if set(map(type, documents)) != {dict}:
         for i, document in enumerate(documents):
-            row = values[starts[i] : starts[i + 1]]
-            row[:] = _checked_floats(list(document.values()), tuple(document), ids, i)
+            if not isinstance(document, Mapping):
+                raise TypeError(f"x: {document_name(i, ids)} is of type {type(document).__name__}, not a dict of features")
+    starts = np.zeros(len(documents) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, documents), np.int64, len(documents)), out=starts[1:])
+    names = flat(documents)
+    column: dict[Hashable, int] = dict(zip(dict.fromkeys(names), itertools.count()))
+    _require_few(len(column))
+    columns = np.fromiter(map(column.__getitem__, names), np.int32, len(names))
+    values = as_floats(flat(x.values() for x in documents))
+    if values is None:
+        rows = [_checked_floats(list(x.values()), tuple(x), ids, i) for i, x in enumerate(documents)]
+        values = np.concatenate(rows)
     n, d = len(documents), len(column)
     if worth_rows(len(values), n * d):
         return _Features(SparseRows(starts, columns, values, d), ids, tuple(column), dict)
@@ -336,7 +347,7 @@ def _remedy(value: Any) -> str:
     """What to do about a feature value that is no number."""
     if value is None:
         return ": leave a missing one out"
-    return ": encode text, as by ForEachDocument(river.preprocessing.OneHotEncoder())" if isinstance(value, str) else ""
+    return ": encode text, as by HashedFeatures() before the ranker" if isinstance(value, str) else ""
 
 
 def _from_frame(x: Any, documents: bool) -> _Features:

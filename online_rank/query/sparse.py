@@ -4,7 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["SparseRows", "as_rows", "checked_rows", "from_scipy", "is_scipy", "worth_rows"]
+from online_rank._kernels.sparse import merge_repeated, repeats
+
+__all__ = ["SparseRows", "as_rows", "checked_rows", "from_scipy", "is_scipy", "merged", "worth_rows"]
 
 #: Features of which less than this share is filled are worth `SparseRows`, from this number of cells on.
 _SHARE = 0.05
@@ -112,7 +114,10 @@ def from_scipy(x: Any) -> SparseRows:
 
 
 def checked_rows(rows: SparseRows) -> SparseRows:
-    """Rows as kernels take them. Raises TypeError or ValueError for what would make a kernel read outside of an array."""
+    """Rows as kernels take them: entries of one row and column are added up.
+
+    Raises TypeError or ValueError for what would make a kernel read outside of an array.
+    """
     starts = np.ascontiguousarray(rows.starts, dtype=np.int64)
     columns, values = np.ascontiguousarray(rows.columns), np.ascontiguousarray(rows.values)
     if columns.dtype.kind not in "iu" or values.dtype not in (np.float32, np.float64):
@@ -127,4 +132,12 @@ def checked_rows(rows: SparseRows) -> SparseRows:
         i = int(np.flatnonzero((columns < 0) | (columns >= rows.n_columns))[0])
         document = int(np.searchsorted(starts, i, side="right")) - 1
         raise ValueError(f"x: document {document} has a feature in column {columns[i]}, but there are {rows.n_columns} columns")
-    return SparseRows(starts, columns.astype(np.int32, copy=False), values, int(rows.n_columns))
+    checked = SparseRows(starts, columns.astype(np.int32, copy=False), values, int(rows.n_columns))
+    return merged(*checked) if repeats(starts, checked.columns) else checked
+
+
+def merged(starts: np.ndarray, columns: np.ndarray, values: np.ndarray, n_columns: int) -> SparseRows:
+    """Rows in which entries of one row and column are added up, in float64; copies."""
+    starts, columns, values = starts.copy(), columns.copy(), values.astype(np.float64)
+    n = merge_repeated(starts, columns, values)
+    return SparseRows(starts, columns[:n], values[:n], n_columns)

@@ -1,6 +1,6 @@
 """What rankers share whose weights are averaged, and linear ones among them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.query import SparseRows
+from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 
 __all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
@@ -27,7 +27,8 @@ def averaging(average: bool | float) -> float:
         raise TypeError(f"average is {average!r}; it must be True, False or a half-life in queries > 0")
     if not 0.0 < average < np.inf:
         raise ValueError(f"average is {average}; it must be True, False or a half-life in queries > 0")
-    return 0.5 ** (1.0 / average)
+    # Below 2^-300 there is nothing but the last weights; and its inverse stays finite.
+    return 0.5 ** min(1.0 / average, 300.0)
 
 
 class AveragedRanker(Ranker):
@@ -71,10 +72,15 @@ class LinearRanker(AveragedRanker):
     """
 
     _schema = Schema(
-        _rows=Array("d", 4, spare=True, optional=True),
+        _rows=Array("d", "_row_width", spare=True, optional=True),
         _weights=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
         _average=Array(lambda ranker: ranker._n_features if ranker._averages and ranker._rows is None else 0),
     )
+
+    _touched_only = "_rows"
+
+    #: How many numbers a feature has in `_rows`.
+    _row_width = sparse.OPTIMIZER
 
     def __init__(self, averages: bool, n_counters: int) -> None:
         super().__init__(averages, n_counters)
@@ -98,7 +104,8 @@ class LinearRanker(AveragedRanker):
 
     @property
     def _decay(self) -> float:
-        return averaging(self.average) if self._averages and self.average is not None else 1.0
+        # None: the default of a ranker that averages.
+        return averaging(True if self.average is None else self.average) if self._averages else 1.0
 
     def _scale_and_shift(self) -> tuple[float, float]:
         return scale_and_shift(self._decay, self._averages, self._counters)
@@ -144,47 +151,39 @@ class LinearRanker(AveragedRanker):
         if self._rows is not None:
             self._rows = _grown(self._rows, self._n_features, n_new)
             return
-        new = np.zeros(n_new)
-        self._weights = np.concatenate((self._weights, new))
+        self._weights = _with_zeros(self._weights, n_new)
         if self._averages:
-            self._average = np.concatenate((self._average, new))
+            self._average = _with_zeros(self._average, n_new)
 
     def _make_sparse(self) -> np.ndarray:
         """Bring the state into rows, from which it does not come back. Returns them."""
-        if self._rows is None:
-            rows = _aligned_zeros(self._n_features, 4)
-            rows[:, sparse.WEIGHT] = self._weights
-            if self._averages and self._counters[AVERAGED] > 0.0:
-                scale, shift = self._scale_and_shift()
-                rows[:, sparse.LAZY] = (self._weights - self._average / scale) / shift
-            elif self._averages and self._decay < 1.0:
-                rows[:, sparse.LAZY] = self._weights / self._decay
-            self._rows = rows
-            self._weights, self._average = self._weights[:0].copy(), self._average[:0].copy()
-        return self._rows
+        if self._rows is not None:
+            return self._rows
+        rows = _aligned_zeros(self._n_features, self._row_width)
+        if self._weights.any() or self._average.any():
+            self._fill(rows)
+        # All at once, so that an interrupt leaves the state before or after.
+        vars(self).update(_rows=rows, _weights=np.empty(0), _average=np.empty(0), **self._in_rows(rows))
+        return rows
 
-    def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        if self._rows is None or block is None:
-            return super()._snapshot(block)
-        if block.names is not None and self._columns is not None:
-            columns = self._columns_of(block.names)
-            columns = columns[columns >= 0]
-        elif isinstance(block.X, SparseRows) and block.X.n_columns == self._n_features:
-            columns = np.unique(block.X.columns)
-        else:
-            return super()._snapshot(block)
-        # The others are not touched: their columns come after, or the rows are replaced.
-        rows, before = self._rows, self._rows[columns]
-        self._rows = None
-        undo_others = super()._snapshot(block)
-        self._rows = rows
+    def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
+        """Write what else a feature has to new rows. Returns the attributes that then stand there."""
+        return {}
 
-        def undo() -> None:
-            undo_others()
-            rows[columns] = before
-            self._rows = rows
+    def _fill(self, rows: np.ndarray) -> None:
+        """Write the weights, and what the lazy average keeps of them, to new rows."""
+        rows[:, sparse.WEIGHT] = self._weights
+        if self._averages and self._counters[AVERAGED] > 0.0:
+            scale, shift = self._scale_and_shift()
+            rows[:, sparse.LAZY] = (self._weights - self._average / scale) / shift
+        elif self._averages and self._decay < 1.0:
+            rows[:, sparse.LAZY] = self._weights / self._decay
 
-        return undo
+    def _touched(self, block: Block) -> np.ndarray | None:
+        # A lazy average that forgets moves its reference, once in 400 half-lives: that changes all rows.
+        rounds = self._counters[SINCE_REFERENCE] + len(block.w) + 2.0
+        moves = self._decay < 1.0 and rounds > 400.0 * self.average
+        return None if moves else super()._touched(block)
 
     def _score(self, X: Any) -> np.ndarray:
         if self._rows is not None:
@@ -204,6 +203,11 @@ class LinearRanker(AveragedRanker):
         else:
             dense.score_with_norms(X, self._weights, scores)
         return scores
+
+
+def _with_zeros(weights: np.ndarray, n_new: int) -> np.ndarray:
+    """The weights, and new ones of 0. The first cost no memory until they are written to."""
+    return np.concatenate((weights, np.zeros(n_new))) if len(weights) else np.zeros(n_new)
 
 
 def _aligned_zeros(n: int, width: int) -> np.ndarray:

@@ -45,7 +45,7 @@ class BlendRanker(NestedRanker):
     rankers
         Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend,
         for features that `StreamQuantileMap` gives (`StreamQuantileMap() | BlendRanker()`): a perceptron on ramps, ridge on
-        target encodings, and streaming trees. `"light"`: the same without trees.
+        target encodings, a logistic ranker on ramps, and streaming trees. `"light"`: the first two.
     measure
         What the loss is of (see `online_rank.measure`).
     grid
@@ -192,14 +192,17 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     """The default blend, and the light one."""
     from online_rank.preprocessing import Ramps, StreamTargetEncoder
     from online_rank.rankers.boosted import BoostedRanker
+    from online_rank.rankers.gradient import GradientRanker
     from online_rank.rankers.perceptron import PerceptronRanker
     from online_rank.rankers.ridge import RidgeRanker
 
     if name not in (None, "light"):
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
     # Chosen by `python -m benchmarks.blends`.
-    trees = [] if name == "light" else [BoostedRanker()]
-    return [Ramps() | PerceptronRanker(relative_margin=0.1), StreamTargetEncoder(keep="relative") | RidgeRanker(), *trees]
+    light = [Ramps() | PerceptronRanker(relative_margin=0.1), StreamTargetEncoder(keep="relative") | RidgeRanker()]
+    if name == "light":
+        return light
+    return [*light, Ramps() | GradientRanker("logistic", optimizer="adagrad"), BoostedRanker()]
 
 
 def _grid(steps: int, n: int) -> np.ndarray:

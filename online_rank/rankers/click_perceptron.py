@@ -56,7 +56,8 @@ class ClickPerceptron(LinearRanker):
 
     Notes
     -----
-    Put a scaler in front: like every perceptron it adds features up. `SwapRanker` learns faster, without a certificate.
+    Put a scaler in front: like every perceptron it adds features up. A `LossTracker` around it adds up V_t and F(u), and
+    certifies (`online_rank.bounds.click_data_bound`). `SwapRanker` learns faster, without a certificate.
 
     Examples
     --------

@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels import gradient as kernels
-from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
+from online_rank._kernels import gradient as dense
+from online_rank._kernels import sparse_gradient as sparse
+from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
+from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
-from online_rank.query import Block
+from online_rank.query import Block, SparseRows
+from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.surrogates import Surrogate, require_choice, require_read
 
@@ -35,7 +38,8 @@ class GradientRanker(LinearRanker):
     optimizer
         `"scale_free"`: no step size to set, and no scaler needed in front. Multiplying a feature by a constant, or adding one
         to it, changes no ranking (ScInOL2 of Kempka, Kotłowski & Warmuth 2019). `"adagrad"`, `"adam"`, `"sgd"`: for features
-        of like scale.
+        of like scale. Sparse queries are learned in O(their entries); but for `"adam"` and `l2`, which move every weight in
+        every query, they are written out to arrays.
     learning_rate
         Step size; for `"scale_free"` the wealth that each coordinate's bets begin with, which matters little. None: 0.1, for
         `"adam"` 0.01.
@@ -69,8 +73,8 @@ class GradientRanker(LinearRanker):
     _learns_atomically = True
 
     _schema = Schema(
-        _counters=Array(2, low=0.0),
-        _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "d"),
+        _counters=Array(N_GRADIENT_COUNTERS, low=0.0),
+        _state=Array("_n_kept", lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
         _surrogate=Derived(),
         _config=Derived(),
         _constants=Derived(),
@@ -90,7 +94,7 @@ class GradientRanker(LinearRanker):
         average: bool | float | None = None,
     ) -> None:
         averages = optimizer != "scale_free" if average is None else average is not False
-        super().__init__(averages, n_counters=2)
+        super().__init__(averages, n_counters=N_GRADIENT_COUNTERS)
         self.surrogate = surrogate
         self.optimizer = optimizer
         self.learning_rate = learning_rate
@@ -113,7 +117,21 @@ class GradientRanker(LinearRanker):
         self._surrogate = settings.kernel_arguments
         self._config = np.array([OPTIMIZERS.index(optimizer)])
         self._constants = np.array([rate, l2, averaging(averages if average is None else average)])
-        self._state = np.empty((OPTIMIZER_ROWS[OPTIMIZERS.index(optimizer)], 0))
+        self._state = np.empty((self._n_kept, 0))
+
+    @property
+    def _n_kept(self) -> int:
+        """How many numbers the optimizer keeps for a feature."""
+        return OPTIMIZER_ROWS[OPTIMIZERS.index(self.optimizer)]
+
+    @property
+    def _row_width(self) -> int:  # type: ignore[override]
+        return OPTIMIZER + self._n_kept
+
+    @property
+    def _takes_sparse(self) -> bool:  # type: ignore[override]
+        # Adam's momentum, and l2, move weights of features that a query does not have.
+        return self.optimizer != "adam" and not self.l2
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         if self.optimizer != "sgd":
@@ -124,26 +142,28 @@ class GradientRanker(LinearRanker):
         self._mix_weights(shards, base, shares)
 
     def _grow(self, n_new: int) -> None:
+        n = self._n_features
         super()._grow(n_new)
-        new = np.zeros((len(self._state), n_new))
+        new = np.zeros((self._n_kept, n_new))
         if self.optimizer == "scale_free":
             new[3] = self._constants[0]
-        self._state = np.concatenate((self._state, new), axis=1)
+        if self._rows is None:
+            self._state = np.concatenate((self._state, new), axis=1)
+        else:
+            self._rows[n : n + n_new, OPTIMIZER:] = new.T
+
+    def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
+        rows[:, OPTIMIZER:] = self._state.T
+        return {"_state": self._state[:, :0].copy()}
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         X, y, offsets, w, *_ = block
-        return kernels.learn(
-            X,
-            y,
-            offsets,
-            w,
-            discounts(len(X)),
-            self._surrogate,
-            self._config,
-            self._constants,
-            self._weights,
-            self._state,
-            self._average,
-            self._counters,
-            rounds,
+        settings = discounts(len(y)), self._surrogate, self._config, self._constants
+        if self._rows is None and not isinstance(X, SparseRows):
+            return dense.learn(
+                X, y, offsets, w, *settings, self._weights, self._state, self._average, self._counters, rounds
+            )  # fmt: skip
+        rows, state = as_rows(X), self._make_sparse()
+        return sparse.learn(
+            rows.starts, rows.columns, rows.values, y, offsets, w, *settings, state, self._averages, self._counters, rounds
         )

@@ -1,5 +1,6 @@
 """The perceptron for ranking."""
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
@@ -15,6 +16,11 @@ from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
 
 __all__ = ["PerceptronRanker"]
+
+_SPARSE_HINT = (
+    "credit='spread' learns little from a query of sparse features; for text and ids take "
+    "PerceptronRanker(credit='adaptive', mass='sqrt', relative_margin=0.3)"
+)
 
 
 class PerceptronRanker(LinearRanker):
@@ -72,7 +78,8 @@ class PerceptronRanker(LinearRanker):
         certified as it was served; on MQ2008 it is worse, on drifting streams better.
     norm_cap
         kappa, 0 < kappa <= 1: after each update the weights are scaled down to a norm of kappa times the square root of the sum
-        of ||z||^2 + 2 tau V, so that they follow drift (`capped_bound`). None for no cap.
+        of ||z||^2 + 2 tau V, so that they follow drift (`capped_bound`). It changes all weights, so sparse queries are written
+        out to arrays. None for no cap.
 
     Notes
     -----
@@ -97,12 +104,11 @@ class PerceptronRanker(LinearRanker):
     0.369...
     """
 
-    _takes_sparse = True
     _learns_atomically = True
     #: `_learn` takes pairs, mass and loss from `Block.served` where it is given.
     _learns_from_served = True
 
-    _schema = Schema(_counters=Array(N_COUNTERS, low=0.0), _config=Derived(), _constants=Derived(), _all_forms=Derived())
+    _schema = Schema(_counters=Array(N_COUNTERS, low=0.0), _config=Derived(), _all_forms=Derived())
 
     def __init__(
         self,
@@ -133,7 +139,7 @@ class PerceptronRanker(LinearRanker):
         self.average = average
         self.served = served
         self.norm_cap = norm_cap
-        self._config, self._constants = self._checked()
+        self._config = self._checked()
         self._all_forms = None if (credit, within_grade, margin_scale) == ("spread", "mean", "constant") else True
 
     @classmethod
@@ -174,30 +180,35 @@ class PerceptronRanker(LinearRanker):
             model._average = model._weights.copy()
         return model
 
+    @property
+    def _takes_sparse(self) -> bool:  # type: ignore[override]
+        # A cap of the norm may shorten all weights in every query.
+        return self.norm_cap is None
+
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         X, y, offsets, w, _, _, served, _, _, _ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None and self._all_forms is None:
                 return dense.learn(
-                    X, y, offsets, w, discounts(len(y)), self._config, self._constants, self._weights, self._average,
+                    X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average,
                     self._counters, rounds,
                 )  # fmt: skip
             return dense.learn_any_form(
-                X, y, offsets, w, discounts(len(y)), self._config, self._constants, self._weights, self._average,
+                X, y, offsets, w, discounts(len(y)), self._config, self._weights, self._average,
                 self._counters, rounds, served, self._all_forms,
             )  # fmt: skip
-        if self.norm_cap is not None:
-            raise ValueError("norm_cap needs all weights in every query: give arrays, not sparse rows")
+        if self._rows is None and (self.credit, self.update) == ("spread", "mistake"):
+            warnings.warn(_SPARSE_HINT, stacklevel=5)
         rows, state = as_rows(X), self._make_sparse()
         return sparse.learn(
-            rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, self._constants, state,
+            rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, state,
             self._averages, self._counters, rounds, served, self._all_forms,
         )  # fmt: skip
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         self._mix_weights(shards, base, shares)
 
-    def _checked(self) -> tuple[np.ndarray, np.ndarray]:
+    def _checked(self) -> np.ndarray:
         """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""
         target = measure(self.measure)
         for name, value, allowed in (
@@ -242,8 +253,11 @@ class PerceptronRanker(LinearRanker):
             WITHIN_GRADE.index(self.within_grade),
             gradient,
             self.margin_scale == "grade",
+            self.relative_margin,
+            1.0 if self.learning_rate is None else self.learning_rate,
+            self.margin,
+            averaging(self.average),
+            0.0 if self.norm_cap is None else self.norm_cap,
+            self.served == "average",
         ]
-        step = 1.0 if self.learning_rate is None else self.learning_rate
-        cap = 0.0 if self.norm_cap is None else self.norm_cap
-        constants = [self.relative_margin, step, self.margin, averaging(self.average), cap, self.served == "average"]
-        return np.array(config, dtype=np.int64), np.array(constants, dtype=np.float64)
+        return np.array(config, dtype=np.float64)

@@ -39,8 +39,8 @@ class RidgeRanker(Ranker):
     cumulative loss (1 - `measure`, ties broken pessimistically) so far serves rankings. So nothing has to be tuned.
 
     The equations are solved again whenever the number of queries has grown by a fifth, spread over queries: no call has to wait
-    for all of them. A query costs O(m d^2), and the memory is 4 d^2 bytes: it is for up to a few hundred columns of about unit
-    scale, behind `StreamQuantileMap` or a scaler.
+    for all of them. A query costs O(m d^2), and the memory is 4 d^2 bytes and those of 256 documents: it is for up to a few
+    hundred columns of about unit scale, behind `StreamQuantileMap` or a scaler.
 
     A query of one grade, or of one document, teaches nothing.
 
@@ -153,7 +153,8 @@ class RidgeRanker(Ranker):
                 f"half_life={self.half_life} depends on the order of queries, which several machines do not have; "
                 "half_life=None can be mixed"
             )
-        gram, moment = self._gram.copy(), self._moment.copy()
+        self._add_pending()
+        gram, moment = self._gram, self._moment
         for shard in shards:
             self._gram = self._gram + (self._placed_gram(shard) - gram)
             self._moment = self._moment + (self._placed_from(shard, shard._moment[None])[0] - moment)
@@ -165,9 +166,9 @@ class RidgeRanker(Ranker):
     def _placed_gram(self, other: "RidgeRanker") -> np.ndarray:
         """The matrix of another ranker with its features at the places that they have here."""
         if other.feature_names == self.feature_names and other._n_features == self._n_features:
-            return other._gram
+            return other._full_gram()
         upper = np.zeros((other._n_features, other._n_features))
-        upper[np.triu_indices(other._n_features)] = other._gram
+        upper[np.triu_indices(other._n_features)] = other._full_gram()
         placed = self._placed_from(other, upper + np.triu(upper, 1).T)
         return self._placed_from(other, placed.T)[np.triu_indices(self._n_features)]
 

@@ -69,7 +69,7 @@ CALLS = {
     "an infinite value": (
         lambda: new().learn_one({"a": {"clicks": np.inf}, "b": {"clicks": 1}}, [0, 1]), "'clicks'", "'a'", "finite",
     ),
-    "a category": (lambda: new().predict_one([{"colour": "red"}]), "'colour'", "document 0", "'red'", "OneHotEncoder"),
+    "a category": (lambda: new().predict_one([{"colour": "red"}]), "'colour'", "document 0", "'red'", "HashedFeatures"),
     "complex numbers": (lambda: new().predict_one(X * 1j), "complex128", "features are numbers"),
     "masked features": (lambda: new().learn_one(np.ma.masked_equal(X, 0.0), y), "x is a masked array", "x.filled(0)"),
     # The grades

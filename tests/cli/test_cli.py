@@ -380,7 +380,7 @@ def test_certificates_need_queries_that_can_be_read_twice(files, run):
     assert "learned from alone" in err
 
 
-@pytest.mark.parametrize(("name", "learners"), [("blend", 4), ("light-blend", 3)])
+@pytest.mark.parametrize(("name", "learners"), [("blend", 4), ("light-blend", 2)])
 def test_train_a_blend(files, run, name, learners):
     code, out, err = run(
         "train", files / "a.txt", "--test", files / "test.txt", "--ranker", name, "--save", files / "m.npz", "--json"

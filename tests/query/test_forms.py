@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import PerceptronRanker, rank_one
-from online_rank.query import as_grades, in_form, query_offsets, read_query
+from online_rank.query import MAX_FEATURES, as_grades, in_form, query_offsets, read_query
 
 ROWS = [[1.0, 2.0], [0.5, -3.0], [0.0, 4.0]]
 DICTS = [dict(zip("ab", row, strict=True)) for row in ROWS]
@@ -104,7 +104,7 @@ def test_frames_come_back_as_frames():
         ("documents", TypeError, "x is of type str"),
         (7, TypeError, "x is of type int"),
         (pd.DataFrame({"a": ["x"]}), TypeError, "column 'a' has dtype String"),
-        ([dict.fromkeys(range(1000001), 1.0)], ValueError, "1000001 features; at most 1000000"),
+        (np.empty((1, MAX_FEATURES + 1), np.float32), ValueError, "16777217 features; at most 16777216"),
     ],
 )
 def test_bad_queries_are_named(x, error, message):

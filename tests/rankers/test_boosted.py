@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from online_rank import BoostedRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import trees as kernels
+from online_rank.base import Round
 from online_rank.base.schema import mismatches
 from online_rank.measures import discounts
 from online_rank.metrics import NDCG
+from online_rank.query import read_query
 from online_rank.rankers import boosted
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import trees as reference
@@ -157,6 +159,19 @@ def test_a_copy_and_a_file_in_the_middle_of_a_tree_go_on_with_the_same_bits():
                     one.learn_one(*query)
                 assert to_bytes(twin) == to_bytes(one)
     assert met == 2
+
+
+def test_ranking_and_learning_at_once():
+    one, two = BoostedRanker(window=40), BoostedRanker(window=40)
+    for X, y in queries(40):
+        expected, row = one.predict_one(X), np.empty((1, len(Round._fields)))
+        one.learn_one(X, y)
+        assert two._rank_and_learn(read_query(X, y), row).tolist() == expected
+        np.testing.assert_array_equal(row, one._last_round)
+    two._last_round = row
+    assert to_bytes(one) == to_bytes(two)
+    assert two._rank_and_learn(read_query(X, y)._replace(w=np.array([-1.0])), row) is None
+    assert to_bytes(one) == to_bytes(two)
 
 
 def test_an_undone_block_leaves_the_growing_tree_as_it_was():

@@ -2,15 +2,18 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import LossTracker, PerceptronRanker
+from online_rank import GradientRanker, LossTracker, PerceptronRanker, load, save
 from online_rank.query import SparseRows
 from online_rank.query.sparse import as_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore:credit='spread'")
 
 SETTINGS = [
     {},
@@ -34,9 +37,8 @@ def as_block(sequence):
 
 
 def state(model):
-    return {k: v.tobytes() if isinstance(v, np.ndarray) else v for k, v in vars(model).items() if k != "_rows"} | {
-        "rows": model._rows[: model.n_features].tobytes()
-    }
+    kept = {k: v.tobytes() if isinstance(v, np.ndarray) else repr(v) for k, v in vars(model).items() if k != "_rows"}
+    return kept | {"rows": model._rows[: model.n_features].tobytes()}
 
 
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
@@ -171,3 +173,97 @@ def test_certificates_of_sparse_rows_are_those_of_arrays():
         assert sparse.totals == pytest.approx(dense.totals, rel=1e-9)
         assert sparse.certificate().pair_loss == pytest.approx(dense.certificate().pair_loss, rel=1e-9)
         assert sparse.certificate().holds
+
+
+GRADIENT = [
+    {},
+    {"surrogate": "lambdarank", "optimizer": "adagrad"},
+    {"surrogate": "listnet", "optimizer": "sgd", "average": 3.0},
+    {"surrogate": "hinge", "average": True},
+    {"optimizer": "adagrad", "average": 0.5},
+]
+
+
+@pytest.mark.parametrize("options", GRADIENT, ids=str)
+def test_gradient_descent_on_rows_is_that_on_arrays(options):
+    dense, sparse = GradientRanker(**options), GradientRanker(**options)
+    for t, (X, y) in enumerate(queries(150)):
+        # A feature that is constant within each query, which a step by rounding errors would move.
+        X[:, 3] = 0.1 * (1 + t % 3)
+        dense.learn_one(X, y)
+        sparse.learn_one(as_rows(X), y)
+        assert sparse.weights == pytest.approx(dense.weights, rel=1e-9, abs=1e-12)
+        assert sparse.served_weights == pytest.approx(dense.served_weights, rel=1e-9, abs=1e-12)
+    assert sparse.last_round == pytest.approx(dense.last_round, rel=1e-9, abs=1e-12, nan_ok=True)
+    assert dense.weights[3] == sparse.weights[3] == 0.0
+    assert sparse._rows is not None
+
+
+@pytest.mark.parametrize("options", GRADIENT, ids=str)
+def test_a_block_of_gradient_descent_is_the_loop(options, tmp_path):
+    sequence = [query for query in queries(40) if len(query[1])]
+    one, many = GradientRanker(**options), GradientRanker(**options)
+    X, y, qid = as_block(sequence)
+    one.learn_one(*sequence[0])  # from arrays to rows in the middle
+    for x, grades in sequence[1:]:
+        one.learn_one(as_rows(x), grades)
+    many.learn_one(*sequence[0])
+    many.learn_many(as_rows(X[qid > 0]), y[qid > 0], qid[qid > 0])
+    assert state(one) == state(many)
+    save(one, tmp_path / "model")
+    twin = load(tmp_path / "model")
+    twin.learn_one(as_rows(sequence[1][0]), sequence[1][1])
+    many.learn_one(as_rows(sequence[1][0]), sequence[1][1])
+    assert twin.weights.tolist() == many.weights.tolist()
+    before = state(many)
+    bad = sequence[1][0].copy()
+    bad[0, 5] = np.inf
+    with pytest.raises(ValueError, match="feature 5 of document 0 is inf"):
+        many.learn_one(as_rows(bad), sequence[1][1])
+    assert state(many) == before
+
+
+def test_optimizers_that_move_every_weight_get_arrays():
+    X, y = np.eye(40)[:4], [0, 1, 2, 0]
+    for options in ({"optimizer": "adam"}, {"optimizer": "sgd", "l2": 0.1}):
+        dense, sparse = GradientRanker(**options), GradientRanker(**options)
+        dense.learn_one(X, y)
+        sparse.learn_one(as_rows(X), y)
+        assert sparse._rows is None
+        assert sparse.weights.tolist() == dense.weights.tolist()
+    with pytest.raises(ValueError, match="GradientRanker needs them as an array"):
+        GradientRanker(optimizer="adam").learn_one(as_rows(X)._replace(n_columns=1 << 23), y)
+
+
+@pytest.mark.parametrize("average", [0.5, 2.0])
+def test_a_rejected_block_is_undone_although_the_average_moved_its_reference(average):
+    # The reference moves after 400 half-lives, which changes rows of features that the block does not have.
+    model = PerceptronRanker(average=average, credit="pairs")
+    X, y = np.eye(30)[:10], np.arange(10) % 3
+    model.learn_one(as_rows(X), y)
+    model.learn_one(as_rows(X[::-1]), y)
+    few = as_rows(np.tile(np.eye(30)[[28, 29]], (1000, 1)))
+    few.values[-1] = np.nan
+    before = state(model)
+    with pytest.raises(ValueError, match="feature 29 of document 1999 is nan"):
+        model.learn_many(few, np.tile([0, 1], 1000), np.repeat(np.arange(1000), 2))
+    assert state(model) == before
+
+
+def test_repeated_columns_count_once_in_the_norm():
+    rows = SparseRows(np.array([0, 3, 4]), np.array([2, 0, 2, 1], np.int32), np.array([1.0, 2.0, 3.0, 1.0]), 3)
+    model = PerceptronRanker(credit="pairs")
+    model.learn_one(rows, [1, 0])
+    assert model.last_round.largest_norm == pytest.approx((2.0**2 + (1.0 + 3.0) ** 2) ** 0.5)
+    assert rows.values.tolist() == [1.0, 2.0, 3.0, 1.0]
+
+
+def test_sparse_features_and_spread_bring_a_hint_once():
+    model = PerceptronRanker()
+    with pytest.warns(UserWarning, match="credit='adaptive', mass='sqrt', relative_margin=0.3") as caught:
+        model.learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
+        PerceptronRanker(credit="adaptive").learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])

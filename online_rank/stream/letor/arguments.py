@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from online_rank.stream.letor.rows import LetorError, LetorPosition, RowReader
 from online_rank.stream.letor.source import FileRange, Source, is_stdin
+from online_rank.stream.letor.sparse import MOST_COLUMNS, Sparse, check_sparse
 
 Sizes: TypeAlias = str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer]
 
@@ -24,6 +25,7 @@ def row_reader(
     null: str,
     negative: str,
     on_error: str,
+    sparse: Sparse,
     **options: Any,
 ) -> RowReader:
     """What reads the sources, after a check of the arguments that `iter_letor` and `read_letor` share."""
@@ -43,6 +45,9 @@ def row_reader(
         raise ValueError(f'null must be "zero" or "error", not {null!r}')
     if negative not in ("error", "zero", "skip"):
         raise ValueError(f'negative must be "error", "zero" or "skip", not {negative!r}')
+    check_sparse(sparse)
+    if sparse and n_features is not None and n_features > MOST_COLUMNS:
+        raise ValueError(f"n_features is {n_features}; sparse rows have at most {MOST_COLUMNS}")
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
     groups: list[Any] = [None] * len(files) if group is None else [group] if len(files) == 1 else list(group)
@@ -59,6 +64,7 @@ def row_reader(
         negative=negative,
         skip_errors=on_error == "skip",
         start=start,
+        sparse=sparse,
         **options,
     )
 

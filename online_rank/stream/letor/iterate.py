@@ -13,6 +13,7 @@ from online_rank.stream.letor.arguments import Sizes, row_reader
 from online_rank.stream.letor.repeated import REMEMBERED, LetorWarning, RepeatedQid, check_repeated_qid, repeated
 from online_rank.stream.letor.rows import LetorError, LetorPosition, RowBlock, RowReader
 from online_rank.stream.letor.source import Source
+from online_rank.stream.letor.sparse import Sparse, joined, n_bytes, part
 
 __all__ = ["LetorIterator", "iter_letor"]
 
@@ -91,13 +92,13 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
             if bounds[0]:
                 pieces.append((block, 0, bounds[0]))
                 n += bounds[0]
-                self._require_moderate(n, begin)
+                self._require_moderate(pieces, n, begin)
             for (first, next_qid, position), (_, last) in zip(block.starts, pairwise(bounds), strict=True):
                 if pieces:
                     yield self._query(pieces, qid), position
                 self._notice(next_qid, position)
                 pieces, qid, begin, n = [(block, first, last)], next_qid, position, last - first
-                self._require_moderate(n, begin)
+                self._require_moderate(pieces, n, begin)
         if pieces:
             yield self._query(pieces, qid), self._rows.end
         self.position = self._rows.end
@@ -114,7 +115,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
                 if last > first:
                     queries.setdefault(qid, []).append((block, first, last))
                     sizes[qid] += last - first
-                    self._require_moderate(sizes[qid], begins.setdefault(qid, begin))
+                    self._require_moderate(queries[qid], sizes[qid], begins.setdefault(qid, begin))
             self._rows.require_moderate(sizes.total(), "all queries together have", LetorPosition())
         for qid, pieces in queries.items():
             yield self._query(pieces, qid), None
@@ -122,7 +123,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
     def _query(self, pieces: list[tuple[RowBlock, int, int]], qid: str) -> tuple[Any, ...]:
         """Arrays of their own, so that a query that is kept does not keep its block."""
         query: tuple[Any, ...] = (
-            np.concatenate([block.X[first:last] for block, first, last in pieces]),
+            joined([part(block.X, first, last) for block, first, last in pieces]),
             np.concatenate([block.y[first:last] for block, first, last in pieces]),
         )
         if self._with_qid:
@@ -131,11 +132,14 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
             query += ([docid for block, first, last in pieces for docid in (block.docids or [])[first:last]],)
         return query
 
-    def _require_moderate(self, n_documents: int, begin: LetorPosition) -> None:
+    def _require_moderate(self, pieces: list[tuple[RowBlock, int, int]], n_documents: int, begin: LetorPosition) -> None:
         """Raise LetorError when a query that is being put together is too large."""
         what = "the query that begins here has"
         self._rows.require_moderate(n_documents, what, begin)
-        if n_documents * self._rows.row_bytes > self._max_query_bytes:
+        size = n_documents * self._rows.row_bytes
+        if self._rows.is_sparse:
+            size = sum(n_bytes(block.X, first, last) for block, first, last in pieces)
+        if size > self._max_query_bytes:
             what += f" {n_documents} documents or more with {self.n_features} features"
             what += f": more than max_query_bytes={self._max_query_bytes} as an array"
             raise LetorError(what, self._rows.name_of(begin.file), begin.line)
@@ -169,6 +173,7 @@ def iter_letor(
     group: Sizes | Sequence[Sizes | None] | None = None,
     start: LetorPosition | None = None,
     max_query_bytes: int = 1 << 26,
+    sparse: Sparse = False,
 ) -> LetorIterator:
     r"""Stream the queries of LETOR / svmlight text.
 
@@ -218,13 +223,16 @@ def iter_letor(
     max_query_bytes : int
         Largest array of a query's features; a query that would become larger is an error before it is. A short text can name a
         feature with a high number in each of many lines: without `n_features`, arrays of more than 4 MiB may not take more than
-        40 bytes for each byte of text that was read either.
+        32 bytes for each byte of text that was read either.
+    sparse : {False, True, "auto"}
+        Whether X is `online_rank.query.SparseRows`, of which only the named features take memory, up to id 2^31 - 1. "auto": if
+        d > 4096. Like d, this is settled by the first 8 MiB, and the same for all queries.
 
     Returns
     -------
     LetorIterator
-        Yields (X, y), (X, y, qid), (X, y, docids) or (X, y, qid, docids): X is (m, d), C-contiguous, y is (m,) int64, qid a
-        str, docids a list of m str. Every array is new and owns its memory.
+        Yields (X, y), (X, y, qid), (X, y, docids) or (X, y, qid, docids): X is (m, d), C-contiguous or sparse, y is (m,) int64,
+        qid a str, docids a list of m str. Every array is new and owns its memory.
 
     Raises
     ------
@@ -257,6 +265,6 @@ def iter_letor(
         raise ValueError('repeated_qid="group" reads everything: it cannot start in the middle')
     rows = row_reader(
         sources, group, start, grow=False, with_docid=with_docid, n_features=n_features, dtype=dtype, zero_based=zero_based,
-        null=null, negative=negative, on_error=on_error,
+        null=null, negative=negative, on_error=on_error, sparse=sparse,
     )  # fmt: skip
     return LetorIterator(rows, start, with_qid, with_docid, repeated_qid, max_query_bytes)

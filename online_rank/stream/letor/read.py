@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from online_rank.stream.letor.repeated import (
 )
 from online_rank.stream.letor.rows import LetorError, LetorPosition
 from online_rank.stream.letor.source import Source
+from online_rank.stream.letor.sparse import Gathered, Sparse, rows_at
 
 __all__ = ["LetorBlock", "read_letor"]
 
@@ -28,7 +29,7 @@ class LetorBlock(NamedTuple):
 
     Attributes
     ----------
-    X : (n, d) float array
+    X : (n, d) float array, or SparseRows
         Features.
     y : (n,) int64
         Grades.
@@ -38,7 +39,7 @@ class LetorBlock(NamedTuple):
         Ids of the documents, where asked for.
     """
 
-    X: np.ndarray
+    X: Any
     y: np.ndarray
     qid: np.ndarray
     docid: list[str] | None = None
@@ -55,6 +56,7 @@ def read_letor(
     on_error: Literal["raise", "skip"] = "raise",
     repeated_qid: RepeatedQid = "warn",
     group: Sizes | Sequence[Sizes | None] | None = None,
+    sparse: Sparse = False,
     progress: bool | None = None,
 ) -> LetorBlock:
     r"""Load LETOR / svmlight text at once, as `Ranker.learn_many` takes it.
@@ -82,9 +84,9 @@ def read_letor(
     check_repeated_qid(repeated_qid)
     rows = row_reader(
         sources, group, LetorPosition(), grow=True, with_docid=with_docid, n_features=n_features, dtype=dtype,
-        zero_based=zero_based, null=null, negative=negative, on_error=on_error,
+        zero_based=zero_based, null=null, negative=negative, on_error=on_error, sparse=sparse,
     )  # fmt: skip
-    X, y = np.empty((0, rows.n_features or 0), dtype), np.empty(0, np.int64)
+    X, y = Gathered(rows.n_features or 0, dtype), [np.empty(0, np.int64)]
     firsts: list[int] = []
     qids: list[str] = []
     docids: list[str] = []
@@ -93,33 +95,26 @@ def read_letor(
     places: list[LetorPosition] = []
     with shown_progress("reading", unit="documents", shown=progress, part=lambda: rows.fraction(position)) as show:
         for block in rows:
-            m, d = block.X.shape
-            rows.require_moderate(n + m, "the text has", LetorPosition())
-            if d > X.shape[1]:
-                X = np.concatenate([X, np.zeros((len(X), d - X.shape[1]), dtype)], axis=1)
-            if n + m > len(y):
-                # In place, so that the numbers are never held twice; by a quarter, so that they are not moved too often.
-                room = n + m + (n + m) // 4
-                X.resize((room, d), refcheck=False)
-                y.resize(room, refcheck=False)
-            X[n : n + m], y[n : n + m] = block.X, block.y
+            rows.require_moderate(n + len(block.y), "the text has", LetorPosition())
+            X.add(block.X)
+            y.append(block.y)
             firsts += [n + first for first, _, _ in block.starts]
             qids += [qid for _, qid, _ in block.starts]
             places += [place for _, _, place in block.starts]
             docids += block.docids or []
-            n += m
+            n += len(block.y)
             if block.starts:
                 position = block.starts[-1][2]
             show(n)
-    X.resize((n, X.shape[1]), refcheck=False)
-    y.resize(n, refcheck=False)
-    loaded = LetorBlock(X, y, np.repeat(_integers(qids), np.diff([*firsts, n])), docids if with_docid else None)
+    qid = np.repeat(_integers(qids), np.diff([*firsts, n]))
+    loaded = LetorBlock(X.all(), np.concatenate(y), qid, docids if with_docid else None)
     again = None if repeated_qid == "new" else first_repeated(qids)
     if again is None:
         return loaded
     if repeated_qid == "group":
         order = grouped_rows(np.diff([*firsts, n]), qids)
-        return LetorBlock(X[order], y[order], loaded.qid[order], [docids[i] for i in order.tolist()] if with_docid else None)
+        ids = [docids[i] for i in order.tolist()] if with_docid else None
+        return LetorBlock(rows_at(loaded.X, order), loaded.y[order], qid[order], ids)
     name, line = rows.name_of(places[again].file), places[again].line
     if repeated_qid == "error":
         raise LetorError(f"query {qids[again]} comes back after another one", name, line)

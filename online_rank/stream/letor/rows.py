@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels import letor as kernels
+from online_rank.query import SparseRows
 from online_rank.stream.letor.source import LineTooLongError, Source, open_source, plain_size, source_name, whole_lines
+from online_rank.stream.letor.sparse import MOST_COLUMNS, Sparse, is_sparse, put, room_for, rows_at
 
 LOOK_AHEAD = 1 << 23  # bytes of the stream that decide the number of features when nobody said
 WIDEST_GUESS = 1 << 16  # features; more must be asked for
 _CHUNK = 1 << 20
-_BLOCK = 1 << 18  # numbers in a block of rows
+_BLOCK = 1 << 17  # numbers in a block of rows
 _ALWAYS_ALLOWED = 1 << 22  # bytes of arrays, and so many for each byte of text, where the number of features is a guess
-_ALLOWED_A_BYTE = 40
+_ALLOWED_A_BYTE = 32
 _KEPT_ERRORS = 10
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -103,7 +105,7 @@ class LetorPosition(NamedTuple):
 class RowBlock:
     """Some rows of the stream and the queries that start among them, as (row, qid, position)."""
 
-    X: np.ndarray
+    X: Any
     y: np.ndarray
     starts: list[tuple[int, str, LetorPosition]]
     docids: list[str] | None
@@ -152,6 +154,7 @@ class RowReader:
         with_docid: bool,
         start: LetorPosition,
         grow: bool,
+        sparse: Sparse,
     ):
         self.n_features = n_features or start.n_features or None
         self.errors: list[LetorError] = []
@@ -159,12 +162,12 @@ class RowReader:
         self.skipped = start.skipped
         self.n_bytes = 0
         self._sources, self._groups, self._find_group = sources, groups, find_group
-        self._dtype = dtype
+        self._dtype, self._itemsize = dtype, np.dtype(dtype).itemsize
         self._first_id = 0 if zero_based else 1
         self._null_is_zero, self._skip_errors, self._with_docid = null_is_zero, skip_errors, with_docid
         self._negative, self._lowest = negative, 0.0 if negative == "error" else -(2.0**53)
         self._start = start
-        self._guessed, self._grow = self.n_features is None, grow
+        self._guessed, self._grow, self._sparse = self.n_features is None, grow, sparse
         self._queries = start.query
         self._query: tuple[str, object] | None = None
         self._seen = np.zeros(0, np.int64)
@@ -210,9 +213,13 @@ class RowReader:
 
     def _measure(self, buffer: np.ndarray, text: bytearray, at: int, end: int, qid_rule: int) -> int | None:
         """Number of features that the good lines name (if none, the bad line about to be reported); None without either."""
-        X = np.empty((1, WIDEST_GUESS), self._dtype)
+        widest = MOST_COLUMNS if self._sparse else WIDEST_GUESS
+        # An array without rows takes no memory, however wide it is.
+        X = np.empty((0 if self._sparse else 1, widest), self._dtype)
+        entries = room_for(end - at, 1, self._dtype) if self._sparse else None
+        most = len(entries[1]) if entries else widest
         y, meta = np.empty(1, np.int64), np.empty((1, kernels.META_COLUMNS), np.int64)
-        slow, seen = np.empty((WIDEST_GUESS + 1, 3), np.int64), np.zeros(WIDEST_GUESS, np.int64)
+        slow, seen = np.empty((most + 1, 3), np.int64), np.zeros(0 if self._sparse else widest, np.int64)
         line, row, width, named = 1, 0, 0, None
         while at < end:
             code, at, line, row, _, slow_count, qid_rule, found, _, feature = kernels.parse_rows(
@@ -232,11 +239,12 @@ class RowReader:
                 self._null_is_zero,
                 self._lowest,
                 True,
+                entries,
             )
             width = max(width, found)
             if code != kernels.DONE:  # stopped at a line
                 columns = feature + 1 - self._first_id
-                if code == kernels.SLOW_ROW and self._settle(X[0], y[:1], slow[:slow_count], text) is None:
+                if code == kernels.SLOW_ROW and self._settle(X, entries, 0, y, slow[:slow_count], text) is None:
                     width, row, qid_rule = max(width, columns), row + 1, _qid_rule(qid_rule, meta[0])
                 elif code != kernels.FEATURE_RANGE:
                     named = max(named or 0, columns)
@@ -246,19 +254,21 @@ class RowReader:
     def _parse(self, buffer: np.ndarray, text: bytearray, at: int, end: int, state: _FileState) -> tuple[int, RowBlock | None]:
         """One block of rows from ``text[at:end]``, and where the next one starts."""
         d = self.n_features or 0
-        if len(self._seen) < d:
+        rows_are_sparse = self.is_sparse
+        if len(self._seen) < d and not rows_are_sparse:
             self._seen = np.zeros(d, np.int64)
         # About as many rows as there are lines, judged by the lines before; too few only means another block.
-        room = max(1, min(_BLOCK // max(1, d), int(1.2 * (end - at) / self._line_size) + 16))
-        X, y = np.empty((room, d), self._dtype), np.empty(room, np.int64)
+        room = max(1, min(_BLOCK // (1 if rows_are_sparse else max(1, d)), int(1.2 * (end - at) / self._line_size) + 16))
+        entries = room_for(end - at, room, self._dtype) if rows_are_sparse else None
+        X, y = np.empty((0 if entries else room, d), self._dtype), np.empty(room, np.int64)
         meta = np.empty((room, kernels.META_COLUMNS), np.int64)
-        slow = np.empty((d + 1, 3), np.int64)
+        slow = np.empty(((len(entries[1]) if entries else d) + 1, 3), np.int64)
         filled, begin = 0, at
         while at < end and filled < room and self._fatal is None:
             before = filled
             code, at, state.line, state.row, filled, slow_count, state.qid_rule, _, where, feature = kernels.parse_rows(
                 buffer, at, end, X, y, meta, filled, slow, self._seen, state.line, state.row, state.qid_rule, self._first_id,
-                self._null_is_zero, self._lowest, False,
+                self._null_is_zero, self._lowest, False, entries,
             )  # fmt: skip
             if code == kernels.FEATURE_RANGE and self._grow and self._guessed:
                 wider = self._measure(buffer, text, at, end, state.qid_rule) or 0
@@ -268,7 +278,7 @@ class RowReader:
                     code = kernels.DONE
             fault = code if code not in (kernels.DONE, kernels.FULL) else None
             if code == kernels.SLOW_ROW:
-                trouble = self._settle(X[filled], y[filled : filled + 1], slow[:slow_count], text)
+                trouble = self._settle(X, entries, filled, y, slow[:slow_count], text)
                 if trouble is None:
                     state.qid_rule = _qid_rule(state.qid_rule, meta[filled])
                     filled += 1
@@ -283,34 +293,43 @@ class RowReader:
         self.n_bytes += at - begin
         if filled:
             self._line_size = (at - begin) / filled
+        rows: Any = X[:filled]
+        if entries:
+            starts, n = entries[0][: filled + 1], int(entries[0][filled])
+            rows = SparseRows(starts, entries[1][:n].copy(), entries[2][:n].copy(), d)
+        y, meta = y[:filled], meta[:filled]
         if self._lowest < 0.0:
-            X, y, meta, filled = self._without_negatives(X[:filled], y[:filled], meta[:filled])
-        return at, self._block(X[:filled], y[:filled], meta[:filled], text, state) if filled else None
+            rows, y, meta = self._without_negatives(rows, y, meta)
+        return at, self._block(rows, y, meta, text, state) if len(y) else None
 
-    def _without_negatives(
-        self, X: np.ndarray, y: np.ndarray, meta: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    def _without_negatives(self, X: Any, y: np.ndarray, meta: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         """The rows with negative grades as 0, or without them."""
         if self._negative == "skip" and (y < 0).any():
             kept = y >= 0
             groups = np.cumsum(meta[:, kernels.FRESH])[kept]
-            X, y, meta = X[kept], y[kept], meta[kept]
+            X, y, meta = rows_at(X, np.flatnonzero(kept)), y[kept], meta[kept]
             meta[:, kernels.FRESH] = np.diff(groups, prepend=0) > 0
         np.maximum(y, 0, out=y)
-        return X, y, meta, len(y)
+        return X, y, meta
 
-    def _settle(self, x: np.ndarray, y: np.ndarray, slow: np.ndarray, text: bytearray) -> tuple[int, int, int] | None:
+    def _settle(
+        self, X: np.ndarray, entries: Any, row: int, y: np.ndarray, slow: np.ndarray, text: bytearray
+    ) -> tuple[int, int, int] | None:
         """Convert the numbers of a row that the kernel left alone; (code, place, feature) of one that is out of range."""
         for column, place, length in slow.tolist():
             value = float(text[place : place + length])
             if column < 0:
                 if not (self._lowest <= value <= 2.0**53 and value == int(value)):
                     return kernels.GRADE_RANGE, place, 0
-                y[0] = value
+                y[row] = value
                 continue
             with np.errstate(over="ignore"):
-                x[column] = value
-            if not np.isfinite(x[column]):
+                if entries is None:
+                    X[row, column] = value
+                    value = X[row, column]
+                else:
+                    value = put(entries, row, column, value)
+            if not np.isfinite(value):
                 return kernels.NOT_FINITE, place, column + self._first_id
         return None
 
@@ -334,7 +353,7 @@ class RowReader:
         if len(self.errors) < _KEPT_ERRORS:
             self.errors.append(error)
 
-    def _block(self, X: np.ndarray, y: np.ndarray, meta: np.ndarray, text: bytearray, state: _FileState) -> RowBlock:
+    def _block(self, X: Any, y: np.ndarray, meta: np.ndarray, text: bytearray, state: _FileState) -> RowBlock:
         """The rows, with the queries that start among them."""
         if state.qid_rule == kernels.QID_ABSENT and state.group_ends is None:
             sizes = self._find_group(self._sources[state.index])
@@ -370,9 +389,14 @@ class RowReader:
         return RowBlock(X, y, starts, docids)
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse from now on."""
+        return is_sparse(self._sparse, self.n_features or 0)
+
+    @property
     def row_bytes(self) -> int:
-        """Bytes of a row of features."""
-        return (self.n_features or 0) * np.dtype(self._dtype).itemsize
+        """Bytes of a row of features in an array; 0 for sparse rows, which are in proportion to the text."""
+        return 0 if self.is_sparse else (self.n_features or 0) * self._itemsize
 
     def require_moderate(self, n_documents: int, what: str, begin: LetorPosition) -> None:
         """Raise LetorError when an array of so many documents is out of all proportion to the text that was read.

@@ -34,6 +34,7 @@ Source: TypeAlias = str | os.PathLike[str] | FileRange | IO[bytes] | IO[str]
 _GZIP_MAGIC = b"\x1f\x8b"
 _INFLATE_SIZE = 1 << 20
 _LONGEST_LINE = 1 << 28
+_FIRST_SIZE = 1 << 16
 
 
 def source_name(source: Source) -> str:
@@ -199,18 +200,20 @@ class LineTooLongError(ValueError):
 def whole_lines(stream: Any, first_size: int, size: int) -> Iterator[tuple[bytearray, int]]:
     """Read `stream` in pieces of about `size` bytes and yield ``(buffer, end)``: ``buffer[:end]`` is whole lines.
 
-    The buffer is reused. The first piece is at least `first_size` bytes if there are that many; later ones are what is there,
-    so that a slow pipe is not waited for. A last line without a newline gets one.
+    The buffer is reused, and grows with the first piece. That is at least `first_size` bytes if there are that many; later ones
+    are what is there, so that a slow pipe is not waited for. A last line without a newline gets one.
     """
     capacity = max(first_size, size)
-    buffer = bytearray(capacity + 1)  # one more for the newline
+    buffer = bytearray(min(capacity, _FIRST_SIZE) + 1)  # one more for the newline
     held = 0
     wanted = first_size
     ended = False
     while not ended:
         searched = held
         while not ended and held < capacity and held - searched < max(1, wanted):
-            got = stream.readinto(memoryview(buffer)[held:capacity])
+            if held == len(buffer) - 1:
+                buffer += bytes(min(held, capacity - held))
+            got = stream.readinto(memoryview(buffer)[held : len(buffer) - 1])
             ended = not got
             held += got
         if ended and held and buffer[held - 1] != ord("\n"):

@@ -1,0 +1,423 @@
+"""How fast, how small and how good is learning from millions of sparse features, beside other libraries?
+
+`python -m benchmarks.sparse` learns queries of Zipf text (`stream.ZipfText`) at 10^5 and 10^6 words, by everybody in turn, and
+writes benchmarks/results/sparse.md. `--data DIR` takes the queries of a data.npz instead (indptr, indices, data, y, V, Q, m),
+of which the first are learned and the first held-out ones ranked.
+"""
+
+import itertools
+import multiprocessing
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._common import environment, parser, save, table
+from benchmarks._timing import interleaved
+from benchmarks.throughput import peak_megabytes
+from online_rank import GradientRanker, HashedFeatures, PerceptronRanker
+from online_rank._kernels.sparse import score_by
+from online_rank._progress import progress
+from online_rank.metrics import NDCG
+from online_rank.query import SparseRows
+from online_rank.stream import ZipfText
+from online_rank.stream.letor.sparse import rows_at
+
+TEXT = {"mass": "sqrt", "relative_margin": 0.3}
+PAIRS = 100
+BITS = 22
+
+
+class Texts(NamedTuple):
+    """Queries to learn from, held-out ones, and a folder for files made of them."""
+
+    X: SparseRows
+    y: np.ndarray
+    qid: np.ndarray
+    held_out: SparseRows
+    held_out_y: np.ndarray
+    m: int
+    folder: Path
+
+    @property
+    def n_queries(self) -> int:
+        return len(self.y) // self.m
+
+    @property
+    def n_words(self) -> int:
+        return self.X.n_columns
+
+    def first(self, n_queries: int) -> "Texts":
+        """The first queries to learn from."""
+        n = min(n_queries, self.n_queries) * self.m
+        return self._replace(X=self.X.rows(0, n), y=self.y[:n], qid=self.qid[:n])
+
+    def queries(self) -> list[tuple[SparseRows, np.ndarray]]:
+        """(X, y) of each query to learn from."""
+        bounds = range(0, len(self.y) + 1, self.m)
+        return [(self.X.rows(a, b), self.y[a:b]) for a, b in itertools.pairwise(bounds)]
+
+    def ndcg(self, scores: np.ndarray) -> float:
+        """NDCG@10 of the held-out queries."""
+        metric = NDCG(k=10)
+        for a in range(0, len(scores), self.m):
+            metric.update(self.held_out_y[a : a + self.m], scores[a : a + self.m])
+        return metric.get()
+
+
+#: A pass over the queries; returns the scores of the held-out documents, made when they are asked for.
+Pass = Callable[[], Callable[[], np.ndarray]]
+
+
+class Contestant(NamedTuple):
+    """Who learns how; `queries` limits how many are learned, for the slow."""
+
+    name: str
+    prepare: Callable[[Texts], Pass]
+    remark: str = ""
+    queries: int | None = None
+
+
+def gather(data: Texts) -> Pass:
+    w, scores = np.random.default_rng(0).standard_normal(data.n_words), np.empty(len(data.y))
+
+    def run() -> Callable[[], np.ndarray]:
+        score_by(data.X.starts, data.X.columns, data.X.values, w, scores)
+        return lambda: np.full(len(data.held_out_y), np.nan)
+
+    return run
+
+
+def rows(**settings: Any) -> Callable[[Texts], Pass]:
+    """A perceptron on rows, a block at once."""
+
+    def prepare(data: Texts) -> Pass:
+        def run() -> Callable[[], np.ndarray]:
+            model = PerceptronRanker(**settings)
+            model.learn_many(data.X, data.y, data.qid)
+            return lambda: model.predict_many(data.held_out)
+
+        return run
+
+    return prepare
+
+
+def adagrad(data: Texts) -> Pass:
+    def run() -> Callable[[], np.ndarray]:
+        model = GradientRanker("lambdarank", optimizer="adagrad")
+        model.learn_many(data.X, data.y, data.qid)
+        return lambda: model.predict_many(data.held_out)
+
+    return run
+
+
+def one_by_one(data: Texts) -> Pass:
+    queries = data.queries()
+
+    def run() -> Callable[[], np.ndarray]:
+        model = PerceptronRanker(credit="spread")
+        for X, y in queries:
+            model.learn_one(X, y)
+        return lambda: model.predict_many(data.held_out)
+
+    return run
+
+
+def as_dicts(X: SparseRows) -> list[dict[str, float]]:
+    """Documents as feature dicts; every name is an object of its own, as a parser would make it."""
+    features = [(f"word{j}", value) for j, value in zip(X.columns.tolist(), X.values.tolist(), strict=True)]
+    return [dict(features[a:b]) for a, b in itertools.pairwise(X.starts.tolist())]
+
+
+def vowpal_wabbit(cached: bool) -> Callable[[Texts], Pass]:
+    """Cost-sensitive one-against-all with label-dependent features; the cost is 4 - grade."""
+
+    def prepare(data: Texts) -> Pass:
+        from vowpalwabbit import Workspace
+
+        text, held_out = data.folder / "train.vw", data.folder / "held_out.vw"
+        cache = text.with_suffix(".cache")
+        if not text.exists():
+            write_vw(text, data.X, data.y, data.m)
+            write_vw(held_out, data.held_out, data.held_out_y, data.m)
+            Workspace(f"--csoaa_ldf m -b {BITS} -d {text} --cache_file {cache} --quiet").finish()
+        used = np.unique(data.held_out.columns)
+        source = f"--passes 1 --cache_file {cache}" if cached else f"-d {text}"
+
+        def run() -> Callable[[], np.ndarray]:
+            model = Workspace(f"--csoaa_ldf m -b {BITS} {source} --quiet")
+
+            def score() -> np.ndarray:
+                w = np.zeros(data.n_words)
+                w[used] = [-model.get_weight_from_name(f"w{j}") for j in used.tolist()]
+                model.finish()
+                return scores_by(w, data)
+
+            return score
+
+        return run
+
+    return prepare
+
+
+def write_vw(path: Path, X: SparseRows, y: np.ndarray, m: int) -> None:
+    features = [f"w{j}:{x:.6g}" for j, x in zip(X.columns.tolist(), X.values.tolist(), strict=True)]
+    with path.open("w") as file:
+        for i, (a, b) in enumerate(itertools.pairwise(X.starts.tolist())):
+            file.write(f"1:{4 - y[i]} | {' '.join(features[a:b])}\n" + ("\n" if (i + 1) % m == 0 else ""))
+
+
+def sofia(data: Texts) -> Pass:
+    """Pairs of a query, half as many as documents, by Pegasos."""
+    text, model = data.folder / "train.svm", data.folder / "sofia.model"
+    if not text.exists():
+        features = [f"{j + 1}:{x:.6g}" for j, x in zip(data.X.columns.tolist(), data.X.values.tolist(), strict=True)]
+        with text.open("w") as file:
+            for i, (a, b) in enumerate(itertools.pairwise(data.X.starts.tolist())):
+                file.write(f"{data.y[i]} qid:{data.qid[i] + 1} {' '.join(features[a:b])}\n")
+
+    def run() -> Callable[[], np.ndarray]:
+        command = f"sofia-ml --learner_type pegasos --loop_type rank --iterations {len(data.y) // 2} --dimensionality"
+        arguments = [*command.split(), str(data.n_words + 1), "--training_file", str(text), "--model_out", str(model)]
+        subprocess.run(arguments, check=True, capture_output=True)
+        return lambda: scores_by(np.array(model.read_text().split(), dtype=float)[1:], data)
+
+    return run
+
+
+def scores_by(w: np.ndarray, data: Texts) -> np.ndarray:
+    scores, X = np.empty(len(data.held_out_y)), data.held_out
+    score_by(X.starts, X.columns, X.values, w, scores)
+    return scores
+
+
+def pairs(data: Texts) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each query the documents (better, worse) of pairs with different grades."""
+    rng, drawn = np.random.default_rng(0), []
+    for a in range(0, len(data.y), data.m):
+        i, j = a + rng.integers(data.m, size=(2, 10 * PAIRS))
+        kept = np.flatnonzero(data.y[i] > data.y[j])[:PAIRS]
+        drawn.append((i[kept], j[kept]))
+    return drawn
+
+
+def scikit_learn(data: Texts) -> Pass:
+    from scipy.sparse import csr_array
+    from sklearn.linear_model import SGDClassifier
+
+    X = csr_array((data.X.values, data.X.columns, data.X.starts.astype(np.int32)), shape=data.X.shape)
+    drawn = pairs(data)
+
+    def run() -> Callable[[], np.ndarray]:
+        model = SGDClassifier(loss="log_loss", random_state=0)
+        for better, worse in drawn:
+            D = X[better] - X[worse]
+            D[1::2] *= -1.0
+            model.partial_fit(D, np.arange(len(better)) % 2 == 0, classes=[False, True])
+        return lambda: scores_by(model.coef_[0], data)
+
+    return run
+
+
+def river(data: Texts) -> Pass:
+    from river.linear_model import LogisticRegression
+
+    documents, drawn = as_dicts(data.X), pairs(data)
+
+    def run() -> Callable[[], np.ndarray]:
+        model = LogisticRegression()
+        for better, worse in drawn:
+            for t, (i, j) in enumerate(zip(better.tolist(), worse.tolist(), strict=True)):
+                sign = 1.0 if t % 2 == 0 else -1.0
+                x = {name: sign * value for name, value in documents[i].items()}
+                for name, value in documents[j].items():
+                    x[name] = x.get(name, 0.0) - sign * value
+                model.learn_one(x, t % 2 == 0)
+        w = np.zeros(data.n_words)
+        for name, value in model.weights.items():
+            w[int(name.removeprefix("word"))] = value
+        return lambda: scores_by(w, data)
+
+    return run
+
+
+def hashed(**settings: Any) -> Any:
+    return HashedFeatures(BITS) | PerceptronRanker(**settings)
+
+
+def with_vocabulary(n_words: int, **settings: Any) -> PerceptronRanker:
+    """A perceptron that knows all names."""
+    model = PerceptronRanker(**settings)
+    model.learn_one([dict.fromkeys([f"word{j}" for j in range(n_words)], 0.0), {}], [0, 0])
+    return model
+
+
+def compare_dicts(data: Texts) -> list[tuple]:
+    """Nanoseconds a feature of learning from feature dicts, and of ranking them, that were made just before: medians."""
+    models = {
+        f"`HashedFeatures({BITS})`, spread": hashed(credit="spread"),
+        f"`HashedFeatures({BITS})`, adaptive": hashed(credit="adaptive", **TEXT),
+        f"a vocabulary of {data.n_words:,} names, spread": with_vocabulary(data.n_words, credit="spread"),
+        f"a vocabulary of {data.n_words:,} names, adaptive": with_vocabulary(data.n_words, credit="adaptive", **TEXT),
+    }
+    took: dict[tuple[str, str], list[float]] = {}
+    for X, y in data.queries():
+        for name, model in models.items():
+            for verb in ("learn", "rank"):
+                x = as_dicts(X)
+                start = time.perf_counter()
+                model.learn_one(x, y) if verb == "learn" else model.predict_one(x)
+                took.setdefault((name, verb), []).append((time.perf_counter() - start) / len(X.values) * 1e9)
+    return [(name, *(f"{statistics.median(took[name, verb]):.0f}" for verb in ("learn", "rank"))) for name in models]
+
+
+GATHER = "one gather pass of the scores"
+CONTESTANTS = [
+    Contestant(GATHER, gather, "the limit"),
+    Contestant("spread, rows", rows(credit="spread"), "`learn_many`"),
+    Contestant("adaptive, rows", rows(credit="adaptive", **TEXT), "the setting for text"),
+    Contestant("sort, rows", rows(credit="sort", **TEXT)),
+    Contestant("gain, rows", rows(credit="gain")),
+    Contestant("pairs, rows", rows(credit="pairs")),
+    Contestant("spread, rows, learn_one", one_by_one, "a Python loop"),
+    Contestant("GradientRanker(lambdarank, adagrad), rows", adagrad),
+    Contestant("Vowpal Wabbit --csoaa_ldf m, cache", vowpal_wabbit(True), "cost 4 - grade"),
+    Contestant("Vowpal Wabbit --csoaa_ldf m, text", vowpal_wabbit(False), "cost 4 - grade"),
+    Contestant("sofia-ml, pegasos, rank", sofia, "half a pair a document; with reading and writing"),
+    Contestant("scikit-learn SGDClassifier, CSR pairs", scikit_learn, f"{PAIRS} pairs a query", 100),
+    Contestant("river LogisticRegression, dict pairs", river, f"{PAIRS} pairs a query", 10),
+]
+#: What a contestant needs besides this library.
+NEEDS = {"Vowpal": "vowpalwabbit", "scikit-learn": "sklearn"}
+
+
+def generated(n_words: int, n_queries: int, n_held_out: int, folder: Path) -> Texts:
+    """Queries of Zipf text."""
+    X, y, qid = ZipfText(n_queries + n_held_out, n_words).block()
+    n, m = n_queries * 100, 100
+    return Texts(X.rows(0, n), y[:n], qid[:n], X.rows(n, len(y)), y[n:], m, folder)
+
+
+def protocol(path: Path, n_queries: int, n_held_out: int, folder: Path) -> Texts:
+    """The first queries and the first held-out ones of a data.npz."""
+    stored = np.load(path)
+    m, first = int(stored["m"]), int(stored["Q"]) * int(stored["m"])
+    X = SparseRows(stored["indptr"].astype(np.int64), stored["indices"].astype(np.int32), stored["data"], int(stored["V"]))
+    y, n, stop = stored["y"], n_queries * m, first + n_held_out * m
+    learned = rows_at(X, np.arange(n))
+    held_out = rows_at(X, np.arange(first, stop))
+    return Texts(learned, y[:n], np.repeat(np.arange(n_queries), m), held_out, y[first:stop], m, folder)
+
+
+def present(contestant: Contestant) -> bool:
+    """Whether what a contestant needs is installed."""
+    if contestant.name.startswith("sofia"):
+        return shutil.which("sofia-ml") is not None
+    for start, module in NEEDS.items():
+        if contestant.name.startswith(start):
+            try:
+                __import__(module)
+            except ImportError:
+                return False
+    return True
+
+
+def alone(run: Pass, data: Texts, pipe: Any) -> None:
+    """One pass in a process of its own: NDCG@10, and the memory that the pass took."""
+    before = peak_megabytes()
+    scores = run()
+    memory = peak_megabytes() - before
+    pipe.send((data.ndcg(scores()), memory))
+
+
+def measured(run: Pass, data: Texts) -> tuple[float, float]:
+    """NDCG@10 and megabytes of one pass."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    process = context.Process(target=alone, args=(run, data, there))
+    process.start()
+    answer = here.recv()
+    process.join()
+    return answer
+
+
+def compare(data: Texts, rounds: int, only: list[str] | None) -> list[tuple]:
+    """A row for each contestant."""
+    found: dict[str, tuple[Pass, Texts, float, float]] = {}
+    chosen = [c for c in CONTESTANTS if c.name == GATHER or only is None or any(part in c.name for part in only)]
+    with progress("sparse", len(chosen), "contestants") as show:
+        for k, contestant in enumerate(chosen):
+            if present(contestant):
+                part = data if contestant.queries is None else data.first(contestant.queries)
+                run = contestant.prepare(part)
+                run()
+                ndcg, memory = (np.nan, np.nan) if contestant.name == GATHER else measured(run, data)
+                found[contestant.name] = run, part, ndcg, memory
+            show(k + 1)
+    seconds = interleaved({name: run for name, (run, *_) in found.items()}, rounds)
+    a_value = {name: statistics.median(seconds[name]) / len(part.X.values) * 1e9 for name, (_, part, *_) in found.items()}
+    lines = []
+    for contestant in chosen:
+        name = contestant.name
+        if name not in found:
+            lines.append((name, "", "", "", "", "not installed"))
+            continue
+        _, _, ndcg, memory = found[name]
+        shown = ("", "") if np.isnan(ndcg) else (f"{ndcg:.4f}", f"{memory:.0f}")
+        lines.append((name, f"{a_value[name] / a_value[GATHER]:.2f}", f"{a_value[name]:.1f}", *shown, contestant.remark))
+    return lines
+
+
+def report(parts: dict[str, tuple[list[tuple], list[tuple]]], options: Any) -> str:
+    header = ["", "time / gather pass", "ns a non-zero", "NDCG@10", "memory, MB", "remark"]
+    sections = "\n\n".join(
+        f"## {title}\n\n{table(header, lines)}\n\n{table(['feature dicts, ns a feature', 'learn_one', 'predict_one'], dicts)}"
+        for title, (lines, dicts) in parts.items()
+    )
+    return f"""# Sparse features
+
+One pass over {options.queries} queries of 100 documents with about 150 words each, by contestants in turn on one thread;
+medians of {options.rounds} passes. NDCG@10 is of {options.held_out} held-out queries. Memory is by how much the largest memory
+of a process grows in a pass. Credits are those of `PerceptronRanker`; `adaptive` and `sort` go with mass="sqrt" and
+relative_margin=0.3. Peers have their default settings, nothing is tuned. Feature dicts are made just before they are learned,
+as a parser makes them.
+{environment()}.
+`python -m benchmarks.sparse`
+
+{sections}
+
+The gather pass reads one weight of 8 bytes for each word that is there, and adds up the scores: no learner can take less.
+"""
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--words", type=float, nargs="*", default=[1e5, 1e6])
+    arguments.add_argument("--data", type=Path, help="a folder with data.npz, instead of generated text")
+    arguments.add_argument("--queries", type=int, default=400)
+    arguments.add_argument("--held-out", type=int, default=150)
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--only", nargs="*", help="parts of the names of contestants")
+    arguments.add_argument("--name", default="sparse", help="of the result")
+    options = arguments.parse_args()
+    warnings.filterwarnings("ignore", "credit='spread'")
+    parts = {}
+    for n_words in [0] if options.data else options.words:
+        with tempfile.TemporaryDirectory() as folder:
+            sizes = options.queries, options.held_out, Path(folder)
+            data = protocol(options.data / "data.npz", *sizes) if options.data else generated(int(n_words), *sizes)
+            lines = compare(data, options.rounds, options.only)
+            parts[f"{data.n_words:,} words"] = lines, compare_dicts(data.first(100))
+            # Written each time, so that an interruption loses little.
+            save(options.name, report(parts, options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Features by hashed names: no vocabulary, and texts and categories as they come."""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels.hashing import hash_names
+from online_rank.base.schema import Schema
+from online_rank.base.transformer import QueryTransformer
+from online_rank.query import Block, SparseRows, document_name, require_finite
+from online_rank.query.forms import as_floats, flat
+from online_rank.query.sparse import as_rows, merged
+
+__all__ = ["HashedFeatures"]
+
+#: As many columns as a model may have features.
+MOST_BITS = 24
+
+_WORDS = re.compile(r"\w+")
+
+
+class HashedFeatures(QueryTransformer):
+    r"""Put features into 2^bits columns by a hash of their names, so that no vocabulary is kept and memory is fixed.
+
+    The hash of a name gives its column and a sign, by which its values are multiplied; so features that share a column are told
+    apart on average ([1]). Entries that share one within a document add up. The result is sparse, whatever the input was.
+
+    Documents may hold more than numbers:
+
+    - a number is the feature `name`;
+    - a text is a category: the feature `name=text`, with value 1;
+    - a text in a field of `text` is a bag of words: each word w, in lower case, is the feature `name=w`, with the number of its
+      occurrences as value. A word is a longest run of letters, digits and underscores (`\w+`);
+    - a list or tuple of texts is a bag of just these: each text w is the feature `name=w`, counted.
+
+    So `{"kind": "pdf"}` is `{"kind=pdf": 1}`. A name is a string or an integer, which stands for its digits: feature n of an
+    array, or of LETOR text, is the name "n".
+
+    The hash is FNV-1a with 64 bits over the name in UTF-8, mixed by MurmurHash3's fmix64. It depends on nothing but the name:
+    neither on the process, nor on the platform, nor on other names. The lowest bits are the column, the highest is the sign.
+
+    Parameters
+    ----------
+    bits
+        The number of columns is 2^bits, at most 2^24. A linear ranker takes 32 bytes a column.
+    text
+        Names of the fields whose texts are split into words.
+
+    References
+    ----------
+    [1] Weinberger, Dasgupta, Langford, Smola & Attenberg, *Feature Hashing for Large Scale Multitask Learning*, ICML 2009.
+
+    Examples
+    --------
+    >>> from online_rank import HashedFeatures, PerceptronRanker
+    >>> model = HashedFeatures(18, text=("title",)) | PerceptronRanker(credit="adaptive", mass="sqrt", relative_margin=0.3)
+    >>> query = {
+    ...     "a": {"title": "Breaking news", "kind": "html", "clicks": 3},
+    ...     "b": {"title": "Older news", "kind": "pdf"},
+    ... }
+    >>> model.learn_one(query, {"a": 2, "b": 0})
+    >>> model.rank_one({"c": {"title": "more news", "kind": "pdf"}, "d": {"title": "breaking", "kind": "html"}})
+    ['d', 'c']
+    >>> HashedFeatures(4).transform_one([{"clicks": 3.0}, {"kind": "pdf"}])
+    [{...}, {...}]
+    """
+
+    _schema = Schema()
+
+    _takes_documents = True
+    _takes_sparse = True
+    _learns = False
+
+    def __init__(self, bits: int = 22, *, text: Sequence[str] = ()) -> None:
+        super().__init__()
+        if isinstance(bits, bool) or not isinstance(bits, int | np.integer):
+            raise TypeError(f"bits is {bits!r}; it is an integer")
+        if not 1 <= bits <= MOST_BITS:
+            raise ValueError(f"bits is {bits}; it must be from 1 to {MOST_BITS}")
+        if not isinstance(text, tuple | list) or not all(isinstance(name, str) for name in text):
+            raise TypeError(f"text is {text!r}; it is a tuple of names of features")
+        self.bits = bits
+        self.text = text
+
+    def _transform_block(self, block: Block) -> Block:
+        X = block.X
+        rows = self._of_columns(block) if isinstance(X, np.ndarray | SparseRows) else self._of_documents(X, block.ids)
+        return block._replace(X=rows, names=None)
+
+    def _learn_block(self, block: Block) -> Block:
+        return self._transform_block(block)
+
+    def _of_documents(self, documents: Sequence[Mapping[Hashable, Any]], ids: Sequence[Hashable] | None) -> SparseRows:
+        """Feature dicts as hashed rows."""
+        lengths: Iterable[int] = map(len, documents)
+        names: Sequence[Iterable[Hashable]] = documents
+        values = as_floats(flat(x.values() for x in documents))
+        if values is None:
+            features = [list(self._features_of(x, i, ids)) for i, x in enumerate(documents)]
+            lengths = map(len, features)
+            names = [[name for name, _ in document] for document in features]
+            values = np.array([value for document in features for _, value in document], dtype=np.float64)
+        starts = np.zeros(len(documents) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(lengths, np.int64, len(documents)), out=starts[1:])
+        if not np.isfinite(values).all():
+            require_finite(Block(documents, None, starts, values, ids))
+        columns = hashed(names, self.bits, values)
+        return merged(starts, columns, values, 1 << self.bits)
+
+    def _features_of(self, document: Mapping[Hashable, Any], i: int, ids: Any) -> Iterator[tuple[Hashable, float]]:
+        """The names and numbers of a document that holds more than numbers."""
+        for name, value in document.items():
+            if isinstance(value, str):
+                words = Counter(_WORDS.findall(value.casefold())) if name in self.text else {value: 1}
+            elif isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+                words = Counter(value)
+            elif hasattr(type(value), "__float__") and not isinstance(value, np.complexfloating | np.ndarray):
+                try:
+                    yield name, float(value)
+                except OverflowError:
+                    raise ValueError(f"x: feature {name!r} of {document_name(i, ids)} is too large for a float") from None
+                continue
+            else:
+                remedy = ": leave a missing one out" if value is None else ""
+                what = f"feature {name!r} of {document_name(i, ids)} is {value!r:.80}"
+                raise TypeError(f"x: {what}; features are numbers, texts, or lists of texts{remedy}")
+            for word, count in words.items():
+                yield f"{_as_text(name)}={word}", float(count)
+
+    def _of_columns(self, block: Block) -> SparseRows:
+        """Features in columns as hashed rows."""
+        require_finite(block)
+        rows = as_rows(block.X)
+        if block.names is None and rows.n_columns > len(rows.columns):
+            used, places = np.unique(rows.columns, return_inverse=True)
+        else:
+            used, places = np.arange(rows.n_columns), rows.columns
+        names = [str(j + 1) for j in used.tolist()] if block.names is None else block.names
+        signs = np.ones(len(used))
+        columns = hashed([names], self.bits, signs)
+        return merged(rows.starts, columns[places], rows.values * signs[places], 1 << self.bits)
+
+
+def hashed(names: Sequence[Iterable[Hashable]], bits: int, values: np.ndarray) -> np.ndarray:
+    """The columns, int32, of n names in several parts; their n `values` are multiplied by the signs of the names, in place.
+
+    Raises
+    ------
+    TypeError
+        A name is neither a string nor an integer.
+
+    Examples
+    --------
+    >>> values = np.ones(3)
+    >>> hashed([["clicks", "age"], ["clicks"]], 4, values), values
+    (array([11,  3, 11], dtype=int32), array([-1., -1., -1.]))
+    """
+    columns = np.empty(len(values), dtype=np.int32)
+    try:
+        text = "\n".join(["\n".join(part) for part in names if part]).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
+    except TypeError:
+        text = None
+    if text is None or text.count(b"\n") != len(values) - 1:
+        # Names that are numbers, or have the separator in them: UTF-8 has no byte 255, so that no other name looks like one.
+        texts = [_as_text(name).encode("utf-8", "surrogatepass") for name in flat(names)]
+        text = b"\n".join(name.replace(b"\n", b"\xff") for name in texts)
+    hash_names(np.frombuffer(text, np.uint8), bits, columns, values)
+    return columns
+
+
+def _as_text(name: Hashable) -> str:
+    if isinstance(name, str):
+        return name
+    if isinstance(name, int | np.integer) and not isinstance(name, bool):
+        return str(int(name))
+    raise TypeError(f"x: the feature name {name!r} is of type {type(name).__name__}; names to hash are strings or integers")

@@ -1,0 +1,96 @@
+"""Scaling by the largest value so far, which leaves zeros alone."""
+
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels import preprocessing as dense
+from online_rank._kernels import sparse
+from online_rank.base.columns import QueryEstimator
+from online_rank.base.schema import Array, Schema
+from online_rank.base.transformer import QueryTransformer
+from online_rank.query import Block, SparseRows, require_finite
+
+__all__ = ["MaxAbsStreamScaler"]
+
+
+class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
+    """Divide each feature by the largest absolute value that the stream has shown of it, in one pass and without centring.
+
+    With a_j = max |x_ij| over all documents so far, this query's included, a value x becomes x / a_j, which lies in [-1, 1]; a
+    feature that has only been 0 stays 0. Zeros stay zeros, so sparse queries stay sparse, and a query costs O(its entries),
+    however many features are known. A feature that was never met is answered with 0.
+
+    See Also
+    --------
+    StreamScaler : mean 0 and variance 1, for dense features.
+
+    Examples
+    --------
+    >>> from online_rank import MaxAbsStreamScaler
+    >>> scaler = MaxAbsStreamScaler()
+    >>> scaler.learn_one([{"tf": 4.0, "age": -10.0}, {"tf": 1.0}])
+    >>> scaler.transform_one([{"tf": 2.0}, {"age": 5.0}])
+    [{'tf': 0.5, 'age': 0.0}, {'tf': 0.0, 'age': 0.5}]
+    >>> scaler.largest
+    {'tf': 4.0, 'age': 10.0}
+    """
+
+    _schema = Schema(_largest=Array("d", low=0.0, spare=True))
+
+    _takes_sparse = True
+    _touched_only = "_largest"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._largest = np.empty(0)
+
+    @property
+    def largest(self) -> np.ndarray | dict:
+        """The largest absolute value of each feature: an array of shape (d,), or a dict for features with names."""
+        largest = self._largest[: self._n_features]
+        return largest.copy() if self.feature_names is None else dict(zip(self.feature_names, largest.tolist(), strict=True))
+
+    def _grow(self, n_new: int) -> None:
+        n = self._n_features
+        if n + n_new > len(self._largest):
+            # Twice as much as is needed, so that growing costs O(1) a feature.
+            grown = np.zeros(2 * (n + n_new))
+            grown[:n] = self._largest[:n]
+            self._largest = grown
+        self._largest[n : n + n_new] = 0.0
+
+    def _learn_block(self, block: Block) -> Block:
+        block = self._meet(block)
+        columns = self._find(block) if block.n_documents else None
+        # The largest values of the block's own features, in their order.
+        largest = self._largest if columns is None else self._largest[columns]
+        out, done = _divided(block, largest, True)
+        if done < len(block.w):
+            require_finite(block)
+        if columns is not None:
+            self._largest[columns] = largest
+        return block._replace(X=out)
+
+    def _transform_block(self, block: Block) -> Block:
+        block = self._with_names(block)
+        columns = self._find(block) if block.n_documents else None
+        if columns is None:
+            largest = self._largest if self._n_features else np.zeros(block.X.shape[1])
+        else:
+            largest = np.where(columns >= 0, self._largest[columns], 0.0) if self._n_features else np.zeros(len(columns))
+        out, done = _divided(block, largest, False)
+        if done < len(block.w):
+            require_finite(block)
+        return block._replace(X=out)
+
+
+def _divided(block: Block, largest: np.ndarray, learns: bool) -> tuple[Any, int]:
+    """The features of a block over the `largest` value of each, and the number of queries before one with a bad value."""
+    X = block.X
+    if isinstance(X, SparseRows):
+        values = np.empty_like(X.values)
+        done = sparse.divide_by_largest(X.starts, X.columns, X.values, block.offsets, largest, values, learns)
+        return X._replace(values=values), done
+    out = np.empty_like(X)
+    return out, dense.divide_by_largest(X, block.offsets, largest, out, learns)
