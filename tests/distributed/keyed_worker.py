@@ -10,6 +10,7 @@ import sys
 
 from quixstreams import Application
 from quixstreams.models import TopicConfig
+from quixstreams.state.exceptions import InvalidStoreChangelogOffset
 
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.distributed import to_bytes
@@ -20,7 +21,7 @@ from online_rank.serving.protocol import RankingService
 CONSUMER = {
     "session.timeout.ms": 6000,
     "heartbeat.interval.ms": 300,
-    "max.poll.interval.ms": 6000,
+    "max.poll.interval.ms": 30_000,
     "fetch.wait.max.ms": 50,
 }
 TOPIC = TopicConfig(num_partitions=1, replication_factor=1, extra_config={"retention.ms": "604800000"})
@@ -37,6 +38,13 @@ def application(broker, state):
     )  # fmt: skip
 
 
+def warm_up():
+    """Load kernels before the broker waits for this consumer."""
+    service = make_service()
+    service.handle(b'{"id": 1, "docs": {"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}}')
+    service.handle(b'{"id": 1, "grades": {"a": 0, "b": 1}}')
+
+
 def main(broker, state, to_live):
     left, event = int(to_live), KeyedRankers.event
 
@@ -51,6 +59,16 @@ def main(broker, state, to_live):
         return answer
 
     KeyedRankers.event = mortal
+    warm_up()
+    try:
+        run(broker, state)
+    except InvalidStoreChangelogOffset:
+        # What the engine asks for; tansu's changelog may say that it is shorter than what the killed worker had written down.
+        application(broker, state).clear_state()
+        run(broker, state)
+
+
+def run(broker, state):
     app = application(broker, state)
     events = app.dataframe(app.topic("events", value_deserializer="bytes", config=TOPIC))
     rankers(events, make_service, every=20).to_topic(app.topic("answers", config=TOPIC))

@@ -22,7 +22,7 @@ from tests.distributed.keyed_worker import TOPIC, application, make_service
 
 #: How often workers are killed.
 KILLS = int(os.environ.get("ONLINE_RANK_KILLS", "1"))
-PATIENCE = 60.0
+PATIENCE = 90.0
 
 
 def binary():
@@ -145,7 +145,11 @@ def test_killed_workers_lose_nothing_and_learn_nothing_twice(broker, tmp_path, k
         try:
             found = answers_of(broker, tmp_path, lambda found: len({key for key, a in found if "digest" in a}) == len(expected))
         finally:
-            worker.kill()
+            worker.send_signal(signal.SIGTERM)
+            try:
+                worker.wait(10.0)
+            except subprocess.TimeoutExpired:
+                worker.kill()
     final = {key: (answer["digest"], answer["stats"]) for key, answer in found if "digest" in answer}
     assert final == expected
     learned = [answer["id"] for _, answer in found if answer.get("learned")]
