@@ -8,10 +8,6 @@ import os
 import signal
 import sys
 
-from quixstreams import Application
-from quixstreams.models import TopicConfig
-from quixstreams.state.exceptions import InvalidStoreChangelogOffset
-
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.distributed import to_bytes
 from online_rank.distributed.keyed import KeyedRankers, rankers
@@ -24,14 +20,21 @@ CONSUMER = {
     "max.poll.interval.ms": 30_000,
     "fetch.wait.max.ms": 50,
 }
-TOPIC = TopicConfig(num_partitions=1, replication_factor=1, extra_config={"retention.ms": "604800000"})
 
 
 def make_service():
     return RankingService(StreamScaler() | PerceptronRanker(), max_pending=20)
 
 
+def topic_config():
+    from quixstreams.models import TopicConfig
+
+    return TopicConfig(num_partitions=1, replication_factor=1, extra_config={"retention.ms": "604800000"})
+
+
 def application(broker, state):
+    from quixstreams import Application
+
     return Application(
         broker, consumer_group="rankers", auto_offset_reset="earliest", state_dir=state, commit_every=7, loglevel="WARNING",
         consumer_poll_timeout=0.1, consumer_extra_config=CONSUMER,
@@ -60,6 +63,8 @@ def main(broker, state, to_live):
 
     KeyedRankers.event = mortal
     warm_up()
+    from quixstreams.state.exceptions import InvalidStoreChangelogOffset
+
     try:
         run(broker, state)
     except InvalidStoreChangelogOffset:
@@ -70,8 +75,8 @@ def main(broker, state, to_live):
 
 def run(broker, state):
     app = application(broker, state)
-    events = app.dataframe(app.topic("events", value_deserializer="bytes", config=TOPIC))
-    rankers(events, make_service, every=20).to_topic(app.topic("answers", config=TOPIC))
+    events = app.dataframe(app.topic("events", value_deserializer="bytes", config=topic_config()))
+    rankers(events, make_service, every=20).to_topic(app.topic("answers", config=topic_config()))
     app.run()
 
 

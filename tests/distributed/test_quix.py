@@ -18,7 +18,7 @@ from online_rank.distributed.keyed import KeyedRankers
 
 pytest.importorskip("quixstreams", reason="extra 'quix' is not installed")
 
-from tests.distributed.keyed_worker import TOPIC, application, make_service
+from tests.distributed.keyed_worker import application, make_service, topic_config
 
 #: How often workers are killed.
 KILLS = int(os.environ.get("ONLINE_RANK_KILLS", "1"))
@@ -132,8 +132,8 @@ def test_killed_workers_lose_nothing_and_learn_nothing_twice(broker, tmp_path, k
     events = events_of(60)
     expected = uninterrupted(events)
     app = application(broker, tmp_path / "producer")
-    app.topic("events", config=TOPIC)
-    app.topic("answers", config=TOPIC)
+    app.topic("events", config=topic_config())
+    app.topic("answers", config=topic_config())
     with app.get_producer() as producer:
         for key, request in events:
             producer.produce("events", key=key.encode(), value=request)
