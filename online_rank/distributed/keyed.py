@@ -120,10 +120,8 @@ class KeyedRankers:
         place, service, whole = kept
         # Not in memory until it is written, lest it be ahead of its state.
         del self._services[key]
-        if again := _came(place, partition, offset):
-            reply = service.answer_again(request)
-        else:
-            reply = service.handle(request, offset)
+        again = _came(place, partition, offset)
+        reply = service.answer_again(request) if again else service.handle(request, offset)
         if not (again or "error" in reply.answer or reply.command is not None or "stats" in reply.answer):
             place = _Place(partition, offset, place.number + 1)
             state.set_bytes(self._event_name(place.number), _PLACE.pack(*place) + request)
