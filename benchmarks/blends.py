@@ -55,8 +55,8 @@ BLENDS = (
     "E S", "P E S", "R E S", "A E S", "R A E S", "A P E S",
     "E T", "P E T", "R E T", "A E T", "P F T", "R A E T", "R P E T", "A P E T", "R A P E T",
 )  # fmt: skip
-#: The default.
-CHOSEN = "A P E T"
+#: The default, and the light one.
+CHOSEN, LIGHT = "A P E T", "P E"
 SYNTHETIC = ("additive", "forest", "linear")
 
 
@@ -192,7 +192,8 @@ queries. The milliseconds are of processor time a query, learning the queries of
 
 All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; A: `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
 `Ramps() | PerceptronRanker(relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`; F: the same with
-`keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `window=1000, depth=4`. {environment()}
+`keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `window=1000, depth=4`. `BlendRanker()` is
+{CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}
 
 {table(["blend", *chosen.sets, "ms a query"], rows)}
 """,

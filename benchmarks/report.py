@@ -59,6 +59,14 @@ SHOWN = {
         rows=("DirectRanker", "RankNet", "LambdaMART*", "AdaRank", "Rank LR*", "perceptron"),
         columns=("method", "NDCG@10", "MAP", "published, NDCG@10 / MAP"),
     ),
+    "weblike": Part(
+        rows=(
+            "map | RidgeRanker()",
+            "map | BlendRanker('light')",
+            "map | BlendRanker()",
+            "LightGBM lambdarank",
+        ),
+    ),
     "throughput": Part(
         rows=(
             "X @ w, the whole block at once",

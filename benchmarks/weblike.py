@@ -1,6 +1,6 @@
 """How good is one pass over raw web-like features with linear, additive and forest truths, beside LightGBM of 200 rounds?
 
-    python -m benchmarks.weblike [--seeds 0 1] [--cases gam:1000 gam:4000 forest:1000 lin:1000] [--keep FILE]
+    python -m benchmarks.weblike [--cases gam:1000:0 ... lin:1000:1] [--keep FILE]
 
 The streams are those of `../shared/generate/weblike.py` beside the project: 136 features up to 10^8, 40 to 80 documents, 400
 held-out queries. With seed 0 its figures can be compared with those that other programs reach. The settings of the rankers were
@@ -25,6 +25,7 @@ from benchmarks._data import data_folder
 from online_rank import BlendRanker, GradientRanker, PerceptronRanker, RidgeRanker, StreamQuantileMap, measure
 from online_rank.base import Ranker
 
+CASES = ("gam:1000:0", "gam:4000:0", "forest:1000:0", "lin:1000:0", "gam:1000:1", "forest:1000:1", "lin:1000:1")
 LIGHTGBM, ROUNDS = "LightGBM lambdarank", 200
 ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
@@ -83,32 +84,28 @@ def cell(found: dict[str, dict[str, Any]], name: str) -> str:
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    arguments.add_argument("--cases", nargs="+", default=["gam:1000", "gam:4000", "forest:1000", "lin:1000"])
+    arguments.add_argument("--cases", nargs="+", default=CASES, metavar="TRUTH:QUERIES:SEED")
     arguments.add_argument("--keep", type=Path, metavar="FILE", help="continue from what this file has")
     chosen = arguments.parse_args()
     kept = json.loads(chosen.keep.read_text()) if chosen.keep and chosen.keep.exists() else {}
-    for seed, case in itertools.product(chosen.seeds, chosen.cases):
-        truth, n_queries = case.split(":")
-        found = kept.setdefault(f"{case}:{seed}", {})
+    by_seed: dict[str, list[str]] = {}
+    for case in chosen.cases:
+        truth, n_queries, seed = case.split(":")
+        by_seed.setdefault(seed, []).append(case)
+        found = kept.setdefault(case, {})
         if not {LIGHTGBM, *ONLINE} <= set(found):
-            run(truth, int(n_queries), seed, found)
+            run(truth, int(n_queries), int(seed), found)
             if chosen.keep:
                 chosen.keep.write_text(json.dumps(kept))
-    parts, longest = [], max(chosen.cases, key=lambda case: int(case.split(":")[1]))
-    for seed in chosen.seeds:
-        columns = {case: kept[f"{case}:{seed}"] for case in chosen.cases}
+    parts = []
+    for seed, cases in by_seed.items():
+        longest = max(cases, key=lambda case: int(case.split(":")[1]))
+        titles = {case: ", ".join(case.split(":")[:2]) for case in cases}
         rows = [
-            [name.replace("|", r"\|"), *(cell(part, name) for part in columns.values()),
-             f"{columns[longest][name]['seconds']:.1f}"]
+            [name.replace("|", r"\|"), *(cell(kept[case], name) for case in cases), f"{kept[longest][name]['seconds']:.1f}"]
             for name in [*ONLINE, LIGHTGBM]
-        ]  # fmt: skip
-        header = [
-            f"NDCG@10, seed {seed}",
-            *(case.replace(":", ", ") for case in chosen.cases),
-            f"seconds, {longest.replace(':', ', ')}",
         ]
-        parts.append(table(header, rows))
+        parts.append(table([f"NDCG@10, seed {seed}", *titles.values(), f"seconds, {titles[longest]}"], rows))
     save(
         "weblike",
         f"""# One pass over web-like streams

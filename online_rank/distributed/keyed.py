@@ -7,9 +7,9 @@ Nothing is learned twice. After a failure the engine may deliver an event again 
 state of a key holds the place of the last event, and an event before it is answered, but not learned.
 
 A service is written whole only after every so many events. In between, each event is written behind it as it came: the state
-follows from the events alone, so replaying them brings it back. Of both the last two generations are kept. So the state of a
-key is whole whichever of the writes since the last commit survive a failure, as long as a commit has no more events than that;
-`rankers` checks it.
+follows from the events alone, so replaying them brings it back. Of both the last two generations are kept, and a service whose
+write was lost is written again as soon as an event comes a second time. So the state of a key is whole whichever of the writes
+since the last commit survive a failure, as long as a commit has no more events than that; `rankers` checks it.
 """
 
 import collections
@@ -36,6 +36,14 @@ class _Place(NamedTuple):
     partition: int = -1
     offset: int = -1
     number: int = 0
+
+
+class _Kept(NamedTuple):
+    """A service in memory: how far it is, and the number of the event after which its state was last written whole."""
+
+    place: _Place
+    service: RankingService
+    whole: int
 
 
 class KeyedRankers:
@@ -79,7 +87,7 @@ class KeyedRankers:
         self.every = every
         self.max_services = max_services
         self._settings = settings_of(service)
-        self._services: collections.OrderedDict[Any, tuple[_Place, RankingService]] = collections.OrderedDict()
+        self._services: collections.OrderedDict[Any, _Kept] = collections.OrderedDict()
 
     def event(self, request: bytes, key: Any, state: Any, partition: int, offset: int) -> dict[str, Any]:
         """Answer an event of a key.
@@ -105,27 +113,27 @@ class KeyedRankers:
         KeyedStateError
             The state is of a service with other settings, or not whole.
         """
-        place, service = self._current(key, state)
-        if place.partition == partition and offset <= place.offset:
+        kept = self._current(key, state)
+        if _came(kept.place, partition, offset):
             # It comes again, so something was lost: perhaps writes that the service in memory has seen.
-            place, service = self._services[key] = self._restored(state)
-        if place.partition == partition and offset <= place.offset:
-            return service.answer_again(request).answer
+            kept = self._services[key] = self._restored(state)
+        place, service, whole = kept
         # Not in memory until it is written, lest it be ahead of its state.
         del self._services[key]
-        reply = service.handle(request, offset)
-        if not ("error" in reply.answer or reply.command is not None or "stats" in reply.answer):
+        again = _came(place, partition, offset)
+        reply = service.answer_again(request) if again else service.handle(request, offset)
+        if not (again or "error" in reply.answer or reply.command is not None or "stats" in reply.answer):
             place = _Place(partition, offset, place.number + 1)
-            header = _PLACE.pack(*place)
-            state.set_bytes(self._event_name(place.number), header + request)
-            if place.number % self.every == 0:
-                state.set_bytes(self._whole_name(place.number), header + to_bytes(service))
-        self._services[key] = place, service
+            state.set_bytes(self._event_name(place.number), _PLACE.pack(*place) + request)
+        if place.number - whole >= self.every:
+            state.set_bytes(self._whole_name(place.number), _PLACE.pack(*place) + to_bytes(service))
+            whole = place.number
+        self._services[key] = _Kept(place, service, whole)
         return reply.answer
 
     def service(self, key: Any, state: Any) -> RankingService:
         """The service of a key as it is now."""
-        return self._current(key, state)[1]
+        return self._current(key, state).service
 
     def _event_name(self, number: int) -> str:
         return f"event {number % (2 * self.every)}"
@@ -133,10 +141,10 @@ class KeyedRankers:
     def _whole_name(self, number: int) -> str:
         return f"whole {number // self.every % 2}"
 
-    def _current(self, key: Any, state: Any) -> tuple[_Place, RankingService]:
+    def _current(self, key: Any, state: Any) -> _Kept:
         """The service that the state is of: the one in memory, unless the state has moved on, or back, without it."""
         current = self._services.pop(key, None)
-        if current is None or not self._is_last(current[0], state):
+        if current is None or not self._is_last(current.place, state):
             current = self._restored(state)
         self._services[key] = current
         if len(self._services) > self.max_services:
@@ -152,17 +160,18 @@ class KeyedRankers:
         found = _split(state.get_bytes(self._event_name(number)))
         return found if found is not None and found[0].number == number else None
 
-    def _restored(self, state: Any) -> tuple[_Place, RankingService]:
+    def _restored(self, state: Any) -> _Kept:
         wholes = [found for k in (0, 1) if (found := _split(state.get_bytes(self._whole_name(k * self.every)))) is not None]
         place, content = max(wholes, key=lambda found: found[0].number, default=(_Place(), b""))
         service = from_bytes(content) if content else self.make_service()
         if not isinstance(service, RankingService) or settings_of(service) != self._settings:
             raise KeyedStateError("the state of the key is of a service with other settings")
+        whole = place.number
         while (following := self._event(place.number + 1, state)) is not None:
             place, request = following
             if "error" in service.handle(request, place.offset).answer:
                 raise KeyedStateError(f"the state of the key cannot be replayed: event {place.number} is refused")
-        return place, service
+        return _Kept(place, service, whole)
 
 
 def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every: int = 256, max_services: int = 1000) -> Any:
@@ -203,6 +212,11 @@ def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every
         return handler.event(value, key, state, at.partition, at.offset)
 
     return dataframe.apply(answer, stateful=True, metadata=True)
+
+
+def _came(place: _Place, partition: int, offset: int) -> bool:
+    """Whether an event is not behind a place of its partition: it has come before."""
+    return place.partition == partition and offset <= place.offset
 
 
 def _split(value: bytes | None) -> tuple[_Place, bytes] | None:

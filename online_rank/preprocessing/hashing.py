@@ -47,7 +47,7 @@ class HashedFeatures(QueryTransformer):
     bits
         The number of columns is 2^bits, at most 2^24. A linear ranker takes 32 bytes a column.
     text
-        Names of the fields whose texts are split into words.
+        Names of the fields whose texts are split into words; None for none.
 
     References
     ----------
@@ -74,14 +74,14 @@ class HashedFeatures(QueryTransformer):
     _takes_sparse = True
     _learns = False
 
-    def __init__(self, bits: int = 22, *, text: Sequence[str] = ()) -> None:
+    def __init__(self, bits: int = 22, *, text: tuple[str, ...] | None = None) -> None:
         super().__init__()
         if isinstance(bits, bool) or not isinstance(bits, int | np.integer):
             raise TypeError(f"bits is {bits!r}; it is an integer")
         if not 1 <= bits <= MOST_BITS:
             raise ValueError(f"bits is {bits}; it must be from 1 to {MOST_BITS}")
-        if not isinstance(text, tuple | list) or not all(isinstance(name, str) for name in text):
-            raise TypeError(f"text is {text!r}; it is a tuple of names of features")
+        if text is not None and not (isinstance(text, tuple) and text and all(isinstance(name, str) for name in text)):
+            raise TypeError(f"text is {text!r}; it is None, or a tuple of names of features")
         self.bits = bits
         self.text = text
 
@@ -112,9 +112,10 @@ class HashedFeatures(QueryTransformer):
 
     def _features_of(self, document: Mapping[Hashable, Any], i: int, ids: Any) -> Iterator[tuple[Hashable, float]]:
         """The names and numbers of a document that holds more than numbers."""
+        fields = self.text or ()
         for name, value in document.items():
             if isinstance(value, str):
-                words = Counter(_WORDS.findall(value.casefold())) if name in self.text else {value: 1}
+                words = Counter(_WORDS.findall(value.casefold())) if name in fields else {value: 1}
             elif isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
                 words = Counter(value)
             elif hasattr(type(value), "__float__") and not isinstance(value, np.complexfloating | np.ndarray):

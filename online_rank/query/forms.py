@@ -328,9 +328,11 @@ def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | Non
     starts = np.zeros(len(documents) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, documents), np.int64, len(documents)), out=starts[1:])
     names = flat(documents)
-    column: dict[Hashable, int] = dict(zip(dict.fromkeys(names), itertools.count()))
+    # Where each name first stands; the names that stand where they first do are the columns.
+    column: dict[Hashable, int] = {}
+    first = np.fromiter(map(column.setdefault, names, itertools.count()), np.int64, len(names))
     _require_few(len(column))
-    columns = np.fromiter(map(column.__getitem__, names), np.int32, len(names))
+    columns = (np.cumsum(first == np.arange(len(names))) - 1).astype(np.int32)[first]
     values = as_floats(flat(x.values() for x in documents))
     if values is None:
         rows = [_checked_floats(list(x.values()), tuple(x), ids, i) for i, x in enumerate(documents)]

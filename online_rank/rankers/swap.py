@@ -44,6 +44,9 @@ class SwapRanker(LinearRanker):
     Where clicks say nothing about documents, the confidence of `show_one` should be 0; it wanders instead between 0 and about
     0.2, so that users without any preference are still shown some documents more often than others.
 
+    Users who click on almost anything make it believe too much too early: in the first thousand rankings their lists are no
+    better than those of [PDGD], later they are (`benchmarks/results/clicks.md`, informational).
+
     References
     ----------
     [PDGD] Oosterhuis & de Rijke, *Differentiable Unbiased Online Learning to Rank*, 2018: the pairs and their weight.

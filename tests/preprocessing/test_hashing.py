@@ -166,8 +166,9 @@ def test_bad_documents_are_named(document, error, message):
 def test_bad_settings(bits):
     with pytest.raises((TypeError, ValueError), match="bits"):
         HashedFeatures(bits)
-    with pytest.raises(TypeError, match="text"):
-        HashedFeatures(text="title")
+    for text in ("title", ["title"], (), (1,)):
+        with pytest.raises(TypeError, match="text"):
+            HashedFeatures(text=text)
 
 
 def test_dense_rankers_say_that_they_are():
