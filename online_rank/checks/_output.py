@@ -176,11 +176,11 @@ def bounded_memory(model: Any) -> None:
     """A model does not grow with the stream: of queries with the features it knows, later ones add less than earlier ones."""
     # River's own check lets the second half of a stream add three times what the first one did. The smallest size lately, since
     # a model may keep some queries for a while.
-    queries, sizes = make_queries(600), [len(pickle.dumps(model))]
-    for start in (0, 300):
-        taught_by(model, queries[start : start + 200])
+    queries, sizes = make_queries(700), [len(pickle.dumps(model))]
+    for start, middle in ((0, 300), (400, 600)):
+        taught_by(model, queries[start:middle])
         lately = []
-        for query in queries[start + 200 : start + 300]:
+        for query in queries[middle : middle + 100]:
             taught_by(model, [query])
             lately.append(len(pickle.dumps(model)))
         sizes.append(min(lately))
