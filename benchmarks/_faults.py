@@ -7,7 +7,6 @@ at one of them what it was told. It is compiled here, where there is a C compile
 import contextlib
 import ctypes
 import os
-import select
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks._kills import command, forked, requests, wait
+from benchmarks._kills import command, forked, readable, requests, wait
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
@@ -205,7 +204,7 @@ def _talk(place: Path, lines: list[bytes], number: int, kind: int, counted: Path
     received = b""
     for line in _sent(from_parent, lines):
         until = received.count(b"\n") + 1
-        while received.count(b"\n") < until and select.select([to_parent], [], [], 120.0)[0]:
+        while received.count(b"\n") < until and readable(to_parent, 120.0):
             data = os.read(to_parent, 1 << 16)
             if not data:
                 break

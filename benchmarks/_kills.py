@@ -115,6 +115,13 @@ def figures(path: Path) -> object:
     return report
 
 
+def readable(descriptor: int, seconds: float) -> bool:
+    """Wait until something can be read. Unlike `select.select`, whatever the number of the descriptor."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(1000.0 * seconds))
+
+
 def wait(child: int, seconds: float) -> int | None:
     """The exit code of a child, or None if it still runs after some time."""
     until = time.monotonic() + seconds
@@ -202,7 +209,7 @@ def talk(arguments: tuple[str, ...], lines: list[bytes], limit: int, rng: random
                 os.close(from_parent)
                 assert wait(child, 60) == 0
                 return received.splitlines(), True
-            if select.select([to_parent], [], [], 1.0)[0]:
+            if readable(to_parent, 1.0):
                 data = os.read(to_parent, 1 << 16)
                 assert data, "the service ended"
                 received += data
