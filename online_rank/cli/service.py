@@ -1,7 +1,6 @@
 """`online-rank stream`: the service of `online_rank.serving.protocol` on standard input and output."""
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save
 
 __all__ = ["Places", "run"]
@@ -54,7 +54,7 @@ def run(service: RankingService, places: Places) -> None:
             state.append(records, sync=learned)
             if state.is_due:
                 _save(state, places)
-            _write(b"".join(json.dumps(answer, separators=(",", ":")).encode() + b"\n" for answer in answers))
+            _write(b"".join(encoded(answer) + b"\n" for answer in answers))
         _save(state, places)
 
 

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import description, description_page
+from online_rank.serving.wire import encoded
 
 __all__ = ["Limits", "RankingApp"]
 
@@ -265,7 +266,7 @@ async def _read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
 
 async def _send_json(send: Send, status: int, answer: dict[str, Any]) -> None:
-    body = json.dumps(answer, separators=(",", ":")).encode()
+    body = encoded(answer)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -63,7 +63,7 @@ class ServedModel:
             reply = service.handle(request)
             if reply.learned:
                 on_disk = commits.add_and_wait(_one_line(request))
-                self.monitor.learned(request, reply, service.model, before)
+                self.monitor.learned(reply, service.model, before)
                 await on_disk
             elif reply.changed:
                 commits.add(_one_line(request))

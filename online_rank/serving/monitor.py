@@ -1,6 +1,5 @@
 """What a service has learned lately, for a page and for metrics: in constant memory, since the process began."""
 
-import json
 import math
 import time
 from collections import deque
@@ -123,17 +122,16 @@ class Monitor:
         small = isinstance(weights, np.ndarray) and len(weights) <= _LARGEST_COMPARED
         return weights if small else np.empty(0)
 
-    def learned(self, request: bytes, reply: Reply, model: Any, before: np.ndarray | None) -> None:
+    def learned(self, reply: Reply, model: Any, before: np.ndarray | None) -> None:
         """Feedback was learned."""
         self.version += 1
         query_id = reply.answer["id"]
         scores = self._served.pop(query_id, None)
-        if reply.clicks is not None:
-            self._learned_clicks(query_id, reply.clicks, model, before)
+        grades = reply.feedback
+        if isinstance(grades, Clicks):
+            self._learned_clicks(query_id, grades, model, before)
             return
-        # The service has just read it without complaint.
-        grades = json.loads(request).get("grades")
-        if scores is None or not isinstance(grades, dict) or scores.keys() != grades.keys():
+        if scores is None or grades is None or scores.keys() != grades.keys():
             return
         loss = served_loss(self._measure, scores, grades)
         if loss is not None:

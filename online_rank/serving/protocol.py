@@ -39,6 +39,7 @@ from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
+from online_rank.serving.wire import decoded
 
 __all__ = ["RankingService", "Reply"]
 
@@ -66,15 +67,15 @@ class Reply(NamedTuple):
         Whether feedback was learned, so that the answer must wait until the journal is on the disk.
     command
         The command that whoever runs the service has to carry out, or None.
-    clicks
-        The clicks that were learned, for those who watch; None for grades.
+    feedback
+        What was learned, for those who watch: clicks, or the grades by document.
     """
 
     answer: dict[str, Any]
     changed: bool = False
     learned: bool = False
     command: str | None = None
-    clicks: Clicks | None = None
+    feedback: Clicks | dict[str, Any] | None = None
 
 
 class RankingService:
@@ -155,7 +156,7 @@ class RankingService:
     def handle(self, request: bytes, line: int = 0) -> Reply:
         """Answer one request; `line` is its number, for error answers. A bad request changes nothing, and raises nothing."""
         try:
-            fields = _parsed(request)
+            fields = decoded(request)
         except (ValueError, RecursionError) as error:
             return Reply({"error": f"not a JSON object: {error}", "line": line})
         except MemoryError:
@@ -183,7 +184,7 @@ class RankingService:
         `"duplicate": true`.
         """
         try:
-            fields = _parsed(request)
+            fields = decoded(request)
             _require_fields(fields)
         except (ValueError, RecursionError) as error:
             return Reply({"error": str(error), "line": 0})
@@ -196,7 +197,7 @@ class RankingService:
             return Reply({"id": query_id, **learned, "duplicate": True})
         if waiting[2]:
             return Reply({"id": query_id, "ranking": list(json.loads(waiting[2])["order"])})
-        return Reply(_ranked(query_id, dict(zip(json.loads(waiting[0])["docs"], waiting[1], strict=True))))
+        return Reply(_ranked(query_id, dict(zip(decoded(waiting[0].encode())["docs"], waiting[1], strict=True))))
 
     def stats(self) -> dict[str, Any]:
         """Counts and figures since the service was first started, across restarts with a checkpoint."""
@@ -248,14 +249,14 @@ class RankingService:
         waiting = self._pending.get(query_id)
         if waiting is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
-        docs, shown = json.loads(waiting[0])["docs"], waiting[2] and json.loads(waiting[2])
+        docs, shown = decoded(waiting[0].encode())["docs"], waiting[2] and json.loads(waiting[2])
         if kind == "clicks" and shown is None:
             raise ValueError("this service learns from grades: its ranker draws no rankings that clicks could be learned from")
         with all_or_nothing(self._metric):
-            loss, clicks = None, None
+            loss = None
             if kind == "clicks":
-                clicks = Impression.from_dict(shown).clicked(feedback)
-                self.model.learn_one(docs, clicks)
+                feedback = Impression.from_dict(shown).clicked(feedback)
+                self.model.learn_one(docs, feedback)
             else:
                 scores = _as_served(docs, shown["order"]) if shown else dict(zip(docs, waiting[1], strict=True))
                 self._metric.update(feedback, scores)
@@ -271,13 +272,16 @@ class RankingService:
             add_losses(self._served, np.array([loss]))
         self.n_changes += 1
         shown_loss = self.model.last_round.loss if kind == "clicks" else loss or 0.0
-        return Reply({"id": query_id, "learned": True, "loss": shown_loss}, changed=True, learned=True, clicks=clicks)
+        return Reply({"id": query_id, "learned": True, "loss": shown_loss}, changed=True, learned=True, feedback=feedback)
 
     def _require_moderate(self, docs: dict[str, dict]) -> None:
         """Raise ValueError when a step would write sparse documents out to an array much larger than they are."""
         n_values = sum(map(len, docs.values()))
+        allowed = _CELLS + _CELLS_A_VALUE * n_values
+        if len(docs) * n_values <= allowed:  # Whatever their features are.
+            return
         cells = len(docs) * len(set().union(*docs.values()))
-        if cells > _CELLS + _CELLS_A_VALUE * n_values and not _takes_sparse(self.model):
+        if cells > allowed and not _takes_sparse(self.model):
             raise ValueError(
                 f"docs has {len(docs)} documents with {cells // len(docs)} features, but gives only {n_values} values: "
                 "a model with a step that needs all of them would take too much memory"
@@ -307,26 +311,6 @@ def _as_served(docs: dict[str, Any], order: list[str]) -> dict[str, float]:
     """Scores that rank the documents as they were shown; those that were not tie behind them."""
     place = {document: -float(position) for position, document in enumerate(order)}
     return {document: place.get(document, -float(len(order))) for document in docs}
-
-
-def _parsed(request: bytes) -> dict[str, Any]:
-    fields = json.loads(request.decode(), parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
-    if not isinstance(fields, dict):
-        raise ValueError(f"it is of type {type(fields).__name__}")
-    return fields
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"{twice[:100]!r} stands twice in an object")
-    return found
 
 
 def _takes_sparse(model: Any) -> bool:

@@ -533,7 +533,7 @@ class TestMonitor:
             answer = service.handle(rank).answer
             monitor.ranked(answer)
             before = monitor.before_learning(service.model)
-            monitor.learned(learn, service.handle(learn), service.model, before)
+            monitor.learned(service.handle(learn), service.model, before)
             grades = json.loads(learn)["grades"]
             if len(set(grades.values())) > 1:
                 ranked = [grades[name] for name in answer["ranking"]]
@@ -564,7 +564,7 @@ class TestMonitor:
         for number in range(20):
             rank, learn = (json.dumps(request).encode() for request in query(number))
             monitor.ranked(service.handle(rank).answer)
-            monitor.learned(learn, service.handle(learn), service.model, None)
+            monitor.learned(service.handle(learn), service.model, None)
         rows = monitor.snapshot(service.stats(), service.model)["course"]
         assert rows[-1][6] == pytest.approx(model.certificate().loss)
         assert rows[-1][0] == monitor.losses.n
@@ -583,8 +583,8 @@ class TestMonitor:
             monitor._shown_at = -1.0
             before = monitor.before_learning(service.model)
             reply = service.handle(learn)
-            monitor.learned(learn, reply, service.model, before)
-            bias.update(reply.clicks)
+            monitor.learned(reply, service.model, before)
+            bias.update(reply.feedback)
         shown = monitor.snapshot(service.stats(), service.model)
         assert shown["served"]["mean"] == pytest.approx((0 + 2 / 3 + 1 / 2 + 1 + 0 + 0) / 6)
         assert shown["measure"] == "reciprocal rank of the first click"
