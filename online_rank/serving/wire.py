@@ -58,7 +58,7 @@ def encoded(answer: dict[str, Any]) -> bytes:
 def _fast(request: bytes) -> dict[str, Any] | None:
     """What orjson reads, where no key can stand twice; None where the strict reader has to look.
 
-    orjson keeps the last of two pairs with one key. Each pair that is written has a colon of its own; so where as many pairs are
+    orjson keeps the last of two pairs with one key. Each pair that is written has its colon; so where as many pairs are
     kept as there are colons, none was lost.
     """
     try:
