@@ -183,7 +183,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         block = read_query(x, documents=self._takes_documents)
         ranker = self._ranker
         with self._lock:
-            return ranker._show(ranker._score_all(self._transform_block(block)), block, policy)
+            return ranker._show(self._transform_block(block), block, policy)
 
     def transform_one(self, x: Any) -> Any:
         """The query as it reaches the ranker, in the form in which it was given."""

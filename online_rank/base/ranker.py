@@ -8,8 +8,8 @@ import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.base.columns import QueryEstimator
-from online_rank.base.rounds import Round
-from online_rank.base.schema import Array, Count, Schema
+from online_rank.base.rounds import LastRound, Round
+from online_rank.base.schema import Count, Schema
 from online_rank.base.step import check_calling_pipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import (
@@ -52,7 +52,7 @@ class Ranker(QueryEstimator):
     #: Whether a pipeline of scalers is to give it `Block.scale`, query by query.
     _wants_scale: bool = False
 
-    _schema = Schema(_last_round=Array(1, len(Round._fields), finite=False, optional=True), _n_shown=Count())
+    _schema = Schema(_last_round=LastRound(), _n_shown=Count())
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,6 +92,11 @@ class Ranker(QueryEstimator):
     def _own_policy(self) -> Any:
         """The policy that `show_one` draws rankings with; None for a ranker that has none."""
         return None
+
+    @property
+    def _draws(self) -> bool:
+        """Whether `show_one` can draw a ranking without being told how."""
+        return self._own_policy is not None
 
     def _confidence(self) -> float:
         """How far a policy should believe the scores, from 0 to 1."""
@@ -235,13 +240,14 @@ class Ranker(QueryEstimator):
         """
         block = read_query(x)
         with self._lock:
-            return self._show(self._score_all(block), block, policy)
+            return self._show(block, block, policy)
 
-    def _show(self, scores: np.ndarray, block: Block, policy: Any) -> Any:
+    def _show(self, query: Block, asked: Block, policy: Any) -> Any:
+        """Draw the ranking of a query that was asked for as `asked`, before transformers made `query` of it."""
         policy = self._own_policy if policy is None else policy
         if policy is None:
             raise TypeError(f"{type(self).__name__} has no policy of its own: show_one(x, policy=PlackettLuce(k=10))")
-        shown = policy.show(answer_in_kind(scores, block), self._n_shown, self._confidence())
+        shown = policy.show(answer_in_kind(self._score_all(query), asked), self._n_shown, self._confidence())
         self._n_shown += 1
         return shown
 

@@ -1,10 +1,12 @@
 """What a round of learning leaves behind."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Round"]
+from online_rank.base.schema import Array, StateError
+
+__all__ = ["LastRound", "Round"]
 
 
 class Round(NamedTuple):
@@ -51,3 +53,19 @@ class Round(NamedTuple):
         """A round from its row of numbers, as kernels write it."""
         values = cls._make(row.tolist())
         return values._replace(n_documents=int(values.n_documents), skipped=bool(values.skipped))
+
+
+class LastRound(Array):
+    """The row (1, fields of Round) of a ranker's last round in its state; None before the first.
+
+    A loss may be NaN where it was not asked for; the number of documents may not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(1, len(Round._fields), finite=False, optional=True)
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        super()._check(value, where, owner)
+        number = value[0, Round._fields.index("n_documents")]
+        if not 0.0 <= number <= 2.0**53:
+            raise StateError(f"{where} has {number:g} documents")

@@ -30,11 +30,13 @@ class Impression:
     pairs_from
         For a ranking of `FairPairs`: the position (0 or 1) of the first of the pairs of neighbours that were put in random
         order.
+    teams
+        For a ranking that several rankers drafted: which of them picked each document, strings or integers.
 
     Raises
     ------
     TypeError, ValueError
-        A document stands twice in `order`, or logits are not finite or not one a document.
+        A document stands twice in `order`, logits are not finite, or there is not one logit or team a document.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Impression:
     logits: tuple[float, ...] | None = None
     rest: float | None = None
     pairs_from: int | None = None
+    teams: tuple[str | int, ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.order, str | bytes) or not isinstance(self.order, Iterable):
@@ -68,6 +71,10 @@ class Impression:
             raise ValueError(f"rest is {self.rest}; it is a finite number beside logits, or None")
         if self.pairs_from is not None and (self.pairs_from not in (0, 1) or self.logits is not None):
             raise ValueError(f"pairs_from is {self.pairs_from}; it is 0 or 1 for a ranking without logits, or None")
+        if self.teams is not None:
+            object.__setattr__(self, "teams", _names("teams", self.teams))
+            if len(self.teams) != len(order):
+                raise ValueError(f"teams names {len(self.teams)} rankers for {len(order)} documents shown")
 
     def clicked(self, clicks: Iterable[Hashable] | Mapping[Hashable, float]) -> "Clicks":
         """What the user did with this ranking.
@@ -96,7 +103,7 @@ class Impression:
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, as lists and numbers, for JSON."""
         fields = {"order": list(self.order), "logits": self.logits and list(self.logits)}
-        fields.update(rest=self.rest, pairs_from=self.pairs_from)  # type: ignore[arg-type]
+        fields.update(rest=self.rest, pairs_from=self.pairs_from, teams=self.teams and list(self.teams))  # type: ignore[arg-type]
         return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
@@ -144,6 +151,13 @@ class Clicks(Feedback):
     def any(self) -> bool:
         """Whether anything was clicked."""
         return any(self.gains)
+
+
+def _names(name: str, values: Any) -> tuple[str | int, ...]:
+    """Names of rankers."""
+    if not isinstance(values, list | tuple) or not all(type(value) in (str, int) for value in values):
+        raise TypeError(f"{name} is {str(values)[:80]}; it is one string or integer a document")
+    return tuple(values)
 
 
 def _floats(name: str, values: Any) -> tuple[float, ...]:

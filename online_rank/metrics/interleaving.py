@@ -1,7 +1,6 @@
 """Comparing two rankers on live clicks."""
 
-import dataclasses
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,30 +10,7 @@ from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback.impressions import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval
 
-__all__ = ["Drafted", "TeamDraft"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Drafted(Impression):
-    """An impression of two rankings in one.
-
-    Parameters
-    ----------
-    teams
-        Which ranker picked each document: `"a"` or `"b"`.
-    """
-
-    teams: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        Impression.__post_init__(self)
-        object.__setattr__(self, "teams", tuple(self.teams))
-        if len(self.teams) != len(self.order) or not {"a", "b"}.issuperset(self.teams):
-            raise ValueError(f"teams is {self.teams}; it is 'a' or 'b' for each document shown")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields that are set, as lists and numbers, for JSON."""
-        return {**Impression.to_dict(self), "teams": list(self.teams)}
+__all__ = ["TeamDraft", "draft", "vote"]
 
 
 class TeamDraft(base.Base):
@@ -102,17 +78,17 @@ class TeamDraft(base.Base):
         account.sums = self._sums
         return account
 
-    def show_one(self, x: Any) -> Drafted:
+    def show_one(self, x: Any) -> Impression:
         """Draft the two rankings of a query into one.
 
         Returns
         -------
-        An `Impression` that knows who picked which document. Give the clicks on it to `update`.
+        An `Impression` whose `teams` say who picked which document. Give the clicks on it to `update`.
         """
         rng = np.random.default_rng([int(self.seed), self._n_shown])
-        order, teams = draft(self.a.rank_one(x), self.b.rank_one(x), self.k, rng)
+        shown = draft({"a": self.a.rank_one(x), "b": self.b.rank_one(x)}, self.k, rng)
         self._n_shown += 1
-        return Drafted(order, teams=teams)
+        return shown
 
     def update(self, clicks: Clicks) -> None:
         """Count the clicks on an impression of `show_one`; engagement counts as points.
@@ -122,11 +98,10 @@ class TeamDraft(base.Base):
         TypeError
             `clicks` are not those on an impression of `show_one`.
         """
-        shown = getattr(clicks, "impression", None)
-        if not isinstance(clicks, Clicks) or not isinstance(shown, Drafted):
+        teams = clicks.impression.teams if isinstance(clicks, Clicks) else None
+        if teams is None or not {"a", "b"}.issuperset(teams):
             raise TypeError("clicks are those on an impression of TeamDraft.show_one: draft.update(shown.clicked([...]))")
-        lead = sum(gain if team == "b" else -gain for gain, team in zip(clicks.gains, shown.teams, strict=True))
-        self._account.update(0.5 + 0.5 * (lead > 0) - 0.5 * (lead < 0))
+        self._account.update(vote(clicks, "b"))
 
     def get(self) -> float:
         """The part of impressions in which b was preferred, less that in which a was: from -1 to 1; 0 before the first."""
@@ -140,20 +115,27 @@ class TeamDraft(base.Base):
         return self._account.interval(level)
 
 
-def draft(
-    a: Sequence[Hashable], b: Sequence[Hashable], k: int | None, rng: np.random.Generator
-) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
-    """Two rankings of the same documents as one of `k`, and who picked each: `"a"` or `"b"`."""
+def draft(rankings: Mapping[Any, Sequence[Hashable]], k: int | None, rng: np.random.Generator) -> Impression:
+    """Two rankings of the same documents, by name, as one of `k` documents with who picked each."""
     order: list[Hashable] = []
-    teams: list[str] = []
+    teams: list[Any] = []
     taken: set[Hashable] = set()
-    length = len(a) if k is None else min(k, len(a))
-    left = {"a": iter(a), "b": iter(b)}
+    left = {team: iter(ranking) for team, ranking in rankings.items()}
+    first, second = left
+    n = len(rankings[first])
+    length = n if k is None else min(k, n)
     while len(order) < length:
-        for team in ("a", "b") if rng.random() < 0.5 else ("b", "a"):
+        for team in (first, second) if rng.random() < 0.5 else (second, first):
             if len(order) < length:
                 document = next(document for document in left[team] if document not in taken)
                 taken.add(document)
                 order.append(document)
                 teams.append(team)
-    return tuple(order), tuple(teams)
+    return Impression(tuple(order), teams=tuple(teams))
+
+
+def vote(clicks: Clicks, team: str | int) -> float:
+    """1 where the clicks on a drafted ranking prefer `team`, 0 where they prefer the other, 1/2 for neither."""
+    teams = clicks.impression.teams or ()
+    lead = sum(gain if picked == team else -gain for gain, picked in zip(clicks.gains, teams, strict=True))
+    return 0.5 + 0.5 * (lead > 0) - 0.5 * (lead < 0)

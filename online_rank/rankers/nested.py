@@ -1,7 +1,7 @@
 """What rankers that hold rankers share."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,15 @@ from online_rank.base import Ranker
 from online_rank.base.undo import joined, snapshot
 from online_rank.query import Block
 
-__all__ = ["NestedRanker", "learn_query", "parts_that_serve", "require_ranker", "served_scores", "share_columns"]
+__all__ = [
+    "NestedRanker",
+    "adopt_features",
+    "learn_query",
+    "parts_that_serve",
+    "require_ranker",
+    "served_scores",
+    "share_columns",
+]
 
 #: Under these names rankers hold the ranker that they rank with.
 _INNER = ("best_ranker", "learner", "model")
@@ -46,6 +54,19 @@ def share_columns(source: Ranker, *rankers: Ranker) -> None:
     for ranker in rankers:
         if n_new := source._n_features - ranker._n_features:
             ranker._extend(None if source._columns is None else source._columns.since(ranker._n_features), n_new)
+
+
+def adopt_features(owner: Ranker, rankers: Sequence[Ranker]) -> None:
+    """Let `owner` know the features of rankers that have learned before, and each of the rankers all of them.
+
+    Raises ValueError where they know features that differ, or stand in another order.
+    """
+    owner._meet_features_of(rankers)
+    known = owner._own_names()
+    for i, ranker in enumerate(rankers):
+        if tuple(ranker._own_names()) != tuple(known[: ranker._n_features]):
+            raise ValueError(f"rankers[{i}] has met its features in another order than those before it, or other features")
+    share_columns(owner, *rankers)
 
 
 def learn_query(ranker: Ranker, query: Block, row: np.ndarray) -> bool:

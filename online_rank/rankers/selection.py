@@ -8,15 +8,23 @@ import numpy as np
 from river import base
 
 from online_rank.base import Ranker, Round
-from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
+from online_rank.base.ranker import best_first
+from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nested, Schema
 from online_rank.base.undo import joined, snapshot
+from online_rank.feedback import Clicks
+from online_rank.intervals import LossInterval, add_losses
 from online_rank.measures import measure as parse_measure
+from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
-from online_rank.rankers.nested import NestedRanker, learn_query, require_ranker, served_scores, share_columns
+from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_ranker, served_scores, share_columns
 
 __all__ = ["BestRanker"]
 
 _SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index("skipped")
+_WEIGHT, _N_DOCUMENTS = Round._fields.index("weight"), Round._fields.index("n_documents")
+
+#: Probability that the votes ever prefer a ranker that is no better.
+_ALPHA = 0.05
 
 
 class BestRanker(NestedRanker):
@@ -27,6 +35,12 @@ class BestRanker(NestedRanker):
     held-out queries. (The selectors of `river.model_selection` choose among classifiers and regressors.)
 
     `last_round` is the best ranker's. Behind a scaler: `StreamScaler() | BestRanker([...])`.
+
+    With `drafts` clicks choose, in place of losses: `show_one` lets the best ranker and one of the others, in turn, draft a
+    ranking together (`online_rank.metrics.TeamDraft`), and the clicks on it, given to `learn_one`, are a vote between the two.
+    When the interval of the votes, which is valid at any time, lies above 1/2 for one of the others, that one becomes the best,
+    and all votes are counted anew: while none of the others is better, one becomes the best with a probability of at most 0.05.
+    Votes teach nothing, since a drafted ranking does not say how likely its order was; grades teach all rankers, as ever.
 
     Parameters
     ----------
@@ -41,13 +55,15 @@ class BestRanker(NestedRanker):
         whichever number there are (an epsilon-greedy bandit): with probability `epsilon` any of them, else the best; at the
         beginning each in turn, ten times.
     seed
-        Seed of the bandit's draws.
+        Seed of the bandit's draws, and of drafted rankings.
+    drafts
+        None: losses choose. A number: how many documents a drafted ranking shows, whose clicks choose.
 
     Raises
     ------
     TypeError, ValueError
         `rankers` is empty or holds something else (a pipeline goes around a BestRanker, not into it), or a parameter is out of
-        its range.
+        its range, or both `drafts` and a parameter of the choice by losses are given.
 
     Examples
     --------
@@ -60,6 +76,17 @@ class BestRanker(NestedRanker):
     True
     >>> model.mean_losses.round(3)
     array([0.114, 0.094, 0.118])
+
+    Clicks choose between two rankers that were taught before:
+
+    >>> old, new = PerceptronRanker.from_weights({"age": 1.0}), PerceptronRanker.from_weights({"age": -1.0})
+    >>> model = BestRanker([old, new], drafts=2)
+    >>> query = {"a": {"age": 9.0}, "b": {"age": 1.0}, "c": {"age": 5.0}}
+    >>> for _ in range(30):
+    ...     shown = model.show_one(query)
+    ...     model.learn_one(query, shown.clicked([d for d in shown.order if d == "b"]))
+    >>> model.rank_one(query)
+    ['b', 'c', 'a']
     """
 
     _measures_answers = True
@@ -69,6 +96,8 @@ class BestRanker(NestedRanker):
         _learners=ListOf(Nested("Ranker", features=True), lambda ranker: len(ranker.rankers)),
         _losses=Array(lambda ranker: len(ranker.rankers), 2),
         _n_queries=Count(),
+        _chosen=Integer(0, lambda ranker: len(ranker.rankers) - 1),
+        _votes=Array(lambda ranker: len(ranker.rankers), 3, low=0.0),
     )
 
     def __init__(
@@ -78,6 +107,7 @@ class BestRanker(NestedRanker):
         half_life: float | None = None,
         epsilon: float | None = None,
         seed: int = 0,
+        drafts: int | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(rankers, list | tuple) or not rankers:
@@ -88,16 +118,26 @@ class BestRanker(NestedRanker):
             raise ValueError(f"half_life is {half_life}; it must be a number of queries > 0, or None")
         if epsilon is not None and not 0.0 <= epsilon <= 1.0:
             raise ValueError(f"epsilon is {epsilon}; it must be a probability, or None")
+        if drafts is not None:
+            if isinstance(drafts, bool) or not isinstance(drafts, int) or drafts < 1:
+                raise ValueError(f"drafts is {drafts!r}; it is the number of documents to show, an integer >= 1, or None")
+            if len(rankers) < 2 or half_life is not None or epsilon is not None:
+                raise ValueError("drafts needs two rankers, and neither half_life nor epsilon: clicks choose, and not losses")
         self.rankers = rankers
         self.measure = measure
         self.half_life = half_life
         self.epsilon = epsilon
         self.seed = seed
+        self.drafts = drafts
         self._measure = parse_measure(measure)
         self._learners = [copy.deepcopy(ranker) for ranker in rankers]
+        adopt_features(self, self._learners)
         # Of the losses of each ranker: total weight, and weighted mean.
         self._losses = np.zeros((len(rankers), 2))
         self._n_queries = 0
+        # With drafts: the best ranker, and the account of the votes for each of the others against it (`LossInterval`).
+        self._chosen = 0
+        self._votes = np.zeros((len(rankers), 3))
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -105,6 +145,7 @@ class BestRanker(NestedRanker):
 
         for epsilon in (None, 0.1):
             yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon}
+        yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3}
 
     @property
     def learners(self) -> list[Ranker]:
@@ -122,7 +163,15 @@ class BestRanker(NestedRanker):
         return self._learners[self._best]
 
     @property
+    def votes(self) -> np.ndarray:
+        """With `drafts`: votes on each learner against the best one, and the part of them that it won, float64 (number, 2)."""
+        counts = self._votes[:, 0]
+        return np.column_stack((counts, self._votes[:, 1] / np.where(counts > 0.0, counts, np.nan)))
+
+    @property
     def _best(self) -> int:
+        if self.drafts is not None:
+            return self._chosen
         return int(np.argmin(np.where(self._losses[:, 0] > 0.0, self._losses[:, 1], np.inf)))
 
     @property
@@ -138,6 +187,24 @@ class BestRanker(NestedRanker):
     def _learns_from_served(self) -> bool:  # type: ignore[override]
         return all(learner._learns_from_served for learner in self._learners)
 
+    @property
+    def _takes_clicks(self) -> bool:  # type: ignore[override]
+        return self.drafts is not None
+
+    @property
+    def _draws(self) -> bool:
+        return self.drafts is not None
+
+    def _show(self, query: Block, asked: Block, policy: Any) -> Any:
+        if self.drafts is None or policy is not None:
+            return super()._show(query, asked, policy)
+        others = [i for i in range(len(self._learners)) if i != self._chosen]
+        pair = (self._chosen, others[self._n_shown % len(others)])
+        rng = np.random.default_rng([int(self.seed), self._n_shown])
+        shown = draft({i: best_first(self._learners[i]._score_all(query), asked.ids) for i in pair}, self.drafts, rng)
+        self._n_shown += 1
+        return shown
+
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self.best_ranker._score(X)
 
@@ -146,10 +213,33 @@ class BestRanker(NestedRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         share_columns(self, *self._learners)
+        if isinstance(block.y, tuple):
+            return self._count(block.y, block, rounds)
         for t, query in enumerate(block.each()):
             if not self._learn_query(query, rounds[t]):
                 return t
         return len(block.w)
+
+    def _count(self, votes: tuple[Clicks, ...], block: Block, rounds: np.ndarray) -> int:
+        """Count clicks on drafted rankings; a ranker that has become the best before they came has no use for them."""
+        rounds[:] = 0.0
+        rounds[:, _WEIGHT], rounds[:, _SKIPPED] = block.w, 1.0
+        rounds[:, _N_DOCUMENTS] = np.diff(block.offsets)
+        for clicks in votes:
+            teams = clicks.impression.teams
+            if teams is None or not {*range(len(self._learners))}.issuperset(teams):
+                raise ValueError("y: the impression was not drafted by this ranker: show rankings by its show_one")
+            if self._chosen in teams and len({*teams}) == 2:
+                other = next(i for i in teams if i != self._chosen)
+                self._vote(int(other), vote(clicks, other))
+        return len(votes)
+
+    def _vote(self, other: int, value: float) -> None:
+        add_losses(self._votes[other], np.array([value]))
+        level = 1.0 - _ALPHA / (len(self._learners) - 1)
+        if LossInterval(self._votes[other]).lower_limit(level) > 0.5:
+            self._chosen = other
+            self._votes[:] = 0.0
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """Learn one query, all or nothing; `row` receives its round."""

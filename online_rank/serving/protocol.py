@@ -302,9 +302,9 @@ def _ranked(query_id: Any, scores: dict[str, float]) -> dict[str, Any]:
 
 
 def _draws(model: Any) -> bool:
-    """Whether the model, or the last step of a pipeline, has a policy of its own."""
+    """Whether the model, or the last step of a pipeline, draws the rankings that are shown."""
     ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
-    return getattr(ranker, "_own_policy", None) is not None
+    return getattr(ranker, "_draws", False)
 
 
 def _as_served(docs: dict[str, Any], order: list[str]) -> dict[str, float]:

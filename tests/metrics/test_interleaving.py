@@ -9,7 +9,7 @@ import pytest
 from online_rank import SwapRanker
 from online_rank.feedback import Impression
 from online_rank.metrics import TeamDraft
-from online_rank.metrics.interleaving import Drafted, draft
+from online_rank.metrics.interleaving import draft, vote
 from online_rank.stream.clicks import user
 
 
@@ -36,17 +36,27 @@ class Coins:
 def test_draft_by_hand():
     a, b = ["p", "q", "r", "s"], ["q", "s", "p", "r"]
     # First round: a picks p, b picks q. Second: b first, s; a picks r, since p and q are gone.
-    assert draft(a, b, None, Coins(0.1, 0.9)) == (("p", "q", "s", "r"), ("a", "b", "b", "a"))
-    assert draft(a, b, 3, Coins(0.9, 0.1)) == (("q", "p", "r"), ("b", "a", "a"))
-    assert draft([], [], 5, Coins()) == ((), ())
+    both = {"a": a, "b": b}
+    assert draft(both, None, Coins(0.1, 0.9)) == Impression(("p", "q", "s", "r"), teams=("a", "b", "b", "a"))
+    assert draft(both, 3, Coins(0.9, 0.1)) == Impression(("q", "p", "r"), teams=("b", "a", "a"))
+    assert draft({1: [], 0: []}, 5, Coins()) == Impression((), teams=())
+
+
+@pytest.mark.parametrize(
+    ("clicked", "value"), [(["q"], 1.0), (["p", "r"], 0.0), (["p", "s"], 0.5), ([], 0.5), ({"q": 2, "p": 3}, 0.0)]
+)
+def test_votes_by_hand(clicked, value):
+    shown = Impression(("q", "p", "s", "r"), teams=(1, 4, 1, 4))
+    assert vote(shown.clicked(clicked), 1) == value
+    assert vote(shown.clicked(clicked), 4) == 1.0 - value
 
 
 def test_equal_rankings_have_equal_teams():
     rng, teams = np.random.default_rng(0), collections.Counter()
     for _ in range(2000):
-        order, picked = draft(list("abcd"), list("abcd"), 3, rng)
-        assert order == tuple("abc")
-        teams[picked] += 1
+        shown = draft({"a": list("abcd"), "b": list("abcd")}, 3, rng)
+        assert shown.order == tuple("abc")
+        teams[shown.teams] += 1
     # Two coins decide: who is first, and who is third.
     assert set(teams) == {("a", "b", "a"), ("a", "b", "b"), ("b", "a", "a"), ("b", "a", "b")}
     assert all(abs(count - 500) < 4.5 * math.sqrt(2000 * 0.25 * 0.75) for count in teams.values())
@@ -89,7 +99,7 @@ def test_replays_and_json():
     again = comparison.clone()
     assert [again.show_one(X) for _ in range(20)] == shown
     assert len({s.teams for s in shown}) > 1
-    assert Drafted.from_dict(json.loads(json.dumps(shown[0].to_dict()))) == shown[0]
+    assert Impression.from_dict(json.loads(json.dumps(shown[0].to_dict()))) == shown[0]
     comparison.update(shown[0].clicked([0]))
     other = copy.deepcopy(comparison)
     assert other.show_one(X) == comparison.show_one(X)
@@ -103,5 +113,11 @@ def test_bad_input():
         TeamDraft(Fixed(1), Fixed(1), k=0)
     with pytest.raises(TypeError, match=r"those on an impression of TeamDraft\.show_one"):
         TeamDraft(Fixed(1), Fixed(1)).update(Impression((1,)).clicked([1]))
-    with pytest.raises(ValueError, match="teams is"):
-        Drafted((1, 2), teams=("a",))
+    with pytest.raises(TypeError, match=r"those on an impression of TeamDraft\.show_one"):
+        TeamDraft(Fixed(1), Fixed(1)).update(Impression((1,), teams=("c",)).clicked([1]))
+    with pytest.raises(ValueError, match="teams names 1 rankers for 2 documents"):
+        Impression((1, 2), teams=("a",))
+    with pytest.raises(TypeError, match="teams is"):
+        Impression((1, 2), teams="ab")
+    with pytest.raises(TypeError, match="teams is"):
+        Impression((1,), teams=(0.5,))

@@ -1,7 +1,9 @@
 """BestRanker: who is the best, who learns, and that it stays a ranker."""
 
 import copy
+import json
 import pickle
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,6 +20,10 @@ from online_rank import (
     measure,
     save,
 )
+from online_rank.feedback import Impression
+from online_rank.intervals import LossInterval
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream.synth import NoisyTeacher
 
 
@@ -160,3 +166,118 @@ def test_refused():
         BestRanker(rankers(), epsilon=1.5)
     with pytest.raises(ValueError, match="ndgc"):
         BestRanker(rankers(), measure="ndgc")
+
+
+def test_rankers_that_have_learned_before_are_served_as_they_are():
+    query = {"a": {"x": 1.0, "y": 0.0}, "b": {"x": 0.0, "y": 3.0}}
+    taught = PerceptronRanker.from_weights({"x": 2.0})
+    model = BestRanker([taught, PerceptronRanker(), PerceptronRanker.from_weights({"x": 1.0, "y": 1.0})])
+    assert model.feature_names == ("x", "y")
+    assert model.predict_one(query) == {"a": 2.0, "b": 0.0}
+    assert [learner.predict_one(query) for learner in model.learners[1:]] == [{"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 3.0}]
+    model.learn_one(query, {"a": 0, "b": 1})
+    taught.learn_one(query, {"a": 0, "b": 1})
+    assert model.learners[0].predict_one(query) == taught.predict_one(query)
+    with pytest.raises(ValueError, match=r"rankers\[1\] has met its features in another order"):
+        BestRanker([taught, PerceptronRanker.from_weights({"y": 1.0})])
+    with pytest.raises(ValueError, match="name their features and others do not"):
+        BestRanker([taught, PerceptronRanker.from_weights([1.0])])
+
+
+class TestDrafts:
+    """Clicks on rankings that two rankers drafted choose."""
+
+    QUERY: ClassVar = {"a": {"age": 9.0}, "b": {"age": 1.0}, "c": {"age": 5.0}}
+
+    @staticmethod
+    def model(*weights, **parameters):
+        return BestRanker([PerceptronRanker.from_weights({"age": w}) for w in weights], drafts=2, **parameters)
+
+    def vote(self, model, wanted):
+        shown = model.show_one(self.QUERY)
+        model.learn_one(self.QUERY, shown.clicked([d for d in shown.order if d == wanted]))
+        return shown
+
+    def test_the_one_that_users_prefer_is_found(self):
+        model = self.model(1.0, -1.0, 2.0)
+        assert model.rank_one(self.QUERY) == ["a", "c", "b"]
+        for t in range(200):
+            assert set(self.vote(model, "b").teams) == {0, 1 + t % 2}
+            if model.best_ranker is not model.learners[0]:
+                break
+        assert model.best_ranker is model.learners[1]
+        assert model.rank_one(self.QUERY) == ["b", "c", "a"]
+        assert not model.votes[:, 0].any()
+        assert np.isnan(model.votes[:, 1]).all()
+
+    def test_votes_are_those_of_the_account(self):
+        model, account = self.model(1.0, -1.0), LossInterval()
+        for wanted in ("b", "b", "a", None, "b"):
+            shown = self.vote(model, wanted)
+            gain = sum({0: -1, 1: 1}[team] for d, team in zip(shown.order, shown.teams, strict=True) if d == wanted)
+            account.update(0.5 + 0.5 * gain)
+        assert model.votes[1].tolist() == [5.0, account.mean]
+        assert model._votes[1].tolist() == account.sums.tolist()
+
+    def test_equal_rankers_stay_and_rankers_without_votes_too(self):
+        model, rng = self.model(1.0, 3.0), np.random.default_rng(0)
+        for _ in range(300):
+            self.vote(model, rng.choice(["a", "b", "c"]))
+        assert model.best_ranker is model.learners[0]
+
+    def test_late_votes_on_a_ranker_that_is_no_longer_best_are_left_out(self):
+        model = self.model(1.0, -1.0, -2.0)
+        late = [model.show_one(self.QUERY) for _ in range(2)]
+        while model.best_ranker is model.learners[0]:
+            self.vote(model, "b")
+        stale, current = sorted(late, key=lambda shown: model._chosen in shown.teams)
+        model.learn_one(self.QUERY, stale.clicked(["a"] if "a" in stale.order else []))
+        assert not model._votes.any()
+        model.learn_one(self.QUERY, current.clicked([current.order[current.teams.index(0)]]))
+        assert model.votes[0].tolist() == [1.0, 1.0]
+
+    def test_votes_teach_nothing_and_grades_teach_all(self):
+        model = self.model(1.0, -1.0)
+        weights = [learner.weights.tolist() for learner in model.learners]
+        self.vote(model, "b")
+        assert [learner.weights.tolist() for learner in model.learners] == weights
+        assert (model.last_round.skipped, model.last_round.n_documents, model.last_round.mass) == (True, 3, 0.0)
+        model.learn_one(self.QUERY, {"a": 0, "b": 2, "c": 0})
+        assert model.learners[0].weights.tolist() != weights[0]
+        assert model.best_ranker is model.learners[0]
+
+    def test_in_a_pipeline_copied_saved_and_replayed(self):
+        model = StreamScaler() | self.model(1.0, -1.0, seed=3)
+        for _ in range(6):
+            self.vote(model, "b")
+        again = from_bytes(to_bytes(model))
+        shown = [copy.deepcopy(model).show_one(self.QUERY), again.show_one(self.QUERY)]
+        assert shown[0] == shown[1] == Impression.from_dict(json.loads(json.dumps(shown[0].to_dict())))
+        for one, impression in zip((model, again), (model.show_one(self.QUERY), shown[1]), strict=True):
+            one.learn_one(self.QUERY, impression.clicked(["b"] if "b" in impression.order else []))
+        assert to_bytes(model) == to_bytes(again)
+
+    def test_behind_the_service(self):
+        service = RankingService(self.model(1.0, -1.0))
+        for t in range(60):
+            shown = service.handle(json.dumps({"id": t, "docs": self.QUERY}).encode()).answer["ranking"]
+            learned = service.handle(json.dumps({"id": t, "clicks": [d for d in shown if d == "b"]}).encode())
+            assert learned.answer["learned"]
+        assert service.model.rank_one(self.QUERY) == ["b", "c", "a"]
+
+    def test_bad_input(self):
+        with pytest.raises(ValueError, match="drafts is 0"):
+            BestRanker([PerceptronRanker(), PerceptronRanker()], drafts=0)
+        for parameters in ({"rankers": [PerceptronRanker()]}, {"epsilon": 0.1}, {"half_life": 3.0}):
+            with pytest.raises(ValueError, match="drafts needs two rankers"):
+                BestRanker(**{"rankers": [PerceptronRanker()] * 2, "drafts": 3, **parameters})
+        model = self.model(1.0, -1.0)
+        before = to_bytes(model)
+        for teams in (None, (0, 2), ("a", "b")):
+            with pytest.raises(ValueError, match="not drafted by this ranker"):
+                model.learn_one(self.QUERY, Impression(("a", "b"), teams=teams).clicked(["a"]))
+        assert to_bytes(model) == before
+        with pytest.raises(TypeError, match="learns from grades"):
+            BestRanker([PerceptronRanker()]).learn_one(self.QUERY, Impression(("a",)).clicked(["a"]))
+        with pytest.raises(TypeError, match="no policy of its own"):
+            BestRanker([PerceptronRanker()]).show_one(self.QUERY)

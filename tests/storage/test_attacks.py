@@ -55,6 +55,14 @@ def test_a_background_ranker_of_another_width_is_refused():
         to_bytes(model)
 
 
+@pytest.mark.parametrize("number", [np.inf, np.nan, -1.0, 1e300])
+def test_a_last_round_has_a_number_of_documents(number):
+    model = taught(PerceptronRanker())
+    row = np.array([[*model.last_round._replace(n_documents=number)]], dtype=np.float64)
+    with pytest.raises(ModelFileError, match=r"_last_round has .* documents"):
+        from_bytes(forged(to_bytes(model), {"_last_round": row}))
+
+
 @pytest.mark.parametrize(
     "change",
     [
