@@ -62,6 +62,7 @@ class DurableService:
         self._run = ""
         self._directory: CheckpointDirectory | None = None
         self._journal: Journal | None = None
+        self._saved_at = service.n_changes
         if self.path is not None:
             self._directory = CheckpointDirectory(self.path)
             try:
@@ -69,7 +70,6 @@ class DurableService:
             except BaseException:
                 self.close()
                 raise
-        self._saved_at = self.service.n_changes
 
     @property
     def is_due(self) -> bool:
@@ -143,6 +143,8 @@ class DurableService:
         if settings_of(saved["service"]) != settings_of(self.service):
             raise CheckpointError(f"{directory.path} holds the state of a service with other options")
         self._run, self.service = saved["run"], saved["service"]
+        # Not what is replayed after it: a service that is killed again and again would never write another.
+        self._saved_at = self.service.n_changes
         journal = Journal(directory.path, self._run, self.service.n_changes)
         for record in journal.replay():
             if not self.service.handle(record).changed:

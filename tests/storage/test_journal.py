@@ -206,6 +206,19 @@ def test_a_duplicate_after_a_restart_is_acknowledged_only_when_its_grade_is_on_t
     assert again.service.handle(GRADE[0]).answer["duplicate"]
 
 
+def test_a_service_that_is_killed_again_and_again_writes_checkpoints_all_the_same(tmp_path):
+    """Only the changes since the last start were counted: the journal, and the time to replay it, grew without end."""
+    replayed = []
+    for life in range(6):
+        state = serving(tmp_path, every=5)
+        replayed.append(state.service.n_changes - state._saved_at)
+        handled(state, [b'{"id": "%d %d", "docs": {"a": {"x": 3}, "b": {"x": 1}}}' % (life, i) for i in range(3)])
+        os.close(state._directory._lock)
+    # Two lives of three changes are more than five: a checkpoint.
+    assert replayed == [0, 3, 0, 3, 0, 3]
+    assert serving(tmp_path).service.n_changes == 18
+
+
 @pytest.mark.parametrize("what", ["directory", "journal-0", "journal.mark", "checkpoint.npz", "replaced"])
 def test_a_state_that_is_removed_while_the_service_runs_is_noticed_before_the_next_acknowledgement(tmp_path, what):
     place = tmp_path / "run"
