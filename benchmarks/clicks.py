@@ -1,6 +1,6 @@
 """How good is a ranker that is taught by clicks alone, and what do users see while it learns?
 
-    python -m benchmarks.clicks [--seeds 10 11 12 13] [--impressions 10000] [--users perfect ...] [--methods ...] [--runs FILE]
+    python -m benchmarks.clicks [--seeds 10 11 12 13] [--impressions 10000] [--users perfect ...] [--methods ...] [--runs DIR]
 
 Users are simulated (`online_rank.stream.clicks`) on MQ2008: a query of the training part is drawn, a ranker shows ten
 documents, the user clicks, the ranker learns. *Offline*: NDCG@10 on the test part of the ranking by scores. *Online*: the sum
@@ -9,13 +9,13 @@ ranker meets the same queries, fold by fold and seed by seed, so that difference
 method of the field with its authors' settings (`benchmarks/_pdgd.py`); "click > skip" the same without the weight of pairs.
 Nothing is tuned on these runs. Four methods run compiled (`benchmarks/_simulation.py`), draw by draw as by the interface.
 
-With `--runs FILE` runs are appended to a file, and those that it has are not made again; so users and methods can be run one
-after the other, and `python -m benchmarks.clicks --runs FILE` ends with the whole result.
+With `--runs DIR` runs are kept in a folder, and those that it has are not made again; so users and methods can be run one
+after the other, and `python -m benchmarks.clicks --runs DIR` ends with the whole result.
 """
 
 import functools
 import itertools
-import pickle
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._common import RESULTS, parser, save, table
+from benchmarks._common import RESULTS, parser, table
+from benchmarks._common import save as save_result
 from benchmarks._data import data_folder
 from benchmarks._pdgd import PDGD, ClickSkip
 from benchmarks._simulation import Learner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
@@ -39,6 +40,8 @@ from online_rank import (
     QueryRanks,
     StreamScaler,
     SwapRanker,
+    load,
+    save,
 )
 from online_rank._progress import progress
 from online_rank.metrics import NDCG
@@ -334,7 +337,7 @@ def main() -> None:
         for fold in range(5)
         for seed in chosen.seeds
     ]
-    made = dict(read_runs(chosen.runs))
+    made = dict(read_runs(chosen.runs, cases))
     missing = [case for case in cases if case not in made]
     with ProcessPoolExecutor(chosen.jobs) as pool, progress("clicks", len(missing), "runs") as show:
         for i, (case, run) in enumerate(zip(missing, pool.map(simulate, [folder] * len(missing), missing), strict=True), 1):
@@ -344,7 +347,7 @@ def main() -> None:
     runs: Runs = {}
     for case in cases:
         runs.setdefault(case.user, {}).setdefault(case.method, []).append(made[case])
-    save("clicks", report(folder, runs, chosen.seeds, chosen.impressions))
+    save_result("clicks", report(folder, runs, chosen.seeds, chosen.impressions))
     picture(runs)
 
 
@@ -353,20 +356,24 @@ def ours_at_position(methods: Sequence[str]) -> list[str]:
     return [method for method in methods if method == OURS]
 
 
-def read_runs(path: Path | None) -> Iterator[tuple[Case, Run]]:
-    """The runs that a file has."""
-    if path is None or not path.exists():
-        return
-    with open(path, "rb") as file:
-        while file.peek(1):
-            yield pickle.load(file)
+def kept_at(folder: Path, case: Case) -> Path:
+    """Where the run of a case is kept."""
+    name = "-".join(re.sub(r"[^a-z0-9]+", "_", str(part).lower()).strip("_") for part in case)
+    return folder / f"{name}.npz"
 
 
-def keep_run(path: Path | None, case: Case, run: Run) -> None:
-    """Append a run to a file."""
-    if path is not None:
-        with open(path, "ab") as file:
-            file.write(pickle.dumps((case, run)))
+def read_runs(folder: Path | None, cases: Sequence[Case]) -> Iterator[tuple[Case, Run]]:
+    """The runs of these cases that a folder has."""
+    for case in cases:
+        if folder is not None and (path := kept_at(folder, case)).exists():
+            yield case, Run(**load(path))
+
+
+def keep_run(folder: Path | None, case: Case, run: Run) -> None:
+    """Keep a run in a folder."""
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+        save(run._asdict(), kept_at(folder, case))
 
 
 def report(folder: Path, runs: Runs, seeds: Sequence[int], n: int) -> str:
