@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks._common import RESULTS, parser, save, table
 from benchmarks._data import MQ2008, folds, known_folders
 from online_rank import LossTracker, PerceptronRanker, StreamScaler
-from online_rank.distributed import fork, mix, to_bytes
+from online_rank.distributed import fork, learn_shard, mix, to_bytes
 from online_rank.metrics import metric
 from online_rank.query import query_offsets
 from online_rank.stream.letor import iter_letor, write_letor
@@ -202,11 +202,10 @@ def cost(n_files: int, n_queries: int, turns: int) -> list[list[str]]:
 
 
 def warm() -> None:
-    """Import what learning needs, and load its kernels."""
+    """Import what learning a shard needs, and load its kernels."""
     import io
 
-    X, y = next(iter_letor(io.StringIO("1 qid:1 1:1 2:0\n0 qid:1 1:0 2:1\n")))
-    fork(StreamScaler() | PerceptronRanker()).learn_one(X, y)
+    learn_shard(to_bytes(StreamScaler() | PerceptronRanker()), iter_letor(io.StringIO("1 qid:1 1:1 2:0\n0 qid:1 1:0 2:1\n")))
 
 
 def own_seconds() -> float:
