@@ -72,7 +72,7 @@ class BlendRanker(NestedRanker):
     >>> for X, y in NoisyTeacher(n_queries=200, n_features=10, n_documents=20):
     ...     model.learn_one(X, y)
     >>> model.weights.round(2)
-    array([0.39, 0.61])
+    array([0.52, 0.48])
     """
 
     _learns_atomically = True
