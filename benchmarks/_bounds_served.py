@@ -33,7 +33,7 @@ def delayed() -> str:
     curves: dict[str, Curve] = {}
     dashed: dict[str, Curve] = {}
     for T, D in ((20, 0), (20, 3), (10, 9), (20, 9)):
-        tracker = LossTracker(PerceptronRanker("ndcg", average=False), {"u": np.full(T, 0.5)})
+        tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", average=False), {"u": np.full(T, 0.5)})
         tracker.learn_one(np.zeros((2, T)), [1, 1])
         rounds: list[float] = []
         losses: list[float] = []
@@ -72,14 +72,16 @@ def drift() -> str:
     rng = np.random.default_rng(0)
     teacher = rng.normal(size=d)
     teacher *= 10.0 / np.linalg.norm(teacher)
-    plain, capped = (LossTracker(PerceptronRanker("ndcg", norm_cap=cap), {"u": teacher}) for cap in (None, 0.2))
+    plain, capped = (
+        LossTracker(PerceptronRanker("ndcg", credit="spread", norm_cap=cap), {"u": teacher}) for cap in (None, 0.2)
+    )
     segments: list[LossTracker] = []
     rows = []
     curves: dict[str, Curve] = {"loss": ([], []), "loss with restarts": ([], [])}
     dashed: dict[str, Curve] = {"path, closed form": ([], []), "restarts, closed form": ([], [])}
     for k in range(1, counts[-1] + 1):
         sign = 1.0 if k % 2 else -1.0
-        segments.append(LossTracker(PerceptronRanker("ndcg"), {"u": sign * teacher}))
+        segments.append(LossTracker(PerceptronRanker("ndcg", credit="spread"), {"u": sign * teacher}))
         for tracker in (plain, capped) if k > 1 else ():
             tracker.move_comparator("u", sign * teacher)
         for _ in range(length):
@@ -134,13 +136,13 @@ def coverage(runs: int = 2000, rounds: int = 1500, alpha: float = 0.05) -> str:
 
 
 def interval() -> str:
-    """MQ2008, one pass with the default settings: what was served, with its interval at every time."""
+    """MQ2008, one pass with credit="spread": what was served, with its interval at every time."""
     folder = data_folder() / "mq2008"
     if not folder.exists():
         return f"Left out: no {folder.name} in the data folder."
     raw = read_letor(*[folder / f"S{i}.txt" for i in range(1, 6)])
     starts = np.append(np.flatnonzero(np.append(True, raw.qid[1:] != raw.qid[:-1])), len(raw.y))
-    model = StreamScaler() | LossTracker(PerceptronRanker(), served=True)
+    model = StreamScaler() | LossTracker(PerceptronRanker(credit="spread"), served=True)
     intervals = []
     for first, stop in itertools.pairwise(starts):
         model.learn_one(raw.X[first:stop], raw.y[first:stop])

@@ -264,6 +264,10 @@ def argmax() -> Ranker:
     return PerceptronRanker(credit="argmax")
 
 
+def spread() -> Ranker:
+    return PerceptronRanker(credit="spread")
+
+
 def gain() -> Ranker:
     return PerceptronRanker(credit="gain")
 
@@ -274,7 +278,8 @@ def adagrad() -> Ranker:
 
 LIMIT, LIMIT_32 = "X @ w, the whole block at once", "X @ w, float32"
 PRODUCT, TWO_PRODUCTS = "numpy X @ w, a query at a time", "numpy X @ w and s @ X, a query at a time"
-DEFAULT, DEFAULT_32 = "PerceptronRanker(), learn_many", "PerceptronRanker(), learn_many, float32"
+DEFAULT = "PerceptronRanker(), learn_many"
+SPREAD, SPREAD_32 = "PerceptronRanker(credit='spread'), learn_many", "PerceptronRanker(credit='spread'), learn_many, float32"
 ARGMAX, ARGMAX_32 = "PerceptronRanker(credit='argmax'), learn_many", "PerceptronRanker(credit='argmax'), learn_many, float32"
 GAIN = "PerceptronRanker(credit='gain'), learn_many"
 LEARN_ONE, PREDICT_ONE = "PerceptronRanker(), learn_one", "PerceptronRanker(), predict_one"
@@ -290,8 +295,9 @@ CONTESTANTS = [
     Contestant(TWO_PRODUCTS, two_products, "a Python loop"),
     Contestant(ARGMAX, learn_many(argmax)),
     Contestant(ARGMAX_32, learn_many(argmax, np.float32)),
-    Contestant(DEFAULT, learn_many(PerceptronRanker), "spread"),
-    Contestant(DEFAULT_32, learn_many(PerceptronRanker, np.float32), "spread"),
+    Contestant(SPREAD, learn_many(spread)),
+    Contestant(SPREAD_32, learn_many(spread, np.float32)),
+    Contestant(DEFAULT, learn_many(PerceptronRanker), "adaptive"),
     Contestant(GAIN, learn_many(gain)),
     Contestant(LEARN_ONE, learn_one, "a Python loop"),
     Contestant(PREDICT_ONE, predict_one, "a Python loop"),

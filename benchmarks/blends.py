@@ -43,7 +43,7 @@ Part = tuple[Queries, Queries]
 MEMBERS: dict[str, Callable[[], Ranker]] = {
     "R": RidgeRanker,
     "A": lambda: Ramps() | GradientRanker("logistic", optimizer="adagrad"),
-    "P": lambda: Ramps() | PerceptronRanker(relative_margin=0.1),
+    "P": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1),
     "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
     "F": lambda: StreamTargetEncoder(keep="none") | RidgeRanker(),
     "S": lambda: BoostedRanker(window=300, depth=3),
@@ -191,8 +191,8 @@ NDCG@10 on development data after one pass over {chosen.queries} synthetic queri
 queries. The milliseconds are of processor time a query, learning the queries of the first column.
 
 All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; A: `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
-`Ramps() | PerceptronRanker(relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`; F: the same with
-`keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `window=1000, depth=4`. `BlendRanker()` is
+`Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`;
+F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `window=1000, depth=4`. `BlendRanker()` is
 {CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}
 
 {table(["blend", *chosen.sets, "ms a query"], rows)}

@@ -29,8 +29,8 @@ PRINTED = {"update": "gradient", "credit": "argmax", "mass": "slam", "within_gra
 DRIVEN = {
     "argmax, slam": {"credit": "argmax", "mass": "slam"},
     "argmax, loss": {"credit": "argmax"},
-    "spread, slam": {"mass": "slam"},
-    "spread, loss (default)": {},
+    "spread, slam": {"credit": "spread", "mass": "slam"},
+    "spread, loss": {"credit": "spread"},
     "pairs, loss": {"credit": "pairs"},
     "gain, loss": {"credit": "gain"},
     "delta, loss": {"credit": "delta"},
@@ -97,7 +97,7 @@ def attained() -> str:
     """A stream on which the mass theorem is an equality."""
     rows = []
     for horizon in (10, 50, 200, 1000):
-        tracker = LossTracker(PerceptronRanker("ndcg"), {"u": np.full(horizon, 0.5)})
+        tracker = LossTracker(PerceptronRanker("ndcg", credit="spread"), {"u": np.full(horizon, 0.5)})
         rounds, losses, limits = [], [], []
         for t in range(horizon):
             X = np.zeros((2, horizon))
@@ -162,7 +162,7 @@ def separable() -> str:
         )
         if (d, horizon * m <= 400_000) == (20, True) and m != 50:
             for group, entries in (
-                (curves, {n: losses[n] for n in ("argmax, slam", "spread, loss (default)", "Algorithm 1, theory step")}),
+                (curves, {n: losses[n] for n in ("argmax, slam", "spread, loss", "Algorithm 1, theory step")}),
                 (dashed, {"mass theorem": mass, "Corollary 6 of [CT]": theorem}),
             ):
                 for name, value in entries.items():
@@ -265,7 +265,7 @@ def file() -> str:
         )
         if lam == 1e-2:
             comparators[f"best in hindsight, {credit}"] = best.weights
-    tracker = LossTracker(PerceptronRanker(relative_margin=1.0), comparators, served=True)
+    tracker = LossTracker(PerceptronRanker(credit="spread", relative_margin=1.0), comparators, served=True)
     header = ("best in hindsight", "objective", "relative gap", "norm", "passes", "seconds")
     note = (
         "`argmax` is the batch estimator of [CT, eq. 4]. On these grades SLAM has its minimum at w = 0, up to the gap: the "

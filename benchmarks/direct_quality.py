@@ -89,7 +89,9 @@ RANKERS = {
         lambda **s: DirectRanker(surrogate="lambdarank", seed=0, **s), RATES, (1, 5)
     ),
     "linear ListNet": Method(lambda: GradientRanker("listnet"), passes=(1, 5)),
-    "perceptron": Method(PerceptronRanker, tuple({"relative_margin": beta} for beta in (0.0, 0.3, 1.0)), (1, 5)),
+    "perceptron": Method(
+        lambda **s: PerceptronRanker(credit="spread", **s), tuple({"relative_margin": beta} for beta in (0.0, 0.3, 1.0)), (1, 5)
+    ),
     "Rank LR (linear RankNet)": Method(lambda: GradientRanker("logistic"), passes=(1, 5)),
 }
 

@@ -39,7 +39,7 @@ def block(queries: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.
 
 def contestants() -> dict[str, Any]:
     found: dict[str, Any] = {
-        "PerceptronRanker(), linear": lambda: PerceptronRanker(relative_margin=0.3),
+        "PerceptronRanker(), linear": PerceptronRanker,
         "DirectRanker(), a network": lambda: DirectRanker(seed=0),
     }
     for budget in (20, 100, 500):

@@ -46,15 +46,16 @@ LENGTHS = (50, 100, 200, 400, 800, 1600, 3200, 6400)
 RANDOM, REFERENCE = "random ranking", "LightGBM, 31 leaves, rate 0.1"
 
 ONLINE: dict[str, Callable[[], Ranker]] = {
-    "PerceptronRanker() (default: spread, mass loss)": lambda: StreamScaler() | PerceptronRanker(),
+    "PerceptronRanker() (default: adaptive, mass sqrt)": lambda: StreamScaler() | PerceptronRanker(),
+    "PerceptronRanker(credit='spread')": lambda: StreamScaler() | PerceptronRanker(credit="spread"),
     "PerceptronRanker(credit='argmax', mass='slam') ([CT]'s subgradient)": lambda: (
         StreamScaler() | PerceptronRanker(credit="argmax", mass="slam")
     ),
     "GradientRanker()": GradientRanker,
     "StreamGaussianizer() | DirectRanker()": lambda: StreamGaussianizer() | DirectRanker(seed=0),
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
-    "map, ramps=12 | PerceptronRanker(relative_margin=0.1)": lambda: (
-        StreamQuantileMap(12) | PerceptronRanker(relative_margin=0.1)
+    "map, ramps=12 | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
+        StreamQuantileMap(12) | PerceptronRanker(credit="spread", relative_margin=0.1)
     ),
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
     "map | StreamTargetEncoder() | RidgeRanker()": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),

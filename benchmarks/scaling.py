@@ -76,6 +76,7 @@ def value(metric: Any) -> Callable[[Queries], Run]:
 #: Name -> how it is run, and the longest query that it is run on. `delta` looks at all pairs by its nature.
 METHODS: dict[str, tuple[Callable[[Queries], Run], float]] = {
     "argmax": (learn("argmax"), math.inf),
+    "adaptive": (learn("adaptive"), math.inf),
     "spread": (learn("spread"), math.inf),
     "pairs": (learn("pairs"), math.inf),
     "delta": (learn("delta"), 3000),
@@ -88,7 +89,7 @@ METHODS: dict[str, tuple[Callable[[Queries], Run], float]] = {
 METRICS = ("NDCG@10", "MAP")
 
 #: What a user of the defaults waits for.
-DEFAULT_PATH = ("spread", "predict", "NDCG@10")
+DEFAULT_PATH = ("adaptive", "predict", "NDCG@10")
 
 #: Field of `Shape` -> the sizes, and what a time is of.
 AXES: dict[str, tuple[list[int], str]] = {
@@ -106,7 +107,7 @@ X_LABELS = {
 }
 
 #: What the picture shows.
-DRAWN = ("spread", "argmax", "pairs", "delta", "predict", "NDCG@10")
+DRAWN = ("adaptive", "spread", "argmax", "pairs", "delta", "predict", "NDCG@10")
 
 Curve = dict[int, float]
 

@@ -30,7 +30,6 @@ from online_rank.query import SparseRows
 from online_rank.stream import ZipfText
 from online_rank.stream.letor.sparse import rows_at
 
-TEXT = {"mass": "sqrt", "relative_margin": 0.3}
 PAIRS = 100
 BITS = 22
 
@@ -263,9 +262,9 @@ def compare_dicts(data: Texts) -> list[tuple]:
     """Nanoseconds a feature of learning from feature dicts, and of ranking them, that were made just before: medians."""
     models = {
         f"`HashedFeatures({BITS})`, spread": hashed(credit="spread"),
-        f"`HashedFeatures({BITS})`, adaptive": hashed(credit="adaptive", **TEXT),
+        f"`HashedFeatures({BITS})`, adaptive": hashed(),
         f"a vocabulary of {data.n_words:,} names, spread": with_vocabulary(data.n_words, credit="spread"),
-        f"a vocabulary of {data.n_words:,} names, adaptive": with_vocabulary(data.n_words, credit="adaptive", **TEXT),
+        f"a vocabulary of {data.n_words:,} names, adaptive": with_vocabulary(data.n_words),
     }
     took: dict[tuple[str, str], list[float]] = {}
     for X, y in data.queries():
@@ -282,8 +281,8 @@ GATHER = "one gather pass of the scores"
 CONTESTANTS = [
     Contestant(GATHER, gather, "the limit"),
     Contestant("spread, rows", rows(credit="spread"), "`learn_many`"),
-    Contestant("adaptive, rows", rows(credit="adaptive", **TEXT), "the setting for text"),
-    Contestant("sort, rows", rows(credit="sort", **TEXT)),
+    Contestant("adaptive, rows", rows(), "the default"),
+    Contestant("sort, rows", rows(credit="sort")),
     Contestant("gain, rows", rows(credit="gain")),
     Contestant("pairs, rows", rows(credit="pairs")),
     Contestant("spread, rows, learn_one", one_by_one, "a Python loop"),

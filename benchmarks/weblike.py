@@ -31,8 +31,8 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map | GradientRanker()": lambda: StreamQuantileMap() | GradientRanker(),
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
-    "map, ramps=12 | PerceptronRanker(relative_margin=0.1)": lambda: (
-        StreamQuantileMap(12) | PerceptronRanker(relative_margin=0.1)
+    "map, ramps=12 | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
+        StreamQuantileMap(12) | PerceptronRanker(credit="spread", relative_margin=0.1)
     ),
     "map | BlendRanker('light')": lambda: StreamQuantileMap() | BlendRanker("light"),
     "map | BlendRanker()": lambda: StreamQuantileMap() | BlendRanker(),

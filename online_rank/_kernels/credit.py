@@ -51,10 +51,11 @@ def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
     """Write the credit c (m,) of a query's documents. Returns the mass.
 
     For ADAPTIVE that is `spread`'s, at mass 1, and the row OTHER_CREDIT of `work` has `sort`'s. The row ORDER has the ranking
-    of the query, whole where `credit` is DELTA. `all_forms` is None where it is SPREAD: nothing else is compiled then.
+    of the query, whole where `credit` is DELTA. `all_forms` is None where it is SPREAD, SORT or ADAPTIVE: no other is compiled
+    then.
     """
     c[:] = 0.0
-    if all_forms is not None and credit == SORT:
+    if credit == SORT:
         return sort_credit(graded, violation, work, c)
     n = list_preferred(graded.level, v, credit in (PAIRS, GAIN, DELTA), work.integers[PREFERRED])
     preferred = work.integers[PREFERRED, :n]
@@ -71,7 +72,7 @@ def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
     else:
         sort_violators(graded, violation, preferred, work)
         mass = spread_credit(graded, v, preferred, work, c)
-    if all_forms is not None and credit == ADAPTIVE:
+    if credit == ADAPTIVE:
         other = work.reals[OTHER_CREDIT, : c.shape[0]]
         other_mass = sort_credit(graded, violation, work, other)
         for i in range(c.shape[0]):

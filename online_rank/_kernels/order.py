@@ -25,15 +25,16 @@ def sort_descending(keys, items, spare_keys, spare_items):
     if in_order >= n:
         return
     for first in range(0, n, _RUN):
-        end = min(first + _RUN, n)
-        for i in range(first, end):
-            # What comes before it gives an item its place: counting vectorises.
-            key = keys[i]
-            place = first
-            for j in range(first, end):
-                place += (keys[j] > key) | ((keys[j] == key) & (j < i))
-            spare_keys[place], spare_items[place] = key, items[i]
-        for i in range(first, end):
+        # A slice counted from 0: only that vectorises.
+        run = keys[first : min(first + _RUN, n)]
+        for i in range(run.shape[0]):
+            # What comes before it gives an item its place.
+            key = run[i]
+            place = 0
+            for j in range(run.shape[0]):
+                place += (run[j] > key) | ((run[j] == key) & (j < i))
+            spare_keys[first + place], spare_items[first + place] = key, items[first + i]
+        for i in range(first, first + run.shape[0]):
             keys[i], items[i] = spare_keys[i], spare_items[i]
     width = _RUN
     while width < n:

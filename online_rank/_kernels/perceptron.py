@@ -124,7 +124,7 @@ def respond(target, rule, graded, s, weight, offset, work, all_forms):
     scale, mass = scale_and_mass(rule, loss, raw_mass, weight)
     for i in range(m):
         c[i] *= scale
-    if all_forms is not None and rule.credit == ADAPTIVE:
+    if rule.credit == ADAPTIVE:
         other = work.reals[OTHER_CREDIT]
         for i in range(m):
             other[i] *= scale
@@ -176,8 +176,7 @@ def _learn(X, y, offsets, weights, discounts, config, w, average, counters, roun
     target, rule = settings(config, discounts)
     work = workspace(longest_query(offsets))
     z, new = np.empty_like(w), np.empty_like(w)
-    if all_forms is not None:
-        other_z = np.empty_like(w)
+    other_z = np.empty(w.shape[0] if rule.credit == ADAPTIVE else 0)
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
@@ -198,14 +197,14 @@ def _learn(X, y, offsets, weights, discounts, config, w, average, counters, roun
         square = 0.0
         if loss > 0.0:
             square = combine_rows(documents, c, work.integers[SPARE_ITEMS], z)
-            if all_forms is not None and rule.credit == ADAPTIVE and mass > 0.0:
+            if rule.credit == ADAPTIVE and mass > 0.0:
                 other_square = combine_rows(documents, work.reals[OTHER_CREDIT, :m], work.integers[SPARE_ITEMS], other_z)
                 share, of_spread, of_sort = share_of_spread(square, other_square, mass, counters)
                 square = _mix(share, z, other_z)
             if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, rule.step, z, new))):
                 return q
             copy_to(w, new)
-            if all_forms is not None and rule.credit == ADAPTIVE and mass > 0.0:
+            if rule.credit == ADAPTIVE and mass > 0.0:
                 counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
             counters[CAPPED_SQUARES] += square + 2.0 * offset * mass
             if rule.cap > 0.0:
@@ -218,7 +217,7 @@ def _learn(X, y, offsets, weights, discounts, config, w, average, counters, roun
 
 @kernel
 def learn(X, y, offsets, weights, discounts, config, w, average, counters, rounds):
-    """As `learn_any_form`, the default forms alone: arguments that may be None cost half a microsecond a call."""
+    """As `learn_any_form`, the lean forms alone, not `served`: arguments that may be None cost half a microsecond a call."""
     return _learn(X, y, offsets, weights, discounts, config, w, average, counters, rounds, None, None)
 
 
@@ -239,7 +238,8 @@ def learn_any_form(X, y, offsets, weights, discounts, config, w, average, counte
     counters : (N_COUNTERS,) float64, changed in place
     rounds : (q, 10) out, a `Round` a row
     served : None, or (n,) scores that were served: they, not those of w, decide loss, pairs and mass
-    all_forms : None for credit SPREAD, grade means and a constant margin, else True: the other forms are compiled only then
+    all_forms : None for credit SPREAD, SORT or ADAPTIVE, grade means and a constant margin, else True: the other forms are
+        compiled only then
 
     Returns
     -------

@@ -29,7 +29,8 @@ def sort_credit(graded, violation, work, c):
 
     Documents have their places by s_i - tau level_i / (L - 1), with tau the margin, the less relevant first among equals.
     Sorting that order stably by grade gives the places that they should have. Bubble sort leads from one to the other by
-    exchanges of neighbours that are violated; each moves a positive difference of phi from one document to another.
+    exchanges of neighbours that are violated; each moves a positive difference of phi from one document to another. Equals of
+    one grade share: c is the mean over all their orders, so that the order in which documents come does not count.
     """
     m = c.shape[0]
     level, levels = graded.level, graded.levels
@@ -51,12 +52,16 @@ def sort_credit(graded, violation, work, c):
     next_place[levels - 1] = 0
     for lev in range(levels - 2, -1, -1):
         next_place[lev] = next_place[lev + 1] + graded.size[lev + 1]
-    mass = 0.0
+    mass, total, first = 0.0, 0.0, 0
     for p in range(m):
-        i = placed[p]
-        c[i] = phi[next_place[level[i]]] - phi[p]
-        next_place[level[i]] += 1
-        mass += max(c[i], 0.0)
+        lev = level[placed[p]]
+        total += phi[next_place[lev]] - phi[p]
+        next_place[lev] += 1
+        if p + 1 == m or keys[p + 1] != keys[p] or level[placed[p + 1]] != lev:
+            for q in range(first, p + 1):
+                c[placed[q]] = total / (p + 1 - first)
+            mass += max(total, 0.0)
+            total, first = 0.0, p + 1
     return mass
 
 

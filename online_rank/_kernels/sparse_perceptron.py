@@ -83,8 +83,8 @@ def learn(
     work = workspace(longest_query(offsets))
     most = most_entries(starts, offsets)
     touched, before = np.empty(most + 1, dtype=np.int64), np.empty((most, 2))
-    if all_forms is not None:
-        z, other_z = np.empty(most), np.empty(most)
+    mixed = most if rule.credit == ADAPTIVE else 0
+    z, other_z = np.empty(mixed), np.empty(mixed)
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
@@ -107,7 +107,7 @@ def learn(
         square = 0.0
         if loss > 0.0:
             lag = lag_of(rule.decay, counters) if averages else 0.0
-            if all_forms is not None and rule.credit == ADAPTIVE and mass > 0.0:
+            if rule.credit == ADAPTIVE and mass > 0.0:
                 n, square, squares_of_w, of_spread, of_sort = _mixed(rows, work, m, mass, state, touched, z, other_z, counters)
                 if not (math.isfinite(mass) and _within(rule.step, square, squares_of_w)):
                     return q

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.bounds import clicks, drift, mass, mixing, served, theorems
+from online_rank.bounds.coverage import setting
 from online_rank.measures import measure
 
 __all__ = ["Candidate", "Run", "candidates"]
@@ -100,7 +101,7 @@ def candidates(model: Any, run: Run) -> list[Candidate]:
 
 def _beta(model: Any, t: Mapping[str, float]) -> float:
     """A beta with tau_t <= beta R_X^2: the margin is `relative_margin` times sum ||z||^2 / sum V, at most 4 B R_X^2."""
-    return 4.0 * t["largest_mass"] * model.relative_margin
+    return 4.0 * t["largest_mass"] * setting(model, "relative_margin")
 
 
 def _why_not_classic(model: Any, run: Run) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.bounds.candidates import Run, candidates
+from online_rank.bounds.coverage import setting
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -182,7 +183,7 @@ def certify(model: PerceptronRanker | ClickPerceptron, comparator: str, run: Run
         norm=run.norm,
         pair_loss=run.pair_loss,
         surrogate_loss=run.surrogate_loss,
-        settings={name: getattr(model, name) for name in _SETTINGS if hasattr(model, name)},
+        settings={name: setting(model, name) for name in _SETTINGS if hasattr(model, name)},
         totals=dict(run.totals),
         bounds=tuple(checks),
         not_covered=not_covered,

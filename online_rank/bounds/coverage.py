@@ -6,7 +6,7 @@ from typing import Any
 from online_rank._kernels.codes import KERNELS
 from online_rank.measures import measure
 
-__all__ = ["require_covered", "uncovered"]
+__all__ = ["require_covered", "setting", "uncovered"]
 
 _Settings = dict[str, tuple[Any, ...]]
 _GRADIENT: _Settings = {"update": ("gradient",)}
@@ -62,6 +62,12 @@ _COVERS: dict[str, _Settings] = {
 _DEFAULTS = {"served": "current", "norm_cap": None}
 
 
+def setting(model: Any, name: str) -> Any:
+    """What a ranker learns by: a setting, or where that is None what goes with the others (`PerceptronRanker.in_force`)."""
+    in_force = getattr(model, "in_force", {})
+    return in_force[name] if name in in_force else getattr(model, name, _DEFAULTS.get(name))
+
+
 def uncovered(bound: str, model: Any) -> str | None:
     """Why `bound` does not speak of `model`, or None when it does.
 
@@ -75,7 +81,7 @@ def uncovered(bound: str, model: Any) -> str | None:
     """
     model = getattr(model, "learner", model)
     for name, allowed in _COVERS[bound].items():
-        value = getattr(model, name, _DEFAULTS.get(name))
+        value = setting(model, name)
         if value not in allowed:
             wanted = " or ".join(f"{name}={option!r}" for option in allowed)
             has = f"the model has {name}={value!r}" if hasattr(model, name) else f"{type(model).__name__} has no {name}"

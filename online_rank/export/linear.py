@@ -63,7 +63,7 @@ def serving_weights(model: Any) -> LinearForm:
     >>> model.learn_one({"a": {"clicks": 3}, "b": {"clicks": 1}}, {"a": 0, "b": 2})
     >>> form = serving_weights(model)
     >>> form.names, form.weights, form.constant
-    (('clicks',), array([-0.738...]), 1.476...)
+    (('clicks',), array([-1.215...]), 2.430...)
     >>> model.predict_one({"c": {"clicks": 2}, "d": {"clicks": 0}})
     {'c': 0.0, 'd': 1.476...}
     """

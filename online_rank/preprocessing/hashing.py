@@ -56,7 +56,7 @@ class HashedFeatures(QueryTransformer):
     Examples
     --------
     >>> from online_rank import HashedFeatures, PerceptronRanker
-    >>> model = HashedFeatures(18, text=("title",)) | PerceptronRanker(credit="adaptive", mass="sqrt", relative_margin=0.3)
+    >>> model = HashedFeatures(18, text=("title",)) | PerceptronRanker()
     >>> query = {
     ...     "a": {"title": "Breaking news", "kind": "html", "clicks": 3},
     ...     "b": {"title": "Older news", "kind": "pdf"},

@@ -72,7 +72,7 @@ class BlendRanker(NestedRanker):
     >>> for X, y in NoisyTeacher(n_queries=200, n_features=10, n_documents=20):
     ...     model.learn_one(X, y)
     >>> model.weights.round(2)
-    array([0.39, 0.61])
+    array([0.52, 0.48])
     """
 
     _learns_atomically = True
@@ -199,7 +199,8 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     if name not in (None, "light"):
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
     # Chosen by `python -m benchmarks.blends`.
-    light = [Ramps() | PerceptronRanker(relative_margin=0.1), StreamTargetEncoder(keep="relative") | RidgeRanker()]
+    perceptron = PerceptronRanker(credit="spread", relative_margin=0.1)
+    light = [Ramps() | perceptron, StreamTargetEncoder(keep="relative") | RidgeRanker()]
     if name == "light":
         return light
     return [*light, Ramps() | GradientRanker("logistic", optimizer="adagrad"), BoostedRanker()]

@@ -17,25 +17,28 @@ from online_rank.rankers.averaged import LinearRanker, averaging
 
 __all__ = ["PerceptronRanker"]
 
-_SPARSE_HINT = (
-    "credit='spread' learns little from a query of sparse features; for text and ids take "
-    "PerceptronRanker(credit='adaptive', mass='sqrt', relative_margin=0.3)"
-)
+_SPARSE_HINT = "credit='spread' learns little from a query of sparse features; for text and ids take the default, 'adaptive'"
+
+#: Credits that carry an update on many documents: mass "sqrt" and a relative margin of 0.3 go with them.
+_BROAD = ("sort", "adaptive")
 
 
 class PerceptronRanker(LinearRanker):
     r"""Linear ranker that learns from its mistakes, with a proven bound on its cumulative loss.
 
     In a round whose ranking loss RML (1 - measure, ties broken pessimistically) is positive, weights
-    :math:`a_{ij} \ge 0` are put on pairs of documents that are in the wrong order (:math:`R_i > R_j` and
-    :math:`s_j \ge s_i`), and
+    :math:`a_{ij} \ge 0` are put on pairs of documents that are in the wrong order, or right by no more than a margin
+    (:math:`R_i > R_j` and :math:`s_j \ge s_i - \tau_t`), and
 
     .. math:: w \leftarrow w + \sum_{ij} a_{ij} (x_i - x_j), \qquad RML_t \le V_t = \sum_{ij} a_{ij} \le B.
 
     Then for every sequence of queries and every comparator u (the mass theorem; `online_rank.bounds`)
 
-    .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \sqrt{\sum_t \|z_t\|^2} \le 2 F(u) + 4 B R_X^2 \|u\|^2.
+    .. math::
+        \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \sqrt{\sum_t \|z_t\|^2 + 2 \tau_t V_t}
+        \le 2 F(u) + 4 B (1 + 2 \beta) R_X^2 \|u\|^2.
 
+    By default V_t is the square root of the loss and beta 0.3; with `credit="spread"` V_t is the loss itself and beta 0.
     There is no learning rate, and neither the number of documents nor the scale of the features has to be known: multiplying
     all updates, or all features, by a constant changes no ranking.
 
@@ -50,18 +53,20 @@ class PerceptronRanker(LinearRanker):
         far they are from where they should be, in normal scores; better the more features there are. `"adaptive"`: a mixture of
         `"spread"` and `"sort"` that the data choose, each weighted by the square of what its ||z||^2 add up to, inverted.
     mass
-        `"loss"` scales the a_ij so that V_t = RML_t. `"sqrt"`: V_t = sqrt(RML_t), which bounds the loss less tightly and learns
-        more from small losses. `"slam"` leaves V_t = the sum of v_i over outscored documents
-        (`argmax` and `spread` only).
+        `"loss"` scales the a_ij so that V_t = RML_t. `"sqrt"`: V_t = sqrt(RML_t) >= RML_t, which bounds the loss less tightly
+        and learns more from small losses. `"slam"` leaves V_t = the sum of v_i over outscored documents (`argmax` and `spread`
+        only). None: `"sqrt"` for `adaptive` and `sort`, `"loss"` for the others.
     within_grade
         How the weight vector v treats documents of one grade: their `"mean"` v; by `"document"` order; `"tight"`, the largest v
         for the highest score.
     update
-        `"mistake"`: the mass theorem's perceptron, with violated meaning s_j >= s_i - tau. `"gradient"`: online (sub)gradient
-        descent on SLAM in the rounds with a positive loss, with violated meaning s_j > s_i - margin.
+        `"mistake"`: the mass theorem's perceptron, with violated meaning s_j >= s_i - tau. `"gradient"`: online gradient
+        descent on the hinge losses a_ij max(0, margin - s_i + s_j) in the rounds with a positive loss, with violated meaning
+        s_j > s_i - margin; with `argmax` and mass `slam` that is subgradient descent on SLAM. The default credit is the same.
     relative_margin
         beta of the mistake-driven update: tau is beta times the sum of the ||z_t||^2 over the sum of the V_t so far, 0 before
-        the first. No scale has to be known, and documents may have few features or many.
+        the first. No scale has to be known, and documents may have few features or many. None: 0.3 for `adaptive` and `sort`,
+        0 for the others.
     learning_rate
         Step size of the gradient update; None for the mistake-driven update, which has none.
     margin
@@ -114,11 +119,11 @@ class PerceptronRanker(LinearRanker):
         self,
         measure: str = "ndcg@10",
         *,
-        credit: str = "spread",
-        mass: str = "loss",
+        credit: str = "adaptive",
+        mass: str | None = None,
         within_grade: str = "mean",
         update: str = "mistake",
-        relative_margin: float = 0.0,
+        relative_margin: float | None = None,
         learning_rate: float | None = None,
         margin: float = 1.0,
         margin_scale: str = "constant",
@@ -140,7 +145,8 @@ class PerceptronRanker(LinearRanker):
         self.served = served
         self.norm_cap = norm_cap
         self._config = self._checked()
-        self._all_forms = None if (credit, within_grade, margin_scale) == ("spread", "mean", "constant") else True
+        lean = credit in ("spread", *_BROAD) and (within_grade, margin_scale) == ("mean", "constant")
+        self._all_forms = None if lean else True
 
     @classmethod
     def from_weights(cls, weights: Sequence[float] | np.ndarray | Mapping[Hashable, float], **parameters: Any) -> Self:
@@ -181,6 +187,24 @@ class PerceptronRanker(LinearRanker):
         return model
 
     @property
+    def in_force(self) -> dict[str, Any]:
+        """`mass` and `relative_margin`, as given or as they go with the credit.
+
+        Examples
+        --------
+        >>> PerceptronRanker().in_force
+        {'mass': 'sqrt', 'relative_margin': 0.3}
+        >>> PerceptronRanker(credit="spread", relative_margin=0.1).in_force
+        {'mass': 'loss', 'relative_margin': 0.1}
+        """
+        broad = self.credit in _BROAD
+        mass, margin = "sqrt" if broad else "loss", 0.3 if broad and self.update == "mistake" else 0.0
+        return {
+            "mass": mass if self.mass is None else self.mass,
+            "relative_margin": margin if self.relative_margin is None else self.relative_margin,
+        }
+
+    @property
     def _takes_sparse(self) -> bool:  # type: ignore[override]
         # A cap of the norm may shorten all weights in every query.
         return self.norm_cap is None
@@ -210,10 +234,10 @@ class PerceptronRanker(LinearRanker):
 
     def _checked(self) -> np.ndarray:
         """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""
-        target = measure(self.measure)
+        target, (mass, relative_margin) = measure(self.measure), self.in_force.values()
         for name, value, allowed in (
             ("credit", self.credit, CREDITS),
-            ("mass", self.mass, MASSES),
+            ("mass", mass, MASSES),
             ("within_grade", self.within_grade, WITHIN_GRADE),
             ("update", self.update, ("mistake", "gradient")),
             ("margin_scale", self.margin_scale, ("constant", "grade")),
@@ -221,16 +245,16 @@ class PerceptronRanker(LinearRanker):
         ):
             if value not in allowed:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
-        optional = [name for name in ("learning_rate", "norm_cap") if getattr(self, name) is not None]
-        for name in ("relative_margin", "margin", *optional):
+        optional = [name for name in ("relative_margin", "learning_rate", "norm_cap") if getattr(self, name) is not None]
+        for name in ("margin", *optional):
             if not isinstance(value := getattr(self, name), int | float | np.number):
                 raise TypeError(f"{name} is {value!r}; it must be a number")
         gradient = self.update == "gradient"
-        if self.mass == "slam" and self.credit not in ("argmax", "spread"):
+        if mass == "slam" and self.credit not in ("argmax", "spread"):
             raise ValueError(f"mass='slam' goes with credit='argmax' or 'spread', not with {self.credit!r}")
-        if not 0.0 <= self.relative_margin < np.inf:
+        if not 0.0 <= relative_margin < np.inf:
             raise ValueError(f"relative_margin is {self.relative_margin}; it must be a finite number >= 0")
-        if gradient and self.relative_margin:
+        if gradient and relative_margin:
             raise ValueError("relative_margin belongs to update='mistake'; update='gradient' has margin")
         if gradient and (self.learning_rate is None or not 0.0 < self.learning_rate < np.inf):
             raise ValueError(f"learning_rate is {self.learning_rate}; update='gradient' needs a finite number > 0")
@@ -249,11 +273,11 @@ class PerceptronRanker(LinearRanker):
         config = [
             *target,
             CREDITS.index(self.credit),
-            MASSES.index(self.mass),
+            MASSES.index(mass),
             WITHIN_GRADE.index(self.within_grade),
             gradient,
             self.margin_scale == "grade",
-            self.relative_margin,
+            relative_margin,
             1.0 if self.learning_rate is None else self.learning_rate,
             self.margin,
             averaging(self.average),

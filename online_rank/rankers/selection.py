@@ -75,7 +75,7 @@ class BestRanker(NestedRanker):
     >>> model.best_ranker is model.learners[1]
     True
     >>> model.mean_losses.round(3)
-    array([0.114, 0.094, 0.118])
+    array([0.114, 0.086, 0.118])
 
     Clicks choose between two rankers that were taught before:
 

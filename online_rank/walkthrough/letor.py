@@ -32,7 +32,7 @@ def _read_and_learn(file: str, what: str, model_file: str) -> None:
     heading("First pass: find weights to compare with")
     say("A bound speaks of a comparator: any fixed weights, also such as only hindsight can give. Here they are those of a "
         "ranker at the end of a pass of its own.")  # fmt: skip
-    hindsight = StreamScaler() | PerceptronRanker(relative_margin=1.0)
+    hindsight = StreamScaler() | PerceptronRanker(credit="spread", relative_margin=1.0)
     block = read_letor(file)
     hindsight.learn_many(block.X, block.y, block.qid)
     weights = hindsight["PerceptronRanker"].served_weights

@@ -16,7 +16,7 @@ TOTALS = {
 
 
 def certified(pair_loss=1.0, model=None, **changes):
-    model = PerceptronRanker() if model is None else model
+    model = PerceptronRanker(credit="spread") if model is None else model
     return certify(model, "u", Run(TOTALS | changes, np.empty(0), np.empty(0), pair_loss, pair_loss))
 
 

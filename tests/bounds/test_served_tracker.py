@@ -42,7 +42,7 @@ def assert_certified(certificate, *names):
 
 @pytest.mark.parametrize(("T", "D", "loss"), [(20, 3, 29.5256), (10, 9, 36.9070)])
 def test_the_delayed_bound_is_attained_through_the_library(T, D, loss):
-    tracker = LossTracker(PerceptronRanker("ndcg", average=False), {"u": np.full(T, 0.5)})
+    tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", average=False), {"u": np.full(T, 0.5)})
     tracker.learn_one(np.zeros((2, T)), [1, 1])
     for t in range(T):
         X = np.zeros((2, T))
@@ -356,7 +356,7 @@ def test_behind_a_moving_scaler_a_comparator_on_raw_features_is_a_path(named):
     u = np.array([2.0, -2.0, 1.0])
     names = ["a", "b", "c"]
     comparator = dict(zip(names, u.tolist(), strict=True)) if named else u
-    scaler, ranker = StreamScaler(), PerceptronRanker("ndcg", average=False, mass="slam")
+    scaler, ranker = StreamScaler(), PerceptronRanker("ndcg", credit="spread", average=False, mass="slam")
     pipeline = scaler | LossTracker(ranker, {"u": comparator}, raw=True)
     tracker, scales, F, product, last = pipeline["LossTracker"], [], 0.0, 0.0, None
     for t, (X, y) in enumerate(queries(4, 60, teacher=u)):

@@ -47,7 +47,7 @@ def trained(base, rounds, weights="uniform"):
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("weights", ["uniform", "mass"])
-@pytest.mark.parametrize("options", [{}, {"relative_margin": 0.3, "credit": "pairs"}])
+@pytest.mark.parametrize("options", [{"credit": "spread"}, {"relative_margin": 0.3, "credit": "pairs"}])
 def test_rounds_of_machines_equal_the_slow_twin(scaled, weights, options):
     rounds = [cut(queries, 3) for queries in cut(linear_queries(36, d=3, seed=4), 3)]
     ranker = PerceptronRanker(**options)
@@ -64,7 +64,7 @@ def test_rounds_of_machines_equal_the_slow_twin(scaled, weights, options):
 
 def test_two_machines_by_hand():
     # One learns w = loss (1 - -1), loss 1 - 1 / log2(3); the other has a query without a loss.
-    base = PerceptronRanker("ndcg")
+    base = PerceptronRanker("ndcg", credit="spread")
     right, wrong = fork(base), fork(base)
     wrong.learn_one([[1.0], [-1.0]], [1, 0])
     right.learn_one([[1.0], [-1.0]], [1, 1])
@@ -279,7 +279,7 @@ def test_identical_shards_attain_the_bound():
     # Documents +-e_t in round t, the one ranked first labelled irrelevant: the stream that attains the mass theorem, K times.
     d, K = 12, 4
     queries = [(np.array([np.eye(d)[t], -np.eye(d)[t]]), np.array([1, 0])) for t in range(d)]
-    tracker = LossTracker(PerceptronRanker("ndcg"), {"u": np.full(d, 0.5)})
+    tracker = LossTracker(PerceptronRanker("ndcg", credit="spread"), {"u": np.full(d, 0.5)})
     mixed = trained(tracker, [[part] * K for part in cut(queries, 3)])
     certificate = mixed.certificate()
     loss = K * d * (1.0 - 1.0 / np.log2(3.0))
@@ -292,7 +292,8 @@ def test_identical_shards_attain_the_bound():
 def test_todays_bounds_are_violated_by_mixed_weights_and_refused():
     d, K = 12, 16
     queries = [(np.array([np.eye(d)[t], -np.eye(d)[t]]), np.array([1, 0])) for t in range(d)]
-    mixed = trained(LossTracker(PerceptronRanker("ndcg"), {"u": np.full(d, 0.5)}), [[part] * K for part in cut(queries, 3)])
+    tracker = LossTracker(PerceptronRanker("ndcg", credit="spread"), {"u": np.full(d, 0.5)})
+    mixed = trained(tracker, [[part] * K for part in cut(queries, 3)])
     norm, square = np.sqrt(d / 4.0), mixed.totals.squared_gradient_norms
     assert mixed.totals.loss > norm * np.sqrt(square) * 3.9  # what mass_data_bound would say, 1 / sqrt(K) of the loss
     with pytest.raises(ValueError, match="speaks of one machine, but the weights were mixed from those of 16"):

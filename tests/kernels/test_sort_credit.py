@@ -14,7 +14,7 @@ kernels = Module(sort_credit)
 
 
 def definition(s, y, tau):
-    """phi(n_i) - phi(p_i): places by s_i - tau level_i / (L - 1), and those after a stable sort by grade."""
+    """phi(n_i) - phi(p_i): places by s_i - tau level_i / (L - 1), and those after a stable sort by grade; equals share."""
     m = len(s)
     levels = sorted(set(y))
     step = tau / (len(levels) - 1)
@@ -22,7 +22,9 @@ def definition(s, y, tau):
     placed = sorted(range(m), key=lambda i: (-key[i], y[i], i))
     wanted = sorted(placed, key=lambda i: -y[i])
     phi = [-ndtri((p - 0.375) / (m + 0.25)) for p in range(1, m + 1)]
-    return np.array([phi[wanted.index(i)] - phi[placed.index(i)] for i in range(m)])
+    c = [phi[wanted.index(i)] - phi[placed.index(i)] for i in range(m)]
+    equals = [[j for j in range(m) if (key[j], y[j]) == (key[i], y[i])] for i in range(m)]
+    return np.array([np.mean([c[j] for j in of_i]) for of_i in equals])
 
 
 @st.composite
@@ -48,6 +50,17 @@ def test_two_documents_in_the_wrong_order():
     # phi(1) - phi(2) = 2 Phi^-1(1.625 / 2.25).
     assert c == pytest.approx([2 * ndtri(1.625 / 2.25), -2 * ndtri(1.625 / 2.25)])
     assert mass == c[0]
+
+
+def test_equals_share_whatever_their_order():
+    # All tie. The less relevant come first, so p = 3, 4 and n = 1, 2 for the relevant; each gets the mean of both differences.
+    phi = [-ndtri((p - 0.375) / 4.25) for p in range(1, 5)]
+    share = (phi[0] + phi[1] - phi[2] - phi[3]) / 2
+    for y in ([1, 1, 0, 0], [0, 1, 0, 1]):
+        c = np.empty(4)
+        mass = kernels.sort_credit(graded(y), Violation(np.zeros(4), 0.0, False), workspace(4), c)
+        assert c == pytest.approx(np.where(y, share, -share))
+        assert mass == pytest.approx(2 * share)
 
 
 @given(queries())

@@ -72,7 +72,7 @@ def test_an_update_by_hand():
 
 def test_the_linear_kernel_is_the_perceptron():
     linear = KernelPerceptronRanker("polynomial", gamma=1.0, degree=1, coef0=0.0, tolerance=0.0, relative_margin=0.0)
-    perceptron = PerceptronRanker(relative_margin=0.0)
+    perceptron = PerceptronRanker(credit="spread")
     for X, y in stream(60, seed=3):
         linear.learn_one(X, y)
         perceptron.learn_one(X, y)
@@ -150,7 +150,7 @@ def test_bounds_know_what_they_cover():
 def test_beats_the_linear_perceptron_where_the_truth_is_not_linear():
     train, test = block(stream(400, seed=11, d=4, most=20)), block(stream(150, seed=12, d=4, most=20))
     measured = []
-    for model in (PerceptronRanker(relative_margin=0.3), KernelPerceptronRanker(budget=500)):
+    for model in (PerceptronRanker(), KernelPerceptronRanker(budget=500)):
         model.learn_many(*train)
         metric = NDCG(10)
         metric.update_many(test[1], model.predict_many(test[0], test[2]), test[2])

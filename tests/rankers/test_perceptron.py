@@ -276,6 +276,9 @@ def test_clone_pickle_deepcopy():
         ({"measure": "ndgc"}, "measure 'ndgc' is unknown"),
         ({"credit": "all"}, "credit is 'all'"),
         ({"credit": "pairs", "mass": "slam"}, "mass='slam' goes with"),
+        ({"mass": "slam"}, "mass='slam' goes with credit='argmax' or 'spread', not with 'adaptive'"),
+        ({"mass": "all"}, "mass is 'all'"),
+        ({"relative_margin": float("nan")}, "relative_margin is nan"),
         ({"update": "gradient"}, "learning_rate is None"),
         ({"learning_rate": 0.1}, "mistake-driven update has none"),
         ({"update": "gradient", "learning_rate": 1.0, "relative_margin": 1.0}, "relative_margin belongs"),
@@ -288,6 +291,75 @@ def test_clone_pickle_deepcopy():
 def test_arguments_that_do_not_fit(options, message):
     with pytest.raises(ValueError, match=message):
         PerceptronRanker(**options)
+
+
+def test_a_margin_that_is_no_number():
+    with pytest.raises(TypeError, match=r"relative_margin is '0[.]3'; it must be a number"):
+        PerceptronRanker(relative_margin="0.3")
+
+
+#: What goes with a credit where it is not said.
+BROAD, NARROW = {"mass": "sqrt", "relative_margin": 0.3}, {"mass": "loss", "relative_margin": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("short", "explicit"),
+    [
+        ({}, {"credit": "adaptive"} | BROAD),
+        ({"credit": "sort"}, BROAD),
+        *(({"credit": credit}, NARROW) for credit in ("argmax", "spread", "pairs", "gain", "delta")),
+        ({"mass": "loss"}, {"relative_margin": 0.3}),
+        ({"relative_margin": 0.0}, {"mass": "sqrt"}),
+        ({"update": "gradient", "learning_rate": 0.5}, {"credit": "adaptive", "mass": "sqrt", "relative_margin": 0.0}),
+        ({"update": "gradient", "learning_rate": 0.5, "credit": "spread"}, NARROW),
+    ],
+    ids=str,
+)
+def test_mass_and_margin_go_with_the_credit(short, explicit):
+    model, spelled = PerceptronRanker(**short), PerceptronRanker(**short | explicit)
+    assert model.in_force == spelled.in_force == {name: (short | explicit)[name] for name in ("mass", "relative_margin")}
+    for X, y in random_queries(4, 20):
+        model.learn_one(X, y)
+        spelled.learn_one(X, y)
+    assert (model.weights == spelled.weights).all()
+    assert repr(model.last_round) == repr(spelled.last_round)
+    assert (model.predict_many(X) == spelled.predict_many(X)).all()
+
+
+def test_settings_stay_as_they_were_given():
+    model = PerceptronRanker()
+    assert (model.credit, model.mass, model.relative_margin) == ("adaptive", None, None)
+    assert model.clone({"credit": "pairs"}).in_force == NARROW
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.credit, again.mass, again.relative_margin) == ("adaptive", None, None)
+    with pytest.raises(AttributeError):
+        model.in_force = {}
+
+
+@pytest.mark.parametrize("credit", ["spread", "sort", "adaptive"])
+def test_the_lean_kernel_learns_what_that_of_all_forms_learns(credit):
+    lean, full = PerceptronRanker(credit=credit), PerceptronRanker(credit=credit)
+    assert lean._all_forms is None
+    full._all_forms = True
+    for X, y in random_queries(6, 30, largest=90):
+        lean.learn_one(X, y)
+        full.learn_one(X, y)
+    assert (lean.weights == full.weights).all()
+    assert (lean.served_weights == full.served_weights).all()
+
+
+def test_two_updates_of_the_default_by_hand():
+    # Two documents: spread and sort both move x_1 - x_0, so every mixture does. V is the root of the loss, 1 - D(2).
+    model, X = PerceptronRanker("ndcg"), np.array([[1.0, 0.0], [0.0, 2.0]])
+    model.learn_one(X, [0, 1])
+    root = (1.0 - 1.0 / np.log2(3.0)) ** 0.5
+    assert model.weights == pytest.approx(root * (X[1] - X[0]))
+    assert model.last_round.mass == pytest.approx(root)
+    assert model.last_round.margin == 0.0
+    # ||z||^2 / V is 5 root^2 / root; beta is 0.3. The other way round the pair is wrong, and the update is undone.
+    model.learn_one(X, [1, 0])
+    assert model.last_round.margin == pytest.approx(0.3 * 5.0 * root)
+    assert model.weights == pytest.approx(np.zeros(2), abs=1e-15)
 
 
 def test_a_rejected_query_leaves_the_last_round():

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:credit='spread'")
 
 SETTINGS = [
     {},
+    {"credit": "spread"},
     {"credit": "gain", "average": 5},
-    {"credit": "sort", "mass": "sqrt", "relative_margin": 0.3},
-    {"credit": "adaptive", "mass": "sqrt", "relative_margin": 0.3},
+    {"credit": "sort"},
     {"update": "gradient", "learning_rate": 0.1, "credit": "argmax", "average": False},
 ]
 
@@ -59,7 +59,7 @@ def test_an_update_is_that_of_the_array(options):
 def test_the_lazy_average_stays_the_average(average):
     # Half-lives so short that the reference round has to move.
     rng = np.random.default_rng(1)
-    dense, sparse = PerceptronRanker(average=average), PerceptronRanker(average=average)
+    dense, sparse = (PerceptronRanker(credit="spread", average=average) for _ in range(2))
     for _ in range(10_000):
         X, y = rng.integers(-2, 3, (4, 5)) * 0.25, rng.integers(0, 3, 4)
         dense.learn_one(X, y)
@@ -136,7 +136,7 @@ def test_the_state_serves_arrays_too_and_survives_copies():
 
 @pytest.mark.parametrize("average", [True, 4.0])
 def test_an_average_that_restarts_is_that_of_the_array(average):
-    dense, sparse = PerceptronRanker(average=average), PerceptronRanker(average=average)
+    dense, sparse = (PerceptronRanker(credit="spread", average=average) for _ in range(2))
     for t, (X, y) in enumerate(queries(60)):
         dense.learn_one(X, y)
         sparse.learn_one(as_rows(X), y)
@@ -259,11 +259,11 @@ def test_repeated_columns_count_once_in_the_norm():
 
 
 def test_sparse_features_and_spread_bring_a_hint_once():
-    model = PerceptronRanker()
-    with pytest.warns(UserWarning, match="credit='adaptive', mass='sqrt', relative_margin=0.3") as caught:
+    model = PerceptronRanker(credit="spread")
+    with pytest.warns(UserWarning, match="for text and ids take the default, 'adaptive'") as caught:
         model.learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
     assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
-        PerceptronRanker(credit="adaptive").learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
+        PerceptronRanker().learn_one(as_rows(np.eye(5)), [0, 1, 2, 0, 0])
