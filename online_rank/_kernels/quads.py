@@ -13,7 +13,7 @@ def _add_four(target, i, a, b, c, d):
 
 
 def _typed(typingctx, target, i, a, b, c, d):
-    """`_add_four` as LLVM has it: numba leaves such sums single, since it does not look for neighbours (`NUMBA_SLP_VECTORIZE`)."""
+    """`_add_four` as LLVM has it: numba looks for no neighbours of its own accord (`NUMBA_SLP_VECTORIZE`)."""
 
     def emitted(context, builder, signature, args):
         kind = ir.VectorType(ir.DoubleType(), 4)

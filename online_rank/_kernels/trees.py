@@ -187,7 +187,7 @@ def _best_split(histogram, least, left, gains):
 
 @leaf
 def _gains(g, h, n, least, left_g, left_h, left_n, gains):
-    """The gain of each threshold, of the sums over all bins, and over those up to the threshold; 0 where a side is too small."""
+    """The gain of each threshold, from the sums over all bins and over those up to it; 0 where a side is too small."""
     whole = g * g / (h + _RIDGE)
     for b in range(left_g.shape[0]):
         right_g = g - left_g[b]
