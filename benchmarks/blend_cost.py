@@ -5,8 +5,8 @@
 Web-like queries of 60 documents with 136 raw features (`WebLike`, additive truth). Rankers take turns, 100 queries each, so
 that what else the machine does hits all alike; the default perceptron is among them. Shown are milliseconds of processor time
 of `learn_one`, which ranks the query before it learns it, over all queries after the first 100; memory is the growth of the
-peak of a process of its own, after a short run that compiles. What a pass costs beside one training of LightGBM stands in
-`benchmarks.weblike`.
+peak of a process of its own, after a short run that compiles. Last comes the time by the clock of a whole pass, query by
+query, beside one fit of LightGBM's lambdarank of 200 rounds on two threads, on the same 4,000 queries.
 """
 
 import argparse
@@ -36,6 +36,8 @@ RANKERS: dict[str, Callable[[], Ranker]] = {
     BLEND: lambda: StreamQuantileMap() | BlendRanker(),
 }
 TURN, FIRST = 100, 100
+#: A pass over so many queries is compared with a fit of so many rounds on so many threads.
+PASS, ROUNDS, THREADS = 4000, 200, 2
 
 
 def stream(n_queries: int) -> WebLike:
@@ -95,6 +97,22 @@ def memory_in_process(name: str, n_queries: int) -> float:
     return float(json.loads(done.stdout.splitlines()[-1]))
 
 
+def pass_and_fit() -> tuple[float, float]:
+    """Seconds by the clock: the default blend learns `PASS` queries, one by one; LightGBM is fitted to them."""
+    import lightgbm
+
+    queries = list(stream(PASS))
+    X, y = (np.concatenate(parts) for parts in zip(*queries, strict=True))
+    start = time.perf_counter()
+    model = RANKERS[BLEND]()
+    for own in queries:
+        model.learn_one(*own)
+    learned = time.perf_counter()
+    settings: dict[str, Any] = {"objective": "lambdarank", "n_estimators": ROUNDS, "n_jobs": THREADS, "verbose": -1}
+    lightgbm.LGBMRanker(**settings).fit(X, y, group=[len(y) for _, y in queries])
+    return learned - start, time.perf_counter() - learned
+
+
 def row(name: str, found: dict[str, Any], default: float, megabytes: float) -> list[str]:
     """One row of the table."""
     milliseconds, clock = found["processor"][FIRST:], found["clock"][FIRST:]
@@ -118,6 +136,7 @@ def run(chosen: argparse.Namespace) -> None:
     found = times(chosen.queries)
     default = found[DEFAULT]["processor"][FIRST:].mean()
     megabytes = {name: memory_in_process(name, min(chosen.queries, 2000)) for name in RANKERS}
+    seconds, fit = pass_and_fit()
     header = ["ms a query", "mean", "x default", "median", "p99", "p99.9", "p99.9, clock"]
     header += ["predict_one", "seconds in all", "state, MB", "growth of peak, MB"]
     rows = [row(name, found[name], default, megabytes[name]) for name in RANKERS]
@@ -127,19 +146,21 @@ def run(chosen: argparse.Namespace) -> None:
         ("default blend, ms", found[BLEND]["processor"][FIRST:].mean(), 4.0),
         ("default blend, p99.9, ms", float(np.quantile(found[BLEND]["processor"][FIRST:], 0.999)), 20.0),
         ("default blend, growth of peak, MB", megabytes[BLEND], 64.0),
+        (f"default blend, a pass over {PASS:,} queries, s", seconds, fit),
         *(
             (f"{name.replace('|', chr(92) + '|')}, time / {DEFAULT}", found[name]["processor"][FIRST:].mean() / default, bar)
             for name, bar in ((RIDGE, 10.0), (LIGHT, 30.0), (BLEND, 100.0))
         ),
     ]
-    reached = [[name, f"{value:.2f}", f"<= {bar:g}", "met" if value <= bar else "missed"] for name, value, bar in bars]
+    reached = [[name, f"{value:.2f}", f"<= {bar:.3g}", "met" if value <= bar else "missed"] for name, value, bar in bars]
     save(
         "blend_cost",
         f"""# What the map, ridge and the blends cost
 
 {chosen.queries} queries of 60 documents with 136 raw features; processor time of `learn_one`, which ranks before it learns.
 `map` is `StreamQuantileMap()`. The bars are those of a quiet machine; ratios to the default perceptron depend less on what
-else runs. {environment()}
+else runs. The bar of the whole pass is one fit of LightGBM ({ROUNDS} rounds, {THREADS} threads) to the same queries; both in
+seconds by the clock. {environment("lightgbm")}
 
 {table(header, [[cell.replace("|", chr(92) + "|") for cell in cells] for cells in rows])}
 

@@ -33,7 +33,7 @@ from online_rank.base import Ranker
 from online_rank.measures import discounts
 from online_rank.preprocessing import Ramps
 from online_rank.query import read_block, read_query
-from online_rank.rankers.blend import _grid, _rank_and_learn, _scores
+from online_rank.rankers.blend import _grid, _Made, _rank_and_learn, _scores
 from online_rank.stream import WebLike
 from online_rank.stream.letor import LetorBlock
 
@@ -124,12 +124,12 @@ def run(train: Queries, held_out: Queries, order: int) -> tuple[np.ndarray, np.n
         S = np.empty((len(members), len(block.y)))
         for k, member in enumerate(members):
             start = time.thread_time()
-            S[k] = _rank_and_learn(member, block)
+            S[k] = _rank_and_learn(member, block, _Made())
             seconds[k + 1] += time.thread_time() - start
         for blend in blends:
             blend.learn(S, block.y)
     block = quantiles._transform_block(read_block(held_out.X, held_out.qid))
-    S = np.stack([_scores(member, block) for member in members])
+    S = np.stack([_scores(member, block, _Made()) for member in members])
     ndcg, values = measure("ndcg@10"), []
     for a, b in itertools.pairwise(held_out.offsets):
         if held_out.y[a:b].any():

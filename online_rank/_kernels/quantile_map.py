@@ -151,13 +151,28 @@ def ramps(Z, knots, height, out):
     out : (n, columns * number of knots)
     """
     width = knots.shape[0]
-    slopes = 1.0 / (knots[1:] - knots[:-1])
+    n = Z.shape[1] * width
+    # All columns of a row in one loop. What it gives in place of the values themselves is written over.
+    starts, slopes, row = np.zeros(n), np.zeros(n), np.empty(n)
+    for j in range(n):
+        k = j % width
+        if k > 0:
+            starts[j] = knots[k - 1]
+            slopes[j] = 1.0 / (knots[k] - knots[k - 1])
     for i in range(Z.shape[0]):
         for c in range(Z.shape[1]):
             z = np.float64(Z[i, c])
-            row = out[i, c * width : (c + 1) * width]
-            row[0] = z
-            for k in range(width - 1):
-                part = (z - knots[k]) * slopes[k]
-                part = part if part > 0.0 else 0.0
-                row[k + 1] = height * (part if part < 1.0 else 1.0)
+            for k in range(width):
+                row[c * width + k] = z
+        _ramp(row, starts, slopes, height, out[i])
+        for c in range(Z.shape[1]):
+            out[i, c * width] = Z[i, c]
+
+
+@leaf
+def _ramp(z, starts, slopes, height, out):
+    """out = height clip((z - starts) slopes, 0, 1)."""
+    for j in range(z.shape[0]):
+        part = (z[j] - starts[j]) * slopes[j]
+        part = part if part > 0.0 else 0.0
+        out[j] = height * (part if part < 1.0 else 1.0)

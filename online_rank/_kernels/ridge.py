@@ -1,7 +1,7 @@
 """Ridge regression of the standardised grade on features centred within the query.
 
-Products of matrices are BLAS's, in tiles so small that one thread makes each: bits depend on the processor, but not on the
-number of its threads.
+Products of matrices and Cholesky's decomposition are made of the same sums, eight terms and two rows of the result at a time,
+in one thread: bits depend on the processor, but not on the number of its threads.
 """
 
 import math
@@ -14,29 +14,8 @@ from online_rank._kernels.encoder import standardised
 from online_rank._kernels.judge import judge_rankings
 from online_rank._kernels.rounds import write_round
 
-# Cholesky's decomposition is computed in blocks of 4 x 4 entries, which stay in registers.
-_BLOCK = 4
-# Most columns of a tile, and most documents at once.
-_TILE, _DOCUMENTS = 56, 64
-
-
-@fast_kernel
-def _products(P, i, Q, j, n, out):
-    """out[r, c] = sum over k < n of P[i + r, k] Q[j + c, k], for r, c < 4."""
-    p, q, r, s = P[i], P[i + 1], P[i + 2], P[i + 3]
-    a, b, c, e = Q[j], Q[j + 1], Q[j + 2], Q[j + 3]
-    pa = pb = pc = pe = qa = qb = qc = qe = ra = rb = rc = re = sa = sb = sc = se = 0.0
-    for k in range(n):
-        t, u, v, w = p[k], q[k], r[k], s[k]
-        f, g, h, o = a[k], b[k], c[k], e[k]
-        pa, pb, pc, pe = pa + t * f, pb + t * g, pc + t * h, pe + t * o
-        qa, qb, qc, qe = qa + u * f, qb + u * g, qc + u * h, qe + u * o
-        ra, rb, rc, re = ra + v * f, rb + v * g, rc + v * h, re + v * o
-        sa, sb, sc, se = sa + w * f, sb + w * g, sc + w * h, se + w * o
-    out[0, 0], out[0, 1], out[0, 2], out[0, 3] = pa, pb, pc, pe
-    out[1, 0], out[1, 1], out[1, 2], out[1, 3] = qa, qb, qc, qe
-    out[2, 0], out[2, 1], out[2, 2], out[2, 3] = ra, rb, rc, re
-    out[3, 0], out[3, 1], out[3, 2], out[3, 3] = sa, sb, sc, se
+# So many rows are multiplied, and so many are computed, at once; and so many float64 are a line of the cache.
+_EIGHT = 8
 
 
 @kernel
@@ -75,66 +54,123 @@ def _fade_and_add(keep, old, factor, new, out):
 
 
 @kernel
-def add_rows(rows, keep, gram, new_gram):
-    """new_gram = keep gram + rows' rows, for rows (m, d) and the upper triangles of (d, d) matrices, row by row."""
-    m, d = rows.shape
-    n = max(1, (d + _TILE - 1) // _TILE)
-    width = (d + n - 1) // n
-    panels = np.zeros((n, m, width))
-    for p in range(n):
-        for i in range(m):
-            copy_to(panels[p, i, : min(width, d - p * width)], rows[i, p * width : min((p + 1) * width, d)])
-    tile, part = np.empty((width, width)), np.empty((width, width))
-    for p in range(n):
-        top, bottom = p * width, min((p + 1) * width, d)
-        for q in range(p, n):
-            np.dot(panels[p, :_DOCUMENTS].T, panels[q, :_DOCUMENTS], tile)
-            for i in range(_DOCUMENTS, m, _DOCUMENTS):
-                np.dot(panels[p, i : i + _DOCUMENTS].T, panels[q, i : i + _DOCUMENTS], part)
-                tile += part
-            right = min((q + 1) * width, d)
-            for r in range(top, bottom):
-                left, row = max(r, q * width), _row_start(r, d)
-                old, new = gram[row + left : row + right], new_gram[row + left : row + right]
-                _fade_and_add(keep, old, 1.0, tile[r - top, left - q * width :], new)
+def _aligned(n, width):
+    """An array (n, width) that begins where a line of the cache does; so do its rows where `width` is a multiple of 8."""
+    room = np.empty(n * width + _EIGHT)
+    first = (-(room.ctypes.data // 8)) % _EIGHT
+    return room[first : first + n * width].reshape((n, width))
+
+
+@fast_leaf
+def _add_eight(x0, x1, x2, x3, x4, x5, x6, x7, a, b, out_a, out_b):
+    """out_a += sum of x_k[a] x_k, out_b += sum of x_k[b] x_k."""
+    p0, p1, p2, p3, p4, p5, p6, p7 = x0[a], x1[a], x2[a], x3[a], x4[a], x5[a], x6[a], x7[a]
+    q0, q1, q2, q3, q4, q5, q6, q7 = x0[b], x1[b], x2[b], x3[b], x4[b], x5[b], x6[b], x7[b]
+    for c in range(out_a.shape[0]):
+        out_a[c] += p0 * x0[c] + p1 * x1[c] + p2 * x2[c] + p3 * x3[c] + p4 * x4[c] + p5 * x5[c] + p6 * x6[c] + p7 * x7[c]
+        out_b[c] += q0 * x0[c] + q1 * x1[c] + q2 * x2[c] + q3 * x3[c] + q4 * x4[c] + q5 * x5[c] + q6 * x6[c] + q7 * x7[c]
+
+
+@leaf
+def _products(rows, n, i, out):
+    """out[r, c] = sum of rows[k, i + r] rows[k, i + c] over k < n, a multiple of 8, for r < 8 and c from 0 on.
+
+    out : (8, at least the columns of `rows`)
+    """
+    width = rows.shape[1] - i
+    for r in range(_EIGHT):
+        for c in range(width):
+            out[r, c] = 0.0
+    for k in range(0, n, _EIGHT):
+        x0, x1, x2, x3 = rows[k][i:], rows[k + 1][i:], rows[k + 2][i:], rows[k + 3][i:]
+        x4, x5, x6, x7 = rows[k + 4][i:], rows[k + 5][i:], rows[k + 6][i:], rows[k + 7][i:]
+        for r in range(0, _EIGHT, 2):
+            _add_eight(x0, x1, x2, x3, x4, x5, x6, x7, r, r + 1, out[r][:width], out[r + 1][:width])
 
 
 @kernel
-def solve(gram, moment, ridge, factor, solution):
-    """Solve (gram + ridge I) solution = moment by Cholesky's decomposition L L'.
+def add_rows(rows, keep, gram, new_gram):
+    """new_gram = keep gram + rows' rows, for rows (m, d) and the upper triangles of (d, d) matrices, row by row."""
+    m, d = rows.shape
+    n, width = padded(m, _EIGHT), padded(d, _EIGHT)
+    own, sums = _aligned(n, width), _aligned(_EIGHT, width)
+    for k in range(m):
+        copy_to(own[k][:d], rows[k])
+        own[k, d:] = 0.0
+    own[m:] = 0.0
+    for i in range(0, d, _EIGHT):
+        _products(own, n, i, sums)
+        for r in range(i, min(i + _EIGHT, d)):
+            row = _row_start(r, d)
+            _fade_and_add(keep, gram[row + r : row + d], 1.0, sums[r - i][r - i :], new_gram[row + r : row + d])
 
-    gram : the upper triangle, row by row; factor : workspace, d padded to a multiple of 4 in both directions
-    Returns False where the matrix is not positive definite in floating point.
+
+@fast_leaf
+def _subtract_scaled(a, x, out):
+    """out -= a x."""
+    for c in range(out.shape[0]):
+        out[c] -= a * x[c]
+
+
+@fast_leaf
+def _dot(x, y):
+    total = 0.0
+    for c in range(x.shape[0]):
+        total += x[c] * y[c]
+    return total
+
+
+@kernel
+def _decompose(gram, ridge, sums, factor):
+    """Cholesky's decomposition gram + ridge I = U' U, eight rows of U at a time; False where a pivot is not positive.
+
+    gram : the upper triangle of (d, d), row by row; sums : (8, w) workspace; factor : (w, w) out, w = d padded to a multiple of
+    8: U in its upper triangle, continued by the identity
+    """
+    width = factor.shape[0]
+    d = np.int64((math.sqrt(8.0 * gram.shape[0] + 1.0) - 1.0) / 2.0 + 0.5)
+    for i in range(0, width, _EIGHT):
+        _products(factor, i, i, sums)
+        for r in range(i, i + _EIGHT):
+            row, less = factor[r], sums[r - i][r - i :]
+            row[r:] = 0.0
+            row[r] = 1.0
+            if r >= d:
+                continue
+            copy_to(row[r:d], gram[_row_start(r, d) + r : _row_start(r, d) + d])
+            row[r] += ridge
+            _subtract_scaled(1.0, less[: d - r], row[r:d])
+            for k in range(i, r):
+                _subtract_scaled(factor[k, r], factor[k][r:d], row[r:d])
+            if not row[r] > 0.0:
+                return False
+            scale = 1.0 / math.sqrt(row[r])
+            for c in range(r, d):
+                row[c] *= scale
+    return True
+
+
+@kernel
+def solve(gram, moment, ridges, solutions):
+    """Solve (gram + ridges[k] I) solutions[k] = moment for all k, by Cholesky's decomposition.
+
+    gram : the upper triangle of (d, d), row by row; solutions : (K, d), of which the rows stay as they are where the matrix is
+    not positive definite in floating point, or the solution not finite
     """
     d = moment.shape[0]
-    block = np.empty((_BLOCK, _BLOCK))
-    for i in range(0, d, _BLOCK):
-        for j in range(0, i + 1, _BLOCK):
-            _products(factor, i, factor, j, j, block)
-            for r in range(i, i + _BLOCK):
-                for c in range(j, min(j + _BLOCK, r + 1)):
-                    if r < d:
-                        value = gram[_row_start(c, d) + r] + (ridge if r == c else 0.0) - block[r - i, c - j]
-                    else:
-                        value = 1.0 if r == c else 0.0
-                    for k in range(j, c):
-                        value -= factor[r, k] * factor[c, k]
-                    if r == c:
-                        if not value > 0.0:
-                            return False
-                        factor[r, r] = math.sqrt(value)
-                    else:
-                        factor[r, c] = value / factor[c, c]
-    for i in range(d):
-        value = moment[i]
-        for k in range(i):
-            value -= factor[i, k] * solution[k]
-        solution[i] = value / factor[i, i]
-    for i in range(d - 1, -1, -1):
-        solution[i] /= factor[i, i]
-        for k in range(i):
-            solution[k] -= factor[i, k] * solution[i]
-    return True
+    width = padded(d, _EIGHT)
+    factor, sums, x = _aligned(width, width), _aligned(_EIGHT, width), np.empty(d)
+    for k in range(ridges.shape[0]):
+        if not _decompose(gram, ridges[k], sums, factor):
+            continue
+        copy_to(x, moment)
+        for i in range(d):
+            x[i] /= factor[i, i]
+            _subtract_scaled(x[i], factor[i][i + 1 : d], x[i + 1 :])
+        for i in range(d - 1, -1, -1):
+            x[i] = (x[i] - _dot(factor[i][i + 1 : d], x[i + 1 :])) / factor[i, i]
+        if all_finite(x):
+            copy_to(solutions[k], x)
 
 
 @fast_kernel

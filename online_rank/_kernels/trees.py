@@ -9,12 +9,17 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.order import sort_descending
+from online_rank._kernels.quads import add_four
 
 # Added to sums of second derivatives, and to differences of scores.
 _RIDGE = 0.01
 # Scores that are farther behind the best one than this count as if they were so far: exp of it is no subnormal number.
 _FARTHEST = 600.0
+# The columns that a tree grows from stand in parts of so many: a power of 2.
+PART = 16
+_SHIFT = 4
 
 
 @kernel
@@ -66,129 +71,147 @@ def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, dis
         longest = max(longest, offsets[q + 1] - offsets[q])
     keys, spare_keys = np.empty(longest), np.empty(longest)
     order, spare = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
-    gains, ideal, powers = np.empty(longest), np.empty(longest), np.empty(longest)
+    gains, powers, own = np.empty(longest), np.empty(longest), np.empty((4, longest))
     for q in range(first, stop):
         a, m = offsets[q], offsets[q + 1] - offsets[q]
         gh[a : a + m] = 0.0
         if not used[q]:
             continue
         for i in range(m):
-            keys[i] = scores[a + i]
-            order[i] = i
-            gains[i] = np.float64(1 << min(y[a + i], 60)) - 1.0
-            ideal[i] = gains[i]
+            keys[i] = np.float64(y[a + i])
         sort_descending(keys[:m], order[:m], spare_keys, spare)
-        ideal[:m].sort()
         best = 0.0
         for p in range(min(cutoff, m)):
-            best += ideal[m - 1 - p] * discounts[p]
+            best += _gain(np.int64(keys[p])) * discounts[p]
         if not best > 0.0:
             continue
-        separate = keys[0] > keys[m - 1]
-        # 1 / (1 + exp(s_up - s_down)) is the share of `down` in these powers; no two of them are 0.
         for i in range(m):
-            powers[i] = math.exp(max(scores[a + i] - keys[0], -_FARTHEST))
-        total = 0.0
-        for p in range(min(depth, m)):
-            i = order[p]
-            for r in range(p + 1, m):
-                j = order[r]
-                if gains[i] == gains[j]:
-                    continue
-                delta = abs(gains[i] - gains[j]) * (discounts[p] - discounts[r])
-                whole = best * (powers[i] + powers[j])
-                if separate:
-                    whole *= _RIDGE + keys[p] - keys[r]
-                up, down = (i, j) if gains[i] > gains[j] else (j, i)
-                share = powers[down] / (powers[i] + powers[j])
-                slope = delta * powers[down] / whole
-                bend = slope * (1.0 - share)
-                gh[a + up, 0] += slope
-                gh[a + down, 0] -= slope
-                gh[a + up, 1] += bend
-                gh[a + down, 1] += bend
-                total += 2.0 * slope
+            keys[i] = scores[a + i]
+            order[i] = i
+        sort_descending(keys[:m], order[:m], spare_keys, spare)
+        # 1 / (1 + exp(s_up - s_down)) is the share of `down` in these powers; no two of them are 0.
+        for p in range(m):
+            gains[p] = _gain(y[a + order[p]])
+            powers[p] = math.exp(max(keys[p] - keys[0], -_FARTHEST))
+        total = _sum_pairs(keys[:m], gains[:m], powers[:m], discounts, best, depth, own[0], own[1], own[2], own[3])
         if total > 0.0:
             factor = weights[q] * math.log2(1.0 + total) / total
-            for i in range(a, a + m):
-                gh[i, 0] *= factor
-                gh[i, 1] *= factor
+            for p in range(m):
+                gh[a + order[p], 0] = own[0, p] * factor
+                gh[a + order[p], 1] = own[1, p] * factor
+
+
+@leaf
+def _gain(grade):
+    return np.float64(1 << min(grade, 60)) - 1.0
+
+
+@leaf
+def _sum_pairs(keys, gains, powers, discounts, best, depth, g, h, slopes, bends):
+    """Derivatives g, h (m,) of documents in the order of their scores `keys`; returns twice the sum of the first ones.
+
+    slopes, bends : (m,) workspace. Pairs of one gain have the slope 0, and change no sum.
+    """
+    m = keys.shape[0]
+    for p in range(m):
+        g[p], h[p] = 0.0, 0.0
+    separate = keys[0] > keys[m - 1]
+    total = 0.0
+    for p in range(min(depth, m)):
+        gain, power, key, discount = gains[p], powers[p], keys[p], discounts[p]
+        for r in range(p + 1, m):
+            whole = best * (power + powers[r])
+            whole *= _RIDGE + key - keys[r] if separate else 1.0
+            down = powers[r] if gain > gains[r] else power
+            slope = abs(gain - gains[r]) * (discount - discounts[r]) * down / whole
+            bend = slope * (1.0 - down / (power + powers[r]))
+            slopes[r] = slope if gain > gains[r] else -slope
+            bends[r] = bend
+            g[r] -= slopes[r]
+            h[r] += bend
+        # In the order of the documents, since sums of other orders have other bits.
+        own_g, own_h = g[p], h[p]
+        for r in range(p + 1, m):
+            own_g += slopes[r]
+            own_h += bends[r]
+            total += 2.0 * abs(slopes[r])
+        g[p], h[p] = own_g, own_h
+    return total
 
 
 @kernel
 def gather(bins, columns, first, gathered):
-    """gathered[c, first + i] = bins[i, columns[c]]: some columns of documents, one after the other."""
-    for c in range(columns.shape[0]):
-        column = gathered[c]
-        j = columns[c]
+    """Some columns of documents, in parts of 16: gathered[c // 16, first + i, c % 16] = bins[i, columns[c]]."""
+    for part in range(gathered.shape[0]):
+        own = columns[PART * part : PART * (part + 1)]
         for i in range(bins.shape[0]):
-            column[first + i] = bins[i, j]
+            source, row = bins[i], gathered[part, first + i]
+            for c in range(own.shape[0]):
+                row[c] = source[own[c]]
 
 
 @leaf
-def _add_to_histograms(first, second, rows, gh, one, two):
-    """Add gradients, second derivatives and number of the documents `rows` to histograms (B, 3) of two columns of bins.
+def _add_to_histograms(bins, width, rows, gh, n_bins, histograms):
+    """Add gradients, second derivatives and number of the documents `rows` to histograms of the first `width` columns of bins.
 
-    Two at once: what they share is read once, and additions to one need not wait for those to the other.
+    histograms : flat, four numbers a bin: the last is 0
     """
     for k in range(rows.shape[0]):
         r = rows[k]
-        g, h = gh[r, 0], gh[r, 1]
-        b, c = first[r], second[r]
-        one[b, 0] += g
-        one[b, 1] += h
-        one[b, 2] += 1.0
-        two[c, 0] += g
-        two[c, 1] += h
-        two[c, 2] += 1.0
+        g, h, row = gh[r, 0], gh[r, 1], bins[r]
+        for c in range(width):
+            add_four(histograms, 4 * (n_bins * c + row[c]), g, h, 1.0, 0.0)
 
 
 @leaf
-def _add_to_histogram(bins, rows, gh, histogram):
-    """As `_add_to_histograms`, for one column."""
-    for k in range(rows.shape[0]):
-        r = rows[k]
-        b = bins[r]
-        histogram[b, 0] += gh[r, 0]
-        histogram[b, 1] += gh[r, 1]
-        histogram[b, 2] += 1.0
+def _best_split(histogram, least, left, gains):
+    """Gain and bin of the best threshold of a histogram: G^2 / (H + 0.01) of both sides less that of all; gain 0 for none.
 
-
-@leaf
-def _best_split(histogram, least):
-    """Gain and bin of the best threshold of a histogram: G^2 / (H + 0.01) of both sides less that of all; gain 0 for none."""
+    left : (3, B), gains : (B,) workspace
+    """
+    last = histogram.shape[0] - 1
+    left_g, left_h, left_n = left[0], left[1], left[2]
     g, h, n = 0.0, 0.0, 0.0
-    for b in range(histogram.shape[0]):
+    for b in range(last + 1):
         g += histogram[b, 0]
         h += histogram[b, 1]
         n += histogram[b, 2]
-    whole = g * g / (h + _RIDGE)
+        left_g[b], left_h[b], left_n[b] = g, h, n
+    _gains(g, h, n, least, left_g[:last], left_h[:last], left_n[:last], gains)
     best, where = 0.0, 0
-    left_g, left_h, left_n = 0.0, 0.0, 0.0
-    for b in range(histogram.shape[0] - 1):
-        left_g += histogram[b, 0]
-        left_h += histogram[b, 1]
-        left_n += histogram[b, 2]
-        if left_n < least or n - left_n < least:
-            continue
-        right_g = g - left_g
-        # Differences may leave a sum of squares below zero by rounding.
-        gain = left_g * left_g / (max(left_h, 0.0) + _RIDGE) + right_g * right_g / (max(h - left_h, 0.0) + _RIDGE) - whole
-        if gain > best:
-            best, where = gain, b
+    for b in range(last):
+        if gains[b] > best:
+            best, where = gains[b], b
     return best, where
 
 
+@leaf
+def _gains(g, h, n, least, left_g, left_h, left_n, gains):
+    """The gain of each threshold, from the sums over all bins and over those up to it; 0 where a side is too small."""
+    whole = g * g / (h + _RIDGE)
+    for b in range(left_g.shape[0]):
+        right_g = g - left_g[b]
+        # Differences may leave a sum of squares below zero by rounding.
+        one, other = left_h[b], h - left_h[b]
+        one = one if one > 0.0 else 0.0
+        other = other if other > 0.0 else 0.0
+        gain = left_g[b] * left_g[b] / (one + _RIDGE) + right_g * right_g / (other + _RIDGE) - whole
+        gains[b] = gain if left_n[b] >= least and n - left_n[b] >= least else 0.0
+
+
 @kernel
-def find_splits(level, first, stop, bins, rows, bounds, gh, least, histograms, best):
-    """Histograms, and the best splits, of the columns first..stop for all nodes of a level.
+def find_splits(level, first, width, bins, rows, bounds, gh, least, histograms, best):
+    """Histograms, and the best splits, of a part of the columns, `first` and those after, for all nodes of a level.
 
     Of two siblings the one with fewer documents is counted; the other is the difference to their parent.
 
-    bins : (c, n) uint8; rows : (D + 1, n) documents in the order of the nodes of each level; bounds : (nodes, 2) where nodes
-    begin and end there; histograms : (2^D - 1, c, B, 3); best : (2^D - 1, 3) out: gain, column, threshold
+    width, bins : number of columns, and their bins (n, 16); rows : (D + 1, n) documents in the order of the nodes of each
+    level; bounds : (nodes, 2) where nodes begin and end there; histograms : (2^D - 1, 16, B, 4); best : (2^D - 1, 3) out: gain,
+    column, threshold
     """
     begin = 2**level - 1
+    n_bins = histograms.shape[2]
+    size = 4 * n_bins * width
     for node in range(begin, 2 * begin + 1):
         best[node, 0] = 0.0
         best[node, 1] = -1.0
@@ -199,35 +222,56 @@ def find_splits(level, first, stop, bins, rows, bounds, gh, least, histograms, b
             if node % 2 == 0:
                 continue
             less += bounds[node, 1] - bounds[node, 0] > bounds[node + 1, 1] - bounds[node + 1, 0]
-        own = rows[level, bounds[less, 0] : bounds[less, 1]]
-        histograms[less, first:stop] = 0.0
-        for c in range(first, stop - 1, 2):
-            _add_to_histograms(bins[c], bins[c + 1], own, gh, histograms[less, c], histograms[less, c + 1])
-        if (stop - first) % 2 == 1:
-            _add_to_histogram(bins[stop - 1], own, gh, histograms[less, stop - 1])
+        own = histograms[less].reshape(-1)
+        own[:size] = 0.0
+        _add_to_histograms(bins, width, rows[level][bounds[less, 0] : bounds[less, 1]], gh, n_bins, own)
         if level > 0:
-            more = 2 * node + 1 - less
-            for c in range(first, stop):
-                for b in range(histograms.shape[2]):
-                    for k in range(3):
-                        histograms[more, c, b, k] = histograms[(node - 1) // 2, c, b, k] - histograms[less, c, b, k]
-    for c in range(first, stop):
+            parent, other = histograms[(node - 1) // 2].reshape(-1), histograms[2 * node + 1 - less].reshape(-1)
+            for k in range(size):
+                other[k] = parent[k] - own[k]
+    left, gains = np.empty((3, n_bins)), np.empty(n_bins)
+    for c in range(width):
         for node in range(begin, 2 * begin + 1):
             if bounds[node, 1] - bounds[node, 0] >= 2 * least:
-                gain, where = _best_split(histograms[node, c], least)
+                gain, where = _best_split(histograms[node, c], least, left, gains)
                 if gain > best[node, 0]:
                     best[node, 0] = gain
-                    best[node, 1] = c
+                    best[node, 1] = first + c
                     best[node, 2] = where
+
+
+@leaf
+def _bin(bins, column, i):
+    """The bin of document i in a column of parts (parts, n, 16)."""
+    return bins[column >> _SHIFT, i, column & (PART - 1)]
+
+
+@leaf
+def _part_documents(bins, column, threshold, rows, parted, spare):
+    """Documents of a node, `rows`, in their order: those that go left first. Returns how many go left; `spare` is workspace."""
+    n = rows.shape[0]
+    if column < 0:
+        copy_to(parted, rows)
+        return n
+    left = 0
+    for k in range(n):
+        # Both are written, and one of them is counted: no branch is mispredicted.
+        r = rows[k]
+        parted[left] = r
+        spare[k - left] = r
+        left += _bin(bins, column, r) <= threshold
+    copy_to(parted[left:], spare[: n - left])
+    return left
 
 
 @kernel
 def split_level(level, best, bins, rows, bounds, columns, thresholds):
     """Choose the splits of a level from those of all parts of the columns, best (parts, nodes, 3), and part its documents.
 
-    columns, thresholds : (2^D - 1,) int64 out: column of `bins` (-1 where there is no split), and threshold
+    bins : (parts, n, 16); columns, thresholds : (2^D - 1,) int64 out: column (-1 where there is no split), and threshold
     """
     begin = 2**level - 1
+    spare = np.empty(rows.shape[1] + 1, dtype=np.int64)
     for node in range(begin, 2 * begin + 1):
         gain, columns[node], thresholds[node] = 0.0, -1, 0
         for part in range(best.shape[0]):
@@ -236,19 +280,8 @@ def split_level(level, best, bins, rows, bounds, columns, thresholds):
                 columns[node] = np.int64(best[part, node, 1])
                 thresholds[node] = np.int64(best[part, node, 2])
         start, stop = bounds[node]
-        middle = start
-        for k in range(start, stop):
-            r = rows[level, k]
-            middle += columns[node] < 0 or bins[columns[node], r] <= thresholds[node]
-        left, right = start, middle
-        for k in range(start, stop):
-            r = rows[level, k]
-            if columns[node] < 0 or bins[columns[node], r] <= thresholds[node]:
-                rows[level + 1, left] = r
-                left += 1
-            else:
-                rows[level + 1, right] = r
-                right += 1
+        own, parted = rows[level][start:stop], rows[level + 1][start:stop]
+        middle = start + _part_documents(bins, columns[node], thresholds[node], own, parted, spare)
         bounds[2 * node + 1, 0], bounds[2 * node + 1, 1] = start, middle
         bounds[2 * node + 2, 0], bounds[2 * node + 2, 1] = middle, stop
 
@@ -268,11 +301,11 @@ def fill_leaves(rows, bounds, gh, leaves):
 
 @kernel
 def add_tree(bins, columns, thresholds, leaves, keep, rate, scores):
-    """scores[i] = keep scores[i] + rate leaf, for documents whose columns stand one after the other: bins (c, n)."""
+    """scores[i] = keep scores[i] + rate leaf, for documents whose columns stand in parts: bins (parts, n, 16)."""
     inner = columns.shape[0]
     for i in range(bins.shape[1]):
         node = 0
         while node < inner:
-            right = columns[node] >= 0 and bins[columns[node], i] > thresholds[node]
+            right = columns[node] >= 0 and _bin(bins, columns[node], i) > thresholds[node]
             node = 2 * node + (2 if right else 1)
         scores[i] = keep * scores[i] + rate * leaves[node - inner]

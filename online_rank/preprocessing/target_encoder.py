@@ -115,7 +115,7 @@ class StreamTargetEncoder(ColumnTransformer):
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         keep = _KEPT.index(self.keep)
-        kernels.encode(X, 0, len(X), -_REACH, self._step, self.prior, keep, self._sums, self._counts, out)
+        kernels.encode(X, -_REACH, self._step, self.prior, keep, self._sums, self._counts, out)
 
     @property
     def _step(self) -> float:

@@ -17,6 +17,7 @@ from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
 from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
+from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.query import Block, single
 from online_rank.rankers.nested import NestedRanker
 
@@ -153,7 +154,8 @@ class BlendRanker(NestedRanker):
             # Whoever asked knows the documents' ids, and names the bad one.
             return np.full(len(X), np.nan)
         block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
-        S = np.stack([_scores(learner, block) for learner in self._learners])
+        made = _Made()
+        S = np.stack([_scores(learner, block, made) for learner in self._learners])
         scores, weights = np.empty(len(X)), self.weights
         for start, stop in itertools.pairwise(offsets.tolist()):
             kernels.blend(S[:, start:stop], weights, scores[start:stop])
@@ -177,9 +179,10 @@ class BlendRanker(NestedRanker):
             return False
         served = self.weights
         S, losses = np.empty((len(self._learners), m)), np.empty(len(self._losses) + 1)
+        made = _Made()
         with all_or_nothing(*self._learners):
             for scores, learner in zip(S, self._learners, strict=True):
-                scores[:] = _rank_and_learn(learner, query)
+                scores[:] = _rank_and_learn(learner, query, made)
             levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
             if levels > 1:
                 self._losses = self._keep * self._losses + w * losses[:-1]
@@ -212,18 +215,39 @@ def _grid(steps: int, n: int) -> np.ndarray:
     return np.array([np.diff([-1, *bar, steps + n - 1]) - 1 for bar in bars]) / steps
 
 
-def _scores(learner: Ranker | RankingPipeline, block: Block) -> np.ndarray:
-    return learner._score_block(block) if isinstance(learner, RankingPipeline) else learner._score_all(block)
+class _Made:
+    """What transformers without state have made of queries: equal ones make the same of them, and it is computed once."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[StatelessTransformer, Block, Block]] = []
+
+    def of(self, step: StatelessTransformer, block: Block) -> Block:
+        """The block, transformed by `step`."""
+        for other, given, made in self._made:
+            if given is block and type(other) is type(step) and other._get_params() == step._get_params():
+                return made
+        made = step._transform_block(block)
+        self._made.append((step, block, made))
+        return made
 
 
-def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block) -> np.ndarray:
+def _scores(learner: Ranker | RankingPipeline, block: Block, made: _Made) -> np.ndarray:
+    if not isinstance(learner, RankingPipeline):
+        return learner._score_all(block)
+    first, *others = learner._transformers or [None]
+    if others or not isinstance(first, StatelessTransformer):
+        return learner._score_block(block)
+    return learner._ranker._score_all(made.of(first, block))
+
+
+def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block, made: _Made) -> np.ndarray:
     """The learner's scores by what it knew of the grades before, and then let it learn.
 
     The features go through the transformers of a pipeline once: those that learn from features alone have then seen the query.
     """
     if isinstance(learner, RankingPipeline):
         for step in learner._transformers:
-            query = step._learn_block(query)
+            query = made.of(step, query) if isinstance(step, StatelessTransformer) else step._learn_block(query)
         learner = learner._ranker
     row = np.empty((1, len(Round._fields)))
     scores = learner._rank_and_learn(query, row)

@@ -35,8 +35,8 @@ _BEYOND = 3
 _MAX_TREES = 1000
 #: The window holds at most so many bytes of bins.
 _MAX_BYTES = 1 << 24
-#: A tree's growth is cut into steps, of so many queries or columns each, and spread over at most so many queries.
-_QUERIES_A_STEP, _COLUMNS_A_STEP, _LONGEST_GROWTH = 16, 16, 64
+#: A tree's growth is cut into steps, of so many queries or 16 columns each, and spread over at most so many queries.
+_QUERIES_A_STEP, _LONGEST_GROWTH = 16, 64
 
 
 @dataclasses.dataclass
@@ -294,7 +294,7 @@ class BoostedRanker(Ranker):
 
     @property
     def _n_parts(self) -> int:
-        return math.ceil(self._n_chosen / _COLUMNS_A_STEP)
+        return math.ceil(self._n_chosen / kernels.PART)
 
     @property
     def _n_steps(self) -> int:
@@ -336,11 +336,11 @@ class BoostedRanker(Ranker):
             chosen=chosen,
             used=used,
             offsets=offsets,
-            bins=np.empty((len(chosen), n), dtype=np.uint8),
+            bins=np.empty((parts, n, kernels.PART), dtype=np.uint8),
             gh=np.empty((n, 2)),
             rows=rows,
             bounds=bounds,
-            histograms=np.empty((inner, len(chosen), _N_BINS, 3)),
+            histograms=np.empty((parts, inner, kernels.PART, _N_BINS, 4)),
             best=np.zeros((parts, inner, 3)),
             columns=np.full(inner, -1),
             thresholds=np.zeros(inner, dtype=np.int64),
@@ -354,11 +354,10 @@ class BoostedRanker(Ranker):
             self._prepare(first, stop, growth)
             return
         level, part = divmod(step - chunks, self._n_parts)
-        first = part * _COLUMNS_A_STEP
-        stop = min(first + _COLUMNS_A_STEP, len(growth.chosen))
+        first = part * kernels.PART
         kernels.find_splits(
-            level, first, stop, growth.bins, growth.rows, growth.bounds, growth.gh, _LEAST_DOCUMENTS,
-            growth.histograms, growth.best[part],
+            level, first, min(kernels.PART, len(growth.chosen) - first), growth.bins[part], growth.rows, growth.bounds,
+            growth.gh, _LEAST_DOCUMENTS, growth.histograms[part], growth.best[part],
         )  # fmt: skip
         if part == self._n_parts - 1:
             kernels.split_level(level, growth.best, growth.bins, growth.rows, growth.bounds, growth.columns, growth.thresholds)
@@ -368,8 +367,7 @@ class BoostedRanker(Ranker):
         begin = int(growth.offsets[first])
         end = int(growth.offsets[stop])
         offsets = growth.offsets[first : stop + 1] - begin
-        for bins, place in zip(self._bins[first:stop], growth.offsets[first:stop].tolist(), strict=True):
-            kernels.gather(bins, growth.chosen, place, growth.bins)
+        kernels.gather(np.concatenate(self._bins[first:stop]), growth.chosen, begin, growth.bins)
         kernels.gradients(
             np.concatenate(self._scores[first:stop]), np.concatenate(self._grades[first:stop]),
             np.array(self._query_weights[first:stop]), offsets, growth.used[first:stop], 0, stop - first,

@@ -246,11 +246,8 @@ class RidgeRanker(Ranker):
         # All of them by the time that they are due again, unless that is too much for a query.
         gap = max(1.0, (_GROWTH - 1.0) * self._n_queries)
         number = min(math.ceil(total / gap), max(1, int(_WORK / (d**3 / 6.0))))
-        size = kernels.padded(d, 4)
-        factor, solution, weights = np.empty((size, size)), np.empty(d), self._weights.copy()
-        for k in range(self._next, min(self._next + number, total)):
-            if kernels.solve(self._gram, self._moment, _LAMBDAS[k], factor, solution) and np.isfinite(solution).all():
-                weights[k] = solution
+        stop, weights = min(self._next + number, total), self._weights.copy()
+        kernels.solve(self._gram, self._moment, _LAMBDAS[self._next : stop], weights[self._next : stop])
         self._weights = weights
-        self._next = min(self._next + number, total)
+        self._next = stop
         return True

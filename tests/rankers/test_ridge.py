@@ -39,16 +39,24 @@ def test_sums_and_solutions(d, m, seed, scale, single):
     np.testing.assert_allclose(model._full_gram(), A[np.triu_indices(d)], atol=1e-12 * scale**2, rtol=1e-9)
     np.testing.assert_allclose(model._moment, b, atol=1e-12 * scale, rtol=1e-9)
     strength = 0.1 * scale**2
-    size = kernels.padded(d, 4)
-    solution = np.empty(d)
-    assert kernels.solve(model._full_gram(), model._moment, strength, np.full((size, size), np.nan), solution)
-    expected = reference.solution(A, b, strength)
-    np.testing.assert_allclose(solution, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max(initial=0))
+    strengths, solutions = np.array([strength, 3.0 * strength]), np.full((2, d), np.nan)
+    kernels.solve(model._full_gram(), model._moment, strengths, solutions)
+    for own, solution in zip(strengths, solutions, strict=True):
+        expected = reference.solution(A, b, own)
+        np.testing.assert_allclose(solution, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max(initial=0))
 
 
-def test_a_matrix_that_is_not_positive_definite_is_refused():
-    gram = np.array([1.0, 2.0, 1.0])
-    assert not kernels.solve(gram, np.ones(2), 0.5, np.empty((4, 4)), np.empty(2))
+def test_a_matrix_that_is_not_positive_definite_is_passed_over():
+    # [[1.5, 2], [2, 1.5]] has the eigenvalue -0.5; (A + 2 I) (1, 1) = (5, 5).
+    gram, solutions = np.array([1.0, 2.0, 1.0]), np.full((2, 2), 7.0)
+    kernels.solve(gram, np.full(2, 5.0), np.array([0.5, 2.0]), solutions)
+    np.testing.assert_allclose(solutions, [[7.0, 7.0], [1.0, 1.0]], rtol=1e-15)
+
+
+def test_a_solution_that_is_not_finite_is_passed_over():
+    solutions = np.full((1, 1), 7.0)
+    kernels.solve(np.array([1e-300]), np.array([1e300]), np.array([0.0]), solutions)
+    assert solutions.tolist() == [[7.0]]
 
 
 def test_weights_and_half_life():
