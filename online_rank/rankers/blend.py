@@ -75,8 +75,6 @@ class BlendRanker(NestedRanker):
     array([0.39, 0.61])
     """
 
-    _learns_atomically = True
-
     _schema = Schema(
         _measure=Derived(),
         _keep=Derived(),

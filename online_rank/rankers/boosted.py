@@ -117,8 +117,6 @@ class BoostedRanker(Ranker):
     107
     """
 
-    _learns_atomically = True
-
     _schema = Schema(
         _measure=Derived(),
         _features=Array(None, "_n_inner", dtype="int64", low=0),

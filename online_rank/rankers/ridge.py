@@ -71,8 +71,6 @@ class RidgeRanker(Ranker):
     3.162
     """
 
-    _learns_atomically = True
-
     _schema = Schema(
         _measure=Derived(),
         _keep=Derived(),
