@@ -84,6 +84,7 @@ MODELS = {
     "scaler and adaptive": lambda: StreamScaler() | PerceptronRanker(credit="adaptive"),
     "scaler and gradient": lambda: StreamScaler() | GradientRanker(),
     "scaler and network": lambda: StreamScaler() | DirectRanker(seed=1),
+    "ridge": RidgeRanker,
     "scaler and ridge": lambda: StreamScaler() | RidgeRanker(),
     "hashed": lambda: HashedFeatures(4) | PerceptronRanker(credit="spread"),
 }
@@ -131,7 +132,7 @@ def test_a_pipeline_that_refuses_a_query_keeps_the_round_before():
     model.learn_one(X, Y)
     before = answers(model)
     for grades, features in ((-Y, X), (Y, X * 1e300)):
-        with pytest.raises(ValueError, match="grade|large|finite"):
+        with pytest.raises(ValueError, match=r"grade|large|finite"):
             model.learn_one(features, grades)
         assert answers(model) == before
 
