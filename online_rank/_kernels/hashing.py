@@ -7,7 +7,7 @@ fmix64 follows. The lowest bits are the column, the highest is the sign (Weinber
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import kernel, leaf
 
 _OFFSET = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
@@ -18,6 +18,26 @@ _TOP = np.uint64(63)
 
 #: The byte between two names.
 SEPARATOR = ord("\n")
+
+
+@leaf
+def begin(seed):
+    """The hash of no bytes, unfinished. A `seed` other than 0 gives another hash function."""
+    return _OFFSET ^ seed
+
+
+@leaf
+def mix(h, byte):
+    """The unfinished hash with one more byte."""
+    return (h ^ np.uint64(byte)) * _PRIME
+
+
+@leaf
+def finish(h):
+    """The hash, uint64, of an unfinished one."""
+    h = (h ^ (h >> _SHIFT)) * _FIRST_FACTOR
+    h = (h ^ (h >> _SHIFT)) * _SECOND_FACTOR
+    return h ^ (h >> _SHIFT)
 
 
 @kernel
@@ -34,14 +54,12 @@ def hash_names(text, bits, columns, values):
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     at = 0
     for i in range(columns.shape[0]):
-        h = _OFFSET
+        h = begin(np.uint64(0))
         while at < text.shape[0] and text[at] != SEPARATOR:
-            h = (h ^ np.uint64(text[at])) * _PRIME
+            h = mix(h, text[at])
             at += 1
         at += 1
-        h = (h ^ (h >> _SHIFT)) * _FIRST_FACTOR
-        h = (h ^ (h >> _SHIFT)) * _SECOND_FACTOR
-        h ^= h >> _SHIFT
+        h = finish(h)
         columns[i] = np.int32(h & mask)
         if h >> _TOP:
             values[i] = -values[i]

@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.sparse import take_rows
+from online_rank.base.names import NameTable
 from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.query import MAX_FEATURES, Block, SparseRows
+from online_rank.query.names import HashedNames
 from online_rank.query.sparse import as_rows, worth_rows
 
 __all__ = ["Columns", "QueryEstimator", "as_array", "numbers"]
 
 #: Most cells of an array that sparse documents are written out to, for steps that need one.
 _MAX_CELLS = 1 << 24
+
+#: From this number of names on a dict waits for memory at each look-up, and `NameTable` is faster.
+_MANY_NAMES = 1 << 14
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -51,7 +56,7 @@ class Columns:
     (('clicks', 'age', 'bm25'), array([ 2, -1]))
     """
 
-    __slots__ = ("_are_numbers", "_column", "_found", "_names")
+    __slots__ = ("_are_numbers", "_column", "_found", "_names", "_table")
 
     def __init__(self, names: Iterable[Hashable] = ()) -> None:
         self._column = {name: j for j, name in enumerate(names)}
@@ -59,6 +64,8 @@ class Columns:
         self._are_numbers: bool | None = None
         # The names that were last asked for, and where they are: the way of a query asks several times.
         self._found: tuple[Iterable[Hashable], np.ndarray] | None = None
+        # The same as `_column`, made when many names are first looked up in a large one.
+        self._table: NameTable | None = None
 
     def __len__(self) -> int:
         return len(self._column)
@@ -97,15 +104,25 @@ class Columns:
         """The column of each name, int64, read-only; -1 for one that has none."""
         if self._found is not None and self._found[0] is names:
             return self._found[1]
-        columns = np.fromiter(map(self._column.get, names, itertools.repeat(-1)), np.int64)
+        if isinstance(names, HashedNames) and len(self._column) >= _MANY_NAMES:
+            columns = self._in_table(names)
+        else:
+            columns = np.fromiter(map(self._column.get, names, itertools.repeat(-1)), np.int64)
         columns.flags.writeable = False
         self._found = (names, columns) if isinstance(names, tuple) else None
         return columns
 
+    def _in_table(self, names: HashedNames) -> np.ndarray:
+        """`of` names with hashes."""
+        if self._table is None:
+            self._table = NameTable()
+        self._table.add(self.since(len(self._table)))
+        return self._table.find(names.hashes)
+
     def missing(self, names: Iterable[Hashable]) -> list[Hashable]:
         """Those of the names that have no column."""
         if isinstance(names, tuple):
-            return [names[i] for i in np.flatnonzero(self.of(names) < 0).tolist()]
+            names = [names[i] for i in np.flatnonzero(self.of(names) < 0).tolist()]
         column = self._column
         return [name for name in names if name not in column]
 
@@ -124,6 +141,8 @@ class Columns:
 
     def truncate(self, n: int) -> None:
         """Forget all but the first `n` columns."""
+        if self._table is not None and len(self._table) > n:
+            self._table.remove(self.since(n)[: len(self._table) - n])
         while len(self._column) > n:
             self._column.popitem()
             self._names = self._are_numbers = self._found = None

@@ -96,7 +96,8 @@ class RankingPipeline(Locked, compose.Pipeline):
     @property
     def last_round(self) -> Round | None:
         """The `Round` of the last query that the ranker learned; None before the first."""
-        return self._ranker.last_round
+        with self._lock:
+            return self._ranker.last_round
 
     def learn_one(self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None) -> None:
         """Learn from one query.
@@ -305,21 +306,26 @@ class RankingPipeline(Locked, compose.Pipeline):
     def _learn_steps(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """`_learn_block`, step by step."""
         for step in self.steps.values():
-            if step._is_ranker and block.y is None:
-                continue
-            if step._is_ranker and not self._learns_before and changes is not None and step._learn_at_once(block):
-                continue
-            supervised = step._is_ranker or step._supervised
-            if supervised and not step._is_ranker and isinstance(block.y, tuple):
-                raise TypeError(f"{step} learns from grades, not from {type(block.y[0]).__name__}")
-            if changes is not None:
-                changes.include(step, block)
             if step._is_ranker:
-                step._learn_or_raise(block._replace(scale=self._scale()) if step._wants_scale else block)
-            elif supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT:
-                block = step._learn_block(block)
-            else:
-                block = step._transform_block(block)
+                if block.y is not None:
+                    self._learn_ranker(step, block, changes)
+                return
+            if step._supervised and isinstance(block.y, tuple):
+                raise TypeError(f"{step} learns from grades, not from {type(block.y[0]).__name__}")
+            if changes is not None and step._learns:
+                changes.include(step, block)
+            learns = step._supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT
+            block = step._learn_block(block) if learns else step._transform_block(block)
+
+    def _learn_ranker(self, ranker: Ranker, block: Block, changes: all_or_nothing | None) -> None:
+        """Let the ranker learn what the transformers give."""
+        if ranker._wants_scale:
+            block = block._replace(scale=self._scale())
+        if changes is not None:
+            if ranker._learn_at_once(block, changes=changes):
+                return
+            changes.include(ranker, block)
+        ranker._learn_or_raise(block)
 
     def _transform_block(self, block: Block) -> Block:
         """The queries as they leave the transformers."""

@@ -43,7 +43,8 @@ class Ranker(QueryEstimator):
 
     _is_ranker = True
 
-    #: Whether `_learn` of one query learns all of it or nothing, even where it raises or is interrupted; as a kernel does.
+    #: Whether `_learn` of one query is a single kernel, which writes the round last: an interrupt comes before it or after it.
+    #: Not inherited by a class that has a `_learn` of its own.
     _learns_atomically: bool = False
 
     #: Whether `_learn` measures what was served, and a pipeline is to give it `Block.answered`.
@@ -53,6 +54,11 @@ class Ranker(QueryEstimator):
     _wants_scale: bool = False
 
     _schema = Schema(_last_round=LastRound(), _n_shown=Count())
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_learn" in vars(cls) and "_learns_atomically" not in vars(cls):
+            cls._learns_atomically = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +116,8 @@ class Ranker(QueryEstimator):
     @property
     def last_round(self) -> Round | None:
         """The `Round` of the last query learned; None before the first."""
-        return None if self._last_round is None else Round.from_row(self._last_round[0])
+        with self._lock:
+            return None if self._last_round is None else Round.from_row(self._last_round[0])
 
     def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None) -> None:
         """Learn from one query.
@@ -267,20 +274,18 @@ class Ranker(QueryEstimator):
             raise ValueError(f"x: the score of {document_name(i, block.ids)} is not finite; scale the features")
         return scores
 
-    def _learn_at_once(self, block: Block, plain: bool = False) -> bool:
+    def _learn_at_once(self, block: Block, plain: bool = False, changes: all_or_nothing | None = None) -> bool:
         """Learn one query, which is known to fit if it is `plain`, without making ready to undo. Returns whether that went.
 
         The common case needs nothing undone, and writes over the row of the round before. What it cannot learn, `_learn_all`
-        has a message for.
+        has a message for. `changes` are those of steps before, which stay if the query is learned.
         """
         rounds = self._last_round
-        return (
-            rounds is not None
-            and (plain or self._fits(block))
-            and self._learns_atomically
-            and len(block.w) == 1
-            and self._learn(block, rounds) == 1
-        )
+        if rounds is None or not ((plain or self._fits(block)) and self._learns_atomically and len(block.w) == 1):
+            return False
+        if changes is not None:
+            changes.until_written(rounds)
+        return self._learn(block, rounds) == 1
 
     def _fits(self, block: Block) -> bool:
         """Whether a block of grades has the columns of the state, in order."""

@@ -40,17 +40,33 @@ class all_or_nothing:
 
     def __init__(self, *parts: Any) -> None:
         self._undo = [snapshot(part) for part in parts]
+        #: An array whose last number is NaN until all is done.
+        self._written_last: np.ndarray | None = None
 
     def include(self, part: Any, block: Any = None) -> None:
         """Undo the changes of `part` too; `block` is what it is about to learn from, where that is known."""
         self._undo.append(snapshot(part, block))
 
+    def until_written(self, row: np.ndarray) -> None:
+        """Undo nothing once a kernel has written to `row`, float64 (1, n), which it does last; else what was there comes back.
+
+        For a last change by one kernel: it is made or it is not, so that no copy of what it changes is needed.
+        """
+        if not self._undo:
+            return
+        before = row.copy()
+        self._undo.append(lambda: np.copyto(row, before))
+        row[0, -1] = np.nan
+        self._written_last = row
+
     def __enter__(self) -> "all_or_nothing":
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if kind is None or (self._written_last is not None and self._written_last[0, -1] == self._written_last[0, -1]):
+            return
         # A second Ctrl-C must not leave half of it undone; the first is raised anyway.
-        while kind is not None and self._undo:
+        while self._undo:
             with contextlib.suppress(KeyboardInterrupt):
                 self._undo[-1]()
                 self._undo.pop()

@@ -12,6 +12,7 @@ import numpy as np
 
 from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
+from online_rank.query.names import are_texts, distinct
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 
@@ -30,6 +31,9 @@ __all__ = [
 
 #: Most features that one query, or one model over its life, may have.
 MAX_FEATURES = 1 << 24
+
+#: From this number of names on a kernel tells them apart faster than a dict.
+_MANY = 256
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
@@ -328,21 +332,28 @@ def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | Non
     starts = np.zeros(len(documents) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, documents), np.int64, len(documents)), out=starts[1:])
     names = flat(documents)
-    # Where each name first stands; the names that stand where they first do are the columns.
-    column: dict[Hashable, int] = {}
-    first = np.fromiter(map(column.setdefault, names, itertools.count()), np.int64, len(names))
-    _require_few(len(column))
-    columns = (np.cumsum(first == np.arange(len(names))) - 1).astype(np.int32)[first]
+    different, columns = _distinct(names)
+    _require_few(len(different))
     values = as_floats(flat(x.values() for x in documents))
     if values is None:
         rows = [_checked_floats(list(x.values()), tuple(x), ids, i) for i, x in enumerate(documents)]
         values = np.concatenate(rows)
-    n, d = len(documents), len(column)
+    n, d = len(documents), len(different)
     if worth_rows(len(values), n * d):
-        return _Features(SparseRows(starts, columns, values, d), ids, tuple(column), dict)
+        return _Features(SparseRows(starts, columns, values, d), ids, different, dict)
     X = np.zeros((n, d))
     X[np.repeat(np.arange(n), np.diff(starts)), columns] = values
-    return _Features(X, ids, tuple(column), dict)
+    return _Features(X, ids, different, dict)
+
+
+def _distinct(names: list[Hashable]) -> tuple[tuple[Hashable, ...], np.ndarray]:
+    """The different ones of n names, in the order in which they first appear, and which of these each is, int32 (n,)."""
+    if len(names) >= _MANY and are_texts(names):
+        return distinct(names)  # type: ignore[arg-type]
+    # Where each name first stands; the names that stand where they first do are the columns.
+    column: dict[Hashable, int] = {}
+    first = np.fromiter(map(column.setdefault, names, itertools.count()), np.int64, len(names))
+    return tuple(column), (np.cumsum(first == np.arange(len(names))) - 1).astype(np.int32)[first]
 
 
 def _remedy(value: Any) -> str:

@@ -179,6 +179,10 @@ class LinearRanker(AveragedRanker):
         elif self._averages and self._decay < 1.0:
             rows[:, sparse.LAZY] = self._weights / self._decay
 
+    def _fits(self, block: Block) -> bool:
+        # The first sparse query brings the state into rows.
+        return (self._rows is not None or isinstance(block.X, np.ndarray)) and super()._fits(block)
+
     def _touched(self, block: Block) -> np.ndarray | None:
         # A lazy average that forgets moves its reference, once in 400 half-lives: that changes all rows.
         rounds = self._counters[SINCE_REFERENCE] + len(block.w) + 2.0

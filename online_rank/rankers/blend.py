@@ -14,7 +14,6 @@ from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank.base import Ranker, RankingPipeline, Round
 from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
-from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.preprocessing._columns import StatelessTransformer
@@ -75,8 +74,6 @@ class BlendRanker(NestedRanker):
     >>> model.weights.round(2)
     array([0.52, 0.48])
     """
-
-    _learns_atomically = True
 
     _schema = Schema(
         _measure=Derived(),
@@ -169,9 +166,9 @@ class BlendRanker(NestedRanker):
         return len(block.w)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
-        """Learn one query, all or nothing; `row` receives its round. Returns whether the query is good.
+        """Learn one query; `row` receives its round. Returns whether the query is good.
 
-        A learner that rejects what is not bad in itself raises; then the others are as they were.
+        A learner that rejects what is not bad in itself raises.
         """
         X, y, m, w = query.X, query.y, len(query.y), float(query.w[0])
         good = math.isfinite(w) and w >= 0.0 and all_finite(X.reshape(-1))
@@ -180,12 +177,11 @@ class BlendRanker(NestedRanker):
         served = self.weights
         S, losses = np.empty((len(self._learners), m)), np.empty(len(self._losses) + 1)
         made = _Made()
-        with all_or_nothing(*self._learners):
-            for scores, learner in zip(S, self._learners, strict=True):
-                scores[:] = _rank_and_learn(learner, query, made)
-            levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
-            if levels > 1:
-                self._losses = self._keep * self._losses + w * losses[:-1]
+        for scores, learner in zip(S, self._learners, strict=True):
+            scores[:] = _rank_and_learn(learner, query, made)
+        levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
+        if levels > 1:
+            self._losses = self._keep * self._losses + w * losses[:-1]
         norm = math.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0))
         row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         return True

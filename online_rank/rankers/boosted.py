@@ -13,7 +13,6 @@ from online_rank._kernels.codes import MAX_GRADE
 from online_rank._kernels.judge import judge_rankings
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
-from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
@@ -116,8 +115,6 @@ class BoostedRanker(Ranker):
     >>> model["BoostedRanker"].n_trees
     107
     """
-
-    _learns_atomically = True
 
     _schema = Schema(
         _measure=Derived(),
@@ -235,15 +232,13 @@ class BoostedRanker(Ranker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
-            with all_or_nothing(self):
-                if self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]) is None:
-                    return t
+            if self._learn_query(block.X[start:stop], block.y[start:stop], float(block.w[t]), rounds[t]) is None:
+                return t
         return len(block.w)
 
     def _rank_and_learn(self, query: Block, row: np.ndarray) -> np.ndarray | None:
         query = self._align_and_grow(query)
-        with all_or_nothing(self):
-            return self._learn_query(query.X, query.y, float(query.w[0]), row[0])
+        return self._learn_query(query.X, query.y, float(query.w[0]), row[0])
 
     def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> np.ndarray | None:
         """Learn one query. Returns the scores that it had before; None for a bad one, of which nothing is learned."""

@@ -11,7 +11,6 @@ from online_rank._kernels import ridge as kernels
 from online_rank._kernels.dense import score
 from online_rank.base import Ranker
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Schema
-from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
@@ -70,8 +69,6 @@ class RidgeRanker(Ranker):
     >>> round(model["RidgeRanker"].best_lambda, 3)
     3.162
     """
-
-    _learns_atomically = True
 
     _schema = Schema(
         _measure=Derived(),
@@ -210,13 +207,12 @@ class RidgeRanker(Ranker):
             if learned < 0:
                 return t
             if learned:
-                with all_or_nothing(self):
-                    self._pending += (rows,)
-                    self._moment, self._losses = moment, losses
-                    self._n_queries += 1
-                    if sum(map(len, self._pending)) >= _AT_ONCE:
-                        self._add_pending()
-                    self._solve_some()
+                self._pending += (rows,)
+                self._moment, self._losses = moment, losses
+                self._n_queries += 1
+                if sum(map(len, self._pending)) >= _AT_ONCE:
+                    self._add_pending()
+                self._solve_some()
         return len(block.w)
 
     def _full_gram(self) -> np.ndarray:
