@@ -142,9 +142,7 @@ def digest(model: Any) -> str:
 
 def cost(n_files: int, n_queries: int, turns: int) -> list[list[str]]:
     """Rows (who, processor s, of the plain loop, wall s, bytes sent, digest)."""
-    from dask.distributed import Client, LocalCluster
-
-    from online_rank.distributed.dask import train
+    from online_rank.distributed.dask import local_client, train
 
     def model() -> Any:
         return StreamScaler() | PerceptronRanker()
@@ -171,10 +169,7 @@ def cost(n_files: int, n_queries: int, turns: int) -> list[list[str]]:
             measured = {"plain loop": (used, wall)}
             for n in (1, 2):
                 # Dask's memory of what its workers used ends with them: they are asked while they live.
-                with (
-                    LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
-                    Client(cluster) as client,
-                ):
+                with local_client(n) as client:
                     client.run(warm)
                     before = sum(client.run(own_seconds).values())
                     mixed = model()

@@ -33,17 +33,16 @@ class Machines(NamedTuple):
             yield here
             return
         try:
-            from dask.distributed import Client, LocalCluster
+            from dask.distributed import Client
 
-            from online_rank.distributed.dask import on_dask
+            from online_rank.distributed.dask import local_client, on_dask
         except ImportError:
             raise ImportError('--workers and --scheduler need Dask: pip install "online_rank[dask]"') from None
         if self.scheduler is not None:
             with Client(self.scheduler) as client:
                 yield on_dask(client)
             return
-        options: Any = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
-        with LocalCluster(n_workers=self.workers, **options) as cluster, Client(cluster) as client:
+        with local_client(self.workers, silence_logs=logging.CRITICAL) as client:
             yield on_dask(client)
 
 
