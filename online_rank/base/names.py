@@ -43,7 +43,9 @@ class NameTable:
         if not names:
             return
         if 2 * (self._taken + len(names)) > len(self._rows):
-            rows = _empty(1 << (4 * (self._n + len(names))).bit_length())
+            # A little more than twice as many: names that come and go do not have it made anew each time.
+            n = self._n + len(names)
+            rows = _empty(1 << (2 * n + n // 32).bit_length())
             taken = move_names(self._rows, rows)
             self._rows, self._taken = rows, taken
         self._taken += len(names)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.hashing import hash_names
+from online_rank._kernels.sparse import merge_repeated
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, document_name, require_finite
@@ -108,7 +109,8 @@ class HashedFeatures(QueryTransformer):
         if not np.isfinite(values).all():
             require_finite(Block(documents, None, starts, values, ids))
         columns = hashed(names, self.bits, values)
-        return merged(starts, columns, values, 1 << self.bits)
+        n = merge_repeated(starts, columns, values)
+        return SparseRows(starts, columns[:n], values[:n], 1 << self.bits)
 
     def _features_of(self, document: Mapping[Hashable, Any], i: int, ids: Any) -> Iterator[tuple[Hashable, float]]:
         """The names and numbers of a document that holds more than numbers."""
