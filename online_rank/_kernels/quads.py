@@ -1,5 +1,7 @@
 """Four numbers at a time, in one instruction where the processor has it; the sums are those of numbers one by one."""
 
+from typing import Any
+
 import numba
 from llvmlite import ir
 from numba import types
@@ -28,4 +30,4 @@ def _typed(typingctx, target, i, a, b, c, d):
     return types.void(target, types.intp, *[types.float64] * 4), emitted
 
 
-add_four = _add_four if numba.config.DISABLE_JIT else intrinsic(_typed)
+add_four: Any = _add_four if numba.config.DISABLE_JIT else intrinsic(_typed)  # type: ignore[attr-defined]

@@ -230,10 +230,10 @@ class _Made:
 def _scores(learner: Ranker | RankingPipeline, block: Block, made: _Made) -> np.ndarray:
     if not isinstance(learner, RankingPipeline):
         return learner._score_all(block)
-    first, *others = learner._transformers or [None]
-    if others or not isinstance(first, StatelessTransformer):
-        return learner._score_block(block)
-    return learner._ranker._score_all(made.of(first, block))
+    steps = learner._transformers
+    if len(steps) == 1 and isinstance(steps[0], StatelessTransformer):
+        return learner._ranker._score_all(made.of(steps[0], block))
+    return learner._score_block(block)
 
 
 def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block, made: _Made) -> np.ndarray:
