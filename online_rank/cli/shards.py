@@ -42,7 +42,7 @@ class Machines(NamedTuple):
             with Client(self.scheduler) as client:
                 yield on_dask(client)
             return
-        with local_client(self.workers, silence_logs=logging.CRITICAL) as client:
+        with local_client(self.workers or 1, silence_logs=logging.CRITICAL) as client:
             yield on_dask(client)
 
 
