@@ -346,7 +346,7 @@ class LossTracker(NestedRanker):
         same = base._machines in (0, len(shards)) and base._mixed_at == base._totals[0]
         self._machines = len(shards) if same and len(set(shares)) == 1 else -1
         self._mixed_at = int(self._totals[0])
-        self._last_round = shards[-1]._last_round
+        self._last_round = copy.copy(shards[-1]._last_round)  # Each writes over its own.
         self._n_documents = self._learned_so_far()
 
     def _products(self) -> np.ndarray:

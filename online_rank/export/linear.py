@@ -65,7 +65,7 @@ def serving_weights(model: Any) -> LinearForm:
     >>> form.names, form.weights, form.constant
     (('clicks',), array([-1.215...]), 2.430...)
     >>> model.predict_one({"c": {"clicks": 2}, "d": {"clicks": 0}})
-    {'c': 0.0, 'd': 1.476...}
+    {'c': 0.0, 'd': 2.430...}
     """
     transformers, *_, ranker = parts_that_serve(model)
     weights = served_weights(ranker)

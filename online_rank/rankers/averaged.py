@@ -1,5 +1,6 @@
 """What rankers share whose weights are averaged, and linear ones among them."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -145,7 +146,7 @@ class LinearRanker(AveragedRanker):
             self._average = sums / counters[AVERAGED] if counters[AVERAGED] > 0.0 else weights.copy()
         if sparse_state:
             self._make_sparse()
-        self._last_round = shards[-1]._last_round
+        self._last_round = copy.copy(shards[-1]._last_round)  # Each writes over its own.
 
     def _grow(self, n_new: int) -> None:
         if self._rows is not None:

@@ -1,5 +1,6 @@
 """Ridge regression within queries, with every strength of regularisation at once."""
 
+import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -157,7 +158,7 @@ class RidgeRanker(Ranker):
             self._moment = self._moment + (self._placed_from(shard, shard._moment[None])[0] - moment)
             self._losses = self._losses + (shard._losses - base._losses)
             self._n_queries += shard._n_queries - base._n_queries
-        self._last_round = shards[-1]._last_round
+        self._last_round = copy.copy(shards[-1]._last_round)  # Each writes over its own.
         self._solve_all()
 
     def _placed_gram(self, other: "RidgeRanker") -> np.ndarray:
