@@ -47,11 +47,12 @@ def store_synthetic(folder: Path, n_queries: int, seed: int) -> None:
 def store_mq2008(folder: Path, source: Path) -> None:
     """Fold 1 of MQ2008: its training part, then its test part."""
     fold = next(folds(source))
-    first, second = map(offsets_of, fold)
+    parts = (fold.train, fold.test)
+    first, second = map(offsets_of, parts)
     np.savez(
         folder / "data.npz",
-        X=np.concatenate([part.X for part in fold]),
-        y=np.concatenate([part.y for part in fold]),
+        X=np.concatenate([part.X for part in parts]),
+        y=np.concatenate([part.y for part in parts]),
         offsets=np.concatenate((first, first[-1] + second[1:])),
         n_queries=len(first) - 1,
     )
