@@ -1,5 +1,7 @@
 """JSON over the wire: the fast reader and the strict one agree, and nothing that is lost goes unnoticed."""
 
+import contextlib
+import gc
 import json
 import math
 
@@ -96,3 +98,15 @@ def test_an_answer_with_half_a_character():
 def test_an_answer_without_orjson(monkeypatch):
     monkeypatch.setattr(wire, "orjson", None)
     assert wire.encoded({"id": 1, "scores": [0.5, -0.0]}) == b'{"id":1,"scores":[0.5,-0.0]}'
+
+
+@pytest.mark.parametrize("request_", [b'{"id": 1}', b'{"id": NaN}', b"[]"])
+def test_collection_of_garbage_is_as_it_was(reader, request_):
+    for was_on in (False, True):
+        (gc.enable if was_on else gc.disable)()
+        try:
+            with contextlib.suppress(ValueError):
+                reader(request_)
+            assert gc.isenabled() is was_on
+        finally:
+            gc.enable()
