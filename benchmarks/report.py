@@ -71,6 +71,7 @@ SHOWN = {
         rows=(
             "X @ w, the whole block at once",
             "PerceptronRanker(credit='argmax'), learn_many",
+            "PerceptronRanker(credit='spread'), learn_many",
             "PerceptronRanker(), learn_many",
             "PerceptronRanker(credit='gain'), learn_many",
             "PerceptronRanker(), learn_one",
