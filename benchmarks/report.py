@@ -194,7 +194,7 @@ def headline(results: Path = RESULTS) -> str:
     ours = found["online_rank perceptron"]
     wabbit, river = (f"{ours / found[bar]:.2g} times" for bar in ("Vowpal Wabbit csoaa_ldf", "river on pairs, frames"))
     return (
-        f"On one thread it learns **{ours:,.0f} queries a second**, of 120 documents with 136 features: {wabbit} as many as\n"
+        f"On one core it learns **{ours:,.0f} queries a second**, of 120 documents with 136 features: {wabbit} as many as\n"
         f"Vowpal Wabbit, {river} as many as river's logistic regression on pairs. [How it compares](#how-it-compares) has all\n"
         "figures, also where others are better."
     )
