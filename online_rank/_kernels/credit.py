@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels import fenwick
-from online_rank._kernels._jit import leaf
+from online_rank._kernels._jit import inlined, leaf
 from online_rank._kernels.codes import ADAPTIVE, AP, ARGMAX, DELTA, GAIN, LINEAR_NDCG, NDCG, PAIRS, SORT
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.sort_credit import sort_credit
@@ -46,7 +46,7 @@ class Violation(NamedTuple):
     strict: bool
 
 
-@leaf
+@inlined
 def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
     """Write the credit c (m,) of a query's documents. Returns the mass.
 
@@ -183,28 +183,7 @@ def spread_over_few(level, v, violation, preferred, share, c):
     n = preferred.shape[0]
     for i in range(m):
         share[i] = 0.0
-    # Four at a time, so that what may violate them is read a quarter as often.
-    for r in range(0, n - 3, 4):
-        i0, i1, i2, i3 = preferred[r], preferred[r + 1], preferred[r + 2], preferred[r + 3]
-        own0, own1, own2, own3 = level[i0], level[i1], level[i2], level[i3]
-        bar0, bar1 = least_violating(t[i0], offset, strict), least_violating(t[i1], offset, strict)
-        bar2, bar3 = least_violating(t[i2], offset, strict), least_violating(t[i3], offset, strict)
-        n0, n1, n2, n3 = 0, 0, 0, 0
-        for j in range(m):
-            n0 += (level[j] < own0) & (t[j] >= bar0)
-            n1 += (level[j] < own1) & (t[j] >= bar1)
-            n2 += (level[j] < own2) & (t[j] >= bar2)
-            n3 += (level[j] < own3) & (t[j] >= bar3)
-        a0, a1 = v[i0] / n0 if n0 > 0 else 0.0, v[i1] / n1 if n1 > 0 else 0.0
-        a2, a3 = v[i2] / n2 if n2 > 0 else 0.0, v[i3] / n3 if n3 > 0 else 0.0
-        for j in range(m):
-            x0 = a0 if (level[j] < own0) & (t[j] >= bar0) else 0.0
-            x1 = a1 if (level[j] < own1) & (t[j] >= bar1) else 0.0
-            x2 = a2 if (level[j] < own2) & (t[j] >= bar2) else 0.0
-            x3 = a3 if (level[j] < own3) & (t[j] >= bar3) else 0.0
-            c[j] -= (x0 + x1) + (x2 + x3)
-        share[i0], share[i1], share[i2], share[i3] = a0, a1, a2, a3
-    for r in range(n - n % 4, n):
+    for r in range(n):
         i, own = preferred[r], level[preferred[r]]
         bar = least_violating(t[i], offset, strict)
         violators = 0

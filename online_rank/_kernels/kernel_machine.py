@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, kernel
-from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.arrays import all_finite, copy_to, dot
 from online_rank._kernels.codes import LOSS, MEAN, RBF, SPREAD
 from online_rank._kernels.credit import Violation, assign_credit
 from online_rank._kernels.graded import Target, grade_query
@@ -42,19 +42,10 @@ def _between(x, z, kind, gamma, degree, coef0):
     return power
 
 
-@fast_kernel
-def _dot(a, b):
-    """a . b for vectors of one length."""
-    total = 0.0
-    for j in range(a.shape[0]):
-        total += a[j] * b[j]
-    return total
-
-
 @kernel
 def _of_document(x, stored, kind, gamma, degree, coef0, row):
     """k(x, z_b) for the stored documents, to `row` (n,). Returns k(x, x): NaN for a document that cannot be computed with."""
-    square = _dot(x, x)
+    square = dot(x, x)
     for b in range(row.shape[0]):
         row[b] = _between(x, stored[b], kind, gamma, degree, coef0)
     return _between(x, x, kind, gamma, degree, coef0) if math.isfinite(square) else np.nan
@@ -67,14 +58,14 @@ def score(X, stored, alpha, kind, degree, constants, s):
     row = np.empty(alpha.shape[0])
     for i in range(X.shape[0]):
         norm = _of_document(X[i], stored, kind, gamma, degree, coef0, row)
-        s[i] = _dot(row, alpha) if math.isfinite(norm) else np.nan
+        s[i] = dot(row, alpha) if math.isfinite(norm) else np.nan
 
 
 @kernel
 def _forward(factor, n, h):
     """h <- L^-1 h for the first n rows."""
     for b in range(n):
-        h[b] = (h[b] - _dot(factor[b, :b], h[:b])) / factor[b, b]
+        h[b] = (h[b] - dot(factor[b, :b], h[:b])) / factor[b, b]
 
 
 @kernel
@@ -116,7 +107,7 @@ def _store(X, first, c, K, n, budget, enough, kind, gamma, degree, coef0, stored
             value = _between(X[first + rows[p]], X[first + rows[q]], kind, gamma, degree, coef0)
             if p == q:
                 own[p] = value
-            rest[p, q] = value - _dot(T[p, :n], T[q, :n])
+            rest[p, q] = value - dot(T[p, :n], T[q, :n])
             rest[q, p] = rest[p, q]
     left = np.empty(r)
     while n < budget:
@@ -218,7 +209,7 @@ def learn(
         largest = 0.0
         for i in range(m):
             norm = _of_document(X[first + i], stored, form, gamma, degree, coef0, K[i, :n])
-            s[i] = _dot(K[i, :n], alpha[:n]) if math.isfinite(norm) else np.nan
+            s[i] = dot(K[i, :n], alpha[:n]) if math.isfinite(norm) else np.nan
             largest = max(largest, norm)
         graded = grade_query(target, y[first : first + m], work)
         if not (graded.levels >= 0 and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
@@ -242,12 +233,12 @@ def learn(
                     for b in range(n):
                         t[b] += c[i] * K[i, b]
             _forward(factor, n, t)
-            error = math.sqrt(max(whole - _dot(t, t), 0.0))
+            error = math.sqrt(max(whole - dot(t, t), 0.0))
             if error > tolerance * mass and n < budget and math.isfinite(whole):
                 n = _store(
                     X, first, c, K, n, budget, tolerance * mass, form, gamma, degree, coef0, stored, factor, t,
                 )  # fmt: skip
-            square = _dot(t[:n], t[:n])
+            square = dot(t[:n], t[:n])
             error = math.sqrt(max(whole - square, 0.0))
             _backward(factor, n, t)
             for b in range(budget):

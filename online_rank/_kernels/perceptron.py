@@ -59,7 +59,7 @@ class Rule(NamedTuple):
     by_average: float
 
 
-@leaf
+@inlined
 def judge(target, rule, graded, s, v, work, all_forms):
     """Rank a query by its scores s (m,) and weigh its documents; the ranking is left in the row ORDER of `work`.
 
@@ -74,7 +74,7 @@ def judge(target, rule, graded, s, v, work, all_forms):
     return loss, v_max
 
 
-@inner
+@inlined
 def violation(rule, graded, s, offset, keys, all_forms):
     """The `Violation` of a rule with scores s (m,) and the margin `offset`."""
     if all_forms is not None and rule.by_gap:
@@ -107,7 +107,7 @@ def margin_of(rule, counters):
     return rule.relative_margin * counters[SQUARES] / counters[MASS] if counters[MASS] > 0.0 else 0.0
 
 
-@inlined
+@leaf
 def respond(target, rule, graded, s, weight, offset, work, all_forms):
     """Answer to a query with scores s (m,): the row CREDIT of `work` receives the credit of its documents, scaled to its mass.
 
@@ -131,7 +131,7 @@ def respond(target, rule, graded, s, weight, offset, work, all_forms):
     return loss, mass, v_max
 
 
-@leaf
+@inlined
 def scale_and_mass(rule, loss, raw_mass, weight):
     """What a credit of mass `raw_mass` is multiplied by, and the mass V of the update."""
     if rule.mass == SLAM_MASS:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import fast_kernel, fast_leaf, kernel, leaf
-from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.arrays import all_finite, copy_to, dot
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.judge import judge_rankings
 from online_rank._kernels.rounds import write_round
@@ -112,14 +112,6 @@ def _subtract_scaled(a, x, out):
         out[c] -= a * x[c]
 
 
-@fast_leaf
-def _dot(x, y):
-    total = 0.0
-    for c in range(x.shape[0]):
-        total += x[c] * y[c]
-    return total
-
-
 @kernel
 def _decompose(gram, ridge, sums, factor):
     """Cholesky's decomposition gram + ridge I = U' U, eight rows of U at a time; False where a pivot is not positive.
@@ -168,7 +160,7 @@ def solve(gram, moment, ridges, solutions):
             x[i] /= factor[i, i]
             _subtract_scaled(x[i], factor[i][i + 1 : d], x[i + 1 :])
         for i in range(d - 1, -1, -1):
-            x[i] = (x[i] - _dot(factor[i][i + 1 : d], x[i + 1 :])) / factor[i, i]
+            x[i] = (x[i] - dot(factor[i][i + 1 : d], x[i + 1 :])) / factor[i, i]
         if all_finite(x):
             copy_to(solutions[k], x)
 

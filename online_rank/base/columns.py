@@ -303,7 +303,8 @@ class QueryEstimator(QueryStep, abc.ABC):
                 self._extend(None, step._n_features)
             elif step._n_features != self._n_features:
                 raise ValueError(
-                    f"one {type(self).__name__} has learned from {step._n_features} features, another from {self._n_features}"
+                    f"one {type(step).__name__} has learned from {step._n_features} features, "
+                    f"one before it from {self._n_features}"
                 )
 
     def _placed_from(self, other: "QueryEstimator", values: np.ndarray) -> np.ndarray:

@@ -32,12 +32,15 @@ class QueryStep(Locked, base.Estimator):
     #: Whether learning changes arrays of the state in place. Where it replaces them, undoing a change needs no copies.
     _changes_in_place = True
 
+    #: Arrays that learning replaces all the same, and never writes to.
+    _replaced: ClassVar[frozenset[str]] = frozenset()
+
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
         """Make ready for a change that may fail; returns a function that undoes it (see `snapshot`).
 
         `block` is what is about to be learned, where that is known: a step that changes little of a large state keeps that.
         """
-        return snapshot_arrays(self) if self._changes_in_place else snapshot_references(self)
+        return snapshot_arrays(self, self._replaced) if self._changes_in_place else snapshot_references(self)
 
     def _fork(self) -> None:
         """Make ready to learn one part of a stream whose other parts other copies learn (`online_rank.distributed.fork`)."""

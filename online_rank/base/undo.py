@@ -110,15 +110,15 @@ def _is_foreign(kind: Hashable) -> bool:
     return isinstance(kind, type) and issubclass(kind, base.Base) and not hasattr(kind, "_snapshot")
 
 
-def snapshot_arrays(part: Any) -> Undo:
-    """The snapshot of a part whose arrays change in place, and whose other state is replaced.
+def snapshot_arrays(part: Any, replaced: frozenset[str] = frozenset()) -> Undo:
+    """The snapshot of a part whose arrays change in place but for those named `replaced`, and whose other state is replaced.
 
     The changes are made to copies of the arrays; so undoing is putting the old values back.
     """
     state = vars(part)
     before = state.copy()
     for name, value in before.items():
-        if type(value) is np.ndarray:
+        if type(value) is np.ndarray and name not in replaced:
             state[name] = value.copy()
     return lambda: put_back(part, before)
 

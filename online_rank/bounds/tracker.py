@@ -95,6 +95,9 @@ class LossTracker(NestedRanker):
     _mixed_at = 0
     #: What all rounds added, less the mixed weights (d,).
     _offset: np.ndarray | None = None
+    # An element a feature each: a copy of them a query would cost more than learning it.
+    _replaced = frozenset({"_shift", "_scaled_by", "_ended", "_offset", "_aligned"})
+
     _schema = Schema(
         _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", "ClickPerceptron", features=True),
         _served=Array(3),
@@ -443,7 +446,7 @@ class LossTracker(NestedRanker):
 
     def _carry(self, ranker: PerceptronRanker, before: np.ndarray, row: np.ndarray) -> None:
         """Add what a round added to the weights, and close the account of a ranker that is followed by another."""
-        self._ended += ranker.weights - before
+        self._ended = self._ended + (ranker.weights - before)
         n, roots, q = self._segments.tolist()
         q += row[_SQUARE] + 2.0 * row[_MARGIN] * row[_MASS]
         follower = self._perceptron

@@ -92,7 +92,7 @@ def _clicks(seed: int) -> Feedback:
 
 async def _feed(app: Any, stream: Any, feedback: Feedback, a_second: float) -> None:
     """Rank and learn, as clients would."""
-    model = app.models.get(None)
+    model = await app.models.get(None)
     for number, (X, y) in enumerate(stream, start=1):
         names = [f"item {number % 1000:03d}-{i:02d}" for i in range(len(y))]
         docs = {name: dict(zip(_FEATURES, row, strict=True)) for name, row in zip(names, X.round(4).tolist(), strict=True)}

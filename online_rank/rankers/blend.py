@@ -12,7 +12,7 @@ from river import base
 from online_rank._kernels import blend as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank.base import Ranker, RankingPipeline, Round
+from online_rank.base import QueryEstimator, Ranker, RankingPipeline, Round
 from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -119,6 +119,8 @@ class BlendRanker(NestedRanker):
         self._candidates = _grid(grid, len(chosen))
         self._learners = [copy.deepcopy(ranker) for ranker in chosen]
         self._losses = np.zeros(len(self._candidates))
+        # Learners that have learned before are served at once.
+        self._meet_features_of([learner for learner in map(_meets_first, self._learners) if learner is not None])
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -203,6 +205,12 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     if name == "light":
         return light
     return [*light, Ramps() | GradientRanker("logistic", optimizer="adagrad"), BoostedRanker()]
+
+
+def _meets_first(learner: Ranker | RankingPipeline) -> QueryEstimator | None:
+    """What meets the features of a learner as they come, if it keeps their names."""
+    first = next(iter(learner.steps.values())) if isinstance(learner, RankingPipeline) else learner
+    return first if isinstance(first, QueryEstimator) else None
 
 
 def _grid(steps: int, n: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from online_rank.base import Ranker, Round
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
-from online_rank.rankers.nested import NestedRanker, learn_query, require_ranker, served_scores, share_columns
+from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_ranker, served_scores, share_columns
 
 __all__ = ["DriftAwareRanker"]
 
@@ -119,7 +119,7 @@ class DriftAwareRanker(NestedRanker):
         self._n_queries = 0
         # Number and mean of the losses since the last change that `_alarms` reported, and the mean of the recent ones.
         self._losses = np.zeros(3)
-        self._columns, self._n_features = copy.deepcopy(ranker._columns), ranker._n_features
+        adopt_features(self, [self._learner])
 
     @classmethod
     def _unit_test_params(cls) -> Any:

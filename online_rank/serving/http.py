@@ -156,8 +156,8 @@ class RankingApp:
         try:
             body = await _read_body(scope, receive, self.limits)
             key = self._key_of(scope)
-            await self.models.make_room(key)
-            status, answer = await self.models.get(key).answer(body)
+            model = await self.models.get(key)
+            status, answer = await model.answer(body)
         except (_Refused, KeyRefused) as error:
             status, answer = error.status, {"error": str(error)}
         except ConnectionResetError:
@@ -174,8 +174,7 @@ class RankingApp:
     async def _get_stats(self, request: Request) -> Response:
         key = self._key_of(request.scope)
         try:
-            await self.models.make_room(key)
-            model = self.models.get(key, may_make=False)
+            model = await self.models.get(key, may_make=False)
         except KeyRefused as error:
             return JSONResponse({"error": str(error)}, error.status)
         shown = model.snapshot()
@@ -184,8 +183,7 @@ class RankingApp:
     async def _get_events(self, request: Request) -> Response:
         key = self._key_of(request.scope)
         try:
-            await self.models.make_room(key)
-            self.models.get(key, may_make=False)
+            await self.models.get(key, may_make=False)
         except KeyRefused as error:
             return JSONResponse({"error": str(error)}, error.status)
         if self._n_streams >= self.limits.streams:
@@ -199,8 +197,7 @@ class RankingApp:
         last, quiet = None, 0
         try:
             while not self._stopping.is_set():
-                await self.models.make_room(key)
-                model = self.models.get(key, may_make=False)
+                model = await self.models.get(key, may_make=False)
                 version = (id(model), model.monitor.version)
                 quiet += 1
                 if version != last:

@@ -101,7 +101,7 @@ class Models:
     Parameters
     ----------
     make
-        Makes a new service; each key begins with one.
+        Makes a new service; each key begins with one. It is called in another thread.
     directory
         Where checkpoints and journals are kept: of the one model, or in it one directory for each key. None keeps nothing.
     by_key
@@ -137,6 +137,8 @@ class Models:
         self._max_open = max_open
         self._max_keys = max_keys
         self._open: dict[str, ServedModel] = {}
+        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._one_at_a_time = asyncio.Lock()
         self._n_keys = 0
         if by_key and self._directory is not None:
             self._directory.mkdir(exist_ok=True)
@@ -149,22 +151,10 @@ class Models:
         """Those in memory, the one used last at the end."""
         return self._open
 
-    async def make_room(self, key: str | None) -> None:
-        """Put models away for that of a key, where it is not in memory and there are too many: those used longest ago first.
+    async def get(self, key: str | None, may_make: bool = True) -> ServedModel:
+        """The model of a key, brought back from the disk or made where need be, while others are answered.
 
-        One that somebody waits for stays. The next `get` follows at once, without waiting for anything else.
-        """
-        tried: set[str] = set()
-        while self.by_key and key not in self._open and len(self._open) >= self._max_open:
-            idle = (k for k, model in self._open.items() if k not in tried and model.is_idle and model.commits.failure is None)
-            oldest = next(idle, None)
-            if oldest is None:
-                return
-            tried.add(oldest)
-            await self._put_away(oldest)
-
-    def get(self, key: str | None, may_make: bool = True) -> ServedModel:
-        """The model of a key, brought back from the disk or made where need be.
+        It may be put away again as soon as the event loop does something else: use it at once.
 
         Raises
         ------
@@ -175,30 +165,59 @@ class Models:
             return self._open[""]
         if key is None or not _KEY.fullmatch(key):
             raise KeyRefused(400, "the key must be 1 to 100 letters, digits, _, - and ., not . at the beginning")
-        if (model := self._open.pop(key, None)) is None:
-            model = self._opened(key, may_make)
-        self._open[key] = model
+        while key not in self._open:
+            if key not in self._opening:
+                self._opening[key] = asyncio.create_task(self._bring(key, self._is_new(key, may_make)))
+            # A client that leaves must not take the others' model with it.
+            await asyncio.shield(self._opening[key])
+        model = self._open[key] = self._open.pop(key)
         return model
 
     async def close(self) -> None:
         """Put all models away."""
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await asyncio.gather(*(model.close() for model in self._open.values()))
         self._open.clear()
 
-    def _opened(self, key: str, may_make: bool) -> ServedModel:
-        path = Path(self._directory or "") / key
-        exists = path.is_dir()
-        if not exists and not may_make:
+    def _path(self, key: str) -> Path:
+        return Path(self._directory or "") / key
+
+    def _is_new(self, key: str, may_make: bool) -> bool:
+        """Whether a key is a new one, which then counts. Raises KeyRefused where it must not be."""
+        if self._path(key).is_dir():
+            return False
+        if not may_make:
             raise KeyRefused(404, "there is no model under this key")
-        if not exists and self._n_keys >= self._max_keys:
+        if self._n_keys >= self._max_keys:
             raise KeyRefused(429, f"there are {self._n_keys} keys, and no more are allowed")
+        self._n_keys += 1
+        return True
+
+    async def _bring(self, key: str, is_new: bool) -> None:
+        """Open the model of a key, among `_opening` meanwhile, and then among `_open`. Raises KeyRefused."""
         try:
-            model = ServedModel(DurableService(self._make(), path, self._every))
+            async with self._one_at_a_time:
+                await self._make_room()
+                # A long journal takes seconds to replay.
+                durable = await asyncio.to_thread(lambda: DurableService(self._make(), self._path(key), self._every))
+                self._open[key] = ServedModel(durable)
         except (OSError, ValueError) as error:  # damaged files too
+            self._n_keys -= is_new
             _log.error("key %s: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None
-        self._n_keys += not exists
-        return model
+        finally:
+            del self._opening[key]
+
+    async def _make_room(self) -> None:
+        """Put models away while there are too many for one more: those used longest ago first, none that somebody waits for."""
+        tried: set[str] = set()
+        while len(self._open) >= self._max_open:
+            idle = (k for k, model in self._open.items() if k not in tried and model.is_idle and model.commits.failure is None)
+            oldest = next(idle, None)
+            if oldest is None:
+                return
+            tried.add(oldest)
+            await self._put_away(oldest)
 
     async def _put_away(self, key: str) -> None:
         """Write a model to the disk, and forget it unless it was used meanwhile."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, load, save
+from online_rank import DriftAwareRanker, HashedFeatures, LossTracker, PerceptronRanker, StreamScaler, load, save
 from online_rank._kernels import comparators, credit
 from online_rank._kernels.codes import CREDITS as CREDIT_CODES
 from online_rank._kernels.credit import Violation
@@ -327,6 +327,30 @@ def test_a_rejected_query_changes_nothing(X, y, error):
         with pytest.raises(ValueError, match=r"document|query 1"):
             tracker.learn_many(np.concatenate([good, X]), [2, 1, 0, *y], [0, 0, 0, 1, 1])
         assert state(tracker) == before
+
+
+@pytest.mark.parametrize("ranker", [PerceptronRanker(), DriftAwareRanker(PerceptronRanker(), on_drift="switch")])
+@pytest.mark.parametrize("raw", [False, True])
+def test_arrays_of_all_features_are_not_written_to(ranker, raw):
+    # They are not copied before a query is learned, which may have to be undone.
+    tracker = LossTracker(ranker, {"u": np.ones(5)}, raw=raw)
+    model = (StreamScaler() | tracker) if raw else tracker
+    for n, (X, y) in enumerate(random_queries(0, 30, d=5)):
+        for name in LossTracker._replaced:
+            if (values := getattr(model["LossTracker"] if raw else model, name)) is not None:
+                values.flags.writeable = False
+        model.learn_one(X, y)
+        if n == 20 and not raw:
+            model.move_comparator("u", np.full(5, 2.0))
+
+
+def test_a_query_costs_nothing_a_feature():
+    model = HashedFeatures(16) | LossTracker(PerceptronRanker())
+    model.learn_one([{"a": 1.0}, {"b": 1.0}], [0, 1])
+    tracker = model["LossTracker"]
+    before = {name: getattr(tracker, name) for name in ("_scaled_by", "_ended")}
+    model.learn_one([{"a": 1.0}, {"c": 1.0}], [1, 0])
+    assert all(getattr(tracker, name) is values for name, values in before.items())
 
 
 def test_named_features_come_and_go():

@@ -20,7 +20,7 @@ def fed(model, feedback, stream):
     async def main():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(live._feed(app, stream, feedback, 1e6), 0.5)
-        return app.models.get(None).snapshot()
+        return app.models.open_models[""].snapshot()
 
     return asyncio.run(main())
 

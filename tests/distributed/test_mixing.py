@@ -221,7 +221,7 @@ def test_what_does_not_fit_together_is_refused():
         mix([fork(base), StreamScaler() | PerceptronRanker("ap")], base)
     with pytest.raises(ValueError, match=r"models\[0\] did not begin as a fork of base"):
         mix([learned(copy.deepcopy(base), linear_queries(5))], base)
-    with pytest.raises(ValueError, match="learned from 3 features, another from 4"):
+    with pytest.raises(ValueError, match="learned from 3 features, one before it from 4"):
         mix([learned(PerceptronRanker(), linear_queries(3)), learned(PerceptronRanker(), linear_queries(3, d=3))])
     named = PerceptronRanker()
     named.learn_one([{"a": 1.0}, {"a": 2.0}], [0, 1])

@@ -146,6 +146,27 @@ def test_features_that_appear_late_reach_every_learner():
     assert list(model.predict_one({"c": {"v": 1.0}, "d": {"new": 2.0}})) == ["c", "d"]
 
 
+def test_learners_that_have_learned_before_are_served_at_once():
+    learned = StreamScaler() | RidgeRanker()
+    for _ in range(3):
+        learned.learn_one({"a": {"u": 1.0, "v": 0.0}, "b": {"u": 2.0, "v": 3.0}}, {"a": 0, "b": 1})
+    query = {"c": {"v": -1.0, "u": 0.0}, "d": {"v": 4.0, "u": 3.0}}
+    # One learner's scores, standardised: the sample of two is (-1, 1).
+    assert BlendRanker([learned]).predict_one(query) == pytest.approx({"c": -1.0, "d": 1.0})
+    model = BlendRanker([learned, RidgeRanker()])
+    assert model.feature_names == ("u", "v")
+    # The second knows nothing yet, and ranks all alike.
+    assert model.predict_one(query) == pytest.approx({"c": -0.5, "d": 0.5})
+    with pytest.raises(ValueError, match="one RidgeRanker has learned from 3 features, one before it from 2"):
+        BlendRanker([_learned_from(2), _learned_from(3)])
+
+
+def _learned_from(n_features):
+    ranker = RidgeRanker()
+    ranker.learn_one(np.eye(n_features), np.arange(n_features))
+    return ranker
+
+
 def test_a_default_blend_killed_and_resumed_ends_in_the_same_bits():
     stream = list(NoisyTeacher(120, n_features=6, n_documents=(5, 20), seed=2))
     model = StreamQuantileMap() | BlendRanker()

@@ -234,7 +234,7 @@ def test_clicks_are_learned_from_the_list_that_was_drawn():
             clicked = {"id": number, "clicks": [shown["ranking"][1]]}
             assert (await client.post("/learn", json=clicked)).json()["learned"] is True
             assert (await client.post("/learn", json=clicked)).json()["duplicate"] is True
-        assert app.models.get(None).snapshot()["stats"]["learned"] == 5
+        assert (await app.models.get(None)).snapshot()["stats"]["learned"] == 5
 
     run(scenario, Models(lambda: RankingService(StreamScaler() | SwapRanker())))
 
@@ -259,7 +259,7 @@ class TestKeys:
     def test_a_model_that_is_used_while_it_is_put_away_stays(self, tmp_path):
         async def scenario(client, app):
             await client.post("/rank?shop=one", json=RANK)
-            one = app.models.get("one")
+            one = await app.models.get("one")
             writing, may_end, write = threading.Event(), threading.Event(), one.durable.write
 
             def slow(snapshot):
@@ -275,7 +275,7 @@ class TestKeys:
             may_end.set()
             assert (await two).status_code == 200
             assert (await learning).json()["learned"]
-            assert app.models.get("one") is one
+            assert await app.models.get("one") is one
             assert set(app.models.open_models) == {"one", "two"}
             one.durable.write = write
             await client.post("/rank?shop=three", json=RANK)
@@ -304,11 +304,48 @@ class TestKeys:
     def test_a_damaged_directory_costs_one_key_only(self, tmp_path):
         (tmp_path / "bad").mkdir()
         (tmp_path / "bad" / "checkpoint.npz").write_bytes(b"damaged")
-        models = Models(make, tmp_path, by_key=True)
-        with pytest.raises(KeyRefused, match="cannot be opened") as caught:
-            models.get("bad")
-        assert caught.value.status == 503
-        assert models.get("good").durable.service.stats()["ranked"] == 0
+
+        async def scenario(client, app):
+            both = await asyncio.gather(*(app.models.get("bad") for _ in range(2)), return_exceptions=True)
+            assert [type(error) for error in both] == [KeyRefused] * 2
+            assert all(error.status == 503 and "cannot be opened" in str(error) for error in both)
+            assert (await app.models.get("good")).durable.service.stats()["ranked"] == 0
+
+        run(scenario, Models(make, tmp_path, by_key=True))
+
+    def test_others_are_answered_while_a_model_is_opened(self, tmp_path):
+        opening, may_end, made = threading.Event(), threading.Event(), []
+
+        def slow():
+            made.append(None)
+            if len(made) == 2:
+                opening.set()
+                assert may_end.wait(20)
+            return make()
+
+        async def scenario(client, app):
+            assert (await client.post("/rank?shop=one", json=RANK)).status_code == 200
+            two = [asyncio.create_task(client.post("/rank?shop=two", json=query(n)[0])) for n in range(3)]
+            assert await asyncio.to_thread(opening.wait, 20)
+            assert (await client.post("/learn?shop=one", json=LEARN)).json()["learned"]
+            assert not any(task.done() for task in two)
+            may_end.set()
+            assert [answer.status_code for answer in await asyncio.gather(*two)] == [200] * 3
+            assert len(made) == 2
+            assert (await client.get("/stats?shop=two")).json()["stats"]["ranked"] == 3
+
+        try:
+            run(scenario, Models(slow, tmp_path, by_key=True), key="shop")
+        finally:
+            may_end.set()
+
+    def test_keys_that_come_at_once_count_each(self, tmp_path):
+        async def scenario(client, app):
+            answers = await asyncio.gather(*(client.post(f"/rank?shop=s{n}", json=RANK) for n in range(5)))
+            assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429, 429]
+            assert len(app.models.open_models) <= 2
+
+        run(scenario, Models(make, tmp_path, by_key=True, max_open=1, max_keys=2), key="shop")
 
 
 class Disk(DurableService):
@@ -377,7 +414,7 @@ class TestGroupCommit:
 
     def test_the_server_then_refuses_what_it_cannot_keep(self):
         async def scenario(client, app):
-            model = app.models.get(None)
+            model = await app.models.get(None)
             await client.post("/rank", json=RANK)
             await model.commits.flush()
 
@@ -394,7 +431,7 @@ class TestGroupCommit:
 
     def test_grades_that_come_twice_at_once_are_both_answered_after_the_disk(self):
         async def scenario(client, app):
-            model = app.models.get(None)
+            model = await app.models.get(None)
             events, append = [], model.durable.append
 
             def slow(records, sync):
@@ -466,7 +503,7 @@ class TestDurable:
 
     def test_rankings_are_answered_while_a_checkpoint_is_written(self, tmp_path):
         async def scenario(client, app):
-            model = app.models.get(None)
+            model = await app.models.get(None)
             writing, may_end, write = threading.Event(), threading.Event(), model.durable.write
 
             def slow(snapshot):
@@ -498,12 +535,12 @@ class TestDurable:
 
     def test_a_checkpoint_that_fails_is_heard_of(self, tmp_path):
         async def scenario(client, app):
-            commits = app.models.get(None).commits
+            commits = (await app.models.get(None)).commits
 
             def full(snapshot):
                 raise OSError(28, "No space left on device")
 
-            app.models.get(None).durable.write = full
+            (await app.models.get(None)).durable.write = full
             answers = await asyncio.gather(commits.checkpoint(), commits.checkpoint(), return_exceptions=True)
             assert [type(answer) for answer in answers] == [CommitError] * 2
             assert (await client.post("/rank", json=RANK)).status_code == 503
