@@ -40,7 +40,7 @@ _FEATURES, _DOCUMENTS = 40, 20
 Query = tuple[np.ndarray, np.ndarray]
 
 
-def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int) -> Any:
+def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int, weights: str = "uniform") -> Any:
     """The model after K shards learned the queries, mixed after every `period` of each; with K = 1 nothing is mixed."""
     if K == 1:
         return taught(model, queries)
@@ -48,7 +48,7 @@ def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int) -> Any:
         chunk = queries[first : first + K * period]
         bounds = [k * len(chunk) // K for k in range(K + 1)]
         shards = [taught(fork(model), chunk[a:b]) for a, b in pairwise(bounds) if b > a]
-        model = mix(shards, model)
+        model = mix(shards, model, weights)
     return model
 
 
@@ -73,8 +73,8 @@ def with_error(values: Sequence[float]) -> str:
 
 
 def synthetic(n_seeds: int) -> list[list[str]]:
-    """Rows (K, period, NDCG@10, less one process, loss, bound, bound of one process)."""
-    found: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
+    """Rows (K, period, NDCG@10, less one process, loss, mass, bound)."""
+    found: dict[tuple[int, int], list[tuple[float, float, float, float]]] = {}
     for seed in range(n_seeds):
         stream = NoisyTeacher(_STREAM + _HELD_OUT, n_features=_FEATURES, n_documents=_DOCUMENTS, seed=seed)
         queries = list(stream)
@@ -85,14 +85,15 @@ def synthetic(n_seeds: int) -> list[list[str]]:
                 tracker = in_rounds(LossTracker(PerceptronRanker(), {"u": u}), learned, K, period)
                 certificate = tracker.certificate("u")
                 bound = certificate.bound("mixing_data_bound" if K > 1 else "mass_data_bound")
-                found.setdefault((K, period), []).append((held_out(tracker, test), certificate.loss, bound))
+                figures = held_out(tracker, test), certificate.loss, tracker.totals.mass, bound
+                found.setdefault((K, period), []).append(figures)
     rows = []
-    alone = [value for value, _, _ in found[1, 0]]
+    alone = [value for value, *_ in found[1, 0]]
     for (K, period), values in found.items():
-        served = [value for value, _, _ in values]
+        served = [value for value, *_ in values]
         less = [a - b for a, b in zip(served, alone, strict=True)]
-        loss, bound = (statistics.mean(v[i] for v in values) for i in (1, 2))
-        rows.append([K, period or "", with_error(served), with_error(less) if K > 1 else "", f"{loss:,.0f}", f"{bound:,.0f}"])  # type: ignore[arg-type]
+        sums = [f"{statistics.mean(v[i] for v in values):,.0f}" for i in (1, 2, 3)]
+        rows.append([str(K), str(period or ""), with_error(served), with_error(less) if K > 1 else "", *sums])
     return rows
 
 
@@ -218,7 +219,7 @@ def picture(rows: Sequence[Sequence[Any]]) -> str:
     figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     alone = float(rows[0][2].split()[0])
     for period in PERIODS:
-        points = [(row[0], *map(float, row[2].split(" ± "))) for row in rows if row[1] == period]
+        points = [(int(row[0]), *map(float, row[2].split(" ± "))) for row in rows if row[1] == str(period)]
         K, value, error = zip(*points, strict=True)
         ax.errorbar(K, value, error, marker="o", markersize=4, label=f"mixed after {period} queries each")
     ax.axhline(alone, color="black", linewidth=1, label="one process")
@@ -242,12 +243,14 @@ def main(arguments: Any = None) -> None:
     for part in given.only.split(","):
         if part == "quality":
             rows = synthetic(given.seeds)
-            header = ["shards", "queries each between mixings", "NDCG@10", "less one process", "loss", "bound"]
+            header = ["shards", "queries each between mixings", "NDCG@10", "less one process", "loss", "mass", "bound"]
             text = (
                 f"# Mixing on synthetic streams\n\n{_STREAM:,} queries of {_DOCUMENTS} documents x {_FEATURES} features "
-                f"(`NoisyTeacher`), {given.seeds} seeds; NDCG@10 of the weights that serve on {_HELD_OUT:,} further queries, ± "
-                "standard error; differences are paired. The cumulative loss of all shards is beside `mixing_data_bound` (for "
-                "one process `mass_data_bound`) against the teacher with norm 1."
+                f"(`NoisyTeacher`), {given.seeds} seeds, `PerceptronRanker()`; NDCG@10 of the weights that serve on "
+                f"{_HELD_OUT:,} further queries, ± standard error; differences are paired. Loss and mass are sums over all "
+                "queries of all shards. The mass of a query is the square root of its loss, so it is never less than the loss. "
+                "The bound holds for both: `mixing_data_bound`, for one process `mass_data_bound`, against the teacher with "
+                "norm 1."
             )
             save("distributed", "\n\n".join([text, table(header, rows), picture(rows)]))
         elif part == "real":
