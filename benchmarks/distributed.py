@@ -34,13 +34,14 @@ from online_rank.stream.synth import NoisyTeacher
 
 SHARDS = (1, 4, 16, 64, 256)
 PERIODS = (16, 64, 256)
+PASSES = (1, 5, 20)
 _STREAM, _HELD_OUT = 16_384, 1_000
 _FEATURES, _DOCUMENTS = 40, 20
 
 Query = tuple[np.ndarray, np.ndarray]
 
 
-def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int) -> Any:
+def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int, weights: str = "uniform") -> Any:
     """The model after K shards learned the queries, mixed after every `period` of each; with K = 1 nothing is mixed."""
     if K == 1:
         return taught(model, queries)
@@ -48,7 +49,7 @@ def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int) -> Any:
         chunk = queries[first : first + K * period]
         bounds = [k * len(chunk) // K for k in range(K + 1)]
         shards = [taught(fork(model), chunk[a:b]) for a, b in pairwise(bounds) if b > a]
-        model = mix(shards, model)
+        model = mix(shards, model, weights)
     return model
 
 
@@ -73,8 +74,8 @@ def with_error(values: Sequence[float]) -> str:
 
 
 def synthetic(n_seeds: int) -> list[list[str]]:
-    """Rows (K, period, NDCG@10, less one process, loss, bound, bound of one process)."""
-    found: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
+    """Rows (K, period, NDCG@10, less one process, loss, mass, bound)."""
+    found: dict[tuple[int, int], list[tuple[float, float, float, float]]] = {}
     for seed in range(n_seeds):
         stream = NoisyTeacher(_STREAM + _HELD_OUT, n_features=_FEATURES, n_documents=_DOCUMENTS, seed=seed)
         queries = list(stream)
@@ -85,36 +86,55 @@ def synthetic(n_seeds: int) -> list[list[str]]:
                 tracker = in_rounds(LossTracker(PerceptronRanker(), {"u": u}), learned, K, period)
                 certificate = tracker.certificate("u")
                 bound = certificate.bound("mixing_data_bound" if K > 1 else "mass_data_bound")
-                found.setdefault((K, period), []).append((held_out(tracker, test), certificate.loss, bound))
+                figures = held_out(tracker, test), certificate.loss, tracker.totals.mass, bound
+                found.setdefault((K, period), []).append(figures)
     rows = []
-    alone = [value for value, _, _ in found[1, 0]]
+    alone = [value for value, *_ in found[1, 0]]
     for (K, period), values in found.items():
-        served = [value for value, _, _ in values]
+        served = [value for value, *_ in values]
         less = [a - b for a, b in zip(served, alone, strict=True)]
-        loss, bound = (statistics.mean(v[i] for v in values) for i in (1, 2))
-        rows.append([K, period or "", with_error(served), with_error(less) if K > 1 else "", f"{loss:,.0f}", f"{bound:,.0f}"])  # type: ignore[arg-type]
+        sums = [f"{statistics.mean(v[i] for v in values):,.0f}" for i in (1, 2, 3)]
+        rows.append([str(K), str(period or ""), with_error(served), with_error(less) if K > 1 else "", *sums])
     return rows
 
 
-def real(n_orders: int) -> list[list[str]]:
-    """Rows (passes, K, NDCG@10 on test parts, less one process) on MQ2008."""
-    rows = []
-    results: dict[tuple[int, int], list[float]] = {}
-    for fold in folds(known_folders(MQ2008)[0]):
+#: NDCG@10 by passes, shards, weights of mixing, fold and order.
+Found = dict[tuple[int, int, str, int, int], float]
+
+
+def real(n_orders: int) -> Found:
+    """What models serve on the test parts of MQ2008."""
+    found: Found = {}
+    for number, fold in enumerate(folds(known_folders(MQ2008)[0])):
         train, test = (split(block) for block in (fold.train, fold.test))
         for order in range(n_orders):
             shuffled = [train[i] for i in np.random.default_rng(order).permutation(len(train))]
-            for passes in (1, 5, 20):
-                for K in (1, 4, 16, 64):
+            for K in (1, 4, 16, 64):
+                for weights in ("uniform", "mass") if K > 1 else ("uniform",):
                     model = StreamScaler() | PerceptronRanker()
-                    for _ in range(passes):
-                        model = in_rounds(model, shuffled, K, 64)
-                    results.setdefault((passes, K), []).append(held_out(model, test))
-    for (passes, K), values in results.items():
-        # Orders of one fold are not independent: errors are over the means of folds.
-        of_folds = np.reshape(values, (-1, n_orders)).mean(axis=1)
-        less = of_folds - np.reshape(results[passes, 1], (-1, n_orders)).mean(axis=1)
-        rows.append([passes, K, with_error(of_folds.tolist()), with_error(less.tolist()) if K > 1 else ""])
+                    for passes in range(1, max(PASSES) + 1):
+                        model = in_rounds(model, shuffled, K, 64, weights)
+                        if passes in PASSES:
+                            found[passes, K, weights, number, order] = held_out(model, test)
+    return found
+
+
+def real_rows(found: Found) -> list[list[str]]:
+    """Rows (passes, K, weights, NDCG@10, less one process with its error over folds, its error over orders)."""
+    rows = []
+    n_orders = 1 + max(order for *_, order in found)
+    tables: dict[tuple[int, int, str], list[float]] = {}
+    for (passes, K, weights, _, _), value in sorted(found.items()):
+        tables.setdefault((passes, K, weights), []).append(value)
+    for (passes, K, weights), values in sorted(tables.items(), key=lambda item: (*item[0][:2], item[0][2] == "mass")):
+        served = np.reshape(values, (-1, n_orders))
+        row = [str(passes), str(K), weights if K > 1 else "", with_error(served.mean(axis=1).tolist()), "", ""]
+        if K > 1:
+            less = served - np.reshape(tables[passes, 1, "uniform"], (-1, n_orders))
+            # Orders of one fold are not independent, nor are folds of one order: means of the others.
+            row[4:] = [with_error(less.mean(axis=axis).tolist()) for axis in (1, 0)]
+            row[5] = row[5].split()[-1]
+        rows.append(row)
     return rows
 
 
@@ -140,16 +160,19 @@ def digest(model: Any) -> str:
     return hashlib.sha256(to_bytes(model)).hexdigest()[:12]
 
 
-def cost(n_files: int, n_queries: int, turns: int) -> list[list[str]]:
-    """Rows (who, processor s, of the plain loop, wall s, bytes sent, digest)."""
+def cost(n_files: int, n_queries: int, repeats: Sequence[int], turns: int) -> list[list[str]]:
+    """Rows (MB read, who, processor s, of the plain loop, of it the client, wall s, MB sent, digest).
+
+    The files are read `repeats` times, as if there were so many more.
+    """
     from online_rank.distributed.dask import local_client, train
 
     def model() -> Any:
         return StreamScaler() | PerceptronRanker()
 
-    rows: dict[str, list[tuple[float, float, float]]] = {}
-    digests: dict[str, str] = {}
-    sent: dict[str, int] = {}
+    rows: dict[tuple[int, str], list[tuple[float, float, float, float]]] = {}
+    digests: dict[tuple[int, str], str] = {}
+    sent: dict[tuple[int, str], int] = {}
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / f"{k}.txt" for k in range(n_files)]
         for k, file in enumerate(files):
@@ -158,41 +181,46 @@ def cost(n_files: int, n_queries: int, turns: int) -> list[list[str]]:
             write_letor(file, np.round(X, 4), y, np.repeat(np.arange(n_queries) + k * n_queries, 100))
         size = sum(file.stat().st_size for file in files)
 
-        def plain() -> None:
+        def plain(repeat: int) -> None:
             alone = model()
-            for X, y in iter_letor(files):
+            for X, y in iter_letor(files * repeat):
                 alone.learn_one(X, y)
-            digests["plain loop"] = digest(alone)
+            digests[repeat, "plain loop"] = digest(alone)
 
         for turn in range(turns + 1):
-            used, wall = seconds(plain)
-            measured = {"plain loop": (used, wall)}
-            for n in (1, 2):
-                # Dask's memory of what its workers used ends with them: they are asked while they live.
-                with local_client(n) as client:
-                    client.run(warm)
-                    before = sum(client.run(own_seconds).values())
-                    mixed = model()
-                    mine, start = time.process_time(), time.perf_counter()
-                    training = train(client, mixed, files, shards=n_files, measure=None)
-                    wall = time.perf_counter() - start
-                    used = time.process_time() - mine + sum(client.run(own_seconds).values()) - before
-                name = f"Dask, {n} worker{'s' * (n > 1)}"
-                measured[name] = used, wall
-                digests[name], sent[name] = digest(mixed), training.bytes_sent
-            if turn:
-                for name, (used, wall) in measured.items():
-                    rows.setdefault(name, []).append((used, wall, used / measured["plain loop"][0]))
+            # The first turn is not counted, nor need it be long.
+            for repeat in repeats if turn else repeats[:1]:
+                used, wall = seconds(lambda repeat=repeat: plain(repeat))  # type: ignore[misc]
+                measured = {"plain loop": (used, used, wall)}
+                for n in (1, 2):
+                    # Dask's memory of what its workers used ends with them: they are asked while they live.
+                    with local_client(n) as client:
+                        client.run(warm)
+                        before = sum(client.run(own_seconds).values())
+                        mixed = model()
+                        mine, start = time.process_time(), time.perf_counter()
+                        training = train(client, mixed, files * repeat, shards=n_files * repeat, measure=None)
+                        wall = time.perf_counter() - start
+                        mine = time.process_time() - mine
+                        used = mine + sum(client.run(own_seconds).values()) - before
+                    name = f"Dask, {n} worker{'s' * (n > 1)}"
+                    measured[name] = used, mine, wall
+                    digests[repeat, name], sent[repeat, name] = digest(mixed), training.bytes_sent
+                for name, figures in measured.items():
+                    if turn:
+                        rows.setdefault((repeat, name), []).append((*figures, figures[0] / measured["plain loop"][0]))
     return [
         [
+            f"{size * repeat / 1e6:,.0f}",
             name,
             f"{statistics.median(v[0] for v in values):.2f}",
-            f"{statistics.median(v[2] for v in values):.3f}",
-            f"{statistics.median(v[1] for v in values):.2f}",
-            f"{sent[name]:,} of {size:,}" if name in sent else f"0 of {size:,}",
-            digests[name],
+            f"{statistics.median(v[3] for v in values):.3f}",
+            f"{statistics.median(v[1] for v in values):.2f}" if (repeat, name) in sent else "",
+            f"{statistics.median(v[2] for v in values):.2f}",
+            f"{sent.get((repeat, name), 0) / 1e6:.2f}",
+            digests[repeat, name],
         ]
-        for name, values in rows.items()
+        for (repeat, name), values in sorted(rows.items(), key=lambda row: row[0][0])
     ]
 
 
@@ -218,7 +246,7 @@ def picture(rows: Sequence[Sequence[Any]]) -> str:
     figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     alone = float(rows[0][2].split()[0])
     for period in PERIODS:
-        points = [(row[0], *map(float, row[2].split(" ± "))) for row in rows if row[1] == period]
+        points = [(int(row[0]), *map(float, row[2].split(" ± "))) for row in rows if row[1] == str(period)]
         K, value, error = zip(*points, strict=True)
         ax.errorbar(K, value, error, marker="o", markersize=4, label=f"mixed after {period} queries each")
     ax.axhline(alone, color="black", linewidth=1, label="one process")
@@ -237,36 +265,44 @@ def main(arguments: Any = None) -> None:
     options.add_argument("--seeds", type=int, default=5, help="streams, or orders of each fold")
     options.add_argument("--files", type=int, default=8)
     options.add_argument("--queries", type=int, default=500, help="in each file")
-    options.add_argument("--turns", type=int, default=3)
+    options.add_argument("--repeats", default="1,8", help="how often the files are read, for each size of the job")
+    options.add_argument("--turns", type=int, default=5)
     given = options.parse_args(arguments)
     for part in given.only.split(","):
         if part == "quality":
             rows = synthetic(given.seeds)
-            header = ["shards", "queries each between mixings", "NDCG@10", "less one process", "loss", "bound"]
+            header = ["shards", "queries each between mixings", "NDCG@10", "less one process", "loss", "mass", "bound"]
             text = (
                 f"# Mixing on synthetic streams\n\n{_STREAM:,} queries of {_DOCUMENTS} documents x {_FEATURES} features "
-                f"(`NoisyTeacher`), {given.seeds} seeds; NDCG@10 of the weights that serve on {_HELD_OUT:,} further queries, ± "
-                "standard error; differences are paired. The cumulative loss of all shards is beside `mixing_data_bound` (for "
-                "one process `mass_data_bound`) against the teacher with norm 1."
+                f"(`NoisyTeacher`), {given.seeds} seeds, `PerceptronRanker()`; NDCG@10 of the weights that serve on "
+                f"{_HELD_OUT:,} further queries, ± standard error; differences are paired. Loss and mass are sums over all "
+                "queries of all shards. The mass of a query is the square root of its loss, so it is never less than the loss. "
+                "The bound holds for both: `mixing_data_bound`, for one process `mass_data_bound`, against the teacher with "
+                "norm 1."
             )
             save("distributed", "\n\n".join([text, table(header, rows), picture(rows)]))
         elif part == "real":
             text = (
                 f"# Mixing on MQ2008\n\nFive folds, {given.seeds} orders of each; `StreamScaler() | PerceptronRanker()`, "
                 "shards mixed after every 64 queries of each, or at the end of a pass where a shard has fewer (471 queries: 29 "
-                "for each of 16). NDCG@10 on the test parts of the weights that serve, ± standard error over folds, paired."
+                "for each of 16), with equal weights or weights by mass (`mix`). NDCG@10 on the test parts of the weights that "
+                "serve. Differences are paired, ± standard error over folds; beside it that over orders, which tells what "
+                "another order of the same folds would change."
             )
-            header = ["passes", "shards", "NDCG@10", "less one process"]
-            save("distributed_mq2008", "\n\n".join([text, table(header, real(given.seeds))]))
+            header = ["passes", "shards", "weights", "NDCG@10", "less one process", "± over orders"]
+            save("distributed_mq2008", "\n\n".join([text, table(header, real_rows(real(given.seeds)))]))
         elif part == "cost":
             text = (
-                f"# Processor time on Dask\n\n{given.files} files of LETOR text, {given.queries} queries of 100 x 136 each, as "
-                f"many shards, one round; medians of {given.turns} turns after one that is not counted; on "
-                f"{len(os.sched_getaffinity(0))} core(s). The plain loop reads all files with `iter_letor` and learns each "
-                "query with `learn_one`. Workers have started; the client is counted."
+                f"# Processor time on Dask\n\n{given.files} files of LETOR text, {given.queries} queries of 100 x 136 each, "
+                f"read {given.repeats.replace(',', ' or ')} times; a shard for each file and time, one round; medians of "
+                f"{given.turns} turns after one that is not counted, on {len(os.sched_getaffinity(0))} core(s). The plain loop "
+                "reads all files with `iter_letor` and learns each query with `learn_one`. Workers have started, with the "
+                "settings of `local_client`, and have imported what they need; client, scheduler and nannies are one process, "
+                "and counted."
             )
-            header = ["who", "processor s", "of the plain loop", "wall s", "bytes of models sent, of text read", "digest"]
-            save("distributed_cost", "\n\n".join([text, table(header, cost(given.files, given.queries, given.turns))]))
+            header = ["MB read", "who", "processor s", "of the plain loop", "client s", "wall s", "MB of models sent", "digest"]
+            repeats = [int(repeat) for repeat in given.repeats.split(",")]
+            save("distributed_cost", "\n\n".join([text, table(header, cost(given.files, given.queries, repeats, given.turns))]))
         else:
             raise SystemExit(f"--only {part}: there are quality, real and cost")
 

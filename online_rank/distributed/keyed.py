@@ -10,6 +10,12 @@ A service is written whole only after every so many events. In between, each eve
 follows from the events alone, so replaying them brings it back. Of both the last two generations are kept, and a service whose
 write was lost is written again as soon as an event comes a second time. So the state of a key is whole whichever of the writes
 since the last commit survive a failure, as long as a commit has no more events than that; `rankers` checks it.
+
+So nothing more is needed for learning, but an answer may come twice after a failure. In the engine's exactly-once mode,
+`Application(..., processing_guarantee="exactly-once")`, consumers that read what is committed get each answer once: answers,
+state and acknowledgement are one transaction, and a commit may have any number of events. What a killed worker leaves open
+keeps others waiting until it times out, or until a worker comes with the same `transactional.id` (`producer_extra_config`). A
+broker that does not hide what was aborted shows answers twice here, too.
 """
 
 import collections
@@ -180,7 +186,8 @@ def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every
     Parameters
     ----------
     dataframe
-        A `quixstreams` StreamingDataFrame of a topic with `value_deserializer="bytes"`; messages have keys.
+        A `quixstreams` StreamingDataFrame of a topic with `value_deserializer="bytes"`; messages have keys. Its Application may
+        have either `processing_guarantee`.
     make_service, every, max_services
         As in `KeyedRankers`.
 

@@ -1,25 +1,48 @@
 """An application that handles the events of a topic, and kills itself, by SIGKILL, after some of them.
 
-python -m tests.distributed.keyed_worker BROKER STATE_DIRECTORY EVENTS_TO_LIVE; it lives on where they are 0.
+Processes that run it are forked from one that has imported this module, and with it all that takes seconds.
 """
 
 import hashlib
 import os
 import signal
-import sys
+from typing import NamedTuple
+
+from quixstreams import Application
+from quixstreams.models import TopicConfig
 
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.distributed import to_bytes
 from online_rank.distributed.keyed import KeyedRankers, rankers
 from online_rank.serving.protocol import RankingService
 
-#: A test does not wait for a minute until the broker gives up a consumer that was killed.
+#: As long as a session lasts, a broker waits for a consumer that was killed; tansu waits for others that may join, too. Kafka
+#: refuses less than six seconds.
 CONSUMER = {
-    "session.timeout.ms": 6000,
-    "heartbeat.interval.ms": 300,
+    "session.timeout.ms": 6000 if "ONLINE_RANK_KAFKA" in os.environ else 1000,
+    "heartbeat.interval.ms": 100,
     "max.poll.interval.ms": 30_000,
     "fetch.wait.max.ms": 50,
 }
+#: Batches of one: tansu says that a topic ends behind the first message of its last batch, so that a state would come back from
+#: its changelog without the others.
+PRODUCER = {"batch.num.messages": 1}
+
+
+class Setting(NamedTuple):
+    """A broker, what topics and groups of this run are called, and the engine's mode."""
+
+    broker: str
+    run: str
+    guarantee: str = "at-least-once"
+
+    @property
+    def events(self):
+        return f"{self.run}-events"
+
+    @property
+    def answers(self):
+        return f"{self.run}-answers"
 
 
 def make_service():
@@ -27,18 +50,26 @@ def make_service():
 
 
 def topic_config():
-    from quixstreams.models import TopicConfig
-
     return TopicConfig(num_partitions=1, replication_factor=1, extra_config={"retention.ms": "604800000"})
 
 
-def application(broker, state):
-    from quixstreams import Application
-
+def application(setting, state):
+    # By its id the next worker aborts what a killed one left open. Else others would wait until that times out, with tansu for
+    # ever.
+    own = {"transactional.id": f"{setting.run}-worker"} if setting.guarantee == "exactly-once" else {}
     return Application(
-        broker, consumer_group="rankers", auto_offset_reset="earliest", state_dir=state, commit_every=7, loglevel="WARNING",
-        consumer_poll_timeout=0.1, consumer_extra_config=CONSUMER,
-    )  # fmt: skip
+        setting.broker,
+        consumer_group=f"{setting.run}-rankers",
+        auto_offset_reset="earliest",
+        state_dir=state,
+        commit_every=7,
+        commit_interval=1.0,
+        loglevel="WARNING",
+        consumer_poll_timeout=0.1,
+        consumer_extra_config=CONSUMER,
+        producer_extra_config=PRODUCER | own,
+        processing_guarantee=setting.guarantee,
+    )
 
 
 def warm_up():
@@ -48,8 +79,9 @@ def warm_up():
     service.handle(b'{"id": 1, "grades": {"a": 0, "b": 1}}')
 
 
-def main(broker, state, to_live):
-    left, event = int(to_live), KeyedRankers.event
+def work(setting, state, to_live):
+    """Handle events; die after `to_live` of them, or live on where they are 0."""
+    left, event = to_live, KeyedRankers.event
 
     def mortal(self, request, key, state, partition, offset):
         nonlocal left
@@ -63,22 +95,7 @@ def main(broker, state, to_live):
 
     KeyedRankers.event = mortal
     warm_up()
-    from quixstreams.state.exceptions import InvalidStoreChangelogOffset
-
-    try:
-        run(broker, state)
-    except InvalidStoreChangelogOffset:
-        # What the engine asks for; tansu's changelog may say that it is shorter than what the killed worker had written down.
-        application(broker, state).clear_state()
-        run(broker, state)
-
-
-def run(broker, state):
-    app = application(broker, state)
-    events = app.dataframe(app.topic("events", value_deserializer="bytes", config=topic_config()))
-    rankers(events, make_service, every=20).to_topic(app.topic("answers", config=topic_config()))
+    app = application(setting, state)
+    events = app.dataframe(app.topic(setting.events, value_deserializer="bytes", config=topic_config()))
+    rankers(events, make_service, every=20).to_topic(app.topic(setting.answers, config=topic_config()))
     app.run()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
