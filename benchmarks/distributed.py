@@ -11,6 +11,7 @@ Each part writes a file of its own. No setting was chosen on any of these data.
 """
 
 import hashlib
+import math
 import os
 import resource
 import statistics
@@ -73,8 +74,8 @@ def with_error(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.4f} ± {error:.4f}"
 
 
-def synthetic(n_seeds: int) -> list[list[str]]:
-    """Rows (K, period, NDCG@10, less one process, loss, mass, bound)."""
+def synthetic(n_seeds: int) -> dict[tuple[int, int], np.ndarray]:
+    """By shards and period, of each seed: NDCG@10, loss, mass, bound, float64 (n_seeds, 4)."""
     found: dict[tuple[int, int], list[tuple[float, float, float, float]]] = {}
     for seed in range(n_seeds):
         stream = NoisyTeacher(_STREAM + _HELD_OUT, n_features=_FEATURES, n_documents=_DOCUMENTS, seed=seed)
@@ -88,13 +89,16 @@ def synthetic(n_seeds: int) -> list[list[str]]:
                 bound = certificate.bound("mixing_data_bound" if K > 1 else "mass_data_bound")
                 figures = held_out(tracker, test), certificate.loss, tracker.totals.mass, bound
                 found.setdefault((K, period), []).append(figures)
+    return {key: np.array(figures) for key, figures in found.items()}
+
+
+def synthetic_rows(found: dict[tuple[int, int], np.ndarray]) -> list[list[str]]:
+    """Rows (K, period, NDCG@10, less one process, loss, mass, bound)."""
     rows = []
-    alone = [value for value, *_ in found[1, 0]]
     for (K, period), values in found.items():
-        served = [value for value, *_ in values]
-        less = [a - b for a, b in zip(served, alone, strict=True)]
-        sums = [f"{statistics.mean(v[i] for v in values):,.0f}" for i in (1, 2, 3)]
-        rows.append([str(K), str(period or ""), with_error(served), with_error(less) if K > 1 else "", *sums])
+        served, less = values[:, 0], values[:, 0] - found[1, 0][:, 0]
+        sums = [f"{total:,.0f}" for total in values[:, 1:].mean(axis=0)]
+        rows.append([str(K), str(period or ""), with_error(served.tolist()), with_error(less.tolist()) if K > 1 else "", *sums])
     return rows
 
 
@@ -236,27 +240,40 @@ def own_seconds() -> float:
     return time.process_time()
 
 
-def picture(rows: Sequence[Sequence[Any]]) -> str:
-    """NDCG@10 against the number of shards, a line for each period."""
+def picture(found: dict[tuple[int, int], np.ndarray]) -> str:
+    """By the number of shards: NDCG@10 less that of one process, a line for each period; loss, mass and bound of one period."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
-    alone = float(rows[0][2].split()[0])
-    for period in PERIODS:
-        points = [(int(row[0]), *map(float, row[2].split(" ± "))) for row in rows if row[1] == str(period)]
-        K, value, error = zip(*points, strict=True)
-        ax.errorbar(K, value, error, marker="o", markersize=4, label=f"mixed after {period} queries each")
-    ax.axhline(alone, color="black", linewidth=1, label="one process")
-    ax.set_xscale("log", base=2)
-    ax.set_xlabel("shards")
-    ax.set_ylabel("NDCG@10, held out")
-    ax.legend(frameon=False)
-    figure.savefig(RESULTS / "distributed.png", dpi=200)
+    figure, (served, lost) = plt.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained")
+    several = [K for K in SHARDS if K > 1]
+    for n, period in enumerate(PERIODS):
+        less = np.array([found[K, period][:, 0] - found[1, 0][:, 0] for K in several])
+        error = less.std(axis=1, ddof=1) / math.sqrt(less.shape[1])
+        # Side by side, so that no error bar hides another.
+        places = np.array(several) * 1.1 ** (n - 1)
+        served.errorbar(places, less.mean(axis=1), error, marker="o", markersize=4, linewidth=1, label=f"{period} queries")
+    served.axhline(0.0, color="black", linewidth=1)
+    served.set_ylabel("NDCG@10, less that of one process")
+    served.legend(frameon=False, title="each between mixings", loc="upper left")
+    served.margins(y=0.25)
+    period = PERIODS[1]
+    sums = np.array([found[K, period if K > 1 else 0][:, 1:].mean(axis=0) for K in SHARDS])
+    for name, values, style in zip(("loss", "mass", "bound"), sums.T, ("-", "-", "--"), strict=True):
+        lost.plot(SHARDS, values, style, marker="o", markersize=4, linewidth=1, label=name)
+    lost.set_ylim(0.0)
+    lost.set_ylabel(f"sum over the stream, {period} queries each")
+    lost.legend(frameon=False, loc="upper left")
+    for ax, shards in ((served, several), (lost, SHARDS)):
+        ax.set_xscale("log")
+        ax.set_xticks(shards, [str(K) for K in shards])
+        ax.minorticks_off()
+        ax.set_xlabel("shards")
+    figure.savefig(RESULTS / "distributed.png", dpi=150)
     plt.close(figure)
-    return "![NDCG@10 against the number of shards](distributed.png)"
+    return "![NDCG@10, and loss, mass and bound, against the number of shards](distributed.png)"
 
 
 def main(arguments: Any = None) -> None:
@@ -270,7 +287,7 @@ def main(arguments: Any = None) -> None:
     given = options.parse_args(arguments)
     for part in given.only.split(","):
         if part == "quality":
-            rows = synthetic(given.seeds)
+            found = synthetic(given.seeds)
             header = ["shards", "queries each between mixings", "NDCG@10", "less one process", "loss", "mass", "bound"]
             text = (
                 f"# Mixing on synthetic streams\n\n{_STREAM:,} queries of {_DOCUMENTS} documents x {_FEATURES} features "
@@ -280,7 +297,7 @@ def main(arguments: Any = None) -> None:
                 "The bound holds for both: `mixing_data_bound`, for one process `mass_data_bound`, against the teacher with "
                 "norm 1."
             )
-            save("distributed", "\n\n".join([text, table(header, rows), picture(rows)]))
+            save("distributed", "\n\n".join([text, table(header, synthetic_rows(found)), picture(found)]))
         elif part == "real":
             text = (
                 f"# Mixing on MQ2008\n\nFive folds, {given.seeds} orders of each; `StreamScaler() | PerceptronRanker()`, "

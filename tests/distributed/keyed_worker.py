@@ -8,6 +8,10 @@ import os
 import signal
 from typing import NamedTuple
 
+import pytest
+
+pytest.importorskip("quixstreams", reason="extra 'quix' is not installed")
+
 from quixstreams import Application
 from quixstreams.models import TopicConfig
 
