@@ -1,0 +1,164 @@
+"""Checks of arguments: what kind of value an argument takes, in which range, and one wording for what does not fit.
+
+Each check takes the argument's name and its value, and returns nothing. A value of another kind raises TypeError, one outside
+the range ValueError; both name the argument.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["choice", "flag", "integer", "number", "seed"]
+
+#: Largest integer that files, journals and kernels hold.
+_INT64 = 2**63 - 1
+
+
+def integer(name: str, value: Any, low: int | None = None, high: int = _INT64, *, optional: bool = False) -> None:
+    """Require an integer from `low` to `high`, both included; True and False are none.
+
+    Parameters
+    ----------
+    name, value
+        The argument.
+    low
+        None for the smallest integer of 64 bits.
+    high
+        At most 2^63 - 1.
+    optional
+        Whether None may stand in its place.
+
+    Examples
+    --------
+    >>> integer("window", 8, 1)
+    >>> integer("window", 8.5, 1)
+    Traceback (most recent call last):
+        ...
+    TypeError: window is 8.5; it must be an integer >= 1
+    """
+    if optional and value is None:
+        return
+    wanted = "an integer" + _range(low, high if high != _INT64 else None) + _or_none(optional)
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} is {_shown(value)}; it must be {wanted}")
+    if not (-_INT64 - 1 if low is None else low) <= value <= high:
+        raise ValueError(f"{name} is {_shown(value)}; it must be {wanted}")
+
+
+def number(
+    name: str,
+    value: Any,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    above: float | None = None,
+    below: float | None = None,
+    optional: bool = False,
+) -> None:
+    """Require a finite number, from `low` to `high` with both included, above `above` and below `below`.
+
+    Parameters
+    ----------
+    name, value
+        The argument.
+    low, high, above, below
+        Its range; None for no limit.
+    optional
+        Whether None may stand in its place.
+
+    Examples
+    --------
+    >>> number("margin", 1, above=0)
+    >>> number("margin", 0.0, above=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: margin is 0.0; it must be a number above 0
+    >>> number("half_life", "1d", above=0, optional=True)
+    Traceback (most recent call last):
+        ...
+    TypeError: half_life is '1d'; it must be a number above 0, or None
+    """
+    if optional and value is None:
+        return
+    wanted = "a number" + _range(low, high, above, below) + _or_none(optional)
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} is {_shown(value)}; it must be {wanted}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} is {_shown(value)}; it must be {wanted.replace('a number', 'a finite number', 1)}")
+    within = (low is None or value >= low) and (high is None or value <= high)
+    if not (within and (above is None or value > above) and (below is None or value < below)):
+        raise ValueError(f"{name} is {_shown(value)}; it must be {wanted}")
+
+
+def choice(name: str, value: Any, choices: Iterable[Any], *, optional: bool = False) -> None:
+    """Require one of some values.
+
+    Examples
+    --------
+    >>> choice("update", "mistake", ("mistake", "gradient"))
+    >>> choice("update", "mistakes", ("mistake", "gradient"))
+    Traceback (most recent call last):
+        ...
+    ValueError: update is 'mistakes'; it must be 'mistake' or 'gradient'
+    """
+    if optional and value is None:
+        return
+    known = list(choices)
+    # By kind too: 1 is not True, and an array cannot be compared.
+    if any(type(value) is type(known_value) and value == known_value for known_value in known):
+        return
+    *first, last = map(repr, known)
+    allowed = f"{', '.join(first)} or {last}" if first else last
+    kind = ValueError if any(type(value) is type(known_value) for known_value in known) else TypeError
+    raise kind(f"{name} is {_shown(value)}; it must be {allowed}{_or_none(optional)}")
+
+
+def flag(name: str, value: Any) -> None:
+    """Require True or False.
+
+    Examples
+    --------
+    >>> flag("served", 1)
+    Traceback (most recent call last):
+        ...
+    TypeError: served is 1; it must be True or False
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is {_shown(value)}; it must be True or False")
+
+
+def seed(value: Any, name: str = "seed") -> None:
+    """Require a seed: an integer from 0 to 2^63 - 1.
+
+    Examples
+    --------
+    >>> seed(-1)
+    Traceback (most recent call last):
+        ...
+    ValueError: seed is -1; it must be an integer >= 0
+    """
+    integer(name, value, 0)
+
+
+def _range(low: float | None, high: float | None, above: float | None = None, below: float | None = None) -> str:
+    """The range in words, with a space in front; empty where there is none."""
+    if low is not None and high is not None:
+        return f" from {low:g} to {high:g}"
+    limits = ((">=", low), ("<=", high), ("above", above), ("below", below))
+    return "".join(
+        f"{' and' if i else ''} {sign} {limit:g}" for i, (sign, limit) in enumerate(x for x in limits if x[1] is not None)
+    )
+
+
+def _or_none(optional: bool) -> str:
+    return ", or None" if optional else ""
+
+
+def _shown(value: Any) -> str:
+    """A value as a message shows it: whole if it is short, else its kind."""
+    if isinstance(value, str | int | float | None):
+        text = repr(value)
+        return text if len(text) <= 60 else text[:57] + "..."
+    return f"of type {type(value).__name__}"

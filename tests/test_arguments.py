@@ -1,0 +1,80 @@
+import math
+
+import numpy as np
+import pytest
+
+from online_rank import arguments
+
+
+@pytest.mark.parametrize("value", [1, 7, np.int32(3), 2**63 - 1])
+def test_integers_that_fit(value):
+    arguments.integer("n", value, 1)
+
+
+@pytest.mark.parametrize("value", [True, np.bool_(True), 1.0, "1", None, [1], np.array(1)])
+def test_what_is_no_integer_is_a_type_error(value):
+    with pytest.raises(TypeError, match=r"^n is .*; it must be an integer >= 1$"):
+        arguments.integer("n", value, 1)
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(0, 1, 9), (10, 1, 9), (2**63, None, 2**63 - 1), (-(2**63) - 1, None, 5)])
+def test_integers_outside_their_range(value, low, high):
+    with pytest.raises(ValueError, match=r"^n is .*; it must be an integer"):
+        arguments.integer("n", value, low, high)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_are_finite(value):
+    with pytest.raises(ValueError, match=r"it must be a finite number >= 0"):
+        arguments.number("x", value, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "limits"),
+    [(0.0, {"above": 0}), (1.0, {"below": 1}), (-0.1, {"low": 0}), (1.1, {"low": 0, "high": 1}), (3, {"above": 0, "high": 2})],
+)
+def test_numbers_outside_their_range(value, limits):
+    with pytest.raises(ValueError, match=r"^x is .*; it must be a number"):
+        arguments.number("x", value, **limits)
+
+
+def test_limits_that_are_included():
+    arguments.number("x", 0, 0, 1)
+    arguments.number("x", 1.0, 0, 1)
+    arguments.number("x", np.float32(0.5), above=0, below=1)
+
+
+@pytest.mark.parametrize("value", [True, "1", [1.0], np.array([1.0, 2.0]), 1j])
+def test_what_is_no_number_is_a_type_error(value):
+    with pytest.raises(TypeError, match=r"^x is .*; it must be a number"):
+        arguments.number("x", value)
+
+
+def test_none_where_it_may_stand():
+    arguments.integer("n", None, optional=True)
+    arguments.number("x", None, optional=True)
+    arguments.choice("c", None, ("a",), optional=True)
+    with pytest.raises(ValueError, match=r"^c is 'b'; it must be 'a', or None$"):
+        arguments.choice("c", "b", ("a",), optional=True)
+
+
+@pytest.mark.parametrize(("value", "kind"), [("d", ValueError), (1, TypeError), (np.zeros(3), TypeError), (None, TypeError)])
+def test_choices(value, kind):
+    with pytest.raises(kind, match=r"^c is .*; it must be 'a', 'b' or 'c'$"):
+        arguments.choice("c", value, ("a", "b", "c"))
+
+
+def test_one_is_not_true():
+    with pytest.raises(TypeError):
+        arguments.choice("c", 1, (True, False))
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, True, None, "0"])
+def test_what_is_no_seed(value):
+    with pytest.raises((TypeError, ValueError), match=r"^seed is .*; it must be an integer >= 0$"):
+        arguments.seed(value)
+
+
+def test_long_values_are_cut():
+    with pytest.raises(TypeError, match=r"^n is 'x{56}\.\.\.; it must"):
+        arguments.integer("n", "x" * 10_000)
