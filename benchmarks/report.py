@@ -1,11 +1,11 @@
-"""Puts the tables of the benchmarks into the README and into benchmarks/README.md: no number there is typed by hand.
+"""Puts the tables of the benchmarks into the README, the guides and benchmarks/README.md: no number there is typed by hand.
 
     python -m benchmarks.report [--run [NAME ...]]
 
 Between `<!-- begin NAME -->` and `<!-- end NAME -->` comes the first table of benchmarks/results/NAME.md (of
-`<!-- begin NAME 2 -->` the second), and a line with date, machine and versions. Of the tables in `SHOWN` the README has a part.
+`<!-- begin NAME 2 -->` the second), and a line with date, machine and versions. Of the tables in `SHOWN` the pages have a part.
 The headline's figures and the bars of throughput come from its table. `--run` measures the named benchmarks anew before, or
-without a name all that the README shows; that can take long.
+without a name all that the pages show; that can take long.
 """
 
 import json
@@ -21,7 +21,12 @@ from benchmarks._common import RESULTS, ROOT, parser, table
 README = ROOT / "README.md"
 
 #: The pages with tables, and how their links reach the results.
-PAGES = {README: "benchmarks/results", ROOT / "benchmarks" / "README.md": "results"}
+PAGES = {
+    README: "benchmarks/results",
+    ROOT / "benchmarks" / "README.md": "results",
+    ROOT / "docs" / "clicks.md": "../benchmarks/results",
+    ROOT / "docs" / "comparison.md": "../benchmarks/results",
+}
 
 _BLOCK = re.compile(r"<!-- begin (?P<name>\w+)(?: (?P<number>\d+))? -->\n.*?<!-- end (?P=name) -->", re.DOTALL)
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
@@ -195,8 +200,8 @@ def headline(results: Path = RESULTS) -> str:
     wabbit, river = (f"{ours / found[bar]:.2g} times" for bar in ("Vowpal Wabbit csoaa_ldf", "river on pairs, frames"))
     return (
         f"On one core it learns **{ours:,.0f} queries a second**, of 120 documents with 136 features: {wabbit} as many as\n"
-        f"Vowpal Wabbit, {river} as many as river's logistic regression on pairs. [How it compares](#how-it-compares) has all\n"
-        "figures, also where others are better."
+        f"Vowpal Wabbit, {river} as many as river's logistic regression on pairs. [The comparison](docs/comparison.md)\n"
+        "has all figures, also where others are better."
     )
 
 

@@ -28,7 +28,7 @@ def results(tmp_path):
 @pytest.mark.parametrize("page", report.PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_pages_show_what_was_measured(page):
     text = page.read_text()
-    assert report.shown(text)
+    assert "<!-- begin " in text
     assert report.rewritten(text, linked=report.PAGES[page]) == text
 
 

@@ -1,0 +1,75 @@
+"""Every example of the README and of the guides prints what the page says; every link leads somewhere."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLE = re.compile(r"```(python|sh)\n([^`]*)```\n+```text\n(.*?)```", re.DOTALL)
+EXAMPLES = [(page.name, *example) for page in PAGES for example in EXAMPLE.findall(page.read_text())]
+
+
+def printed_by(language, code, folder):
+    """What an example prints, run in a folder of its own."""
+    commands = {"python": [sys.executable, "-c"], "sh": ["bash", "-c"]}
+    if language == "sh":
+        code = f'online-rank() {{ "{sys.executable}" -m online_rank "$@"; }}\n{code}'
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
+    run = [*commands[language], code]
+    return subprocess.run(run, capture_output=True, text=True, check=True, cwd=folder, env=environment).stdout
+
+
+def slug(heading):
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize(("page", "language", "code", "printed"), EXAMPLES, ids=lambda text: text.partition("\n")[0][:40])
+def test_examples_print_what_the_page_says(page, language, code, printed, tmp_path):
+    assert printed_by(language, code, tmp_path) == printed
+
+
+def test_every_python_block_is_an_example():
+    blocks = {page.name: page.read_text().count("```python") for page in PAGES}
+    assert blocks == {page.name: sum(example[:2] == (page.name, "python") for example in EXAMPLES) for page in PAGES}
+    assert sum(blocks.values())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_has_its_target(page):
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)]+)\)", text) + re.findall(r'src="([^"]+)"', text):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in {slug(heading) for heading in re.findall(r"^#+ (.*)", file.read_text(), re.MULTILINE)}, target
+
+
+def test_the_readme_leads_to_every_guide_and_fits_a_page():
+    text = PAGES[0].read_text()
+    assert [page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text] == []
+    assert text.count("\n") <= 250
+
+
+def rewrite():
+    """Run every example and write what it prints into its page (`python -m tests.test_docs`)."""
+
+    def run(match):
+        with tempfile.TemporaryDirectory() as folder:
+            printed = printed_by(match[1], match[2], folder)
+        return f"```{match[1]}\n{match[2]}```\n\n```text\n{printed}```"
+
+    for page in PAGES:
+        page.write_text(EXAMPLE.sub(run, page.read_text()))
+
+
+if __name__ == "__main__":
+    rewrite()
