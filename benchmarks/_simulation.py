@@ -12,6 +12,8 @@ import numpy as np
 from online_rank._kernels import clicks as kernels
 from online_rank._kernels.codes import PLACKETT_LUCE
 from online_rank._kernels.dense import score
+from online_rank.base.draws import counted_generator
+from online_rank.feedback import PlackettLuce
 from online_rank.stream.clicks import CascadeUser, DependentUser, PositionUser, TrustUser, User
 
 __all__ = ["Chance", "Learner", "Queries", "chance", "pdgd_rounds", "queries_in_one", "swap_rounds", "tables"]
@@ -61,11 +63,11 @@ def chance(queries: Queries, drawn: np.ndarray, who: User, seed: int, counted: b
     sizes = np.diff(queries.offsets)[drawn]
     noise, users = np.zeros((len(drawn), sizes.max())), np.ones((len(drawn), 2, K))
     rows = 2 if isinstance(who, CascadeUser | DependentUser) else 1
-    one = np.random.default_rng(seed)
+    one, policy = np.random.default_rng(seed), PlackettLuce()
     for t, m in enumerate(sizes.tolist()):
-        noise[t, :m] = (np.random.default_rng([seed, t]) if counted else one).gumbel(size=m)
+        noise[t, :m] = (counted_generator(policy, seed, t) if counted else one).gumbel(size=m)
         k = min(m, K)
-        users[t, :rows, :k] = np.random.default_rng([who.seed, t]).random((rows, k))
+        users[t, :rows, :k] = counted_generator(who, who.seed, t).random((rows, k))
     if isinstance(who, DependentUser):
         # Who goes on where the draw is small; the others leave there.
         users[:, 1] = 1.0 - users[:, 1]

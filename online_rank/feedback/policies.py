@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank import arguments
 from online_rank._kernels import clicks as kernels
+from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Schema
 from online_rank.feedback.impressions import Impression
 
@@ -20,10 +22,8 @@ class Policy(base.Base, abc.ABC):
     _schema = Schema()
 
     def __init__(self, k: int | None = 10, *, seed: int = 0) -> None:
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
-            raise ValueError(f"k is {k!r}; it is the number of documents to show, an integer >= 1, or None for all")
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ValueError(f"seed is {seed!r}; it is an integer >= 0")
+        arguments.integer("k", k, 1, optional=True)
+        arguments.seed(seed)
         self.k = k
         self.seed = seed
 
@@ -61,7 +61,7 @@ class Policy(base.Base, abc.ABC):
         if not np.isfinite(values).all():
             i = int(np.flatnonzero(~np.isfinite(values))[0])
             raise ValueError(f"scores: that of document {ids[i]!r} is {values[i]}; scores are finite")
-        rng = np.random.default_rng([int(self.seed), draw])
+        rng = counted_generator(self, self.seed, draw)
         return self._show(values, ids, len(values) if self.k is None else min(self.k, len(values)), rng, confidence)
 
     @abc.abstractmethod
@@ -139,9 +139,9 @@ class FairPairs(Policy):
     Examples
     --------
     >>> from online_rank.feedback import FairPairs
-    >>> shown = FairPairs(k=4, seed=1).show([0.4, 0.3, 0.2, 0.1, 0.0], draw=0)
+    >>> shown = FairPairs(k=4, seed=2).show([0.4, 0.3, 0.2, 0.1, 0.0], draw=0)
     >>> shown.order, shown.pairs_from
-    ((0, 1, 3, 2), 0)
+    ((1, 0, 2, 3), 0)
     """
 
     def _show(

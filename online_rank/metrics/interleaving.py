@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank import arguments
+from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback.impressions import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval
@@ -19,7 +21,8 @@ class TeamDraft(base.Base):
     As captains pick teams: in each round a coin decides which ranker picks first, and each picks the document that it ranks
     highest among those that nobody has picked. A click is a point for the ranker that picked the document. With h_a and h_b
     points, an impression counts 1 for the ranker with more, 1/2 for each where there are as many. A user to whom the rankings
-    are equally good prefers neither in expectation, whatever the bias of positions (Radlinski, Kurup & Joachims 2008).
+    are equally good prefers neither in expectation, whatever the bias of positions (Radlinski, Kurup & Joachims 2008). Where
+    one ranking has no document left that is not taken, the other goes on alone.
 
     The interval holds at all times at once, so that a comparison may be stopped, or go on, because of what it says; nothing is
     assumed of queries and users, and the rankers may go on learning (`online_rank.intervals`).
@@ -45,9 +48,9 @@ class TeamDraft(base.Base):
     ...     shown = draft.show_one(query)
     ...     draft.update(shown.clicked(["new"] if "new" in shown.order else []))
     >>> round(draft.get(), 2)  # of the impressions, the part in which b was preferred, less that of a
-    0.44
+    0.52
     >>> print(draft.interval())
-    0.7200, 95 % interval 0.5... to 0.8..., n = 100
+    0.7600, 95 % interval 0.6... to 0.8..., n = 100
     """
 
     _schema = Schema(_n_shown=Count(), _sums=Array(3, low=0.0))
@@ -56,10 +59,8 @@ class TeamDraft(base.Base):
         for name, ranker in (("a", a), ("b", b)):
             if not hasattr(ranker, "rank_one"):
                 raise TypeError(f"{name} is of type {type(ranker).__name__}; it is a ranker, or a pipeline that ends in one")
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
-            raise ValueError(f"k is {k!r}; it is the number of documents to show, an integer >= 1, or None for all")
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ValueError(f"seed is {seed!r}; it is an integer >= 0")
+        arguments.integer("k", k, 1, optional=True)
+        arguments.seed(seed)
         self.a = a
         self.b = b
         self.k = k
@@ -85,7 +86,7 @@ class TeamDraft(base.Base):
         -------
         An `Impression` whose `teams` say who picked which document. Give the clicks on it to `update`.
         """
-        rng = np.random.default_rng([int(self.seed), self._n_shown])
+        rng = counted_generator(self, self.seed, self._n_shown)
         shown = draft({"a": self.a.rank_one(x), "b": self.b.rank_one(x)}, self.k, rng)
         self._n_shown += 1
         return shown
@@ -116,21 +117,23 @@ class TeamDraft(base.Base):
 
 
 def draft(rankings: Mapping[Any, Sequence[Hashable]], k: int | None, rng: np.random.Generator) -> Impression:
-    """Two rankings of the same documents, by name, as one of `k` documents with who picked each."""
+    """Two rankings, by name, as one of at most `k` documents with who picked each; one that has no more is left out."""
     order: list[Hashable] = []
     teams: list[Any] = []
     taken: set[Hashable] = set()
     left = {team: iter(ranking) for team, ranking in rankings.items()}
     first, second = left
-    n = len(rankings[first])
+    n = len(set().union(*rankings.values()))
     length = n if k is None else min(k, n)
     while len(order) < length:
         for team in (first, second) if rng.random() < 0.5 else (second, first):
             if len(order) < length:
-                document = next(document for document in left[team] if document not in taken)
-                taken.add(document)
-                order.append(document)
-                teams.append(team)
+                for document in left[team]:
+                    if document not in taken:
+                        taken.add(document)
+                        order.append(document)
+                        teams.append(team)
+                        break
     return Impression(tuple(order), teams=tuple(teams))
 
 

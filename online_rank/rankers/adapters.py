@@ -8,6 +8,7 @@ import numpy as np
 from river import base
 
 from online_rank.base import Ranker, Round
+from online_rank.base.draws import counted_generator
 from online_rank.measures import measure as parse_measure
 from online_rank.query import MAX_GRADE, Block
 
@@ -215,7 +216,7 @@ class PairwiseRanker(_RiverRanker):
 
     def _learn_documents(self, documents: list[dict], X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         # Draws depend on the seed and the number of the query alone: the state is one number.
-        rng = np.random.default_rng([self.seed, self._n_queries])
+        rng = counted_generator(self, self.seed, self._n_queries)
         self._n_queries += 1
         i, j = _draw_pairs(y, self.n_pairs, rng)
         for x, is_better in zip(self._documents(X[i].astype(np.float64) - X[j]), (y[i] > y[j]).tolist(), strict=True):

@@ -63,7 +63,7 @@ class ClickPerceptron(LinearRanker):
     --------
     >>> from online_rank.feedback import PlackettLuce
     >>> from online_rank.rankers import ClickPerceptron
-    >>> model = ClickPerceptron(PlackettLuce(k=2), credit="propensity", examination=(1.0, 0.5))
+    >>> model = ClickPerceptron(PlackettLuce(k=2, seed=1), credit="propensity", examination=(1.0, 0.5))
     >>> query = {"a": {"fresh": 0.0}, "b": {"fresh": 1.0}}
     >>> shown = model.show_one(query)
     >>> shown.order

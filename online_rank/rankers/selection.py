@@ -8,6 +8,7 @@ import numpy as np
 from river import base
 
 from online_rank.base import Ranker, Round
+from online_rank.base.draws import counted_generator
 from online_rank.base.ranker import best_first
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nested, Schema
 from online_rank.base.undo import joined, snapshot
@@ -200,7 +201,7 @@ class BestRanker(NestedRanker):
             return super()._show(query, asked, policy)
         others = [i for i in range(len(self._learners)) if i != self._chosen]
         pair = (self._chosen, others[self._n_shown % len(others)])
-        rng = np.random.default_rng([int(self.seed), self._n_shown])
+        rng = counted_generator(self, self.seed, self._n_shown)
         shown = draft({i: best_first(self._learners[i]._score_all(query), asked.ids) for i in pair}, self.drafts, rng)
         self._n_shown += 1
         return shown
@@ -274,5 +275,5 @@ class BestRanker(NestedRanker):
         if self._n_queries < 10 * n:
             return [self._n_queries % n]
         # Draws depend on the seed and the number of the query alone: the state is one number.
-        rng = np.random.default_rng([self.seed, self._n_queries])
+        rng = counted_generator(self, self.seed, self._n_queries)
         return [int(rng.integers(n)) if rng.random() < self.epsilon else self._best]

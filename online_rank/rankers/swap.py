@@ -60,7 +60,7 @@ class SwapRanker(LinearRanker):
     >>> query = {"a": {"fresh": 0.0}, "b": {"fresh": 1.0}, "c": {"fresh": 0.5}}
     >>> shown = model.show_one(query)
     >>> shown.order
-    ('c', 'b')
+    ('a', 'b')
     >>> model.learn_one(query, shown.clicked(["b"]))
     >>> model.rank_one(query)
     ['b', 'c', 'a']

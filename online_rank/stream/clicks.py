@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Schema
 from online_rank.feedback.impressions import Clicks, Impression
 
@@ -62,7 +63,7 @@ class User(base.Base, abc.ABC):
             Number of the answer: the same number gives the same randomness.
         """
         grades = np.array([y[document] for document in shown.order], np.int64)  # type: ignore[call-overload]
-        clicked = self._browse(grades, np.random.default_rng([self.seed, draw]))
+        clicked = self._browse(grades, counted_generator(self, self.seed, draw))
         return Clicks(shown, tuple(clicked.astype(np.float64).tolist()))
 
     @abc.abstractmethod

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from online_rank import arguments
+
 __all__ = ["Drifting", "GradedGaussians", "NoisyTeacher", "Separable", "SyntheticStream"]
 
 #: Shares of the grades 0..4, as in MSLR-WEB30K (rounded).
@@ -79,7 +81,9 @@ class Separable(SyntheticStream):
     margin
         The margin gamma. (n_grades - 1) margin must be smaller than 2.
     seed
-        Seed of all randomness.
+        Seed of the queries.
+    world_seed
+        Seed of the truth: streams with the same one and other seeds are training and test data of one task. None: `seed`.
 
     Examples
     --------
@@ -101,6 +105,7 @@ class Separable(SyntheticStream):
         n_grades: int = 3,
         margin: float = 0.1,
         seed: int = 0,
+        world_seed: int | None = None,
     ):
         if n_features < 2:
             raise ValueError(f"n_features is {n_features}; at least 2 are needed")
@@ -112,7 +117,8 @@ class Separable(SyntheticStream):
         self.n_grades = n_grades
         self.margin = margin
         self.seed = seed
-        self.teacher = _unit(np.random.default_rng([seed, 1]).standard_normal(n_features))
+        self.world_seed = world_seed
+        self.teacher = _unit(np.random.default_rng([world_of(seed, world_seed), 1]).standard_normal(n_features))
 
     def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rng = np.random.default_rng(self.seed)
@@ -152,7 +158,9 @@ class NoisyTeacher(SyntheticStream):
     grade_shares
         Share of each grade, lowest grade first; by default those of MSLR-WEB30K.
     seed
-        Seed of all randomness.
+        Seed of the queries.
+    world_seed
+        Seed of the truth: streams with the same one and other seeds are training and test data of one task. None: `seed`.
 
     Examples
     --------
@@ -171,6 +179,7 @@ class NoisyTeacher(SyntheticStream):
         query_effect: float = 0.5,
         grade_shares: tuple[float, ...] = WEB_GRADES,
         seed: int = 0,
+        world_seed: int | None = None,
     ):
         if not np.isclose(sum(grade_shares), 1.0) or min(grade_shares) < 0:
             raise ValueError(f"grade_shares is {grade_shares}; shares are >= 0 and sum to 1")
@@ -181,7 +190,8 @@ class NoisyTeacher(SyntheticStream):
         self.query_effect = query_effect
         self.grade_shares = grade_shares
         self.seed = seed
-        self.teacher = _unit(np.random.default_rng([seed, 1]).standard_normal(n_features))
+        self.world_seed = world_seed
+        self.teacher = _unit(np.random.default_rng([world_of(seed, world_seed), 1]).standard_normal(n_features))
 
     def _teacher_at(self, t: int) -> np.ndarray:
         """The weights that grade query t."""
@@ -239,14 +249,15 @@ class Drifting(NoisyTeacher):
         query_effect: float = 0.5,
         grade_shares: tuple[float, ...] = WEB_GRADES,
         seed: int = 0,
+        world_seed: int | None = None,
     ):
-        super().__init__(n_queries, n_features, n_documents, noise, query_effect, grade_shares, seed)
+        super().__init__(n_queries, n_features, n_documents, noise, query_effect, grade_shares, seed, world_seed)
         points = [*drift_points]
         if any(b - a <= drift_width for a, b in itertools.pairwise(points)):
             raise ValueError(f"drift_points is {drift_points}; they must ascend by more than drift_width = {drift_width}")
         self.drift_points = drift_points
         self.drift_width = drift_width
-        rng = np.random.default_rng([seed, 1])
+        rng = np.random.default_rng([world_of(seed, world_seed), 1])
         self.teachers = np.stack([_unit(rng.standard_normal(n_features)) for _ in range(len(points) + 1)])
 
     def _teacher_at(self, t: int) -> np.ndarray:
@@ -328,6 +339,13 @@ class GradedGaussians(SyntheticStream):
                 noise = np.rint(self.label_noise * rng.standard_normal(m)).astype(np.int64)
                 y = np.clip(y + noise, 0, self.n_grades - 1)
             yield X, y
+
+
+def world_of(seed: int, world_seed: int | None) -> int:
+    """The seed of the truth of a stream."""
+    arguments.seed(seed)
+    arguments.integer("world_seed", world_seed, 0, optional=True)
+    return seed if world_seed is None else world_seed
 
 
 def _length(n_documents: int | tuple[int, int] | str, rng: np.random.Generator) -> int:

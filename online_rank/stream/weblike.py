@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank.stream.synth import WEB_GRADES, SyntheticStream
+from online_rank.stream.synth import WEB_GRADES, SyntheticStream, world_of
 
 __all__ = ["WebLike"]
 
@@ -64,7 +64,9 @@ class WebLike(SyntheticStream):
     grade_shares
         Shares of the grades 0, 1, ...
     seed
-        Seed of all randomness.
+        Seed of the queries.
+    world_seed
+        Seed of the truth: streams with the same one and other seeds are training and test data of one task. None: `seed`.
 
     Raises
     ------
@@ -90,6 +92,7 @@ class WebLike(SyntheticStream):
         jumps: tuple[int, ...] = (),
         grade_shares: tuple[float, ...] = WEB_GRADES,
         seed: int = 0,
+        world_seed: int | None = None,
     ):
         if truth not in _TRUTHS:
             raise ValueError(f"truth is {truth!r}; it is one of {', '.join(map(repr, _TRUTHS))}")
@@ -108,12 +111,14 @@ class WebLike(SyntheticStream):
         self.jumps = jumps
         self.grade_shares = grade_shares
         self.seed = seed
-        rng = np.random.default_rng([seed, 1])
+        self.world_seed = world_seed
+        self._world = world_of(seed, world_seed)
+        rng = np.random.default_rng([self._world, 1])
         self._mixing = rng.standard_normal((_N_FACTORS, n_features)) * 0.25
         self._shared = rng.choice([0.0, 0.5, 1.0], size=n_features, p=[0.4, 0.3, 0.3])
         self._kinds = rng.integers(6, size=n_features)
         self._scales = 10.0 ** rng.uniform(-2, 6, size=n_features)
-        sample = np.random.default_rng([seed, 2])
+        sample = np.random.default_rng([self._world, 2])
         self._sample = np.concatenate([self._latent(sample) for _ in range(_N_CALIBRATED)])
         values = self._values(self._truth(0), self._sample) + noise * sample.standard_normal(len(self._sample))
         self._cuts = np.quantile(values, np.cumsum(grade_shares)[:-1])
@@ -131,7 +136,7 @@ class WebLike(SyntheticStream):
 
     def _truth(self, k: int) -> _Truth:
         """The k-th truth, standardised on the sample."""
-        rng = np.random.default_rng([self.seed, 3, k])
+        rng = np.random.default_rng([self._world, 3, k])
         seen = rng.choice(self.n_features, _N_SEEN, replace=False)
         if self.truth == "forest":
             shape = (_N_TREES, 2**_DEPTH)

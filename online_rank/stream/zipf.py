@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from online_rank.query import SparseRows
+from online_rank.stream.synth import world_of
 
 __all__ = ["ZipfText"]
 
@@ -35,7 +36,9 @@ class ZipfText:
     noise
         Standard deviation of the noise; that of the signal within a query is 1.
     seed
-        Seed of all randomness.
+        Seed of the queries.
+    world_seed
+        Seed of the truth: streams with the same one and other seeds are training and test data of one task. None: `seed`.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class ZipfText:
         exponent: float = 0.95,
         noise: float = 0.3,
         seed: int = 0,
+        world_seed: int | None = None,
     ) -> None:
         if n_words < 1 or n_documents < 1 or not 1 <= n_tokens[0] <= n_tokens[1]:
             raise ValueError(
@@ -66,7 +70,8 @@ class ZipfText:
         self.exponent = exponent
         self.noise = noise
         self.seed = seed
-        self.teacher = np.random.default_rng([seed, 1]).standard_normal(n_words)
+        self.world_seed = world_seed
+        self.teacher = np.random.default_rng([world_of(seed, world_seed), 1]).standard_normal(n_words)
 
     def __iter__(self) -> Iterator[tuple[SparseRows, np.ndarray]]:
         rng = np.random.default_rng(self.seed)

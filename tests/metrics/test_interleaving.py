@@ -42,6 +42,19 @@ def test_draft_by_hand():
     assert draft({1: [], 0: []}, 5, Coins()) == Impression((), teams=())
 
 
+def test_draft_of_different_candidates():
+    # The team that has documents left goes on alone: a picks p, b has q, and then a alone r and s.
+    longer, shorter = ["p", "q", "r", "s"], ["q"]
+    assert draft({"a": longer, "b": shorter}, None, Coins(0.1, 0.1, 0.1)) == Impression(
+        ("p", "q", "r", "s"), teams=("a", "b", "a", "a")
+    )
+    assert draft({"a": shorter, "b": longer}, None, Coins(0.1, 0.1, 0.1)) == Impression(
+        ("q", "p", "r", "s"), teams=("a", "b", "b", "b")
+    )
+    assert draft({"a": ["p"], "b": ["q"]}, 3, Coins(0.9)) == Impression(("q", "p"), teams=("b", "a"))
+    assert draft({"a": [], "b": ["q"]}, 3, Coins(0.1)) == Impression(("q",), teams=("b",))
+
+
 @pytest.mark.parametrize(
     ("clicked", "value"), [(["q"], 1.0), (["p", "r"], 0.0), (["p", "s"], 0.5), ([], 0.5), ({"q": 2, "p": 3}, 0.0)]
 )

@@ -7,6 +7,8 @@ import pytest
 
 from online_rank import PerceptronRanker
 from online_rank.stream.synth import WEB_GRADES, Drifting, GradedGaussians, NoisyTeacher, Separable
+from online_rank.stream.weblike import WebLike
+from online_rank.stream.zipf import ZipfText
 
 STREAMS = [
     Separable(n_queries=20),
@@ -144,3 +146,23 @@ def test_label_noise_is_a_rounded_gaussian():
 def test_bad_parameters(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("stream", "truth"),
+    [
+        (lambda **seeds: NoisyTeacher(3, n_features=4, n_documents=5, **seeds), lambda stream: stream.teacher),
+        (lambda **seeds: Separable(3, n_features=4, n_documents=5, **seeds), lambda stream: stream.teacher),
+        (lambda **seeds: Drifting(3, (2,), n_features=4, n_documents=5, **seeds), lambda stream: stream.teachers),
+        (lambda **seeds: ZipfText(3, 50, 5, (2, 9), **seeds), lambda stream: stream.teacher),
+        (lambda **seeds: WebLike(3, "linear", 30, 5, **seeds), lambda stream: stream._truth(0).weights),
+    ],
+)
+def test_one_truth_for_other_queries(stream, truth):
+    train, test, other = stream(seed=1), stream(seed=2, world_seed=1), stream(seed=1, world_seed=2)
+    assert truth(train).tolist() == truth(test).tolist()
+    assert truth(train).tolist() != truth(other).tolist()
+    assert train.block()[1].tolist() != test.block()[1].tolist()
+    assert stream(seed=1, world_seed=1).block()[1].tolist() == train.block()[1].tolist()
+    with pytest.raises(ValueError, match="world_seed is -1"):
+        stream(world_seed=-1)

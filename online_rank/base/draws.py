@@ -1,0 +1,37 @@
+"""Randomness that follows from a seed and a number: the one function by which everything draws that counts its draws."""
+
+import functools
+import zlib
+from typing import Any
+
+import numpy as np
+
+__all__ = ["counted_generator"]
+
+
+def counted_generator(owner: Any, seed: int, number: int) -> np.random.Generator:
+    """The generator of draw `number` of an object with a seed, so that the only state of its randomness is a count.
+
+    The class is a part of the key. All seeds are 0 by default, and a user who drew the same numbers as the policy that ranked
+    for it would click on what the policy happened to put on top.
+
+    Parameters
+    ----------
+    owner
+        What draws.
+    seed, number
+        Its seed and the number of the draw, integers >= 0.
+
+    Examples
+    --------
+    >>> from online_rank.base.draws import counted_generator
+    >>> one, again, other = (counted_generator(owner, seed=0, number=3).random() for owner in ("a", "b", 1))
+    >>> one == again, one == other
+    (True, False)
+    """
+    return np.random.default_rng([_salt(type(owner).__name__), int(seed), int(number)])
+
+
+@functools.cache
+def _salt(name: str) -> int:
+    return zlib.crc32(name.encode())
