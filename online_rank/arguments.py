@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.limits import INT64_HIGH, INT64_LOW, is_integer
+
 __all__ = ["choice", "flag", "integer", "number", "seed"]
 
-#: Largest integer that files, journals and kernels hold.
-_INT64 = 2**63 - 1
 
-
-def integer(name: str, value: Any, low: int | None = None, high: int = _INT64, *, optional: bool = False) -> None:
+def integer(name: str, value: Any, low: int | None = None, high: int = INT64_HIGH, *, optional: bool = False) -> None:
     """Require an integer from `low` to `high`, both included; True and False are none.
 
     Parameters
@@ -40,10 +39,10 @@ def integer(name: str, value: Any, low: int | None = None, high: int = _INT64, *
     """
     if optional and value is None:
         return
-    wanted = "an integer" + _range(low, high if high != _INT64 else None) + _or_none(optional)
+    wanted = "an integer" + _range(low, high if high != INT64_HIGH else None) + _or_none(optional)
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} is {_shown(value)}; it must be {wanted}")
-    if not (-_INT64 - 1 if low is None else low) <= value <= high:
+    if not is_integer(value, INT64_LOW if low is None else low, high):
         raise ValueError(f"{name} is {_shown(value)}; it must be {wanted}")
 
 

@@ -283,8 +283,9 @@ class QueryEstimator(QueryStep, abc.ABC):
             self._grow(n_new)
             if names is not None and columns is not None:
                 columns.add(new)
-        self._columns = columns
-        self._n_features += n_new
+            # A query without any feature leaves it open whether features have names.
+            self._columns = columns
+            self._n_features += n_new
 
     def _meet_features_of(self, others: Iterable["QueryEstimator"]) -> None:
         """Extend the state by columns for the features that others have met, in their order."""

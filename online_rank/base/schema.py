@@ -48,6 +48,8 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_COUNT, is_integer, is_name
+
 __all__ = [
     "Array",
     "Count",
@@ -73,8 +75,6 @@ __all__ = [
 
 #: A size: a number, "d", the name of an attribute, a function of the object, or None for any.
 Size = int | str | Callable[[Any], int] | None
-
-_INT64 = 2**63 - 1
 
 
 class StateError(ValueError):
@@ -196,14 +196,14 @@ class Derived(Field):
 class Integer(Field):
     """An integer from `low` to `high`, of at most 64 bits."""
 
-    def __init__(self, low: Size = -_INT64 - 1, high: Size = _INT64, *, optional: bool = False) -> None:
+    def __init__(self, low: Size = INT64_LOW, high: Size = INT64_HIGH, *, optional: bool = False) -> None:
         self.low = low
         self.high = high
         self.optional = optional
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
         low, high = size_of(self.low, owner), size_of(self.high, owner)
-        if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        if not is_integer(value, low, high):
             raise StateError(f"{where} should be an integer from {low} to {high}, not {_shown(value)}")
 
 
@@ -211,7 +211,7 @@ class Count(Integer):
     """How often something happened: an integer >= 0 that float64 holds exactly."""
 
     def __init__(self) -> None:
-        super().__init__(0, 2**53)
+        super().__init__(0, MAX_COUNT)
 
 
 class Real(Field):
@@ -256,10 +256,7 @@ class Plain(Field):
     optional = True
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
-        if type(value) is tuple:
-            for i, item in enumerate(value):
-                self.check(item, f"{where}[{i}]", owner)
-        elif not isinstance(value, str | bool | float | np.generic) and not (type(value) is int and -_INT64 <= value <= _INT64):
+        if not is_name(value):
             raise StateError(f"{where} should be a string or a number of at most 64 bits, not {_shown(value)}")
 
 

@@ -1,6 +1,7 @@
 """Any river transformer, on queries."""
 
-from collections.abc import Callable, Hashable, Mapping
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import joined, snapshot
+from online_rank.limits import MAX_LIFTED
 from online_rank.query import Block, document_name, feature_dicts, read_query, require_finite, require_grades
 
 __all__ = ["ForEachDocument"]
@@ -116,18 +118,14 @@ class ForEachDocument(QueryTransformer):
         return joined(super()._snapshot(block), snapshot(self.transformer))
 
     def _transform_block(self, block: Block) -> Block:
-        require_finite(block)
-        return self._answer(block, [self._of_document(block, i, x) for i, x in enumerate(feature_dicts(block))])
+        return self._answer(block, [self._of_document(block, i, x) for i, x in enumerate(_documents(block))])
 
     def _of_document(self, block: Block, i: int, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
         """Document i of a block, transformed. Raises ValueError when it lacks what the transformer takes."""
-        try:
+        with self._naming(block, i):
             return self.transformer.transform_one(x)
-        except KeyError as error:
-            raise _lacking(self, block, i, error) from error
 
     def _learn_block(self, block: Block) -> Block:
-        require_finite(block)
         supervised = self.transformer._supervised
         if supervised and block.y is None:
             raise TypeError(f"{self} is supervised: it learns from grades, y")
@@ -135,18 +133,32 @@ class ForEachDocument(QueryTransformer):
             require_grades(block.y, block.ids)
         answers = []
         for query in block.each():
-            documents = feature_dicts(query)
+            documents = _documents(query)
             if not supervised:
                 for i, x in enumerate(documents):
-                    try:
+                    with self._naming(query, i):
                         self.transformer.learn_one(x)
-                    except KeyError as error:
-                        raise _lacking(self, query, i, error) from error
             answers += [self._of_document(query, i, x) for i, x in enumerate(documents)]
             if supervised:
-                for x, grade in zip(documents, query.y.tolist(), strict=True):
-                    self.transformer.learn_one(x, grade)
+                for i, (x, grade) in enumerate(zip(documents, query.y.tolist(), strict=True)):
+                    with self._naming(query, i):
+                        self.transformer.learn_one(x, grade)
         return self._answer(block, answers)
+
+    @contextlib.contextmanager
+    def _naming(self, block: Block, i: int) -> Iterator[None]:
+        """Raise ValueError that names document i for whatever the transformer raises."""
+        try:
+            yield
+        except KeyError as error:
+            raise ValueError(
+                f"x: {document_name(i, block.ids)} has no feature {error.args[0]!r}, which {self} looks up: give every "
+                'document of a query the feature, for example 0, or "" for a text'
+            ) from error
+        except (TypeError, ValueError, MemoryError):
+            raise
+        except Exception as error:  # River's transformers raise anything: a norm of 0 is a ZeroDivisionError.
+            raise ValueError(f"x: {self} cannot take {document_name(i, block.ids)}: {error}") from error
 
     def _answer(self, block: Block, answers: list[dict[Hashable, Any]]) -> Block:
         unnamed = block.ids is None or isinstance(block.ids, range)
@@ -158,12 +170,18 @@ class ForEachDocument(QueryTransformer):
         return answer
 
 
-def _lacking(step: ForEachDocument, block: Block, i: int, error: KeyError) -> ValueError:
-    """The error about a document without a feature that the transformer looks up."""
-    return ValueError(
-        f"x: {document_name(i, block.ids)} has no feature {error.args[0]!r}, which {step} looks up: give every document of a "
-        'query the feature, for example 0, or "" for a text'
-    )
+def _documents(block: Block) -> list[dict[Hashable, Any]]:
+    """The documents of a block. Raises ValueError for a number that river's transformers cannot take."""
+    require_finite(block)
+    documents = feature_dicts(block)
+    for i, x in enumerate(documents):
+        for name, value in x.items():
+            if isinstance(value, int | float | np.number) and not -MAX_LIFTED <= value <= MAX_LIFTED:
+                raise ValueError(
+                    f"x: feature {name!r} of {document_name(i, block.ids)} is {value!r:.30}; transformers of river take "
+                    f"numbers of at most {MAX_LIFTED:g} in size"
+                )
+    return documents
 
 
 def _is_document(x: Any) -> bool:

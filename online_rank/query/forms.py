@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.limits import MAX_FEATURES
 from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
 from online_rank.query.names import are_texts, distinct
@@ -28,9 +29,6 @@ __all__ = [
     "read_block",
     "read_query",
 ]
-
-#: Most features that one query, or one model over its life, may have.
-MAX_FEATURES = 1 << 24
 
 #: From this number of names on a kernel tells them apart faster than a dict.
 _MANY = 256

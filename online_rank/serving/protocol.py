@@ -37,6 +37,7 @@ from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
+from online_rank.limits import CELLS_A_VALUE, MAX_CELLS, MAX_ID_LENGTH, is_id
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.wire import decoded
@@ -44,14 +45,9 @@ from online_rank.serving.wire import decoded
 __all__ = ["RankingService", "Reply"]
 
 _FIELDS = {frozenset({"id", "docs"}), frozenset({"id", "grades"}), frozenset({"id", "clicks"}), frozenset({"cmd"})}
-_MAX_ID = 1000
 
 #: About what a waiting query takes besides its text and its scores.
 _ENTRY = 500
-
-#: Cells of an array that documents are written out to: as many as this for any request, and for each value that it gives.
-_CELLS = 1 << 18
-_CELLS_A_VALUE = 8
 
 
 class Reply(NamedTuple):
@@ -174,7 +170,7 @@ class RankingService:
             message = str(error)
         except MemoryError:
             message = "not enough memory for this request"
-        known = {"id": query_id} if _is_id(query_id) else {}
+        known = {"id": query_id} if is_id(query_id) else {}
         return Reply({**known, "error": message, "line": line})
 
     def answer_again(self, request: bytes) -> Reply:
@@ -277,7 +273,7 @@ class RankingService:
     def _require_moderate(self, docs: dict[str, dict]) -> None:
         """Raise ValueError when a step would write sparse documents out to an array much larger than they are."""
         n_values = sum(map(len, docs.values()))
-        allowed = _CELLS + _CELLS_A_VALUE * n_values
+        allowed = MAX_CELLS + CELLS_A_VALUE * n_values
         if len(docs) * n_values <= allowed:  # Whatever their features are.
             return
         cells = len(docs) * len(set().union(*docs.values()))
@@ -323,11 +319,5 @@ def _require_fields(fields: dict[str, Any]) -> None:
     if frozenset(fields) not in _FIELDS:
         found = ", ".join(name[:20] for name in list(fields)[:5]) or "none"
         raise ValueError(f"a request has the fields id and docs, id and grades, id and clicks, or cmd; this one has {found}")
-    if "id" in fields and not _is_id(fields["id"]):
-        raise ValueError(f"id must be a string of at most {_MAX_ID} characters, or an integer of at most 64 bits")
-
-
-def _is_id(value: Any) -> bool:
-    if isinstance(value, str):
-        return len(value) <= _MAX_ID
-    return type(value) is int and -(2**63) <= value < 2**63
+    if "id" in fields and not is_id(fields["id"]):
+        raise ValueError(f"id must be a string of at most {MAX_ID_LENGTH} characters, or an integer of at most 64 bits")

@@ -16,6 +16,7 @@ from river import base, utils
 
 from online_rank import _registry
 from online_rank.base.schema import Derived, Field, StateError, check_object, schema_of, settings_names
+from online_rank.limits import is_integer
 from online_rank.storage.river_classes import RIVER, river_class, river_name
 
 __all__ = ["Budget", "class_of", "name_of", "restore", "schema", "split"]
@@ -164,7 +165,7 @@ def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
     for key, value in parameters.items():
         if not _is_a(value, hints.get(key, Any)):
             raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {key} is a {type(value).__name__}")
-        if type(value) is int and not -(2**63) <= value < 2**63:
+        if type(value) is int and not is_integer(value):
             raise StateError(f"{where}.{key} is an integer of more than 64 bits")
 
 

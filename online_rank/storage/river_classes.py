@@ -44,6 +44,14 @@ class Anything(Field):
         pass
 
 
+class Extreme(Real):
+    """A number that was the largest or the smallest so far: as it came in, True and False too."""
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        if not isinstance(value, bool):
+            super()._check(value, where, owner)
+
+
 class KeySet(Field):
     """A set of names."""
 
@@ -73,7 +81,7 @@ class RandomState(Field):
 
 _COUNT = Integer(0, 2**62)
 _NUMBER = Real(-1e150, 1e150)
-_EXTREME = Real(finite=False)
+_EXTREME = Extreme(finite=False)
 _CALL = TupleOf(ListOf(Anything(), kind=tuple), DictOf(Text(), Anything()))
 _SIZE = Integer(1, 2**31 - 1, optional=True)
 #: None: with a window means and variances are objects, which no file holds.

@@ -18,11 +18,10 @@ from river import drift
 
 from online_rank.base.columns import Columns
 from online_rank.base.schema import StateError
+from online_rank.limits import MAX_DEPTH, is_integer
 from online_rank.storage.objects import Budget, class_of, name_of, restore, split
 
 __all__ = ["Packed", "adopt", "pack", "settings_of", "unpack"]
-
-_MAX_DEPTH = 64
 
 #: What objects may allocate besides the arrays of a file and as much again.
 _SPARE_BYTES = 8 << 20
@@ -53,8 +52,8 @@ class _Packer:
 
     def encode(self, value: Any, where: str, depth: int) -> Any:
         """The JSON tree of a value. Raises TypeError for what is not saved."""
-        if depth > _MAX_DEPTH:
-            raise TypeError(f"cannot save {where[:80]}...: nested deeper than {_MAX_DEPTH} levels, or containing itself")
+        if depth > MAX_DEPTH:
+            raise TypeError(f"cannot save {where[:80]}...: nested deeper than {MAX_DEPTH} levels, or containing itself")
         kind = type(value)
         if value is None or kind in (bool, int):
             return value
@@ -165,8 +164,8 @@ class _Unpacker:
 
     def decode(self, node: Any, where: str, depth: int) -> Any:
         """The value of a tree. Raises StateError."""
-        if depth > _MAX_DEPTH:
-            raise StateError(f"it is nested deeper than {_MAX_DEPTH} levels")
+        if depth > MAX_DEPTH:
+            raise StateError(f"it is nested deeper than {MAX_DEPTH} levels")
         if node is None or type(node) in (bool, int, float, str):
             return node
         if type(node) is list:
@@ -240,7 +239,7 @@ class _Unpacker:
         cls: Any = class_of(node["class"], where)
         if issubclass(cls, tuple):
             items = self._items(node.get("items", []), where, depth)
-            if len(items) != len(cls._fields) or not all(type(item) is int and abs(item) < 2**63 for item in items):
+            if len(items) != len(cls._fields) or not all(type(item) is int and is_integer(item) for item in items):
                 raise StateError(f"{where}: a {cls.__name__} has other fields")
             return cls(*items)
         parts = {}

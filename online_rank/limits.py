@@ -1,0 +1,96 @@
+"""What may come in, declared once: each limit is one that every later step can hold.
+
+Wire, schema, files, tables and constructors read these declarations. So a value that is accepted anywhere can be learned,
+written to a file or a table, read back and gone on from.
+
+| what | limit | who sets it |
+|---|---|---|
+| integers | 64 bits, signed | tables, kernels |
+| counts | 0 to 2^53 | float64 holds each of them |
+| ids of queries | strings of at most 1,000 characters; integers | messages repeat them |
+| names of features and documents | strings, numbers, None, and tuples of these | files |
+| numbers for river's transformers | at most 10^70 in size | their variances are squares of numbers, added up |
+| features of a model | 2^24 | kernels count columns with 32 bits |
+| depth of a value in a file | 64 levels | it is read by recursion |
+| a request | as many documents times features as an array of `MAX_CELLS` has, or a few for each value that it gives | memory |
+"""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "CELLS_A_VALUE",
+    "INT64_HIGH",
+    "INT64_LOW",
+    "MAX_CELLS",
+    "MAX_COUNT",
+    "MAX_DEPTH",
+    "MAX_FEATURES",
+    "MAX_ID_LENGTH",
+    "MAX_LIFTED",
+    "is_id",
+    "is_integer",
+    "is_name",
+]
+
+#: The integers of 64 bits.
+INT64_LOW, INT64_HIGH = -(2**63), 2**63 - 1
+
+#: Largest count.
+MAX_COUNT = 2**53
+
+#: Most characters of a query's id.
+MAX_ID_LENGTH = 1000
+
+#: Most features that one query, or one model over its life, may have.
+MAX_FEATURES = 1 << 24
+
+#: Most levels of a value in a file.
+MAX_DEPTH = 64
+
+#: Largest number, in size, that a transformer of river is given.
+MAX_LIFTED = 1e70
+
+#: Cells of an array that sparse documents are written out to: as many as this for any request, and for each value of one.
+MAX_CELLS = 1 << 18
+CELLS_A_VALUE = 8
+
+
+def is_integer(value: Any, low: int = INT64_LOW, high: int = INT64_HIGH) -> bool:
+    """Whether a value is an integer from `low` to `high`; True and False are none.
+
+    Examples
+    --------
+    >>> is_integer(-(2**63)), is_integer(2**63), is_integer(True)
+    (True, False, False)
+    """
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(low <= value <= high)
+
+
+def is_id(value: Any) -> bool:
+    """Whether a value may be the id of a query.
+
+    Examples
+    --------
+    >>> is_id("q1"), is_id(-(2**63)), is_id(1.0), is_id("x" * 1001)
+    (True, True, False, False)
+    """
+    if type(value) is str:
+        return len(value) <= MAX_ID_LENGTH
+    return type(value) is int and INT64_LOW <= value <= INT64_HIGH
+
+
+def is_name(value: Any) -> bool:
+    """Whether a value may be the name of a feature or a document, or another key that a file holds.
+
+    Examples
+    --------
+    >>> is_name("clicks"), is_name(("title", 3)), is_name(None), is_name(2**64), is_name(frozenset())
+    (True, True, True, False, False)
+    """
+    if isinstance(value, str | float | np.generic) or value is None or value is True or value is False:
+        return True
+    if type(value) is tuple:
+        return all(map(is_name, value))
+    return type(value) is int and INT64_LOW <= value <= INT64_HIGH
