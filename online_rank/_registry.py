@@ -40,6 +40,8 @@ TOP_LEVEL = {
     "RankingPipeline": "base",
     "RidgeRanker": "rankers.ridge",
     "Round": "base",
+    "RunFeatures": "preprocessing",
+    "Runs": "query",
     "SignedLog": "preprocessing",
     "StreamGaussianizer": "preprocessing",
     "StreamQuantileMap": "preprocessing",

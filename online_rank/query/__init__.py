@@ -6,6 +6,7 @@ A query is m documents with d features each. It may come as
 - `SparseRows`, or a sparse array or matrix of scipy (used as it is when it is CSR in canonical form);
 - a list of m feature dicts;
 - a dict `{document id: feature dict}`;
+- `Runs`: the result lists of several retrievers, before `RunFeatures`;
 - a pandas, polars or pyarrow data frame with one row a document.
 
 Named features (dicts, frames) may appear, vanish and come back; a missing one is 0.
@@ -34,6 +35,7 @@ from online_rank.query.forms import (
 )
 from online_rank.query.grades import MAX_GRADE, as_grades, require_grades
 from online_rank.query.judged import judged
+from online_rank.query.runs import Retrieved, Runs
 from online_rank.query.sparse import SparseRows
 
 __all__ = [
@@ -42,6 +44,8 @@ __all__ = [
     "ONE",
     "Block",
     "Feedback",
+    "Retrieved",
+    "Runs",
     "SparseRows",
     "answer_in_kind",
     "are_plain",

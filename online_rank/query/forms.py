@@ -14,6 +14,7 @@ from online_rank.limits import MAX_FEATURES
 from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
 from online_rank.query.names import are_texts, distinct
+from online_rank.query.runs import Runs
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
 
@@ -210,6 +211,10 @@ def _read(x: Any, documents: bool) -> _Features:
     """The documents of x, in their computational form, or as they are where that is asked for."""
     if type(x) is _ARRAY:
         return _Features(_as_matrix(x))
+    if isinstance(x, Runs):
+        if not documents:
+            raise TypeError("x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker")
+        return _Features([*x.documents.values()], x.ids, None, dict)
     if isinstance(x, Mapping):
         documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
         for name, document in () if documents_are_dicts else x.items():

@@ -32,6 +32,7 @@ NOT_SAVED = {
     "QueryStep": "a base class",
     "Ranker": "a base class",
     "RankingMetric": "a base class",
+    "Runs": "a query",
     "TorchRanker": "it holds any module of torch",
 }
 

@@ -1,0 +1,244 @@
+"""Features of what retrievers returned."""
+
+import itertools
+import sys
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank import arguments
+from online_rank.base.schema import Schema
+from online_rank.base.transformer import QueryTransformer
+from online_rank.query import Block, Retrieved, document_name, require_finite
+from online_rank.query.forms import as_floats
+from online_rank.query.sparse import SparseRows
+
+__all__ = ["PARTS", "RunFeatures"]
+
+#: What `RunFeatures` can make of a run, in the order of its columns.
+PARTS = ("minmax", "zscore", "reciprocal_rank", "found")
+
+
+class RunFeatures(QueryTransformer):
+    r"""Turn what retrievers returned into features that a linear model can fuse.
+
+    Of the score s of a document in a run, among the scores of the same query and run:
+
+    - `"minmax"`: (s - min) / (max - min), and 1 where all scores of the run are equal;
+    - `"zscore"`: (s - mean) / standard deviation, and 0 where all are equal;
+    - `"reciprocal_rank"`: 1 / (k + rank), rank 1 for the best score;
+    - `"found"`: 1.
+
+    A document that the retriever did not return gets 0 for `"minmax"`, `"reciprocal_rank"` and `"found"`. For `"zscore"` it
+    gets the smallest z-score of the run, since 0 would be average.
+
+    Reciprocal rank fusion ([1]) is the sum of the columns `reciprocal_rank`, and the usual convex combination of normalised
+    scores a weighted sum of the columns `minmax`. So a linear ranker can begin as either, and learn from there.
+
+    It learns nothing, and must be the first step, where absences can still be seen. A column is named after its run and part,
+    as in `"bm25 minmax"`. Features that are not runs follow unchanged; a missing one is 0.
+
+    Queries are `Runs`, in which equal scores stand in the order of their list. In any other form of a query, features are
+    scores, a document without one was not returned, and equal scores share the mean of their ranks.
+
+    Parameters
+    ----------
+    runs
+        Names of the retrievers. None: those of the query's `Runs`; in other forms, all features.
+    parts
+        What to make of each run, of `"minmax"`, `"zscore"`, `"reciprocal_rank"` and `"found"`.
+    k
+        The constant of the reciprocal rank.
+
+    References
+    ----------
+    [1] Cormack, Clarke & Büttcher, *Reciprocal Rank Fusion Outperforms Condorcet and Individual Rank Learning Methods*, SIGIR
+    2009.
+
+    Examples
+    --------
+    >>> from online_rank import RunFeatures, Runs
+    >>> query = Runs({"bm25": [("a", 9.0), ("b", 5.0), ("c", 1.0)], "vector": [("c", 0.5)]})
+    >>> for name, features in RunFeatures(parts=("minmax", "found")).transform_one(query).items():
+    ...     print(name, features)
+    a {'bm25 minmax': 1.0, 'bm25 found': 1.0, 'vector minmax': 0.0, 'vector found': 0.0}
+    b {'bm25 minmax': 0.5, 'bm25 found': 1.0, 'vector minmax': 0.0, 'vector found': 0.0}
+    c {'bm25 minmax': 0.0, 'bm25 found': 1.0, 'vector minmax': 1.0, 'vector found': 1.0}
+    """
+
+    _schema = Schema()
+
+    _takes_documents = True
+    _learns = False
+
+    def __init__(
+        self,
+        runs: Sequence[str] | None = None,
+        *,
+        parts: Sequence[str] = ("minmax", "reciprocal_rank", "found"),
+        k: float = 60.0,
+    ) -> None:
+        super().__init__()
+        if runs is not None and (isinstance(runs, str) or not runs or len(set(runs)) < len(runs)):
+            raise ValueError(f"runs is {runs!r}; it must be different names of retrievers, or None")
+        if isinstance(parts, str) or not parts or len(set(parts)) < len(parts):
+            raise ValueError(f"parts is {parts!r}; it must be different ones of {', '.join(map(repr, PARTS))}")
+        for part in parts:
+            arguments.choice("parts", part, PARTS)
+        arguments.number("k", k, 0)
+        self.runs = runs
+        self.parts = parts
+        self.k = k
+
+    def _transform_block(self, block: Block) -> Block:
+        given = _read(block)
+        names = given.names
+        if self.runs is None:
+            runs = [j for j in range(given.values.shape[1]) if given.retrieved is None or given.retrieved[j]]
+        else:
+            if names is None:
+                raise ValueError("runs are named, but the features of x are known by position: leave runs out, or name them")
+            names = (*names, *(name for name in self.runs if name not in names))
+            given = given.widened(names)
+            runs = [names.index(name) for name in self.runs]
+        made = [part for part in PARTS if part in self.parts]
+        others = [j for j in range(given.values.shape[1]) if j not in set(runs)]
+        out = np.empty((block.n_documents, len(runs) * len(made) + len(others)))
+        for first, last in itertools.pairwise(block.offsets.tolist()):
+            of_query = out[first:last, : len(runs) * len(made)].reshape(last - first, len(runs), len(made))
+            scores, ranks = given.values[first:last, runs], given.ranks[first:last, runs]
+            for place, part in enumerate(made):
+                of_query[:, :, place] = _part_of(scores, ranks, part, self.k)
+        out[:, len(runs) * len(made) :] = np.nan_to_num(given.values[:, others], nan=0.0)
+        if names is None:
+            return block._replace(X=out, names=None)
+        columns = (*(f"{names[j]} {part}" for j in runs for part in made), *(names[j] for j in others))
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"x: a feature is called {max(columns, key=columns.count)!r}, as a column of a run is")
+        return block._replace(X=out, names=columns)
+
+    def _learn_block(self, block: Block) -> Block:
+        return self._transform_block(block)
+
+
+def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float) -> np.ndarray:
+    """A part of the runs of one query.
+
+    Parameters
+    ----------
+    scores
+        float64 (m, r), NaN where a run lacks the document.
+    ranks
+        float64 (m, r), NaN where only the score is known.
+    part, k
+        As in `RunFeatures`.
+
+    Returns
+    -------
+    float64 array of shape (m, r).
+    """
+    found = ~np.isnan(scores)
+    if part == "found":
+        return found.astype(np.float64)
+    if part == "reciprocal_rank":
+        return np.where(found, 1.0 / (k + np.where(np.isnan(ranks), _ranks_by_score(scores, found), ranks)), 0.0)
+    low = np.where(found, scores, np.inf).min(axis=0, initial=np.inf)
+    high = np.where(found, scores, -np.inf).max(axis=0, initial=-np.inf)
+    constant = ~(high > low)
+    # Halves, so that the range of any two scores is finite.
+    spread = np.where(constant, 1.0, 0.5 * high - 0.5 * low)
+    unit = np.where(found & ~constant, (0.5 * scores - 0.5 * np.where(constant, 0.0, low)) / spread, 0.0)
+    if part == "minmax":
+        return np.where(found & constant, 1.0, unit)
+    n_found = np.maximum(found.sum(axis=0), 1)
+    centred = np.where(found, unit - unit.sum(axis=0) / n_found, 0.0)
+    deviation = np.sqrt((centred * centred).sum(axis=0) / n_found)
+    z = centred / np.where(deviation > 0.0, deviation, 1.0)
+    return np.where(found, z, np.where(found, z, np.inf).min(axis=0, initial=0.0))
+
+
+def _ranks_by_score(scores: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Ranks (m, r) from 1 on, best score first; equal scores share their mean, whatever the order of the documents."""
+    ranks = np.ones(scores.shape)
+    for column, own, known in zip(ranks.T, scores.T, found.T, strict=True):
+        ascending = np.sort(own[known])
+        above = len(ascending) - np.searchsorted(ascending, own[known], "right")
+        at_least = len(ascending) - np.searchsorted(ascending, own[known], "left")
+        column[known] = 0.5 * (above + 1 + at_least)
+    return ranks
+
+
+class _Given(NamedTuple):
+    """What a block says of its documents.
+
+    Attributes
+    ----------
+    values
+        float64 (n, d): scores and features, NaN where a document lacks one.
+    ranks
+        float64 (n, d): places in the retrievers' lists, NaN where there is none.
+    names
+        Of the columns; None where they are known by position.
+    retrieved
+        Whether each column comes from a retriever, in a query of `Runs`; None for other forms, which do not say.
+    """
+
+    values: np.ndarray
+    ranks: np.ndarray
+    names: tuple[Hashable, ...] | None
+    retrieved: list[bool] | None = None
+
+    def widened(self, names: tuple[Hashable, ...]) -> "_Given":
+        """With further columns behind its own, which no document has."""
+        absent = np.full((len(self.values), len(names) - self.values.shape[1]), np.nan)
+        return _Given(np.hstack([self.values, absent]), np.hstack([self.ranks, absent]), names)
+
+
+def _read(block: Block) -> _Given:
+    """What a block says of its documents. Raises an error that names the value that is no finite number."""
+    X = block.X
+    if isinstance(X, np.ndarray):
+        require_finite(block)
+        return _Given(X.astype(np.float64), np.full(X.shape, np.nan), block.names)
+    if isinstance(X, SparseRows):
+        require_finite(block)
+        rows, columns, given = np.repeat(np.arange(X.shape[0]), np.diff(X.starts)), X.columns, X.values.astype(np.float64)
+        return _Given(*_placed(X.shape, rows, columns, given), block.names)
+    place: dict[Hashable, int] = {}
+    columns = np.array([place.setdefault(name, len(place)) for x in X for name in x], dtype=np.int64)
+    rows = np.repeat(np.arange(len(X)), [len(x) for x in X])
+    entries = [value for x in X for value in x.values()]
+    scores = [value.score if type(value) is Retrieved else value for value in entries]
+    given = _numbers(scores, X, block.ids)
+    values, ranks = _placed((len(X), len(place)), rows, columns, given)
+    kinds = {j for j, value in zip(columns.tolist(), entries, strict=True) if type(value) is Retrieved}
+    if not kinds:
+        return _Given(values, ranks, tuple(place))
+    ranks[rows, columns] = [value.rank if type(value) is Retrieved else np.nan for value in entries]
+    return _Given(values, ranks, tuple(place), [j in kinds for j in range(len(place))])
+
+
+def _placed(shape: tuple[int, int], rows: np.ndarray, columns: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Entries in an array that is NaN elsewhere, and one that is NaN."""
+    values = np.full(shape, np.nan)
+    values[rows, columns] = given
+    return values, np.full(shape, np.nan)
+
+
+def _numbers(entries: list[Any], documents: Sequence[Any], ids: Sequence[Hashable] | None) -> np.ndarray:
+    """The values of feature dicts, one after the other. Raises an error that names the first that is no finite number."""
+    kinds = {*map(type, entries)}
+    found = as_floats(entries) if kinds <= {float, int} else None
+    if found is not None and np.isfinite(found).all():
+        return found
+    for i, x in enumerate(documents):
+        for name, value in x.items():
+            number: Any = value.score if type(value) is Retrieved else value
+            if not isinstance(number, int | float | np.number | np.bool_) or isinstance(number, np.complexfloating):
+                raise TypeError(f"x: feature {name!r} of {document_name(i, ids)} is {value!r:.60}; features are numbers")
+            if not -sys.float_info.max <= number <= sys.float_info.max:  # Integers may be too large.
+                raise ValueError(
+                    f"x: feature {name!r} of {document_name(i, ids)} is {value!r:.60}; features are finite numbers"
+                )
+    return np.array(entries, dtype=np.float64)
