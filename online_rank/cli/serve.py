@@ -15,7 +15,6 @@ __all__ = ["Place", "make_app", "serve"]
 #: The environment variable that holds the bearer token: arguments of a command are there for all users of a machine to see.
 TOKEN = "ONLINE_RANK_TOKEN"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_GRACE_SECONDS = 10
 
 
 class Place(NamedTuple):
@@ -54,48 +53,36 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
 def serve(app: Any, place: Place, started: Callable[[str], None] | None = None) -> None:
     """Serve until a signal to stop; requests that have begun are answered, then checkpoints are written."""
     try:
-        import uvicorn
-    except ImportError:
+        from online_rank.serving.server import listening_sockets, server
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "uvicorn":
+            raise
         raise ImportError('the server needs uvicorn: pip install "online_rank[serve]"') from None
 
-    class Server(uvicorn.Server):
-        """Ends the streams to pages when it is told to stop, and says where it listens."""
+    sockets = listening_sockets(place.host, place.port)
+    running = server(app, place.max_models if place.key is not None else 1)
+    leave, begin = running.handle_exit, running.startup
 
-        def handle_exit(self, sig: int, frame: Any) -> None:
-            app.stop()
-            super().handle_exit(sig, frame)
+    def handle_exit(sig: int, frame: Any) -> None:
+        app.stop()
+        leave(sig, frame)
 
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                port = self.servers[0].sockets[0].getsockname()[1]
-                address = f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/"
-                print(f"online-rank: listening on {address}", file=sys.stderr, flush=True)
-                if started is not None:
-                    started(address)
+    async def startup(sockets: Any = None) -> None:
+        await begin(sockets)
+        port = sockets[0].getsockname()[1]
+        address = f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/"
+        print(f"online-rank: listening on {address}", file=sys.stderr, flush=True)
+        if started is not None:
+            started(address)
 
-    config = uvicorn.Config(
-        app,
-        host=place.host,
-        port=place.port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        ws="none",
-        limit_concurrency=1000,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-    )
-    server = Server(config)
+    running.handle_exit, running.startup = handle_exit, startup  # type: ignore[method-assign]
     # uvicorn raises the signal again after it has stopped in good order; that is no error here.
     previous = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            server.run()
+            running.run(sockets)
     finally:
         signal.signal(signal.SIGTERM, previous)
-    if not server.started:
-        raise OSError(f"cannot listen on {place.host} port {place.port}")
 
 
 def _warm(service: RankingService) -> None:

@@ -1,5 +1,6 @@
 """A service whose state survives being killed: its checkpoint, its journal, and how they are brought together."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -81,7 +82,11 @@ class DurableService:
         """Size of the journal: what a restart would have to replay. None where there is none."""
         if self.path is None:
             return None
-        return sum(path.stat().st_size for path in self.path.glob("journal-*"))
+        size = 0
+        for path in self.path.glob("journal-*"):
+            with contextlib.suppress(FileNotFoundError):  # A checkpoint may delete one meanwhile.
+                size += path.stat().st_size
+        return size
 
     def append(self, records: list[bytes], sync: bool) -> None:
         """Write requests that changed the service to the journal, in their order; wait until they are on the disk if `sync`.

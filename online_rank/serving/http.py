@@ -2,7 +2,8 @@
 
 - `POST /rank` `{"id": ..., "docs": {...}}`: the ranking, best first, with scores; or the list to show, where a policy draws it.
 - `POST /learn` `{"id": ..., "grades": {...}}` or `{"id": ..., "clicks": [...]}`: learned, and on the disk, when it is answered.
-- `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus; `GET /healthz`: 200 while requests can be taken.
+- `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
+- `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
 The fields of a request say what it asks for, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` both take all.
@@ -13,26 +14,22 @@ import hmac
 import importlib.resources
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+import weakref
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from online_rank.serving.asgi import Limits, Receive, Refused, Scope, Send, path_of, read_body, send_json
 from online_rank.serving.metrics import Figures
-from online_rank.serving.models import KeyRefused, Models
+from online_rank.serving.models import Answer, KeyRefused, Models, ServedModel
 from online_rank.serving.openapi import description, description_page
-from online_rank.serving.wire import encoded
 
 __all__ = ["Limits", "RankingApp"]
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 #: Nothing but the page itself, and the server it came from.
 _PAGE_HEADERS = {
@@ -42,38 +39,12 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_OPEN_TO_ALL = {"/", "/healthz", "/docs", "/openapi.json"}
+_OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
 _LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
-class Limits(NamedTuple):
-    """What a client may take.
-
-    Attributes
-    ----------
-    body
-        Most bytes of a request.
-    seconds
-        Longest time until a request's body is there.
-    streams
-        Most pages that are fed at the same time.
-    """
-
-    body: int = 1 << 20
-    seconds: float = 10.0
-    streams: int = 50
-
-
-class _Refused(Exception):
-    """A request that is not read to its end."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class RankingApp:
-    """The ASGI application.
+    """The ASGI application. It can be mounted in another one, whose lifespan then has to call `close`.
 
     Parameters
     ----------
@@ -87,7 +58,21 @@ class RankingApp:
         Whether requests must name this machine as their host, so that no web page can reach the server through a browser
         by a name of its own that leads here.
     limits
-        What a client may take.
+        What clients may take.
+
+    Examples
+    --------
+    >>> from contextlib import asynccontextmanager
+    >>> from starlette.applications import Starlette
+    >>> from starlette.routing import Mount
+    >>> from online_rank import PerceptronRanker
+    >>> from online_rank.serving import Models, RankingApp, RankingService
+    >>> ranking = RankingApp(Models(lambda: RankingService(PerceptronRanker())), local_only=False)
+    >>> @asynccontextmanager
+    ... async def lifespan(app):
+    ...     yield
+    ...     await ranking.close()
+    >>> app = Starlette(routes=[Mount("/ranking", ranking)], lifespan=lifespan)
     """
 
     def __init__(
@@ -99,85 +84,112 @@ class RankingApp:
         limits: Limits | None = None,
     ) -> None:
         self.models = models
-        self.figures = Figures(models)
         self.limits = limits or Limits()
         self._key = key
         self._token = None if token is None else token.encode()
         self._local_only = local_only
         self._stopping = asyncio.Event()
         self._n_streams = 0
+        self._n_requests = 0
+        self._snapshots: weakref.WeakKeyDictionary[ServedModel, tuple[int, str]] = weakref.WeakKeyDictionary()
         self._page = importlib.resources.files("online_rank.serving").joinpath("page.html").read_text("utf-8")
         self._description = description(key, token is not None)
-        self._app = Starlette(
-            routes=[
-                Route("/", self._get_page),
-                Route("/stats", self._get_stats),
-                Route("/events", self._get_events),
-                Route("/metrics", self._get_metrics),
-                Route("/healthz", self._get_health),
-                Route("/openapi.json", self._get_openapi),
-                Route("/docs", self._get_docs),
-            ],
-            lifespan=self._lifespan,
-        )
+        routes = {
+            "/": self._get_page,
+            "/stats": self._get_stats,
+            "/events": self._get_events,
+            "/metrics": self._get_metrics,
+            "/healthz": self._get_health,
+            "/readyz": self._get_readiness,
+            "/openapi.json": self._get_openapi,
+            "/docs": self._get_docs,
+        }
+        self.figures = Figures(models, {"/rank", "/learn", *routes})
+        self._app = Starlette(routes=[Route(path, answer) for path, answer in routes.items()], lifespan=self._lifespan)
 
     def stop(self) -> None:
         """End the streams that feed pages: a server that stops waits for every response."""
         self._stopping.set()
 
+    async def close(self) -> None:
+        """Stop, and write what the models have learned to the disk. A server that runs this application alone calls it."""
+        self.stop()
+        await self.models.close()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection, as ASGI has it."""
-        if scope["type"] == "http":
-            if (refusal := self._refusal(scope)) is not None:
-                await _send_json(send, *refusal)
-                return
-            if scope["path"] in ("/rank", "/learn"):
-                await self._post(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = path_of(scope)
+        if (refused := self._refusal(scope, path)) is not None:
+            self.figures.answered(path, refused.status)
+            await send_json(send, refused.status, {"error": str(refused)}, refused.headers)
+        elif path in ("/rank", "/learn"):
+            await self._post(path, scope, receive, send)
+        else:
+            await self._app(scope, receive, self._counted(path, send))
 
-    def _refusal(self, scope: Scope) -> tuple[int, dict[str, Any]] | None:
+    def _refusal(self, scope: Scope, path: str) -> Refused | None:
         """Why a request is not let in."""
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"localhost")
         if self._local_only and host not in _LOCAL_HOSTS and host.rpartition(b":")[0] not in _LOCAL_HOSTS:
-            return 421, {"error": "this server answers to localhost only; start it with --host to be reached by name"}
-        if self._token is None or scope["path"] in _OPEN_TO_ALL:
+            return Refused(421, "this server answers to localhost only; start it with --host to be reached by name")
+        if self._token is None or path in _OPEN_TO_ALL:
             return None
         given = headers.get(b"authorization", b"")
         if not hmac.compare_digest(given, b"Bearer " + self._token):
-            return 401, {"error": "send the token: Authorization: Bearer TOKEN"}
+            return Refused(401, "send the token: Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
         return None
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _counted(self, path: str, send: Send) -> Send:
+        """`send`, with the answer's status counted."""
+
+        async def counting(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                self.figures.answered(path, message["status"])
+            await send(message)
+
+        return counting
+
+    async def _post(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """POST /rank and /learn, without the detours that Starlette takes for other requests."""
         started = time.perf_counter()
-        path = scope["path"]
+        headers: Any = ()
+        self._n_requests += 1
         try:
-            body = await _read_body(scope, receive, self.limits)
-            key = self._key_of(scope)
-            model = await self.models.get(key)
-            status, answer = await model.answer(body)
-        except (_Refused, KeyRefused) as error:
-            status, answer = error.status, {"error": str(error)}
+            if self._n_requests > self.limits.requests:
+                raise Refused(503, f"{self.limits.requests} requests are being answered already", ((b"retry-after", b"1"),))
+            body = await read_body(scope, receive, self.limits)
+            status, answer = await self.models.answer(self._key_of(scope), body)
+        except KeyRefused as error:
+            status, answer = self._refused_key(error)
+        except Refused as refused:
+            status, answer, headers = refused.status, {"error": str(refused)}, refused.headers
         except ConnectionResetError:
             return
+        finally:
+            self._n_requests -= 1
         self.figures.answered(path, status, time.perf_counter() - started)
-        await _send_json(send, status, answer)
+        await send_json(send, status, answer, headers)
 
     def _key_of(self, scope: Scope) -> str | None:
         return Request(scope).query_params.get(self._key) if self._key is not None else None
+
+    def _refused_key(self, error: KeyRefused) -> Answer:
+        return error.status, {"error": f"query parameter {self._key}: {error}"}
 
     async def _get_page(self, request: Request) -> Response:
         return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
     async def _get_stats(self, request: Request) -> Response:
-        key = self._key_of(request.scope)
         try:
-            model = await self.models.get(key, may_make=False)
+            model = await self.models.get(self._key_of(request.scope), may_make=False)
         except KeyRefused as error:
-            return JSONResponse({"error": str(error)}, error.status)
-        shown = model.snapshot()
+            status, answer = self._refused_key(error)
+            return JSONResponse(answer, status)
+        shown = model.figures()
         return JSONResponse({name: shown[name] for name in ("stats", "served", "drifts", "journal_bytes")})
 
     async def _get_events(self, request: Request) -> Response:
@@ -185,15 +197,18 @@ class RankingApp:
         try:
             await self.models.get(key, may_make=False)
         except KeyRefused as error:
-            return JSONResponse({"error": str(error)}, error.status)
+            status, answer = self._refused_key(error)
+            return JSONResponse(answer, status)
         if self._n_streams >= self.limits.streams:
             return JSONResponse({"error": f"{self._n_streams} pages are fed already"}, 503)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(self._events(key), media_type="text/event-stream", headers=headers)
+        self._n_streams += 1
+        return _Feed(self._events(key), self._end_of_stream)
+
+    def _end_of_stream(self) -> None:
+        self._n_streams -= 1
 
     async def _events(self, key: str | None) -> AsyncIterator[str]:
         """A snapshot a second, as long as something happens; a comment now and then, so that a page that is gone is noticed."""
-        self._n_streams += 1
         last, quiet = None, 0
         try:
             while not self._stopping.is_set():
@@ -201,7 +216,7 @@ class RankingApp:
                 version = (id(model), model.monitor.version)
                 quiet += 1
                 if version != last:
-                    yield f"data: {json.dumps(model.snapshot())}\n\n"
+                    yield f"data: {self._snapshot(model)}\n\n"
                     last, quiet = version, 0
                 elif quiet % 15 == 0:
                     yield ": still here\n\n"
@@ -211,16 +226,27 @@ class RankingApp:
                     continue
         except KeyRefused:
             return
-        finally:
-            self._n_streams -= 1
+
+    def _snapshot(self, model: ServedModel) -> str:
+        """What pages show of a model, made once for all of them."""
+        kept = self._snapshots.get(model)
+        if kept is None or kept[0] != model.monitor.version:
+            kept = self._snapshots[model] = (model.monitor.version, json.dumps(model.snapshot()))
+        return kept[1]
 
     async def _get_metrics(self, request: Request) -> Response:
         return PlainTextResponse(self.figures.text(), media_type=self.figures.content_type)
 
     async def _get_health(self, request: Request) -> Response:
-        failed = [key for key, model in self.models.open_models.items() if model.commits.failure is not None]
-        healthy = not failed and not self._stopping.is_set()
-        return JSONResponse({"ok": healthy}, 200 if healthy else 503)
+        """Whether a restart would not help."""
+        return _status(not self._has_failed())
+
+    async def _get_readiness(self, request: Request) -> Response:
+        """Whether requests should be sent here."""
+        return _status(not self._has_failed() and not self._stopping.is_set())
+
+    def _has_failed(self) -> bool:
+        return any(model.commits.failure is not None for model in self.models.open_models.values())
 
     async def _get_openapi(self, request: Request) -> Response:
         return JSONResponse(self._description)
@@ -231,43 +257,23 @@ class RankingApp:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         yield
-        await self.models.close()
+        await self.close()
 
 
-async def _read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """The body of a POST request. Raises _Refused for what is no such request, too large, or too slow to come."""
-    if scope["method"] != "POST":
-        raise _Refused(405, f"{scope['path']} takes POST")
-    headers = dict(scope["headers"])
-    # No browser sends this type to another site without asking first, which this server does not allow.
-    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-        raise _Refused(415, "the body must be JSON: Content-Type: application/json")
-    length = headers.get(b"content-length", b"0")
-    if length.isdigit() and int(length[:20]) > limits.body:
-        raise _Refused(413, f"a request of more than {limits.body} bytes")
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(limits.seconds):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ConnectionResetError
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > limits.body:
-                    raise _Refused(413, f"a request of more than {limits.body} bytes")
-                if not message.get("more_body", False):
-                    return parts[0] if len(parts) == 1 else b"".join(parts)
-    except TimeoutError:
-        raise _Refused(408, f"the request's body took more than {limits.seconds:g} seconds") from None
+class _Feed(StreamingResponse):
+    """A stream of events; `ended` is called when it ends, even before it has begun."""
+
+    def __init__(self, events: AsyncIterator[str], ended: Callable[[], None]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._ended = ended
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
-async def _send_json(send: Send, status: int, answer: dict[str, Any]) -> None:
-    body = encoded(answer)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    elif status in (408, 413):
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _status(is_well: bool) -> Response:
+    return JSONResponse({"ok": is_well}, 200 if is_well else 503)

@@ -14,21 +14,33 @@ __all__ = ["Figures"]
 
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _PATHS = ("/rank", "/learn")
+_COUNTERS = {
+    "ranked": "Rankings served",
+    "learned": "Queries learned",
+    "duplicates": "Repeated feedback",
+    "evicted": "Queries forgotten before their feedback came",
+    "drifts": "How often the served loss has risen",
+}
 
 
 class Figures:
-    """Requests by path and status, their latency, and what the models in memory say when they are asked.
+    """Requests by path and status, their latency, and what the models say when they are asked.
+
+    Counters begin with the process and never fall, whichever models are in memory.
 
     Parameters
     ----------
     models
-        The models of the server. Where there are several, sums over those in memory are given, and no figure of a single one:
-        keys are many.
+        The models of the server. Where there are several, counters are sums over all, gauges over those in memory, and there is
+        no figure of a single one: keys are many.
+    paths
+        The paths by which requests are counted; all others are one, "other".
     """
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: Models, paths: set[str]) -> None:
+        self._paths = frozenset(paths)
         self._registry = CollectorRegistry()
         requests = Counter("online_rank_requests", "Requests answered", ["path", "status"], registry=self._registry)
         latency = Histogram(
@@ -39,13 +51,15 @@ class Figures:
         self._all_requests = requests
         self._registry.register(_OfModels(models))
 
-    def answered(self, path: str, status: int, seconds: float) -> None:
-        """A request to `/rank` or `/learn` was answered."""
+    def answered(self, path: str, status: int, seconds: float | None = None) -> None:
+        """A request was answered; `seconds` is how long that took, for `/rank` and `/learn`."""
+        path = path if path in self._paths else "other"
         counter = self._requests.get((path, status))
         if counter is None:
             counter = self._requests[path, status] = self._all_requests.labels(path, str(status))
         counter.inc()
-        self._latency[path].observe(seconds)
+        if seconds is not None:
+            self._latency[path].observe(seconds)
 
     def text(self) -> str:
         """All figures in Prometheus' text form."""
@@ -60,17 +74,14 @@ class _OfModels:
 
     def collect(self) -> Iterator[Metric]:
         """What `prometheus_client` calls."""
-        models = list(self._models.open_models.values())
-        stats = [model.durable.service.stats() for model in models]
-        for name, text in (("ranked", "Rankings served"), ("learned", "Queries learned"), ("duplicates", "Repeated feedback")):
-            yield CounterMetricFamily(f"online_rank_{name}", text, value=sum(of_model.get(name, 0) for of_model in stats))
-        for name, text in (("pending", "Queries that wait for feedback"), ("evicted", "Queries forgotten before it came")):
-            yield GaugeMetricFamily(f"online_rank_{name}", text, value=sum(of_model.get(name, 0) for of_model in stats))
+        models, counts = list(self._models.open_models.values()), self._models.counts
+        for name, text in _COUNTERS.items():
+            yield CounterMetricFamily(f"online_rank_{name}", text, value=counts[name])
+        waiting = sum(model.durable.service.n_waiting for model in models)
+        yield GaugeMetricFamily("online_rank_pending", "Queries that wait for feedback", value=waiting)
         yield GaugeMetricFamily("online_rank_models", "Models in memory", value=len(models))
         journal = sum(model.durable.journal_bytes or 0 for model in models)
         yield GaugeMetricFamily("online_rank_journal_bytes", "Size of the journals", value=journal)
-        drifts = sum(model.monitor.n_drifts for model in models)
-        yield CounterMetricFamily("online_rank_drifts", "How often the served loss has risen", value=drifts)
         if len(models) == 1:
             interval = models[0].monitor.losses.interval()
             for name, value in (("", interval.mean), ("_lower", interval.lower), ("_upper", interval.upper)):

@@ -1,6 +1,7 @@
 """The models behind one server: a single one, or one for each key."""
 
 import asyncio
+import collections
 import contextlib
 import logging
 import re
@@ -14,9 +15,10 @@ from online_rank.serving.durable import DurableService
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.protocol import RankingService
 
-__all__ = ["Answer", "KeyRefused", "Models", "ServedModel"]
+__all__ = ["KEY", "Answer", "KeyRefused", "Models", "ServedModel"]
 
-_KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
+#: What a key looks like.
+KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _log = logging.getLogger("online_rank.serving")
 
 #: HTTP status and the answer, for JSON.
@@ -47,6 +49,7 @@ class ServedModel:
         # On the same account as the service's own, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served)
         self.n_users = 0
+        self._before = service.counts()
 
     @property
     def is_idle(self) -> bool:
@@ -67,7 +70,7 @@ class ServedModel:
                 await on_disk
             elif reply.changed:
                 commits.add(_one_line(request))
-                self.monitor.ranked(reply.answer)
+                self.monitor.ranked()
             elif reply.answer.get("duplicate"):
                 # What was learned before may still be on its way to the disk.
                 await commits.wait()
@@ -82,10 +85,18 @@ class ServedModel:
             return 400, {name: value for name, value in reply.answer.items() if name != "line"}
         return 200, reply.answer
 
+    def figures(self) -> dict[str, Any]:
+        """Counts and figures, for JSON."""
+        return {**self.monitor.figures(self.durable.service.stats()), "journal_bytes": self.durable.journal_bytes}
+
     def snapshot(self) -> dict[str, Any]:
         """All that the page shows, for JSON."""
-        service = self.durable.service
-        return {**self.monitor.snapshot(service.stats(), service.model), "journal_bytes": self.durable.journal_bytes}
+        return {**self.figures(), **self.monitor.shown(self.durable.service.model)}
+
+    def counts(self) -> collections.Counter[str]:
+        """What happened since it was brought into memory."""
+        since = {name: count - self._before[name] for name, count in self.durable.service.counts().items()}
+        return collections.Counter({**since, "drifts": self.monitor.n_drifts})
 
     async def close(self) -> None:
         """Write what is left, then a checkpoint, and give the directory free."""
@@ -140,6 +151,7 @@ class Models:
         self._opening: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
         self._n_keys = 0
+        self._put_away_counts: collections.Counter[str] = collections.Counter()
         if by_key and self._directory is not None:
             self._directory.mkdir(exist_ok=True)
             self._n_keys = sum(1 for _ in self._directory.iterdir())
@@ -150,6 +162,25 @@ class Models:
     def open_models(self) -> dict[str, ServedModel]:
         """Those in memory, the one used last at the end."""
         return self._open
+
+    @property
+    def counts(self) -> collections.Counter[str]:
+        """What happened since the process began, whichever models are in memory now. No count ever falls."""
+        total = self._put_away_counts.copy()
+        for model in self._open.values():
+            total.update(model.counts())
+        return total
+
+    async def answer(self, key: str | None, request: bytes) -> Answer:
+        """Answer a request to the model of a key (`ServedModel.answer`). One that a new model would refuse makes none.
+
+        Raises
+        ------
+        KeyRefused
+            As `get`.
+        """
+        refusal = await self._refusal(_required(key), request) if self.by_key else None
+        return refusal or await (await self.get(key)).answer(request)
 
     async def get(self, key: str | None, may_make: bool = True) -> ServedModel:
         """The model of a key, brought back from the disk or made where need be, while others are answered.
@@ -163,8 +194,7 @@ class Models:
         """
         if not self.by_key:
             return self._open[""]
-        if key is None or not _KEY.fullmatch(key):
-            raise KeyRefused(400, "the key must be 1 to 100 letters, digits, _, - and ., not . at the beginning")
+        key = _required(key)
         while key not in self._open:
             if key not in self._opening:
                 self._opening[key] = asyncio.create_task(self._bring(key, self._is_new(key, may_make)))
@@ -179,19 +209,39 @@ class Models:
         await asyncio.gather(*(model.close() for model in self._open.values()))
         self._open.clear()
 
+    async def _refusal(self, key: str, request: bytes) -> Answer | None:
+        """What a key without a model answers to a request that a new model would refuse. Raises KeyRefused."""
+        if self._has(key):
+            return None
+        self._require_room()
+        async with self._one_at_a_time:
+            tried = None if self._has(key) else await asyncio.to_thread(lambda: self._make().handle(request))
+        if tried is None or tried.changed:
+            return None
+        if "error" not in tried.answer:
+            raise KeyRefused(404, "there is no model under this key")
+        return 400, {name: value for name, value in tried.answer.items() if name != "line"}
+
     def _path(self, key: str) -> Path:
         return Path(self._directory or "") / key
 
     def _is_new(self, key: str, may_make: bool) -> bool:
         """Whether a key is a new one, which then counts. Raises KeyRefused where it must not be."""
-        if self._path(key).is_dir():
+        if self._has(key):
             return False
         if not may_make:
             raise KeyRefused(404, "there is no model under this key")
-        if self._n_keys >= self._max_keys:
-            raise KeyRefused(429, f"there are {self._n_keys} keys, and no more are allowed")
+        self._require_room()
         self._n_keys += 1
         return True
+
+    def _has(self, key: str) -> bool:
+        """Whether a key has a model, in memory or on the disk."""
+        return key in self._open or key in self._opening or self._path(key).is_dir()
+
+    def _require_room(self) -> None:
+        if self._n_keys >= self._max_keys:
+            raise KeyRefused(429, f"there are {self._n_keys} keys, and no more are allowed")
 
     async def _bring(self, key: str, is_new: bool) -> None:
         """Open the model of a key, among `_opening` meanwhile, and then among `_open`. Raises KeyRefused."""
@@ -229,7 +279,15 @@ class Models:
             return
         if self._open.get(key) is model and model.is_idle and model.durable.is_saved:
             model.durable.close()
+            self._put_away_counts.update(model.counts())
             del self._open[key]
+
+
+def _required(key: str | None) -> str:
+    """A key that can be one. Raises KeyRefused."""
+    if key is None or not KEY.fullmatch(key):
+        raise KeyRefused(400, "the key must be 1 to 100 letters, digits, _, - and ., not . at the beginning")
+    return key
 
 
 def _one_line(request: bytes) -> bytes:

@@ -3,14 +3,14 @@
 import math
 import time
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from river import drift
 
 from online_rank.feedback import Clicks, PositionBias
-from online_rank.intervals import LossInterval, served_loss
+from online_rank.intervals import LossInterval
 from online_rank.measures import Measure
 from online_rank.measures import measure as parse_measure
 from online_rank.rankers.nested import parts_that_serve
@@ -19,7 +19,6 @@ from online_rank.serving.protocol import Reply
 __all__ = ["Course", "Monitor"]
 
 _MAX_POINTS = 300
-_MAX_SERVED = 10_000
 _MAX_MARKS = 50
 _RECENT_HALF_LIFE = 100.0
 _SHOWN_QUERIES = 6
@@ -70,9 +69,8 @@ class Course:
 class Monitor:
     """Watches the requests that a service answers, from outside.
 
-    The loss of a ranking is measured when its grades come, on the scores with which it was served. What came before the process
-    began, and rankings whose grades did not come soon enough, are left out. Of a list that was clicked on, the loss is 1 - 1/p,
-    p the position of its first click, and 1 where there was none.
+    The loss of a ranking is measured when its grades come, on the scores with which it was served. Of a list that was clicked
+    on, the loss is 1 - 1/p, p the position of its first click, and 1 where there was none.
 
     Parameters
     ----------
@@ -91,7 +89,6 @@ class Monitor:
         self.n_drifts = 0
         self.version = 0
         self._level = level
-        self._served: dict[Hashable, dict[str, float]] = {}
         self._course = Course()
         self._bias: PositionBias | None = None
         self._detector = drift.ADWIN()
@@ -102,16 +99,9 @@ class Monitor:
         self._queries: deque[dict[str, Any]] = deque(maxlen=_SHOWN_QUERIES)
         self._shown_at = -math.inf
 
-    def ranked(self, answer: dict[str, Any]) -> None:
+    def ranked(self) -> None:
         """A ranking was served."""
         self.version += 1
-        if "scores" not in answer:
-            return
-        query_id = answer["id"]
-        self._served.pop(query_id, None)
-        self._served[query_id] = dict(zip(answer["ranking"], answer["scores"], strict=True))
-        if len(self._served) > _MAX_SERVED:
-            del self._served[next(iter(self._served))]
 
     def before_learning(self, model: Any) -> np.ndarray | None:
         """The weights, when the next query is one to be shown; the result goes to `learned`."""
@@ -125,22 +115,18 @@ class Monitor:
     def learned(self, reply: Reply, model: Any, before: np.ndarray | None) -> None:
         """Feedback was learned."""
         self.version += 1
-        query_id = reply.answer["id"]
-        scores = self._served.pop(query_id, None)
-        grades = reply.feedback
+        query_id, grades, scores = reply.answer["id"], reply.feedback, reply.served
         if isinstance(grades, Clicks):
             self._learned_clicks(query_id, grades, model, before)
-            return
-        if scores is None or grades is None or scores.keys() != grades.keys():
-            return
-        loss = served_loss(self._measure, scores, grades)
-        if loss is not None:
-            self._add(loss, model)
-        best = sorted(scores, key=scores.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
-        self._remember(query_id, len(scores), loss, [(name, scores[name], grades[name]) for name in best], model, before)
+        elif grades is not None and scores is not None:
+            if reply.loss is not None:
+                self._add(reply.loss, model)
+            best = sorted(scores, key=scores.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
+            documents = [(name, scores[name], grades[name]) for name in best]
+            self._remember(query_id, len(scores), reply.loss, documents, model, before)
 
-    def snapshot(self, stats: dict[str, Any], model: Any) -> dict[str, Any]:
-        """All that the page shows, for JSON."""
+    def figures(self, stats: dict[str, Any]) -> dict[str, Any]:
+        """Counts of the service and figures of the rankings that it served, for JSON."""
         interval = self.losses.interval(self._level)
         return {
             "measure": self._measure.name if self._bias is None else _CLICKED,
@@ -153,8 +139,13 @@ class Monitor:
                 "level": self._level,
                 "recent": _finite(self._recent / self._recent_weight if self._recent_weight else math.nan),
             },
-            "course": [list(map(_finite, row)) for row in self._course.rows],
             "drifts": list(self.drifts),
+        }
+
+    def shown(self, model: Any) -> dict[str, Any]:
+        """What the page shows besides, for JSON."""
+        return {
+            "course": [list(map(_finite, row)) for row in self._course.rows],
             "weights": _weights(model),
             "bias": self._position_bias(),
             "queries": list(self._queries),

@@ -5,11 +5,16 @@ import json
 from typing import Any
 
 import online_rank
+from online_rank.serving.models import KEY
 
 __all__ = ["description", "description_page"]
 
-_ID = {"oneOf": [{"type": "string", "maxLength": 1000}, {"type": "integer"}], "description": "stands for one query"}
+_ID = {
+    "oneOf": [{"type": "string", "maxLength": 1000}, {"type": "integer", "minimum": -(2**63) + 1, "maximum": 2**63 - 1}],
+    "description": "stands for one query",
+}
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+_OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
 _RANK = {
     "type": "object",
@@ -33,23 +38,35 @@ _RANKED = {
         "scores": {"type": "array", "items": {"type": "number"}, "description": "of the documents in that order"},
     },
 }
-_LEARN = {
+_GRADES = {
     "type": "object",
-    "required": ["id"],
+    "required": ["id", "grades"],
     "additionalProperties": False,
     "properties": {
         "id": _ID,
-        "grades": {"type": "object", "description": "{document: grade}", "additionalProperties": {"type": "integer"}},
+        "grades": {
+            "type": "object",
+            "description": "{document: grade}, of all documents of the query and no others",
+            "additionalProperties": {"type": "integer", "minimum": 0},
+        },
+    },
+}
+_CLICKS = {
+    "type": "object",
+    "required": ["id", "clicks"],
+    "additionalProperties": False,
+    "properties": {
+        "id": _ID,
         "clicks": {
             "description": "documents that were clicked, or {document: engagement}; for models that learn from clicks",
             "oneOf": [
                 {"type": "array", "items": {"type": "string"}},
-                {"type": "object", "additionalProperties": {"type": "number"}},
+                {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
             ],
         },
     },
-    "example": {"id": "q1", "grades": {"a": 0, "b": 2}},
 }
+_LEARN = {"oneOf": [_GRADES, _CLICKS], "example": {"id": "q1", "grades": {"a": 0, "b": 2}}}
 _LEARNED = {
     "type": "object",
     "properties": {
@@ -58,6 +75,16 @@ _LEARNED = {
         "loss": {"type": "number"},
         "duplicate": {"type": "boolean", "description": "it was learned before"},
     },
+}
+_KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
+_REFUSALS = {
+    "400": "not a valid request; nothing has changed",
+    "405": "another method than POST",
+    "408": "the body took too long",
+    "411": "the request does not give its length",
+    "413": "the body is too large",
+    "415": "the body is not declared as JSON",
+    "503": "too many requests at once, or the journal cannot be written",
 }
 
 
@@ -71,32 +98,29 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
     with_token
         Whether a bearer token is needed.
     """
-    parameters = [] if key is None else [{"name": key, "in": "query", "required": True, "schema": {"type": "string"}}]
-    security: list[dict[str, list[str]]] = [{"token": []}] if with_token else []
+    parameters = [] if key is None else [{"name": key, "in": "query", "required": True, "schema": _KEY}]
+    keyed = {"parameters": parameters} if parameters else {}
+    secured: dict[str, Any] = {"security": [{"token": []}]} if with_token else {}
+    closed = {"401": "the token is missing or wrong"} if with_token else {}
+    unknown = {"400": "not a key", "404": "there is no model under this key"} if key is not None else {}
+    of_model = closed | unknown
 
-    def get(summary: str, kind: str = "application/json") -> dict[str, Any]:
-        return {"get": {"summary": summary, "responses": {"200": {"description": "OK", "content": {kind: {}}}}}}
+    def get(summary: str, kind: str = "application/json", schema: Any = None, also: Any = (), **more: str) -> dict[str, Any]:
+        content = {kind: {} if schema is None else {"schema": schema}}
+        responses = {"200": {"description": "OK", "content": content}} | _errors(more)
+        return {"get": {"summary": summary, **dict(also), "responses": responses}}
 
     def post(summary: str, request: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
-        refusals = {
-            "400": "not a valid request; nothing has changed",
-            "408": "the body took too long",
-            "413": "the body is too large",
-            "415": "the body is not declared as JSON",
-            "503": "the journal cannot be written",
-        }
+        more = {"429": "there are too many keys"} if key is not None else {}
         return {
             "post": {
                 "summary": summary,
-                "parameters": parameters,
-                "security": security,
+                **keyed,
+                **secured,
                 "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
                 "responses": {
                     "200": {"description": "OK", "content": {"application/json": {"schema": response}}},
-                    **{
-                        status: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
-                        for status, text in refusals.items()
-                    },
+                    **_errors(_REFUSALS | closed | more),
                 },
             }
         }
@@ -108,12 +132,22 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
         "paths": {
             "/rank": post("Rank the documents of a query", _RANK, _RANKED),
             "/learn": post("Learn from feedback on a ranking; on the disk when it is answered", _LEARN, _LEARNED),
-            "/stats": get("Counts and figures"),
-            "/healthz": get("Whether requests can be taken"),
-            "/metrics": get("Figures for Prometheus", "text/plain"),
-            "/events": get("What the page shows, once a second", "text/event-stream"),
+            "/stats": get("Counts and figures", also=keyed | secured, **of_model),
+            "/healthz": get("Whether a restart would not help", schema=_OK, **{"503": "restart it"}),
+            "/readyz": get("Whether requests can be taken", schema=_OK, **{"503": "send requests elsewhere"}),
+            "/metrics": get("Figures for Prometheus", "text/plain", also=secured, **closed),
+            "/events": get(
+                "What the page shows, once a second", "text/event-stream", also=keyed | secured, **closed, **unknown
+            ),
             "/": get("The page", "text/html"),
         },
+    }
+
+
+def _errors(texts: dict[str, str]) -> dict[str, Any]:
+    """Responses that say what is wrong, by their status."""
+    return {
+        status: {"description": text, "content": {"application/json": {"schema": _ERROR}}} for status, text in texts.items()
     }
 
 
@@ -128,11 +162,11 @@ def description_page(described: dict[str, Any]) -> str:
                 parts.append(f"<p>Query parameter <code>{html.escape(parameter['name'])}</code>: which model.</p>")
             if "requestBody" in operation:
                 schema = operation["requestBody"]["content"]["application/json"]["schema"]
-                parts.append(f"<pre>{html.escape(json.dumps(schema['example'], indent=2))}</pre><ul>")
-                parts += [
-                    f"<li>{status}: {html.escape(of['description'])}</li>" for status, of in operation["responses"].items()
-                ]
-                parts.append("</ul>")
+                parts.append(f"<pre>{html.escape(json.dumps(schema['example'], indent=2))}</pre>")
+            if "security" in operation:
+                parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.</p>")
+            answers = [f"<li>{code}: {html.escape(of['description'])}</li>" for code, of in operation["responses"].items()]
+            parts.append(f"<ul>{''.join(answers)}</ul>")
     title = html.escape(f"{described['info']['title']} {described['info']['version']}")
     return _PAGE.format(title=title, summary=html.escape(described["info"]["summary"]), parts="".join(parts))
 

@@ -65,6 +65,10 @@ class Reply(NamedTuple):
         The command that whoever runs the service has to carry out, or None.
     feedback
         What was learned, for those who watch: clicks, or the grades by document.
+    served
+        The scores with which the documents were ranked that now got grades.
+    loss
+        Of that ranking; None without grades, and where there was nothing to order.
     """
 
     answer: dict[str, Any]
@@ -72,6 +76,8 @@ class Reply(NamedTuple):
     learned: bool = False
     command: str | None = None
     feedback: Clicks | dict[str, Any] | None = None
+    served: dict[str, float] | None = None
+    loss: float | None = None
 
 
 class RankingService:
@@ -198,14 +204,22 @@ class RankingService:
     def stats(self) -> dict[str, Any]:
         """Counts and figures since the service was first started, across restarts with a checkpoint."""
         return {
-            **self._counts,
-            "pending": len(self._pending),
-            "evicted": self._pending.n_evicted,
+            **self.counts(),
+            "pending": self.n_waiting,
             self.measure: self._metric.get(),
             "loss": float(self._served[1]),
             "loss_interval": list(self.served_interval()[:2]),
             "longest_delay": self._longest_delay,
         }
+
+    @property
+    def n_waiting(self) -> int:
+        """How many queries wait for their feedback."""
+        return len(self._pending)
+
+    def counts(self) -> dict[str, int]:
+        """What only grows: how many queries were ranked, learned, and forgotten, and how much feedback came twice."""
+        return {**self._counts, "evicted": self._pending.n_evicted}
 
     def served_interval(self, level: float = 0.95) -> Interval:
         """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
@@ -239,6 +253,8 @@ class RankingService:
             raise ValueError("grades must be {document: grade}")
         if kind == "clicks" and not isinstance(feedback, dict | list):
             raise ValueError("clicks must be [document, ...] or {document: engagement}")
+        if kind == "clicks" and isinstance(feedback, dict):
+            _require_numbers(feedback)
         if query_id in self._learned:
             self._counts["duplicates"] += 1
             return Reply({"id": query_id, "learned": False, "duplicate": True})
@@ -249,7 +265,7 @@ class RankingService:
         if kind == "clicks" and shown is None:
             raise ValueError("this service learns from grades: its ranker draws no rankings that clicks could be learned from")
         with all_or_nothing(self._metric):
-            loss = None
+            loss, scores = None, None
             if kind == "clicks":
                 feedback = Impression.from_dict(shown).clicked(feedback)
                 self.model.learn_one(docs, feedback)
@@ -268,7 +284,8 @@ class RankingService:
             add_losses(self._served, np.array([loss]))
         self.n_changes += 1
         shown_loss = self.model.last_round.loss if kind == "clicks" else loss or 0.0
-        return Reply({"id": query_id, "learned": True, "loss": shown_loss}, changed=True, learned=True, feedback=feedback)
+        answer = {"id": query_id, "learned": True, "loss": shown_loss}
+        return Reply(answer, changed=True, learned=True, feedback=feedback, served=scores, loss=loss)
 
     def _require_moderate(self, docs: dict[str, dict]) -> None:
         """Raise ValueError when a step would write sparse documents out to an array much larger than they are."""
@@ -289,6 +306,14 @@ class RankingService:
         if command == "save":
             return Reply({}, command="save")
         raise ValueError(f"cmd is {str(command)[:40]!r}; there are 'save' and 'stats'")
+
+
+def _require_numbers(engagement: dict[str, Any]) -> None:
+    for name, value in engagement.items():
+        if type(value) not in (int, float):
+            raise ValueError(
+                f"the engagement with document {name[:100]!r} is of type {type(value).__name__}; it must be a number"
+            )
 
 
 def _ranked(query_id: Any, scores: dict[str, float]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 for package in ("starlette", "prometheus_client", "httpx"):
     pytest.importorskip(package)
@@ -31,6 +33,7 @@ from online_rank.serving.durable import DurableService  # noqa: E402
 from online_rank.serving.http import Limits, RankingApp  # noqa: E402
 from online_rank.serving.models import KeyRefused, Models  # noqa: E402
 from online_rank.serving.monitor import Course, Monitor  # noqa: E402
+from online_rank.serving.openapi import description  # noqa: E402
 from online_rank.serving.protocol import RankingService  # noqa: E402
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 2.0}}}
@@ -48,6 +51,10 @@ def query(number, n_documents=5, seed=0):
     docs = {f"d{i}": dict(zip("xyz", row, strict=True)) for i, row in enumerate(X.tolist())}
     grades = {f"d{i}": int(X[i, 0] > 0) + int(X[i, 0] > 1) for i in range(n_documents)}
     return {"id": number, "docs": docs}, {"id": number, "grades": grades}
+
+
+def shown_by(monitor, service):
+    return {**monitor.figures(service.stats()), **monitor.shown(service.model)}
 
 
 def run(scenario, models=None, **options):
@@ -118,19 +125,22 @@ class TestRequests:
     def test_limits(self):
         async def scenario(client, app):
             json_type = {"content-type": "application/json"}
-            for content in (b" " * 101, [b" " * 50] * 3):
-                answer = await client.post("/rank", content=_chunks(content), headers=json_type)
-                assert (answer.status_code, answer.json()["error"]) == (413, "a request of more than 100 bytes")
+            answer = await client.post("/rank", content=b" " * 101, headers=json_type)
+            assert (answer.status_code, answer.json()["error"]) == (413, "a request of more than 100 bytes")
+            answer = await client.post("/rank", content=_chunks([b" " * 50] * 3), headers={**json_type, "content-length": "99"})
+            assert answer.status_code == 413
+            assert (await client.post("/rank", content=_chunks([b"{}"]), headers=json_type)).status_code == 411
             assert (await client.post("/rank", content=b"{}")).status_code == 415
             assert (await client.post("/rank", content=b"{}", headers={"content-type": "text/plain"})).status_code == 415
-            assert (await client.get("/rank")).status_code == 405
+            refused = await client.get("/rank")
+            assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
             assert (await client.get("/nothing")).status_code == 404
 
             async def slow():
                 yield b"{"
                 await asyncio.sleep(5)
 
-            answer = await client.post("/rank", content=slow(), headers=json_type)
+            answer = await client.post("/rank", content=slow(), headers={**json_type, "content-length": "2"})
             assert answer.status_code == 408
 
         run(scenario, limits=Limits(body=100, seconds=0.05))
@@ -182,15 +192,42 @@ class TestRequests:
         async def scenario(client, app):
             described = (await client.get("/openapi.json")).json()
             assert described["openapi"] == "3.1.0"
+            for path in ("/rank", "/learn", "/stats", "/events"):
+                (operation,) = described["paths"][path].values()
+                assert [parameter["name"] for parameter in operation["parameters"]] == ["<shop>"]
+            secured = {path for path, of in described["paths"].items() if "security" in next(iter(of.values()))}
+            assert secured == {"/rank", "/learn", "/stats", "/events", "/metrics"}
             page = (await client.get("/docs")).text
             app.stop()  # or /events would never end
             for path in described["paths"]:
                 assert f"{path}</code>" in page
                 assert (await client.request("HEAD", path)).status_code != 404
-            assert described["paths"]["/rank"]["post"]["parameters"][0]["name"] == "<shop>"
             assert "<shop>" not in page
 
-        run(scenario, Models(make, None), key="<shop>")
+        run(scenario, Models(make, None), key="<shop>", token="secret")
+
+    @given(st.data())
+    @settings(max_examples=100, deadline=None)
+    def test_the_schemas_allow_what_is_answered_and_no_more(self, data):
+        jsonschema = pytest.importorskip("jsonschema")
+        described = description(None, with_token=False)["paths"]
+        bad = [None, "a", ["a", "a"], {"a": "1"}, {"a": None}]
+        ids = st.sampled_from(["q", 7, "x" * 1001, 2**63, 1.5, None, True])
+        fields = {
+            "docs": st.sampled_from([{}, {"a": {"x": 1}, "b": {}}, {"a": {"x": "1"}}, *bad]),
+            "grades": st.sampled_from([{"a": 0, "b": 2}, {"a": -1, "b": 1}, {"a": 0.5, "b": 1}, *bad]),
+            "clicks": st.sampled_from([[], ["a"], {"a": 0.7}, {"a": -1}, *bad]),
+            "other": st.just({}),
+        }
+        request = data.draw(st.fixed_dictionaries({"id": ids}, optional=fields))
+        path = "/learn" if {"grades", "clicks"} & set(request) else "/rank"
+        schema = described[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        allowed = jsonschema.Draft202012Validator(schema).is_valid(request)
+        service = RankingService(SwapRanker(PlackettLuce(k=2)) if "clicks" in request else PerceptronRanker())
+        if path == "/learn":
+            service.handle(b'{"id": "q", "docs": {"a": {"x": 1}, "b": {}}}')
+            service.handle(b'{"id": 7, "docs": {"a": {"x": 1}, "b": {}}}')
+        assert allowed == ("error" not in service.handle(json.dumps(request).encode()).answer)
 
     def test_the_page_needs_nothing_from_elsewhere(self):
         async def scenario(client, app):
@@ -239,7 +276,142 @@ def test_clicks_are_learned_from_the_list_that_was_drawn():
     run(scenario, Models(lambda: RankingService(StreamScaler() | SwapRanker())))
 
 
+class TestMounted:
+    def test_an_application_under_a_path_of_another_one_answers_everything(self):
+        from starlette.applications import Starlette
+        from starlette.routing import Mount
+
+        from online_rank.serving import Models, RankingApp
+
+        async def main():
+            app = RankingApp(Models(make), token="secret")
+            outer = Starlette(routes=[Mount("/ranking/of", app)])
+            given = {"authorization": "Bearer secret"}
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(outer), base_url="http://localhost/ranking/of"
+            ) as client:
+                assert (await client.post("/rank", json=RANK)).status_code == 401
+                assert (await client.post("/rank", json=RANK, headers=given)).json()["ranking"] == ["a", "b"]
+                assert (await client.post("/learn", json=LEARN, headers=given)).json()["learned"]
+                assert (await client.get("/stats", headers=given)).json()["stats"]["learned"] == 1
+                for path in ("/", "/docs", "/openapi.json", "/healthz"):
+                    assert (await client.get(path)).status_code == 200
+            await app.close()
+
+        asyncio.run(main())
+
+
+class TestFigures:
+    @staticmethod
+    async def counters(client):
+        lines = [line for line in (await client.get("/metrics")).text.splitlines() if "_total" in line and line[0] != "#"]
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+    def test_counters_never_fall_while_models_are_put_away_and_brought_back(self, tmp_path):
+        def small():
+            return RankingService(PerceptronRanker(), max_pending=2)
+
+        async def scenario(client, app):
+            before = await self.counters(client)
+            for number in range(5):
+                for shop in ("one", "two", "three"):
+                    rank, learn = query(number)
+                    assert (await client.post(f"/rank?shop={shop}", json=rank)).status_code == 200
+                    if not number % 3:
+                        assert (await client.post(f"/learn?shop={shop}", json=learn)).json()["learned"]
+                    after = await self.counters(client)
+                    assert all(after[name] >= value for name, value in before.items())
+                    before = after
+            assert before["online_rank_ranked_total"] == 15.0
+            assert before["online_rank_learned_total"] == 6.0
+            # Of queries 1, 2 and 4 that wait, the first goes.
+            assert before["online_rank_evicted_total"] == 3.0
+
+        run(scenario, Models(small, tmp_path, by_key=True, max_open=1), key="shop")
+
+    def test_requests_that_are_not_let_in_are_counted(self):
+        async def scenario(client, app):
+            given = {"authorization": "Bearer secret"}
+            await client.post("/rank", json=RANK)
+            await client.get("/stats", headers={"host": "evil.example"})
+            await client.get("/wp-login.php", headers=given)
+            text = (await client.get("/metrics", headers=given)).text
+            for line in (
+                'online_rank_requests_total{path="/rank",status="401"} 1.0',
+                'online_rank_requests_total{path="/stats",status="421"} 1.0',
+                'online_rank_requests_total{path="other",status="404"} 1.0',
+            ):
+                assert line in text.splitlines()
+
+        run(scenario, token="secret")
+
+    def test_a_journal_that_goes_while_it_is_measured_counts_nothing(self, tmp_path):
+        (tmp_path / "state").mkdir()
+
+        async def scenario(client, app):
+            (tmp_path / "state" / "journal-999").symlink_to("gone")
+            assert (await client.get("/metrics")).status_code == 200
+
+        run(scenario, Models(make, tmp_path / "state"))
+
+
+class TestViewers:
+    def test_viewers_that_come_at_once_do_not_pass_the_limit(self):
+        async def scenario(client, app):
+            async def view():
+                return (await client.get("/events")).status_code
+
+            viewers = [asyncio.create_task(view()) for _ in range(7)]
+            await asyncio.sleep(0.05)
+            app.stop()
+            assert sorted(await asyncio.gather(*viewers)) == [200] * 3 + [503] * 4
+            app._stopping.clear()
+            viewers = [asyncio.create_task(view()) for _ in range(3)]
+            await asyncio.sleep(0.05)
+            app.stop()
+            assert await asyncio.gather(*viewers) == [200] * 3
+
+        run(scenario, limits=Limits(streams=3))
+
+    def test_what_they_see_is_made_once_for_all_of_them(self, monkeypatch):
+        made = []
+
+        async def scenario(client, app):
+            model = await app.models.get(None)
+            monkeypatch.setattr(model.monitor, "shown", lambda of: made.append(of) or {})
+            viewers = [asyncio.create_task(client.get("/events")) for _ in range(5)]
+            await asyncio.sleep(0.05)
+            app.stop()
+            texts = {(await viewer).text for viewer in viewers}
+            assert len(made) == len(texts) == 1
+
+        run(scenario)
+
+
 class TestKeys:
+    def test_a_request_that_a_new_model_refuses_makes_none(self, tmp_path):
+        async def scenario(client, app):
+            for path, request in (("/rank", {"id": 1, "docs": {"a": {"x": "1"}}}), ("/rank", {"id": 1}), ("/learn", LEARN)):
+                answer = await client.post(f"{path}?shop=typo", json=request)
+                assert answer.status_code == 400
+                assert answer.json()["error"]
+            answer = await client.post("/rank?shop=typo", json={"cmd": "save"})
+            assert answer.status_code == 404
+            assert "shop" in answer.json()["error"]
+            assert [*tmp_path.iterdir()] == []
+            assert (await client.post("/rank?shop=good", json=RANK)).status_code == 200
+            assert (await client.get("/stats?shop=good")).json()["stats"]["ranked"] == 1
+
+        run(scenario, Models(make, tmp_path, by_key=True), key="shop")
+
+    def test_an_error_about_a_key_names_its_parameter(self, tmp_path):
+        async def scenario(client, app):
+            for method, path in (("POST", "/rank"), ("GET", "/stats?shop=.."), ("GET", "/events?shop=unknown")):
+                answer = await client.request(method, path, json=RANK if method == "POST" else None)
+                assert answer.json()["error"].startswith("query parameter shop: ")
+
+        run(scenario, Models(make, tmp_path, by_key=True), key="shop")
+
     def test_each_key_has_a_model_of_its_own_that_survives_being_put_away(self, tmp_path):
         async def scenario(client, app):
             for number in range(6):
@@ -318,7 +490,7 @@ class TestKeys:
 
         def slow():
             made.append(None)
-            if len(made) == 2:
+            if len(made) == 4:  # Each new key has a service that judges its first request, and then its own.
                 opening.set()
                 assert may_end.wait(20)
             return make()
@@ -331,7 +503,7 @@ class TestKeys:
             assert not any(task.done() for task in two)
             may_end.set()
             assert [answer.status_code for answer in await asyncio.gather(*two)] == [200] * 3
-            assert len(made) == 2
+            assert len(made) == 4
             assert (await client.get("/stats?shop=two")).json()["stats"]["ranked"] == 3
 
         try:
@@ -568,7 +740,7 @@ class TestMonitor:
         for number in range(40):
             rank, learn = (json.dumps(request).encode() for request in query(number))
             answer = service.handle(rank).answer
-            monitor.ranked(answer)
+            monitor.ranked()
             before = monitor.before_learning(service.model)
             monitor.learned(service.handle(learn), service.model, before)
             grades = json.loads(learn)["grades"]
@@ -582,7 +754,7 @@ class TestMonitor:
                     losses.append(monitor.losses.mean)  # the first query, whose documents all tie
         assert monitor.losses.n == len(losses)
         assert monitor.losses.mean == pytest.approx(np.mean(losses))
-        shown = monitor.snapshot(service.stats(), service.model)
+        shown = shown_by(monitor, service)
         assert shown["served"]["lower"] <= shown["served"]["mean"] <= shown["served"]["upper"]
         json.dumps(shown, allow_nan=False)
 
@@ -600,9 +772,10 @@ class TestMonitor:
         service, monitor = RankingService(model), Monitor()
         for number in range(20):
             rank, learn = (json.dumps(request).encode() for request in query(number))
-            monitor.ranked(service.handle(rank).answer)
+            service.handle(rank)
+            monitor.ranked()
             monitor.learned(service.handle(learn), service.model, None)
-        rows = monitor.snapshot(service.stats(), service.model)["course"]
+        rows = shown_by(monitor, service)["course"]
         assert rows[-1][6] == pytest.approx(model.certificate().loss)
         assert rows[-1][0] == monitor.losses.n
         assert all(row[6] <= row[7] for row in rows)
@@ -614,7 +787,7 @@ class TestMonitor:
         for number, place in enumerate(places):
             rank, _ = query(number)
             answer = service.handle(json.dumps(rank).encode()).answer
-            monitor.ranked(answer)
+            monitor.ranked()
             clicked = [answer["ranking"][place - 1]] if place else []
             learn = json.dumps({"id": number, "clicks": clicked}).encode()
             monitor._shown_at = -1.0
@@ -622,7 +795,7 @@ class TestMonitor:
             reply = service.handle(learn)
             monitor.learned(reply, service.model, before)
             bias.update(reply.feedback)
-        shown = monitor.snapshot(service.stats(), service.model)
+        shown = shown_by(monitor, service)
         assert shown["served"]["mean"] == pytest.approx((0 + 2 / 3 + 1 / 2 + 1 + 0 + 0) / 6)
         assert shown["measure"] == "reciprocal rank of the first click"
         low, high = bias.interval()
@@ -634,12 +807,10 @@ class TestMonitor:
         json.dumps(shown, allow_nan=False)
 
     def test_memory_does_not_grow(self):
-        monitor, course = Monitor(), Course(max_points=10)
+        course = Course(max_points=10)
         for number in range(20_000):
-            monitor.ranked({"id": number, "ranking": ["a"], "scores": [0.0]})
             if course.is_due(number):
                 course.add((number,))
-        assert len(monitor._served) == 10_000
         assert len(course.rows) <= 10
         assert np.ptp(np.diff([row[0] for row in course.rows])) == 0
 

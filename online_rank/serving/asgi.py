@@ -1,0 +1,111 @@
+"""What the application needs of ASGI: the path it is asked for, a request's body within limits, answers as JSON."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple
+
+from online_rank.serving.wire import encoded
+
+__all__ = ["Headers", "Limits", "Receive", "Refused", "Scope", "Send", "path_of", "read_body", "send_json"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class Limits(NamedTuple):
+    """What clients may take.
+
+    Attributes
+    ----------
+    body
+        Most bytes of a request.
+    seconds
+        Longest time until the head of a request is there, and then until its body is.
+    requests
+        Most requests to rank or learn that are answered at the same time. With `body` this bounds the memory of requests.
+    streams
+        Most pages that are fed at the same time.
+    connections
+        Most connections. Where there are more, the one that has been idle for longest is closed.
+    """
+
+    body: int = 1 << 20
+    seconds: float = 10.0
+    requests: int = 500
+    streams: int = 50
+    connections: int = 1000
+
+
+class Refused(Exception):
+    """A request that is not read to its end, so that its connection is closed; `status` is the HTTP status."""
+
+    def __init__(self, status: int, message: str, more: Headers = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = (*more, (b"connection", b"close"))
+
+
+def path_of(scope: Scope) -> str:
+    """The path within the application, wherever it is mounted.
+
+    Examples
+    --------
+    >>> path_of({"path": "/ranker/rank", "root_path": "/ranker"}), path_of({"path": "/rank"})
+    ('/rank', '/rank')
+    """
+    path, root = scope["path"], scope.get("root_path", "").rstrip("/")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
+
+
+async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+    """The body of a POST request.
+
+    Raises
+    ------
+    Refused
+        It is no POST of JSON with a length, too large, or too slow to come.
+    ConnectionResetError
+        The client has left.
+    """
+    if scope["method"] != "POST":
+        raise Refused(405, f"{path_of(scope)} takes POST", ((b"allow", b"POST"),))
+    headers = dict(scope["headers"])
+    # No browser sends this type to another site without asking first, which this server does not allow.
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+        raise Refused(415, "the body must be JSON: Content-Type: application/json")
+    length = headers.get(b"content-length", b"")
+    if not length.isdigit():
+        # Chunks may be a byte each, which takes seconds of parsing for each megabyte.
+        raise Refused(411, "the request must give its length: Content-Length")
+    if int(length[:20]) > limits.body:
+        raise Refused(413, f"a request of more than {limits.body} bytes")
+    try:
+        async with asyncio.timeout(limits.seconds):
+            return await _whole_body(receive, limits.body)
+    except TimeoutError:
+        raise Refused(408, f"the request's body took more than {limits.seconds:g} seconds") from None
+
+
+async def _whole_body(receive: Receive, most: int) -> bytes:
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ConnectionResetError
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise Refused(413, f"a request of more than {most} bytes")
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def send_json(send: Send, status: int, answer: dict[str, Any], more: Headers = ()) -> None:
+    """Answer a request, with further headers."""
+    body = encoded(answer)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,126 @@
+"""The HTTP server under the application: uvicorn, with limits on connections that it does not have."""
+
+import asyncio
+import os
+import resource
+import socket
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from online_rank.serving.asgi import Limits
+
+__all__ = ["listening_sockets", "most_connections", "server"]
+
+#: Connections that the system may accept before the server has looked at them.
+_BACKLOG = 128
+#: Descriptors for everything else: files of open models, libraries, standard streams.
+_RESERVED = 128
+_DESCRIPTORS_A_MODEL = 4
+_GRACE_SECONDS = 10
+
+
+def listening_sockets(host: str, port: int) -> list[socket.socket]:
+    """Sockets bound to all addresses of a host. Raises OSError."""
+    found: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
+            # The second address of a name gets the port that the first one was given.
+            given = (address[0], found[0].getsockname()[1] if found else port, *address[2:])
+            found.append(socket.create_server(given, family=family, backlog=_BACKLOG))
+    except OSError as error:
+        for one in found:
+            one.close()
+        # Python adds the address to the text, and numbers of its own for names that are unknown.
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise OSError(f"cannot listen on {host} port {port}: {reason}") from None
+    return found
+
+
+def most_connections(limits: Limits, n_models: int) -> int:
+    """How many connections there may be, so that descriptors are left for the files of `n_models` models."""
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if descriptors == resource.RLIM_INFINITY:
+        return limits.connections
+    return max(16, min(limits.connections, descriptors - _BACKLOG - _RESERVED - _DESCRIPTORS_A_MODEL * n_models))
+
+
+def server(app: Any, n_models: int = 1) -> uvicorn.Server:
+    """A server of a `RankingApp`, to run with `listening_sockets`."""
+    door = _Door(most_connections(app.limits, n_models), app.limits.seconds)
+
+    def connection(**arguments: Any) -> Any:
+        return _Connection(door, **arguments)
+
+    config = uvicorn.Config(
+        app,
+        http=connection,  # type: ignore[arg-type]  # whatever makes a protocol
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        ws="none",
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    return uvicorn.Server(config)
+
+
+class _Door:
+    """Who may stay: at most so many connections, and none that is idle for longer than so many seconds."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self.most = most
+        self.seconds = seconds
+        #: Connections that are owed no answer, the one that has been for longest first.
+        self.idle: dict[_Connection, asyncio.TimerHandle] = {}
+
+
+class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type,misc]  # one of two, by what is installed
+    """A connection that is closed when the head of its request takes too long, and when its place is needed while it is idle.
+
+    Otherwise connections that send nothing, or half a head, would take every descriptor that the process has.
+    """
+
+    def __init__(self, door: _Door, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._door = door
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self._door.most:
+            oldest = next(iter(self._door.idle), self)
+            oldest.leave()
+        if not transport.is_closing():
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+            self._wait()
+
+    def leave(self) -> None:
+        """Close the connection at once."""
+        self._stop_waiting()
+        # What counts for the limit is gone now; the loop calls connection_lost a turn later.
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._door.idle[self] = self.loop.call_later(self._door.seconds, self.leave)
+
+    def _stop_waiting(self) -> None:
+        timer = self._door.idle.pop(self, None)
+        if timer is not None:
+            timer.cancel()

@@ -1,0 +1,144 @@
+"""Connections: what they may take, on a server in this process and as a command."""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+for package in ("starlette", "prometheus_client", "uvicorn"):
+    pytest.importorskip(package)
+
+from online_rank import PerceptronRanker  # noqa: E402
+from online_rank.serving import Limits, Models, RankingApp, RankingService  # noqa: E402
+from online_rank.serving.server import listening_sockets, most_connections, server  # noqa: E402
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def serving(scenario, **limits):
+    """Run `scenario(port, running)` beside a server with these limits."""
+
+    async def main():
+        app = RankingApp(Models(lambda: RankingService(PerceptronRanker())), limits=Limits(**limits))
+        running, sockets = server(app), listening_sockets("127.0.0.1", 0)
+        port = sockets[0].getsockname()[1]
+        task = asyncio.create_task(running.serve(sockets))
+        while not running.started:
+            await asyncio.sleep(0.01)
+        try:
+            await scenario(port, running)
+        finally:
+            running.should_exit = True
+            await task
+
+    asyncio.run(main())
+
+
+async def connected(port, data=b""):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    return reader, writer
+
+
+async def status_of(reader):
+    return int((await asyncio.wait_for(reader.readline(), 5)).split()[1])
+
+
+async def is_closed(reader):
+    """Whether the server has closed a connection without an answer."""
+    with contextlib.suppress(ConnectionResetError):
+        return await asyncio.wait_for(reader.read(1), 5) == b""
+    return True
+
+
+def test_idle_connections_make_room_for_others():
+    async def scenario(port, running):
+        idle = [await connected(port, b"GET /healthz HTT" if i % 2 else b"") for i in range(40)]
+        await asyncio.sleep(0.1)
+        assert len(running.server_state.connections) == 20
+        reader, writer = await connected(port, HEALTH)
+        assert await status_of(reader) == 200
+        assert all([await is_closed(reader) for reader, _ in idle[:20]])
+        for _, one in [*idle, (reader, writer)]:
+            one.close()
+
+    serving(scenario, connections=20, seconds=60.0)
+
+
+def test_heads_that_do_not_come_are_not_waited_for():
+    async def scenario(port, running):
+        silent, half = await connected(port), await connected(port, HEALTH[:20])
+        again = await connected(port, HEALTH)
+        assert await status_of(again[0]) == 200
+        again[1].write(HEALTH[:20])  # a second request on the same connection, which uvicorn no longer times
+        await asyncio.sleep(0.1)
+        assert len(running.server_state.connections) == 3
+        await asyncio.sleep(0.5)
+        assert len(running.server_state.connections) == 0
+        assert await is_closed(silent[0])
+        for _, writer in (silent, half, again):
+            writer.close()
+
+    serving(scenario, seconds=0.3)
+
+
+def test_requests_that_are_being_answered_are_limited_but_probes_are_not():
+    head = b"POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n"
+
+    async def scenario(port, running):
+        waiting = [await connected(port, head + b"{") for _ in range(3)]
+        await asyncio.sleep(0.1)
+        refused, _ = await connected(port, head + b"{")
+        assert await status_of(refused) == 503
+        reader, _ = await connected(port, HEALTH)
+        assert await status_of(reader) == 200
+        for reader, writer in waiting:
+            writer.write(b"}")
+            assert await status_of(reader) == 400
+
+    serving(scenario, requests=3)
+
+
+def test_a_body_in_tiny_chunks_is_not_read():
+    head = b"POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def scenario(port, running):
+        reader, writer = await connected(port, head + b"1\r\n \r\n" * 10)
+        assert await status_of(reader) == 411
+        await reader.read()  # to its end: the connection is closed
+        writer.close()
+
+    serving(scenario)
+
+
+def test_descriptors_are_left_for_the_files_of_models():
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+        # 1024 less 128 in the backlog, 128 for the process, and 4 a model.
+        assert most_connections(Limits(connections=5000), 100) == 1024 - 128 - 128 - 400
+        assert most_connections(Limits(connections=200), 100) == 200
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_port_in_use_is_said(host):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot listen on {host} port {port}: Address already in use"):
+            listening_sockets(host, port)
+
+
+def test_the_command_then_leaves_with_an_error():
+    pytest.importorskip("typer")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "online_rank", "serve", "--new", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"online-rank: cannot listen on 127.0.0.1 port {port}: Address already in use"
