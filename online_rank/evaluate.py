@@ -13,7 +13,8 @@ import numpy as np
 from online_rank._progress import progress as shown_progress
 from online_rank.base.schema import Array, Count, DictOf, Integer, ListOf, Real, Schema, Text
 from online_rank.base.undo import all_or_nothing
-from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
+from online_rank.intervals import Interval, LossInterval, add_losses, served_loss
+from online_rank.measures import learned_measure
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 

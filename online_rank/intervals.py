@@ -34,10 +34,9 @@ import numpy as np
 
 from online_rank._kernels.codes import AP
 from online_rank.measures import Measure
-from online_rank.measures import measure as parse_measure
 from online_rank.query import as_grades
 
-__all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "learned_measure", "served_loss"]
+__all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "served_loss"]
 
 _SCALES = tuple(0.9 * 0.5**k for k in range(10))
 _PSI = tuple(-math.log1p(-scale) - scale for scale in _SCALES)
@@ -234,16 +233,3 @@ def served_loss(measure: Measure, scores: Any, grades: Any) -> float | None:
     if not seen.size or seen.min() == seen.max():
         return None
     return min(1.0, max(0.0, measure.loss(scores, y, ties="pessimistic")))
-
-
-def learned_measure(model: Any) -> Measure:
-    """What the ranker at the end of a pipeline, or inside a ranker, learns for; NDCG@10 where it does not say."""
-    for _ in range(10):
-        name = getattr(model, "measure", None)
-        if isinstance(name, str):
-            return parse_measure(name)
-        inner = next((getattr(model, at) for at in ("_ranker", "model", "learner") if hasattr(model, at)), None)
-        if inner is None:
-            break
-        model = inner
-    return parse_measure("ndcg@10")

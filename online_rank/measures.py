@@ -9,9 +9,10 @@ import numpy as np
 
 from online_rank._kernels.codes import AP, EXPECTED, IGNORED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.metrics import ideal_value, metric_values
+from online_rank.base import serving_chain
 from online_rank.query import as_array, as_grades, document_name, require_grades
 
-__all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "measure", "query_values"]
+__all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "learned_measure", "measure", "query_values"]
 
 #: The tie policies, and the codes by which kernels know them.
 TIES = {"expected": EXPECTED, "optimistic": OPTIMISTIC, "pessimistic": PESSIMISTIC, "ignored": IGNORED}
@@ -136,6 +137,21 @@ def measure(name: str | Measure) -> Measure:
     if name.lower() == "linear_ndcg":
         return Measure(LINEAR_NDCG)
     raise ValueError(f"measure {name!r} is unknown; there are 'ndcg', 'ndcg@K', 'ap', 'ap>=GRADE' and 'linear_ndcg'")
+
+
+def learned_measure(model: Any) -> Measure:
+    """What a model learns for: the measure of its ranker, which for a wrapper without one is that of the ranker inside.
+
+    NDCG@10 where none has a measure.
+
+    Examples
+    --------
+    >>> from online_rank import DriftAwareRanker, LossTracker, PerceptronRanker, StreamScaler
+    >>> learned_measure(StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker("ap")))).name
+    'ap'
+    """
+    names = (getattr(part, "measure", None) for part in serving_chain(model))
+    return measure(next((name for name in names if isinstance(name, str)), "ndcg@10"))
 
 
 _table = np.empty(0)

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import online_rank
+from online_rank.base import ranker_of
 from online_rank.bounds import Certificate
 from online_rank.evaluate import Trace
 from online_rank.metrics import metric
+from online_rank.rankers import BlendRanker
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -213,8 +215,7 @@ def write_report(
         pictures.append(_picture(_plot().served_loss(intervals), caption))
     if trace.loss > 0.0:
         pictures.append(_picture(_plot().loss(trace), "Cumulative loss of the weights that learn"))
-    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
-    if hasattr(ranker, "learners"):
+    if isinstance(ranker_of(model), BlendRanker):
         with contextlib.suppress(TypeError, ValueError):  # No trees, or none that has split yet.
             pictures.append(_picture(_plot().importance(model), "Features by which the trees of the blend split"))
     elif n_features:

@@ -1,5 +1,16 @@
 """Steps of a pipeline of queries: rankers, transformers, pipelines, and what they share."""
 
+from online_rank.base.anatomy import (
+    Abilities,
+    Wrapper,
+    abilities_of,
+    parts_of,
+    ranker_of,
+    serving_chain,
+    serving_ranker,
+    steps_of,
+    transformers_of,
+)
 from online_rank.base.columns import Columns, QueryEstimator
 from online_rank.base.function import QueryFunction
 from online_rank.base.pipeline import RankingPipeline
@@ -11,6 +22,7 @@ from online_rank.base.undo import all_or_nothing, snapshot
 from online_rank.base.union import QueryUnion
 
 __all__ = [
+    "Abilities",
     "Columns",
     "QueryEstimator",
     "QueryFunction",
@@ -20,8 +32,16 @@ __all__ = [
     "Ranker",
     "RankingPipeline",
     "Round",
+    "Wrapper",
+    "abilities_of",
     "all_or_nothing",
     "best_first",
+    "parts_of",
     "rank_one",
+    "ranker_of",
+    "serving_chain",
+    "serving_ranker",
     "snapshot",
+    "steps_of",
+    "transformers_of",
 ]

@@ -160,9 +160,6 @@ class QueryEstimator(QueryStep, abc.ABC):
     #: Most features that the state may grow to.
     max_features: int = MAX_FEATURES
 
-    #: Whether the step takes `SparseRows`; others get an array, where it is not too large.
-    _takes_sparse: bool = False
-
     #: Name of an array with a row for each feature, of which learning changes only the rows of features that a query has.
     _touched_only: str | None = None
 
@@ -192,13 +189,13 @@ class QueryEstimator(QueryStep, abc.ABC):
         block = self._with_names(block)
         columns = None if block.names is not None and self._has(block.names) else self._find(block)
         if columns is None:
-            return block if self._takes_sparse or isinstance(X, np.ndarray) else block._replace(X=as_array(X, self))
+            return block if self.abilities.takes_sparse or isinstance(X, np.ndarray) else block._replace(X=as_array(X, self))
         if not self._n_features:
             return block._replace(X=np.empty((block.n_documents, 0)))
         if isinstance(X, SparseRows):
             rows = _moved(X, columns, self._n_features)
-            return block._replace(X=rows if self._takes_sparse else as_array(rows, self))
-        if self._takes_sparse and worth_rows(X.size, len(X) * self._n_features):
+            return block._replace(X=rows if self.abilities.takes_sparse else as_array(rows, self))
+        if self.abilities.takes_sparse and worth_rows(X.size, len(X) * self._n_features):
             return block._replace(X=_moved(as_rows(X), columns, self._n_features))
         return block._replace(X=self._placed(X, columns))
 
@@ -252,7 +249,7 @@ class QueryEstimator(QueryStep, abc.ABC):
     def _meet(self, block: Block) -> Block:
         """Extend the state by the features of a block that it has not met. Returns the block `_with_names`."""
         block = self._with_names(block)
-        if not self._takes_sparse:
+        if not self.abilities.takes_sparse:
             _require_array_room(block.X, self)
         if not block.n_documents:
             pass

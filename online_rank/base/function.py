@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import Columns, as_array
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, in_form, read_query, require_finite
@@ -32,14 +33,14 @@ class QueryFunction(QueryTransformer):
     {'a': {'clicks': 2.0, 'age': 3.0, 'both': 6.0}}
     """
 
-    _takes_documents = True
-    _learns = False
-
     def __init__(self, func: Any):
         super().__init__()
         if not callable(func):
             raise TypeError(f"func is of type {type(func).__name__}; it is a function of a query")
         self.func = func
+
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_documents=True, learns=False)
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -10,8 +10,8 @@ from typing import Any, cast
 import numpy as np
 from river import compose
 
+from online_rank.base.anatomy import Abilities, Able
 from online_rank.base.function import QueryFunction
-from online_rank.base.lock import Locked
 from online_rank.base.ranker import Ranker, best_first
 from online_rank.base.rounds import Round
 from online_rank.base.schema import Derived, Schema
@@ -26,7 +26,7 @@ __all__ = ["RankingPipeline"]
 _BYTES_AT_ONCE = 4 << 20
 
 
-class RankingPipeline(Locked, compose.Pipeline):
+class RankingPipeline(Able, compose.Pipeline):
     """A river pipeline whose steps work on whole queries, and that can do what its last step, a ranker, can do.
 
     `transformer | ranker` gives one. A query is brought into its computational form once, and then goes from step to step. As
@@ -62,7 +62,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         _plan=Derived(), _inference_transformers=Derived(), _last_step_cached=Derived(), _last_step_params=Derived()
     )
 
-    # Here, so that signatures show it: `Locked` comes before river's pipeline, with a `__new__` that takes anything.
+    # Here, so that signatures show it: `Able` comes before river's pipeline, with a `__new__` that takes anything.
     def __init__(self, *steps: Any) -> None:
         super().__init__(*steps)
 
@@ -84,6 +84,7 @@ class RankingPipeline(Locked, compose.Pipeline):
             ranker, other = (step, self[0]) if at_start else (self._last_step, step)
             raise TypeError(f"{type(other).__name__} cannot follow {type(ranker).__name__}: a ranker is the last step")
         super()._add_step((name, step) if name is not None else step, at_start)
+        self._known = None
 
     def __repr__(self) -> str:
         return type(self).__name__ + super().__repr__().removeprefix("Pipeline")
@@ -121,7 +122,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        block = read_query(x, y, w, served=served, documents=self._takes_documents)
+        block = read_query(x, y, w, served=served, documents=self.abilities.takes_documents)
         with self._lock, all_or_nothing() as changes:
             self._learn_block(block, changes)
 
@@ -148,7 +149,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        block = read_block(X, qid, y, w, served=served, documents=self._takes_documents)
+        block = read_block(X, qid, y, w, served=served, documents=self.abilities.takes_documents)
         n_queries = len(block.w)
         # A few megabytes at once, so that what the transformers give stays near the processor and needs no memory of its own.
         size = getattr(block.X, "nbytes", 0)
@@ -164,7 +165,7 @@ class RankingPipeline(Locked, compose.Pipeline):
 
     def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query, as `Ranker.predict_one` gives them."""
-        block = read_query(x, documents=self._takes_documents)
+        block = read_query(x, documents=self.abilities.takes_documents)
         return answer_in_kind(self._score_block(block), block)
 
     def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
@@ -176,19 +177,19 @@ class RankingPipeline(Locked, compose.Pipeline):
 
     def rank_one(self, x: Any) -> list[Hashable]:
         """The documents of a query, best first, as `Ranker.rank_one` gives them."""
-        block = read_query(x, documents=self._takes_documents)
+        block = read_query(x, documents=self.abilities.takes_documents)
         return best_first(self._score_block(block), block.ids)
 
     def show_one(self, x: Any, policy: Any = None) -> Any:
         """Draw the ranking of a query that is shown to a user, as `Ranker.show_one` does."""
-        block = read_query(x, documents=self._takes_documents)
+        block = read_query(x, documents=self.abilities.takes_documents)
         ranker = self._ranker
         with self._lock:
             return ranker._show(self._transform_block(block), block, policy)
 
     def transform_one(self, x: Any) -> Any:
         """The query as it reaches the ranker, in the form in which it was given."""
-        return self._transformed(read_query(x, documents=self._takes_documents))
+        return self._transformed(read_query(x, documents=self.abilities.takes_documents))
 
     def transform_many(self, X: Any, qid: Any = None) -> Any:
         """A block of queries as it reaches the ranker, in the form in which it was given."""
@@ -227,7 +228,7 @@ class RankingPipeline(Locked, compose.Pipeline):
         d: ...
         c: ...
         """
-        block = read_query(x, documents=self._takes_documents)
+        block = read_query(x, documents=self.abilities.takes_documents)
         parts = [_titled("0. Input", _document_lines(block, n_decimals, n_shown))]
         with self._lock:
             for i, step in enumerate(self.steps.values(), start=1):
@@ -253,10 +254,20 @@ class RankingPipeline(Locked, compose.Pipeline):
             raise TypeError(f"the pipeline {' | '.join(self.steps)} does not end in a ranker")
         return ranker
 
-    @property
-    def _measures_answers(self) -> bool:
-        """Whether the ranker measures what was served, and it is not what it would give once the transformers have learned."""
-        return getattr(self._last_step, "_measures_answers", False) and self._learns_before
+    def _abilities(self) -> Abilities:
+        steps = [step.abilities for step in self.steps.values()]
+        learns_before = any(step.abilities.learns for step in self._transformers)
+        return (
+            steps[-1]._replace(
+                takes_documents=steps[0].takes_documents,
+                takes_sparse=all(step.takes_sparse for step in steps),
+                # Else the ranker itself can tell what is served before it learns.
+                measures_answers=steps[-1].measures_answers and learns_before,
+                learns=any(step.learns for step in steps),
+            )
+            if steps
+            else Abilities()
+        )
 
     def _scale(self) -> np.ndarray:
         """By what the transformers divide each feature now, float64 (d,)."""
@@ -269,16 +280,6 @@ class RankingPipeline(Locked, compose.Pipeline):
         return scale
 
     @property
-    def _takes_documents(self) -> bool:
-        """Whether the first step takes documents as the user gave them."""
-        return next((getattr(step, "_takes_documents", False) for step in self.steps.values()), False)
-
-    @property
-    def _learns_before(self) -> bool:
-        """Whether a transformer learns, so that what the ranker did may have to be undone with it."""
-        return any(step._learns for step in self._transformers)
-
-    @property
     def _transformers(self) -> list[QueryTransformer]:
         return [step for step in self.steps.values() if not step._is_ranker]
 
@@ -287,12 +288,13 @@ class RankingPipeline(Locked, compose.Pipeline):
             raise TypeError("y is None, but this pipeline learns from grades")
 
     def _read_many(self, X: Any, qid: Any) -> Block:
-        documents = self._takes_documents
+        documents = self.abilities.takes_documents
         return read_query(X, documents=documents) if qid is None else read_block(X, qid, documents=documents)
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """Let each step learn all queries; the steps that learn are included in `changes` first."""
-        measures, scaled = self._measures_answers, getattr(self._last_step, "_wants_scale", False)
+        able = self.abilities
+        measures, scaled = able.measures_answers, able.wants_scale
         if block.y is None or not (measures or scaled):
             self._learn_steps(block, changes)
             return
@@ -312,14 +314,14 @@ class RankingPipeline(Locked, compose.Pipeline):
                 return
             if step._supervised and isinstance(block.y, tuple):
                 raise TypeError(f"{step} learns from grades, not from {type(block.y[0]).__name__}")
-            if changes is not None and step._learns:
+            if changes is not None and step.abilities.learns:
                 changes.include(step, block)
             learns = step._supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT
             block = step._learn_block(block) if learns else step._transform_block(block)
 
     def _learn_ranker(self, ranker: Ranker, block: Block, changes: all_or_nothing | None) -> None:
         """Let the ranker learn what the transformers give."""
-        if ranker._wants_scale:
+        if ranker.abilities.wants_scale:
             block = block._replace(scale=self._scale())
         if changes is not None:
             if ranker._learn_at_once(block, changes=changes):

@@ -38,20 +38,11 @@ class Ranker(QueryEstimator):
     A subclass implements `_grow`, `_score` and `_learn`; everything else is here, once.
     """
 
-    #: Whether `_learn` takes pairs, mass and loss from `Block.served` where it is given.
-    _learns_from_served: bool = False
-
     _is_ranker = True
 
     #: Whether `_learn` of one query is a single kernel, which writes the round last: an interrupt comes before it or after it.
     #: Not inherited by a class that has a `_learn` of its own.
     _learns_atomically: bool = False
-
-    #: Whether `_learn` measures what was served, and a pipeline is to give it `Block.answered`.
-    _measures_answers: bool = False
-
-    #: Whether a pipeline of scalers is to give it `Block.scale`, query by query.
-    _wants_scale: bool = False
 
     _schema = Schema(_last_round=LastRound(), _n_shown=Count())
 
@@ -89,8 +80,6 @@ class Ranker(QueryEstimator):
         scores = self._score_all(query)
         return scores if self._learn(self._align_and_grow(query), row) else None
 
-    #: Whether `_learn` takes blocks of clicks.
-    _takes_clicks = False
     #: How many rankings `show_one` has drawn.
     _n_shown = 0
 
@@ -98,11 +87,6 @@ class Ranker(QueryEstimator):
     def _own_policy(self) -> Any:
         """The policy that `show_one` draws rankings with; None for a ranker that has none."""
         return None
-
-    @property
-    def _draws(self) -> bool:
-        """Whether `show_one` can draw a ranking without being told how."""
-        return self._own_policy is not None
 
     def _confidence(self) -> float:
         """How far a policy should believe the scores, from 0 to 1."""
@@ -291,7 +275,7 @@ class Ranker(QueryEstimator):
         """Whether a block of grades has the columns of the state, in order."""
         if block.served is not None or type(block.y) is not np.ndarray:
             return False
-        if not isinstance(block.X, np.ndarray) and not (self._takes_sparse and isinstance(block.X, SparseRows)):
+        if not isinstance(block.X, np.ndarray) and not (self.abilities.takes_sparse and isinstance(block.X, SparseRows)):
             return False
         if block.names is None:
             return self._columns is None and block.X.shape[1] == self._n_features
@@ -309,9 +293,9 @@ class Ranker(QueryEstimator):
             raise TypeError("y is of type NoneType; grades are a sequence of integers, one a document")
         if not len(block.w):
             return
-        if block.served is not None and not self._learns_from_served:
+        if block.served is not None and not self.abilities.takes_served:
             raise ValueError(f"served: {type(self).__name__} cannot learn from scores that were served, only from its own")
-        if isinstance(block.y, tuple) and not self._takes_clicks:
+        if isinstance(block.y, tuple) and not self.abilities.takes_clicks:
             raise TypeError(f"{type(self).__name__} learns from grades, not from {type(block.y[0]).__name__}: SwapRanker does")
         n_queries = len(block.w)
         rounds = np.empty((n_queries, len(Round._fields)))

@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 from river import base, compose
 
-from online_rank.base.lock import Locked
+from online_rank.base.anatomy import Able, steps_of
 from online_rank.base.undo import snapshot_arrays, snapshot_references
 
 __all__ = ["QueryStep", "check_calling_pipeline", "require_query_step"]
 
 
-class QueryStep(Locked, base.Estimator):
+class QueryStep(Able, base.Estimator):
     """Base class of pipeline steps: rankers and transformers of queries."""
 
     #: Whether it is a ranker; river's `isinstance` takes longer than learning from a short query.
@@ -85,5 +85,5 @@ def check_calling_pipeline() -> None:
     """
     pipeline = sys._getframe(2).f_locals.get("self")
     if isinstance(pipeline, compose.Pipeline):
-        for step in pipeline.steps.values():
+        for step in steps_of(pipeline):
             require_query_step(step)

@@ -23,12 +23,6 @@ class QueryTransformer(QueryStep, base.Transformer):
     #: Puts two transformers side by side; `online_rank.base.union` sets it.
     _union: ClassVar[Callable[[Any, Any], Any]]
 
-    #: Whether feature dicts come as the user gave them, texts and categories included, to a first step of a pipeline.
-    _takes_documents: bool = False
-
-    #: Whether it learns: whether what it does to a query depends on queries before.
-    _learns: bool = True
-
     def _scale(self) -> np.ndarray | None:
         """By what the step divides each feature now, float64 (d,), if all that it does is to subtract and divide; else None."""
         return None
@@ -59,7 +53,7 @@ class QueryTransformer(QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input, for example NaN or infinity. The transformer is then as it was.
         """
-        block = read_query(x, y, documents=self._takes_documents)
+        block = read_query(x, y, documents=self.abilities.takes_documents)
         with self._lock, all_or_nothing(self):
             self._learn_block(block)
 
@@ -71,7 +65,7 @@ class QueryTransformer(QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input, for example NaN or infinity.
         """
-        block = read_query(x, documents=self._takes_documents)
+        block = read_query(x, documents=self.abilities.takes_documents)
         with self._lock:
             return in_form(self._transform_block(block))
 
@@ -92,13 +86,13 @@ class QueryTransformer(QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
-        block = read_block(X, qid, y, documents=self._takes_documents)
+        block = read_block(X, qid, y, documents=self.abilities.takes_documents)
         with self._lock, all_or_nothing(self):
             self._learn_block(block)
 
     def transform_many(self, X: Any, qid: Any = None) -> Any:
         """A block of queries, transformed, in the form in which it was given; without `qid` it is a single query."""
-        documents = self._takes_documents
+        documents = self.abilities.takes_documents
         block = read_query(X, documents=documents) if qid is None else read_block(X, qid, documents=documents)
         with self._lock:
             return in_form(self._transform_block(block))

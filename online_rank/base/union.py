@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.base.anatomy import Wrapper
 from online_rank.base.columns import as_array, numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
@@ -14,7 +15,7 @@ from online_rank.query import Block
 __all__ = ["QueryUnion"]
 
 
-class QueryUnion(QueryTransformer):
+class QueryUnion(Wrapper, QueryTransformer):
     """The features that two transformers make of a query, side by side: `first + second`.
 
     Both get the query as it came. A feature is called by the transformer that gives it: `"StreamScaler.clicks"`.
@@ -68,7 +69,15 @@ class QueryUnion(QueryTransformer):
         yield {"first": QueryFunction(_same), "second": QueryFunction(_same)}
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        return joined(super()._snapshot(block), snapshot(self.first, block), snapshot(self.second, block))
+        return joined(super()._snapshot(block), *(snapshot(part, block) for part in self._wrapped))
+
+    @property
+    def _wrapped(self) -> tuple[Any, Any]:
+        return self.first, self.second
+
+    @property
+    def _serving(self) -> None:
+        return None
 
     def _transform_block(self, block: Block) -> Block:
         return self._beside(block, self.first._transform_block(block), self.second._transform_block(block))

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.click_comparators import compare_on_clicks
-from online_rank.base import Round
+from online_rank.base import Round, steps_of
 from online_rank.feedback.arrays import shown_block
-from online_rank.measures import discounts
+from online_rank.measures import discounts, learned_measure
 from online_rank.query import Block
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
@@ -24,8 +24,11 @@ _LARGEST_NORM = 1e150
 
 def require_perceptron(ranker: Any) -> None:
     """Raise TypeError or ValueError unless the bounds cover what `ranker` learns."""
-    if isinstance(ranker, DriftAwareRanker | BestRanker) and not hasattr(ranker, "steps"):
+    if issubclass(type(ranker), DriftAwareRanker | BestRanker):
         parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers
+        if len(measures := {learned_measure(part) for part in (ranker, *parts)}) > 1:
+            names = " and ".join(sorted(measure.name for measure in measures))
+            raise ValueError(f"ranker has several measures, {names}: one certificate is of one measure")
         for part in parts:
             require_perceptron(part)
             if part.update != "mistake" or part.norm_cap is not None or part.served != "current":
@@ -36,7 +39,7 @@ def require_perceptron(ranker: Any) -> None:
         return
     # Not isinstance: river lets a pipeline pass for its last step.
     if not issubclass(type(ranker), PerceptronRanker | ClickPerceptron):
-        transformers = "; transformers go before it: scaler | LossTracker(ranker)" if hasattr(ranker, "steps") else ""
+        transformers = "; transformers go before it: scaler | LossTracker(ranker)" if steps_of(ranker) != [ranker] else ""
         raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
     if type(ranker)._learn not in (PerceptronRanker._learn, ClickPerceptron._learn):
         raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound speaks of it")

@@ -3,13 +3,14 @@
 import copy
 from typing import Any
 
+from online_rank.base import Wrapper
 from online_rank.intervals import LossInterval, served_loss
 from online_rank.measures import measure as parse_measure
 
 __all__ = ["FrozenCopy"]
 
 
-class FrozenCopy:
+class FrozenCopy(Wrapper):
     r"""A model as it is now, measured on the queries to come.
 
     Let the queries from here on be drawn independently from one law, and let the k-th copy that is ever made (k = 0, 1, ...) be
@@ -54,6 +55,10 @@ class FrozenCopy:
         self.model = copy.deepcopy(model)
         self.losses = LossInterval()
         self._measure = parse_measure(measure)
+
+    @property
+    def _wrapped(self) -> tuple[Any]:
+        return (self.model,)
 
     def measure_one(self, x: Any, y: Any) -> None:
         """Rank a query that the copy has not learned from, and add its loss; queries of one grade say nothing."""

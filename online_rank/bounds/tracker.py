@@ -6,20 +6,19 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from river import base
 
 from online_rank._kernels.codes import DOCUMENTS
 from online_rank._kernels.comparators import accumulate, compare
 from online_rank._kernels.graded import ranking_losses
-from online_rank.base import Ranker, Round
+from online_rank.base import Abilities, Ranker, Round
 from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
 from online_rank.bounds.candidates import Run
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks, require_perceptron
 from online_rank.bounds.frozen import FrozenCopy
 from online_rank.bounds.totals import Totals
-from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure
-from online_rank.measures import discounts
+from online_rank.intervals import Interval, LossInterval, add_losses
+from online_rank.measures import discounts, learned_measure
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.click_perceptron import ClickPerceptron
@@ -125,7 +124,7 @@ class LossTracker(NestedRanker):
         require_perceptron(ranker)
         if comparators is not None and not isinstance(comparators, Mapping):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
-        if served and ranker._takes_clicks:
+        if served and ranker.abilities.takes_clicks:
             raise ValueError("served=True: clicks do not tell the loss of what was served")
         self.ranker = ranker
         self.comparators = None if comparators is None else {name: copied(name, u) for name, u in comparators.items()}
@@ -176,7 +175,7 @@ class LossTracker(NestedRanker):
         ValueError
             What is served is not measured.
         """
-        if not self._measures_answers and self._totals[0] and not self._served[0]:
+        if not self.abilities.measures_answers and self._totals[0] and not self._served[0]:
             raise ValueError("what is served is not measured: LossTracker(ranker, served=True) does")
         return LossInterval(self._served).interval(level)
 
@@ -244,7 +243,7 @@ class LossTracker(NestedRanker):
             u=self._aligned[row] * self._scaled_by,
             gains=self._gains(),
             pair_loss=pair_loss,
-            surrogate_loss=math.nan if self._takes_clicks else surrogate_loss,
+            surrogate_loss=math.nan if self.abilities.takes_clicks else surrogate_loss,
             path_length=path_length,
             path_product=path_product,
             largest_norm=largest_norm,
@@ -256,32 +255,12 @@ class LossTracker(NestedRanker):
         )
         return certify(self._perceptron, comparator, run)
 
-    @property
-    def _takes_clicks(self) -> bool:  # type: ignore[override]
-        return self._learner._takes_clicks
+    _forwards = ("takes_served", "takes_clicks", "takes_sparse", "draws")
 
-    @property
-    def _takes_sparse(self) -> bool:  # type: ignore[override]
-        return self._perceptron._takes_sparse
-
-    @property
-    def _own_policy(self) -> Any:
-        return self._learner._own_policy
-
-    def _confidence(self) -> float:
-        return self._learner._confidence()
-
-    @property
-    def _measures_answers(self) -> bool:  # type: ignore[override]
-        return not self._takes_clicks and (self.served or self._nested or self._learner.average is False)
-
-    @property
-    def _wants_scale(self) -> bool:  # type: ignore[override]
-        return self.raw
-
-    @property
-    def _learns_from_served(self) -> bool:  # type: ignore[override]
-        return self._learner._learns_from_served
+    def _abilities(self) -> Abilities:
+        able = super()._abilities()
+        measures = not able.takes_clicks and (self.served or self._nested or self._learner.average is False)
+        return able._replace(measures_answers=measures, wants_scale=self.raw)
 
     @property
     def _nested(self) -> bool:
@@ -306,7 +285,7 @@ class LossTracker(NestedRanker):
         return names.index(name)
 
     @property
-    def _parts(self) -> list[base.Base]:
+    def _wrapped(self) -> list[Ranker]:
         return [self._learner]
 
     def _derive(self) -> None:
@@ -365,7 +344,7 @@ class LossTracker(NestedRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._require_complete()
-        inside = [part for part in self._learner._parts if isinstance(part, Ranker)] if self._nested else []
+        inside = self._learner._wrapped if self._nested else []
         share_columns(self, self._learner, *inside)
         values = np.zeros((len(block.w), *self._sums.shape))
         if self._nested or len(self._sums) or block.answered is not None or self._scores_answers(block):
@@ -376,7 +355,7 @@ class LossTracker(NestedRanker):
             if self._round_is_served(block):
                 rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
             accumulate(rounds, values, self._totals, self._sums)
-            if self._measures_answers or block.served is not None:
+            if self.abilities.measures_answers or block.served is not None:
                 losses = rounds[rounds[:, _SKIPPED] == 0.0, _SERVED_LOSS]
                 add_losses(self._served, np.clip(losses, 0.0, 1.0))
             self._n_served += learned if block.served is not None else 0
@@ -386,7 +365,7 @@ class LossTracker(NestedRanker):
 
     def _round_is_served(self, block: Block) -> bool:
         """Whether the loss of a round is that of what was served: its scores decided it."""
-        if self._nested or self._takes_clicks:
+        if self._nested or self.abilities.takes_clicks:
             return False
         return block.served is not None or (block.answered is None and self._learner.average is False)
 

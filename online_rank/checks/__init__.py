@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from river import compose
 
+from online_rank.base.anatomy import steps_of
 from online_rank.base.transformer import QueryTransformer
 from online_rank.checks import _input, _output
 from online_rank.checks._river import RIVER_ON_FEATURES, RIVER_ON_QUERIES, on_features, on_queries
@@ -150,7 +151,7 @@ def yield_checks(model: Any) -> Iterator[Check]:
 
     skipped = model._unit_test_skips()
     if isinstance(model, compose.Pipeline):
-        skipped = {name for step in model.steps.values() for name in step._unit_test_skips()}
+        skipped = {name for step in steps_of(model) for name in step._unit_test_skips()}
         # River asks a class for parameters to test it with; a pipeline has none, and is tested as it is.
         skipped.add("check_init_has_default_params_for_tests")
     checks = {name: function for name, function in vars(common).items() if name not in skipped}

@@ -5,23 +5,21 @@ import pickle
 from typing import Any
 
 import numpy as np
-from river import base, compose
+from river import base
 
-from online_rank.base import Columns, Ranker
+from online_rank.base import Columns, Ranker, steps_of
 
 NAMES = ("clicks", "age", "bm25", "length", "const")
 
 
 def first_step(model: Any) -> Any:
     """The step that a query comes to first: the first of a pipeline, or the model itself."""
-    return next(iter(model.steps.values())) if isinstance(model, compose.Pipeline) else model
+    return steps_of(model)[0]
 
 
 def is_ranker(model: Any) -> bool:
     """Whether a model is a ranker, or a pipeline that ends in one."""
-    while isinstance(model, compose.Pipeline) and model.steps:
-        model = list(model.steps.values())[-1]
-    return isinstance(model, Ranker)
+    return isinstance(steps_of(model)[-1], Ranker)
 
 
 def make_queries(n: int = 24, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:

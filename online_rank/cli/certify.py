@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._progress import progress
+from online_rank.base import steps_of
 from online_rank.bounds import LossTracker, best_in_hindsight
 from online_rank.query import Block, read_query
 
@@ -22,7 +23,7 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, sh
     The comparator is the teacher of a synthetic stream where there is one; else the weights that are best in hindsight on what
     the ranker will see of `queries`: their features as the transformers before it will have transformed them.
     """
-    *transformers, ranker = list(model.steps.values()) if hasattr(model, "steps") else [model]
+    *transformers, ranker = steps_of(model)
     if teacher is not None:
         name, weights = "teacher", teacher
     else:

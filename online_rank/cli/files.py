@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from online_rank.base import steps_of
 from online_rank.query import Block
 from online_rank.storage.files import ModelFileError, load
 
@@ -92,8 +93,7 @@ def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> 
 
 def n_features_of(model: Any) -> int | None:
     """The number of features that a model or pipeline has learned; None before it has met any."""
-    steps = list(model.steps.values()) if hasattr(model, "steps") else [model]
-    counts = [step.n_features for step in steps if getattr(step, "n_features", 0)]
+    counts = [step.n_features for step in steps_of(model) if getattr(step, "n_features", 0)]
     return counts[0] if counts else None
 
 

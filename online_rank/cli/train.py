@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank._progress import progress
+from online_rank.base import ranker_of, serving_ranker
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
 from online_rank.cli.files import n_features_of, warnings_as_lines
 from online_rank.cli.settings import SYNTHETIC, Made, Settings
@@ -33,11 +34,6 @@ RANDOM = "random ranking"
 
 #: What is reported of the machines.
 _MIXING = ("shards", "rounds", "bytes_sent")
-
-
-def ranker_of(model: Any) -> Any:
-    """The last step of a pipeline, or the ranker that stands alone."""
-    return list(model.steps.values())[-1] if hasattr(model, "steps") else model
 
 
 def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -> Any:
@@ -279,8 +275,7 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
 def _by_last_weights(model: Any) -> Any:
     """A copy of the model that serves its last weights, not their average."""
     model = copy.deepcopy(model)
-    ranker = ranker_of(model)
-    ranker = getattr(ranker, "model", ranker)  # out of its tracker
+    ranker = serving_ranker(model)
     if hasattr(ranker, "stop_averaging"):
         ranker.stop_averaging()
     return model

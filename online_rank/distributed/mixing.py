@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.codes import MASS
+from online_rank.base import abilities_of, serving_ranker, steps_of
 from online_rank.base.step import QueryStep
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
@@ -43,8 +44,8 @@ def fork(base: Any) -> Any:
     """
     require_mixable(base)
     shard = copy.deepcopy(base)
-    for step in _steps(shard):
-        if _learns(step):
+    for step in steps_of(shard):
+        if abilities_of(step).learns:
             step._fork()
     return shard
 
@@ -110,8 +111,8 @@ def mix(models: Sequence[Any], base: Any = None, weights: str = "uniform") -> An
             raise ValueError(f"models[{k}] has other steps or settings than the base")
     shares = _shares(models, base, weights)
     mixed = copy.deepcopy(base)
-    for step, before, *shards in zip(_steps(mixed), _steps(base), *map(_steps, models), strict=True):
-        if _learns(step):
+    for step, before, *shards in zip(steps_of(mixed), steps_of(base), *map(steps_of, models), strict=True):
+        if abilities_of(step).learns:
             step._meet_features_of(shards)
             step._mix(shards, before, shares)
     return mixed
@@ -119,10 +120,10 @@ def mix(models: Sequence[Any], base: Any = None, weights: str = "uniform") -> An
 
 def require_mixable(model: Any) -> None:
     """Raise TypeError or ValueError, which names the step, for a model that cannot be mixed."""
-    for step in _steps(model):
+    for step in steps_of(model):
         if not isinstance(step, QueryStep):
             raise TypeError(f"{type(step).__name__} is no model of online_rank; it cannot be mixed")
-        if _learns(step):
+        if abilities_of(step).learns:
             # Mixing one that learned nothing asks the rule about the settings, and nothing else.
             probe = _fresh(step)
             probe._mix([_fresh(step)], _fresh(step), (1.0,))
@@ -179,14 +180,6 @@ def learn_shard(content: bytes, part: Iterable[tuple], measure: str | None = Non
     )
 
 
-def _steps(model: Any) -> list[Any]:
-    return list(model.steps.values()) if hasattr(model, "steps") else [model]
-
-
-def _learns(step: Any) -> bool:
-    return getattr(step, "_learns", True)
-
-
 def _fresh(model: Any) -> Any:
     """A model with the same settings that has learned nothing."""
     return model.clone()
@@ -204,8 +197,7 @@ def _shares(models: Sequence[Any], base: Any, weights: str) -> tuple[float, ...]
 
 def _mass(model: Any) -> float:
     """The sum of the masses V of all that a perceptron has learned."""
-    ranker = _steps(model)[-1]
-    ranker = getattr(ranker, "learner", ranker)
+    ranker = serving_ranker(model)
     if not isinstance(ranker, PerceptronRanker):
         raise TypeError(f"weights='mass' is for a PerceptronRanker; {type(ranker).__name__} has no mass")
     return float(ranker._counters[MASS])

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.base import serving_ranker, transformers_of
 from online_rank.preprocessing import StreamScaler
 from online_rank.rankers.averaged import LinearRanker
-from online_rank.rankers.nested import parts_that_serve
 from online_rank.rankers.ridge import RidgeRanker
 
 __all__ = ["LinearForm", "feature_texts", "served_weights", "serving_weights"]
@@ -67,7 +67,7 @@ def serving_weights(model: Any) -> LinearForm:
     >>> model.predict_one({"c": {"clicks": 2}, "d": {"clicks": 0}})
     {'c': 0.0, 'd': 2.430...}
     """
-    transformers, *_, ranker = parts_that_serve(model)
+    transformers, ranker = transformers_of(model), serving_ranker(model)
     weights = served_weights(ranker)
     if weights is None:
         raise TypeError(f"{type(ranker).__name__} has no linear form: its scores are not a weighted sum of the features")

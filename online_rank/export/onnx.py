@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.base import serving_ranker, transformers_of
 from online_rank.export.linear import feature_texts, served_weights
-from online_rank.rankers.nested import parts_that_serve
 
 __all__ = ["to_onnx"]
 
@@ -76,7 +76,7 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Sequence[str] | Non
     ['MatMul', 'Squeeze']
     """
     helper, numpy_helper, checker = _onnx()
-    transformers, *_, ranker = parts_that_serve(model)
+    transformers, ranker = transformers_of(model), serving_ranker(model)
     first = transformers[0] if transformers else ranker
     columns = _columns(transformers, ranker)
     texts = feature_texts(columns, len(columns) if columns is not None else _n_features([*transformers, ranker]), names)

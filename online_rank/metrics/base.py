@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from river.metrics.base import Metric, Metrics
 
+from online_rank.base.anatomy import steps_of
 from online_rank.base.schema import Count, ListOf, Real, Schema
 from online_rank.base.undo import snapshot_arrays
 from online_rank.measures import TIES, as_scores, gains, query_values
@@ -91,9 +92,7 @@ class RankingMetric(Metric):
 
     def works_with(self, model: Any) -> bool:
         """Whether `model` is a ranker, or a pipeline that ends in one."""
-        while hasattr(model, "steps"):
-            model = list(model.steps.values())[-1]
-        return hasattr(model, "rank_one")
+        return hasattr(steps_of(model)[-1], "rank_one")
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
         """Take one query into the mean.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from online_rank.base import Ranker
-from online_rank.bounds import Certificate, LossTracker
+from online_rank.base import serving_chain
+from online_rank.bounds import Certificate
 from online_rank.plot._style import COLOURS, DARK, FONT, GREY, PALE_BLUE, PALE_GREY, bars, listed, number, styled
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def weights(model: Any, n: int = 15, names: Sequence[str] | None = None, ax: "Ax
     ValueError
         The model has learned nothing, or `names` has another length than the model has features.
     """
-    ranker = _ranker_of(model)
+    *_, ranker = serving_chain(model)
     if not hasattr(ranker, "served_weights"):
         raise TypeError(f"{type(ranker).__name__} has no weights of features to draw; a PerceptronRanker or GradientRanker has")
     values = ranker.served_weights
@@ -144,10 +144,3 @@ def throughput(
     """Rates as bars, the fastest on top; the names that contain `ours` are coloured."""
     ordered = dict(sorted(rates.items(), key=lambda item: -item[1]))
     return bars(ordered, [COLOURS[0] if ours in name else PALE_GREY for name in ordered], unit, ax)
-
-
-def _ranker_of(model: Any) -> Ranker:
-    """The ranker at the end of a pipeline, out of its tracker."""
-    while hasattr(model, "steps"):
-        model = list(model.steps.values())[-1]
-    return model.learner if isinstance(model, LossTracker) else model

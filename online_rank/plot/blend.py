@@ -4,7 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from online_rank.base import parts_of, steps_of
 from online_rank.plot._style import COLOURS, DARK, FONT, bars, styled
+from online_rank.rankers import BlendRanker
+from online_rank.rankers.boosted import BoostedRanker
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,8 +47,8 @@ class BlendCurve:
     """
 
     def __init__(self, model: Any) -> None:
-        self.blend = _last_step(model)
-        if not hasattr(self.blend, "learners") or not hasattr(self.blend, "weights"):
+        self.blend = steps_of(model)[-1]
+        if not isinstance(self.blend, BlendRanker):
             raise TypeError(f"model is of type {type(self.blend).__name__}; a BlendCurve watches a BlendRanker")
         self._n_calls = 0
         self._records: list[tuple[int, np.ndarray]] = []
@@ -59,8 +62,7 @@ class BlendCurve:
     @property
     def names(self) -> list[str]:
         """What the learners are called: the steps of each, without the map in front of all."""
-        steps = [list(getattr(learner, "steps", {"": learner}).values()) for learner in self.blend.learners]
-        return [" | ".join(type(step).__name__ for step in parts) for parts in steps]
+        return [" | ".join(type(step).__name__ for step in steps_of(learner)) for learner in self.blend.learners]
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
@@ -126,10 +128,9 @@ def importance(model: Any, n: int = 15, ax: "Axes | None" = None) -> "Axes":
     ValueError
         No tree has split yet.
     """
-    ranker = _last_step(model)
-    found = [part for part in map(_last_step, [ranker, *getattr(ranker, "learners", [])]) if hasattr(part, "importance")]
+    found = [part for part in parts_of(model) if isinstance(part, BoostedRanker)]
     if not found:
-        raise TypeError(f"{type(ranker).__name__} has no trees; a BoostedRanker, and a blend of one, has")
+        raise TypeError(f"{type(steps_of(model)[-1]).__name__} has no trees; a BoostedRanker, and a blend of one, has")
     gains = found[0].importance
     named = gains if isinstance(gains, dict) else {f"column {j}": gain for j, gain in enumerate(gains.tolist())}
     total = sum(named.values())
@@ -138,9 +139,3 @@ def importance(model: Any, n: int = 15, ax: "Axes | None" = None) -> "Axes":
     largest = sorted(named, key=lambda name: -named[name])[:n]
     shares = {f"{name}": 100.0 * named[name] / total for name in largest}
     return bars(shares, [COLOURS[0]] * len(shares), "% of all gain", ax, numbers=".1f")
-
-
-def _last_step(model: Any) -> Any:
-    while hasattr(model, "steps"):
-        model = list(model.steps.values())[-1]
-    return model

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import QueryEstimator, as_array
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, require_finite, require_grades
@@ -65,7 +66,8 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 class StatelessTransformer(QueryTransformer):
     """A transformer that learns nothing: what it does to a query depends on that query alone."""
 
-    _learns = False
+    def _abilities(self) -> Abilities:
+        return Abilities(learns=False)
 
     @abc.abstractmethod
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from online_rank._kernels.hashing import hash_names
 from online_rank._kernels.sparse import merge_repeated
+from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, document_name, require_finite
@@ -71,9 +72,8 @@ class HashedFeatures(QueryTransformer):
 
     _schema = Schema()
 
-    _takes_documents = True
-    _takes_sparse = True
-    _learns = False
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_documents=True, takes_sparse=True, learns=False)
 
     def __init__(self, bits: int = 22, *, text: tuple[str, ...] | None = None) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import as_array
 from online_rank.base.schema import Schema
 from online_rank.base.step import QueryStep
@@ -59,7 +60,8 @@ class ForEachDocument(QueryTransformer):
 
     _schema = Schema()
 
-    _takes_documents = True
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_documents=True)
 
     def __init__(self, transformer: Any):
         super().__init__()

@@ -6,6 +6,7 @@ import numpy as np
 
 from online_rank._kernels import preprocessing as dense
 from online_rank._kernels import sparse
+from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.schema import Array, Schema
 from online_rank.base.transformer import QueryTransformer
@@ -38,8 +39,10 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
 
     _schema = Schema(_largest=Array("d", low=0.0, spare=True))
 
-    _takes_sparse = True
     _touched_only = "_largest"
+
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_sparse=True)
 
     def __init__(self) -> None:
         super().__init__()

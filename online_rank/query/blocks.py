@@ -39,10 +39,10 @@ class Block(NamedTuple):
         How the user gave the documents: None for an array or rows, `dict` for feature dicts, else the module of the frames.
     answered
         float64 (n,): what `predict_one` would have answered before any step of the pipeline learned the query, where the ranker
-        measures what was served (`Ranker._measures_answers`).
+        measures what was served (`Abilities.measures_answers`).
     scale
         float64 (d,): by what the scalers of the pipeline divided the features of one query, where the ranker asks for it
-        (`Ranker._wants_scale`).
+        (`Abilities.wants_scale`).
     """
 
     X: Any

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from river import base
 
 from online_rank._kernels import blend as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank.base import QueryEstimator, Ranker, RankingPipeline, Round
+from online_rank.base import QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, steps_of, transformers_of
 from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.query import Block, single
-from online_rank.rankers.nested import NestedRanker
+from online_rank.rankers.nested import NestedRanker, require_model
 
 __all__ = ["BlendRanker"]
 
@@ -97,10 +96,7 @@ class BlendRanker(NestedRanker):
         if not isinstance(chosen, list | tuple) or not chosen:
             raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
         for i, ranker in enumerate(chosen):
-            if not isinstance(ranker, Ranker) and not (
-                isinstance(ranker, RankingPipeline) and ranker.steps and isinstance(ranker._last_step, Ranker)
-            ):
-                raise TypeError(f"rankers[{i}] is {ranker!r}; it is a ranker, or a pipeline that ends in one")
+            require_model(f"rankers[{i}]", ranker)
         if isinstance(grid, bool) or not isinstance(grid, int) or grid < 1:
             raise ValueError(f"grid is {grid}; it is an integer, at least 1")
         if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
@@ -142,8 +138,12 @@ class BlendRanker(NestedRanker):
         return (shares / shares.sum()) @ self._candidates
 
     @property
-    def _parts(self) -> list[base.Base]:
-        return [*self._learners]
+    def _wrapped(self) -> list[Ranker | RankingPipeline]:
+        return self._learners
+
+    @property
+    def _serving(self) -> None:
+        return None
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._score_queries(X, single(len(X)))
@@ -209,7 +209,7 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
 
 def _meets_first(learner: Ranker | RankingPipeline) -> QueryEstimator | None:
     """What meets the features of a learner as they come, if it keeps their names."""
-    first = next(iter(learner.steps.values())) if isinstance(learner, RankingPipeline) else learner
+    first = steps_of(learner)[0]
     return first if isinstance(first, QueryEstimator) else None
 
 
@@ -238,9 +238,9 @@ class _Made:
 def _scores(learner: Ranker | RankingPipeline, block: Block, made: _Made) -> np.ndarray:
     if not isinstance(learner, RankingPipeline):
         return learner._score_all(block)
-    steps = learner._transformers
+    steps = transformers_of(learner)
     if len(steps) == 1 and isinstance(steps[0], StatelessTransformer):
-        return learner._ranker._score_all(made.of(steps[0], block))
+        return ranker_of(learner)._score_all(made.of(steps[0], block))
     return learner._score_block(block)
 
 
@@ -249,13 +249,12 @@ def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block, made: _Made
 
     The features go through the transformers of a pipeline once: those that learn from features alone have then seen the query.
     """
-    if isinstance(learner, RankingPipeline):
-        for step in learner._transformers:
-            query = made.of(step, query) if isinstance(step, StatelessTransformer) else step._learn_block(query)
-        learner = learner._ranker
+    *transformers, ranker = steps_of(learner)
+    for step in transformers:
+        query = made.of(step, query) if isinstance(step, StatelessTransformer) else step._learn_block(query)
     row = np.empty((1, len(Round._fields)))
-    scores = learner._rank_and_learn(query, row)
+    scores = ranker._rank_and_learn(query, row)
     if scores is None:
-        raise learner._rejection(query)
-    learner._last_round = row
+        raise ranker._rejection(query)
+    ranker._last_round = row
     return scores

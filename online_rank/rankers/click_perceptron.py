@@ -4,6 +4,7 @@ import numpy as np
 
 from online_rank._kernels import click_perceptron as kernels
 from online_rank._kernels.clicks import confidence
+from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
@@ -102,10 +103,12 @@ class ClickPerceptron(LinearRanker):
         self._squares = np.empty(0)
 
     _schema = Schema(_counters=Array(4, low=0.0), _squares=Array("d", low=0.0), _constants=Derived())
-    _takes_clicks = True
     _learns_atomically = True
     #: What bounds speak of (`online_rank.bounds.coverage`).
     update = "clicks"
+
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_clicks=True, draws=True)
 
     @property
     def _own_policy(self) -> Policy:

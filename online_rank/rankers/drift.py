@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from river import base, drift
 
-from online_rank.base import Ranker, Round
+from online_rank.base import Abilities, Ranker, Round
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
+from online_rank.measures import learned_measure
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_ranker, served_scores, share_columns
@@ -49,7 +50,7 @@ class DriftAwareRanker(NestedRanker):
     warning_detector
         The detector whose changes for the worse are warnings, for `"switch"`; None for `river.drift.ADWIN(delta=0.05)`.
     measure
-        What the loss is of (see `online_rank.measure`).
+        What the loss is of (see `online_rank.measure`); None for what `ranker` learns for.
 
     Raises
     ------
@@ -73,8 +74,6 @@ class DriftAwareRanker(NestedRanker):
     (1, (1026,))
     """
 
-    _measures_answers = True
-
     _schema = Schema(
         _measure=Derived(),
         _alarms=Nested("DriftDetector"),
@@ -93,7 +92,7 @@ class DriftAwareRanker(NestedRanker):
         detector: base.DriftDetector | None = None,
         on_drift: str = "reset",
         warning_detector: base.DriftDetector | None = None,
-        measure: str = "ndcg@10",
+        measure: str | None = None,
     ) -> None:
         super().__init__()
         require_ranker("ranker", ranker)
@@ -109,7 +108,7 @@ class DriftAwareRanker(NestedRanker):
         self.on_drift = on_drift
         self.warning_detector = warning_detector
         self.measure = measure
-        self._measure = parse_measure(measure)
+        self._measure = learned_measure(ranker) if measure is None else parse_measure(measure)
         self._alarms = (detector or drift.ADWIN()).clone()
         self._warnings = (warning_detector or drift.ADWIN(delta=0.05)).clone()
         self._learner: Any = copy.deepcopy(ranker)
@@ -143,9 +142,10 @@ class DriftAwareRanker(NestedRanker):
         """After how many queries each drift was noticed; the latest 100."""
         return self._positions
 
-    @property
-    def _learns_from_served(self) -> bool:  # type: ignore[override]
-        return self._learner._learns_from_served
+    _forwards = ("takes_served", "takes_sparse")
+
+    def _abilities(self) -> Abilities:
+        return super()._abilities()._replace(measures_answers=True)
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._learner._score(X)
@@ -154,7 +154,7 @@ class DriftAwareRanker(NestedRanker):
         return self._learner._score_queries(X, offsets)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        share_columns(self, *self._rankers)
+        share_columns(self, *self._wrapped)
         for t, query in enumerate(block.each()):
             served = served_scores(query, self._learner)
             if not learn_query(self._learner, query, rounds[t : t + 1]):
@@ -174,10 +174,10 @@ class DriftAwareRanker(NestedRanker):
 
     @property
     def _parts(self) -> list[base.Base]:
-        return [*self._rankers, self._alarms, self._warnings]
+        return [*self._wrapped, self._alarms, self._warnings]
 
     @property
-    def _rankers(self) -> list[Ranker]:
+    def _wrapped(self) -> list[Ranker]:
         return [self._learner] if self._background is None else [self._learner, self._background]
 
     def _new_ranker(self) -> Ranker:

@@ -9,6 +9,7 @@ from online_rank._kernels import gradient as dense
 from online_rank._kernels import sparse_gradient as sparse
 from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
 from online_rank._kernels.sparse import OPTIMIZER
+from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
 from online_rank.query import Block, SparseRows
@@ -128,10 +129,9 @@ class GradientRanker(LinearRanker):
     def _row_width(self) -> int:  # type: ignore[override]
         return OPTIMIZER + self._n_kept
 
-    @property
-    def _takes_sparse(self) -> bool:  # type: ignore[override]
+    def _abilities(self) -> Abilities:
         # Adam's momentum, and l2, move weights of features that a query does not have.
-        return self.optimizer != "adam" and not self.l2
+        return Abilities(takes_sparse=self.optimizer != "adam" and not self.l2)
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         if self.optimizer != "sgd":

@@ -1,13 +1,12 @@
 """What rankers that hold rankers share."""
 
-import abc
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from river import base
 
-from online_rank.base import Ranker
+from online_rank.base import Abilities, Ranker, RankingPipeline, Wrapper, steps_of
 from online_rank.base.undo import joined, snapshot
 from online_rank.query import Block
 
@@ -15,17 +14,14 @@ __all__ = [
     "NestedRanker",
     "adopt_features",
     "learn_query",
-    "parts_that_serve",
+    "require_model",
     "require_ranker",
     "served_scores",
     "share_columns",
 ]
 
-#: Under these names rankers hold the ranker that they rank with.
-_INNER = ("best_ranker", "learner", "model")
 
-
-class NestedRanker(Ranker):
+class NestedRanker(Wrapper, Ranker):
     """A ranker that holds others, which learn on its features; a rejected query leaves all of them as they were.
 
     Those that learn are copies of what the constructor was given: its arguments stay as they are. They are found under
@@ -37,10 +33,24 @@ class NestedRanker(Ranker):
         """The ranker inside whose round will be that of the next query."""
         raise NotImplementedError(f"{type(self).__name__} does not say whose rounds it reports")
 
+    #: The abilities that it has if all rankers inside have them.
+    _forwards: ClassVar[tuple[str, ...]] = ()
+
+    def _abilities(self) -> Abilities:
+        inside = [model.abilities for model in self._wrapped]
+        return Abilities(**{name: all(getattr(able, name) for able in inside) for name in self._forwards})
+
     @property
-    @abc.abstractmethod
-    def _parts(self) -> list[base.Base]:
+    def _own_policy(self) -> Any:
+        return self._serving._own_policy if self.abilities.draws else None
+
+    def _confidence(self) -> float:
+        return self._serving._confidence() if self.abilities.draws else 1.0
+
+    @property
+    def _parts(self) -> Sequence[base.Base]:
         """The rankers inside, and whatever else changes in place."""
+        return self._wrapped
 
     def _grow(self, n_new: int) -> None:
         """The state is that of the rankers inside, which grow when they learn."""
@@ -84,35 +94,14 @@ def served_scores(query: Block, ranker: Ranker) -> np.ndarray:
     return ranker._score(query.X) if query.answered is None else query.answered
 
 
+def require_model(name: str, model: Any) -> None:
+    """Raise TypeError unless a model is a ranker, or a pipeline that ends in one."""
+    if not issubclass(type(model), Ranker | RankingPipeline) or not issubclass(type(steps_of(model)[-1]), Ranker):
+        raise TypeError(f"{name} is {model!r}; it is a ranker, or a pipeline that ends in one")
+
+
 def require_ranker(name: str, ranker: Any) -> None:
     """Raise TypeError unless `ranker` is one, and not a pipeline."""
-    if not isinstance(ranker, Ranker) or hasattr(ranker, "steps"):
-        raise TypeError(f"{name} is {ranker!r}; it is a ranker. Transformers go in front of the whole, as in scaler | ranker")
-
-
-def parts_that_serve(model: Any) -> tuple[list[Any], Any, Any]:
-    """What a model ranks with.
-
-    Parameters
-    ----------
-    model
-        A ranker, or a pipeline that ends in one.
-
-    Returns
-    -------
-    The transformers of a pipeline, in order; its last step; and the ranker whose scores that serves: itself, or the one inside.
-
-    Raises
-    ------
-    TypeError
-        The model does not end in a ranker.
-    """
     # Not isinstance: river lets a pipeline pass for its last step.
-    steps = list(model.steps.values()) if hasattr(model, "steps") else [model]
-    *transformers, last = steps or [None]
-    if not issubclass(type(last), Ranker):
-        raise TypeError(f"model is of type {type(model).__name__}; it is a ranker, or a pipeline that ends in one")
-    ranker = last
-    while inner := [part for name in _INNER if issubclass(type(part := getattr(ranker, name, None)), Ranker)]:
-        ranker = inner[0]
-    return transformers, last, ranker
+    if not issubclass(type(ranker), Ranker):
+        raise TypeError(f"{name} is {ranker!r}; it is a ranker. Transformers go in front of the whole, as in scaler | ranker")

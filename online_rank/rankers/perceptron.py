@@ -9,6 +9,7 @@ import numpy as np
 from online_rank._kernels import perceptron as dense
 from online_rank._kernels import sparse_perceptron as sparse
 from online_rank._kernels.codes import CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
+from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
 from online_rank.query import Block, SparseRows
@@ -111,7 +112,6 @@ class PerceptronRanker(LinearRanker):
 
     _learns_atomically = True
     #: `_learn` takes pairs, mass and loss from `Block.served` where it is given.
-    _learns_from_served = True
 
     _schema = Schema(_counters=Array(N_COUNTERS, low=0.0), _config=Derived(), _all_forms=Derived())
 
@@ -204,10 +204,9 @@ class PerceptronRanker(LinearRanker):
             "relative_margin": margin if self.relative_margin is None else self.relative_margin,
         }
 
-    @property
-    def _takes_sparse(self) -> bool:  # type: ignore[override]
+    def _abilities(self) -> Abilities:
         # A cap of the norm may shorten all weights in every query.
-        return self.norm_cap is None
+        return Abilities(takes_sparse=self.norm_cap is None, takes_served=True)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         X, y, offsets, w, _, _, served, _, _, _ = block

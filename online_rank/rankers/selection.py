@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from river import base
 
-from online_rank.base import Ranker, Round
+from online_rank.base import Abilities, Ranker, Round
 from online_rank.base.draws import counted_generator
 from online_rank.base.ranker import best_first
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nested, Schema
 from online_rank.base.undo import joined, snapshot
 from online_rank.feedback import Clicks
 from online_rank.intervals import LossInterval, add_losses
+from online_rank.measures import Measure, learned_measure
 from online_rank.measures import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
@@ -48,7 +48,7 @@ class BestRanker(NestedRanker):
     rankers
         The rankers to choose from; copies of them learn.
     measure
-        What the loss is of (see `online_rank.measure`).
+        What the loss is of (see `online_rank.measure`); None for what the rankers learn for.
     half_life
         Losses that many queries ago count half, for streams whose best ranker changes; None: all losses count alike.
     epsilon
@@ -90,8 +90,6 @@ class BestRanker(NestedRanker):
     ['b', 'c', 'a']
     """
 
-    _measures_answers = True
-
     _schema = Schema(
         _measure=Derived(),
         _learners=ListOf(Nested("Ranker", features=True), lambda ranker: len(ranker.rankers)),
@@ -104,7 +102,7 @@ class BestRanker(NestedRanker):
     def __init__(
         self,
         rankers: Sequence[Ranker],
-        measure: str = "ndcg@10",
+        measure: str | None = None,
         half_life: float | None = None,
         epsilon: float | None = None,
         seed: int = 0,
@@ -130,7 +128,7 @@ class BestRanker(NestedRanker):
         self.epsilon = epsilon
         self.seed = seed
         self.drafts = drafts
-        self._measure = parse_measure(measure)
+        self._measure = _common_measure(rankers) if measure is None else parse_measure(measure)
         self._learners = [copy.deepcopy(ranker) for ranker in rankers]
         adopt_features(self, self._learners)
         # Of the losses of each ranker: total weight, and weighted mean.
@@ -181,20 +179,18 @@ class BestRanker(NestedRanker):
         return self._learners[best if best in learners else learners[0]]
 
     @property
-    def _parts(self) -> list[base.Base]:
-        return [*self._learners]
+    def _wrapped(self) -> list[Ranker]:
+        return self._learners
 
     @property
-    def _learns_from_served(self) -> bool:  # type: ignore[override]
-        return all(learner._learns_from_served for learner in self._learners)
+    def _serving(self) -> Ranker:
+        return self.best_ranker
 
-    @property
-    def _takes_clicks(self) -> bool:  # type: ignore[override]
-        return self.drafts is not None
+    _forwards = ("takes_served", "takes_sparse")
 
-    @property
-    def _draws(self) -> bool:
-        return self.drafts is not None
+    def _abilities(self) -> Abilities:
+        drafts = self.drafts is not None
+        return super()._abilities()._replace(measures_answers=True, takes_clicks=drafts, draws=drafts)
 
     def _show(self, query: Block, asked: Block, policy: Any) -> Any:
         if self.drafts is None or policy is not None:
@@ -277,3 +273,12 @@ class BestRanker(NestedRanker):
         # Draws depend on the seed and the number of the query alone: the state is one number.
         rng = counted_generator(self, self.seed, self._n_queries)
         return [int(rng.integers(n)) if rng.random() < self.epsilon else self._best]
+
+
+def _common_measure(rankers: Sequence[Ranker]) -> Measure:
+    """What all rankers learn for. Raises ValueError where they learn for different measures."""
+    found = dict.fromkeys(map(learned_measure, rankers))
+    if len(found) > 1:
+        names = " and ".join(measure.name for measure in found)
+        raise ValueError(f"rankers learn for different measures, {names}: name the one to choose by (argument measure)")
+    return next(iter(found))

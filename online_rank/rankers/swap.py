@@ -4,6 +4,7 @@ import numpy as np
 
 from online_rank._kernels import clicks as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
+from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Schema
 from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
@@ -81,8 +82,10 @@ class SwapRanker(LinearRanker):
         return kernels.confidence(self._state[0], self._state[1])
 
     _schema = Schema(_counters=Array(1, low=0.0), _state=Array(OPTIMIZER_ROWS[SCALE_FREE], "d"))
-    _takes_clicks = True
     _learns_atomically = True
+
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_clicks=True, draws=True)
 
     @property
     def _own_policy(self) -> Policy:

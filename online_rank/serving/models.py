@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from online_rank.intervals import learned_measure
+from online_rank.measures import learned_measure
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.monitor import Monitor

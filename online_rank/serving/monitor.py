@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from river import drift
 
+from online_rank.base import ranker_of, serving_ranker
 from online_rank.feedback import Clicks, PositionBias
 from online_rank.intervals import LossInterval
 from online_rank.measures import Measure
 from online_rank.measures import measure as parse_measure
-from online_rank.rankers.nested import parts_that_serve
 from online_rank.serving.protocol import Reply
 
 __all__ = ["Course", "Monitor"]
@@ -107,7 +107,7 @@ class Monitor:
         """The weights, when the next query is one to be shown; the result goes to `learned`."""
         if time.monotonic() - self._shown_at < _SECONDS_BETWEEN_SHOWN:
             return None
-        ranker = parts_that_serve(model)[2]
+        ranker = serving_ranker(model)
         weights = getattr(ranker, "weights", None)
         small = isinstance(weights, np.ndarray) and len(weights) <= _LARGEST_COMPARED
         return weights if small else np.empty(0)
@@ -214,7 +214,7 @@ class Monitor:
 
 def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]]:
     """The features whose weights have changed most: name and change."""
-    ranker = parts_that_serve(model)[2]
+    ranker = serving_ranker(model)
     after = getattr(ranker, "weights", None)
     if not isinstance(after, np.ndarray) or not len(after) or len(after) > _LARGEST_COMPARED:
         return []
@@ -226,7 +226,7 @@ def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]]:
 
 def _weights(model: Any) -> list[list[Any]]:
     """The largest weights that serve rankings: name and weight."""
-    ranker = parts_that_serve(model)[2]
+    ranker = serving_ranker(model)
     weights = getattr(ranker, "served_weights", None)
     if not isinstance(weights, np.ndarray):
         return []
@@ -237,7 +237,7 @@ def _weights(model: Any) -> list[list[Any]]:
 
 def _certified(model: Any) -> tuple[float, float]:
     """Cumulative loss of the weights that learn, and the smallest bound on it; NaN without a tracker with comparators."""
-    tracker = parts_that_serve(model)[1]
+    tracker = ranker_of(model)
     if not getattr(tracker, "comparators", None) or not hasattr(tracker, "certificate"):
         return math.nan, math.nan
     certificates = [tracker.certificate(name) for name in tracker.comparators]

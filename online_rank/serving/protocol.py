@@ -33,11 +33,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.base import abilities_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals import Interval, LossInterval, add_losses, learned_measure, served_loss
+from online_rank.intervals import Interval, LossInterval, add_losses, served_loss
 from online_rank.limits import CELLS_A_VALUE, MAX_CELLS, MAX_ID_LENGTH, is_id
+from online_rank.measures import learned_measure
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.wire import decoded
@@ -232,7 +234,7 @@ class RankingService:
         if not isinstance(docs, dict) or not all(isinstance(features, dict) for features in docs.values()):
             raise ValueError("docs must be {document: {feature: value}}")
         self._require_moderate(docs)
-        if _draws(self.model):
+        if abilities_of(self.model).draws:
             shown = self.model.show_one(docs)
             answer = {"id": query_id, "ranking": list(shown.order)}
             scores, drawn = {}, json.dumps(shown.to_dict(), separators=(",", ":"))
@@ -294,7 +296,7 @@ class RankingService:
         if len(docs) * n_values <= allowed:  # Whatever their features are.
             return
         cells = len(docs) * len(set().union(*docs.values()))
-        if cells > allowed and not _takes_sparse(self.model):
+        if cells > allowed and not abilities_of(self.model).takes_sparse:
             raise ValueError(
                 f"docs has {len(docs)} documents with {cells // len(docs)} features, but gives only {n_values} values: "
                 "a model with a step that needs all of them would take too much memory"
@@ -322,22 +324,10 @@ def _ranked(query_id: Any, scores: dict[str, float]) -> dict[str, Any]:
     return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
 
 
-def _draws(model: Any) -> bool:
-    """Whether the model, or the last step of a pipeline, draws the rankings that are shown."""
-    ranker = list(model.steps.values())[-1] if hasattr(model, "steps") else model
-    return getattr(ranker, "_draws", False)
-
-
 def _as_served(docs: dict[str, Any], order: list[str]) -> dict[str, float]:
     """Scores that rank the documents as they were shown; those that were not tie behind them."""
     place = {document: -float(position) for position, document in enumerate(order)}
     return {document: place.get(document, -float(len(order))) for document in docs}
-
-
-def _takes_sparse(model: Any) -> bool:
-    """Whether documents stay sparse on their way through a model."""
-    steps = model.steps.values() if hasattr(model, "steps") else [model]
-    return all(getattr(step, "_takes_sparse", False) for step in steps)
 
 
 def _require_fields(fields: dict[str, Any]) -> None:

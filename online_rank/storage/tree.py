@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import drift
 
+from online_rank.base.anatomy import steps_of
 from online_rank.base.columns import Columns
 from online_rank.base.schema import StateError
 from online_rank.limits import MAX_DEPTH, is_integer
@@ -274,12 +275,9 @@ def settings_of(value: Any) -> Any:
 
 def adopt(target: Any, source: Any) -> None:
     """Give `target` the state of `source`, an object with the same settings; the steps of a pipeline stay the same objects."""
-    if hasattr(target, "steps"):
-        for name, step in target.steps.items():
-            adopt(step, source.steps[name])
-    else:
-        vars(target).clear()
-        vars(target).update(vars(source))
+    for own, other in zip(steps_of(target), steps_of(source), strict=True):
+        vars(own).clear()
+        vars(own).update(vars(other))
 
 
 def _split_pool(text: np.ndarray, lengths: np.ndarray) -> list[str]:

@@ -371,6 +371,16 @@ def test_certificates(files, run, source):
     assert "Certificate against" in out
 
 
+def test_a_certified_run_tests_the_weights_that_learn_beside_those_that_serve(files, run):
+    figures = []
+    for certify in ([], ["--certify"]):
+        code, out, _ = run("train", files / "a.txt", "--test", files / "test.txt", "--json", *certify)
+        assert code == 0
+        figures.append(json.loads(out)["test"])
+    plain, certified = figures
+    assert certified["last"] == plain["last"] != plain["served"] == certified["served"]
+
+
 def test_certificates_need_queries_that_can_be_read_twice(files, run):
     code, _, err = run("train", "-", "--certify")
     assert code == 2

@@ -1,0 +1,188 @@
+"""What a model is made of, and what it can do: declared once, and forwarded by wrappers."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from river import linear_model, preprocessing
+
+from online_rank import (
+    BestRanker,
+    BlendRanker,
+    BoostedRanker,
+    ClickPerceptron,
+    DriftAwareRanker,
+    ForEachDocument,
+    GradientRanker,
+    HashedFeatures,
+    LossTracker,
+    MaxAbsStreamScaler,
+    PerceptronRanker,
+    PointwiseRanker,
+    RidgeRanker,
+    SignedLog,
+    StreamScaler,
+    SwapRanker,
+)
+from online_rank.base import Abilities, abilities_of, parts_of, ranker_of, serving_ranker, steps_of, transformers_of
+from online_rank.bounds.frozen import FrozenCopy
+from online_rank.measures import learned_measure
+from tests.helpers import teacher_queries
+
+
+def kinds(models):
+    return [type(model).__name__ for model in models]
+
+
+def able(model):
+    return {name for name, has in model.abilities._asdict().items() if has}
+
+
+def test_steps_of_pipelines_and_of_what_stands_alone():
+    scaler, ranker = StreamScaler(), PerceptronRanker()
+    assert steps_of(ranker) == [ranker]
+    assert steps_of(SignedLog() | scaler | ranker)[1:] == [scaler, ranker]
+    assert kinds(transformers_of(SignedLog() | scaler | ranker)) == ["SignedLog", "StreamScaler"]
+    # River's own pipelines may hold pipelines.
+    nested = preprocessing.StandardScaler() | (preprocessing.MinMaxScaler() | linear_model.LinearRegression())
+    assert kinds(steps_of(nested)) == ["StandardScaler", "MinMaxScaler", "LinearRegression"]
+
+
+def test_the_ranker_that_a_model_ends_in_and_the_one_that_serves():
+    tracker = LossTracker(DriftAwareRanker(PerceptronRanker()))
+    model = StreamScaler() | tracker
+    assert ranker_of(model) is tracker
+    assert serving_ranker(model) is tracker.learner.learner
+    assert serving_ranker(FrozenCopy(model).model) is not tracker.learner.learner
+    blend = BlendRanker([PerceptronRanker(), StreamScaler() | RidgeRanker()])
+    assert serving_ranker(StreamScaler() | blend) is blend
+    for nothing in (StreamScaler(), StreamScaler() | SignedLog(), linear_model.LinearRegression(), None):
+        with pytest.raises(TypeError, match="ranker, or a pipeline that ends in one"):
+            ranker_of(nothing)
+
+
+def test_the_best_ranker_is_the_one_that_serves():
+    model = BestRanker([PerceptronRanker(), PerceptronRanker(average=False)])
+    for X, y in teacher_queries():
+        model.learn_one(X, y)
+        assert serving_ranker(model) is model.best_ranker
+
+
+def test_parts_in_every_depth():
+    blend = BlendRanker([StreamScaler() | RidgeRanker(), DriftAwareRanker(BoostedRanker())])
+    names = ["SignedLog", "BlendRanker", "StreamScaler", "RidgeRanker", "DriftAwareRanker", "BoostedRanker"]
+    assert kinds(parts_of(SignedLog() | blend)) == names
+    assert kinds(parts_of(SignedLog() + StreamScaler())) == ["QueryUnion", "SignedLog", "StreamScaler"]
+
+
+ABILITIES = {
+    "perceptron": (PerceptronRanker(), {"takes_sparse", "takes_served", "learns"}),
+    "capped": (PerceptronRanker(norm_cap=0.5), {"takes_served", "learns"}),
+    "adam": (GradientRanker(optimizer="adam"), {"learns"}),
+    "swap": (SwapRanker(), {"takes_clicks", "draws", "learns"}),
+    "tracker": (LossTracker(PerceptronRanker()), {"takes_sparse", "takes_served", "learns"}),
+    "tracker, raw": (LossTracker(PerceptronRanker(), raw=True), {"takes_sparse", "takes_served", "wants_scale", "learns"}),
+    "tracker, served": (
+        LossTracker(PerceptronRanker(), served=True),
+        {"takes_sparse", "takes_served", "measures_answers", "learns"},
+    ),
+    "tracker of clicks": (LossTracker(ClickPerceptron()), {"takes_clicks", "draws", "learns"}),
+    "drift": (DriftAwareRanker(PerceptronRanker()), {"takes_sparse", "takes_served", "measures_answers", "learns"}),
+    "drift of gradient": (DriftAwareRanker(RidgeRanker()), {"measures_answers", "learns"}),
+    "best": (BestRanker([PerceptronRanker(), RidgeRanker()]), {"measures_answers", "learns"}),
+    "drafts": (
+        BestRanker([PerceptronRanker(), PerceptronRanker()], drafts=3),
+        {"takes_sparse", "takes_served", "takes_clicks", "draws", "measures_answers", "learns"},
+    ),
+    "blend": (BlendRanker([PerceptronRanker(), RidgeRanker()]), {"learns"}),
+    "log": (SignedLog(), set()),
+    "hashed": (HashedFeatures(4) | PerceptronRanker(), {"takes_documents", "takes_sparse", "takes_served", "learns"}),
+    "lifted": (ForEachDocument(preprocessing.StandardScaler()) | RidgeRanker(), {"takes_documents", "learns"}),
+    "sparse all the way": (MaxAbsStreamScaler() | PerceptronRanker(), {"takes_sparse", "takes_served", "learns"}),
+    # What a drift watcher measures before a stateless step is what it would measure itself.
+    "log | drift": (SignedLog() | DriftAwareRanker(RidgeRanker()), {"learns"}),
+    "scaler | drift": (StreamScaler() | DriftAwareRanker(RidgeRanker()), {"measures_answers", "learns"}),
+}
+
+
+@pytest.mark.parametrize("name", ABILITIES)
+def test_abilities(name):
+    model, expected = ABILITIES[name]
+    assert able(model) == expected
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.clone()):
+        assert able(other) == expected
+
+
+def test_nothing_is_known_of_what_is_not_of_this_library():
+    assert abilities_of(linear_model.LinearRegression()) == Abilities()
+
+
+def test_a_pipeline_that_gets_another_step_says_what_it_can_do_then():
+    model = StreamScaler() | SignedLog()
+    assert not model.abilities.takes_clicks
+    model |= SwapRanker()
+    assert model.abilities.takes_clicks
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda ranker: DriftAwareRanker(ranker),
+        lambda ranker: BestRanker([ranker, ranker.clone()]),
+        lambda ranker: LossTracker(ranker),
+        lambda ranker: StreamScaler() | LossTracker(DriftAwareRanker(ranker)),
+        lambda ranker: FrozenCopy(StreamScaler() | ranker, measure="ap>=2"),
+    ],
+)
+def test_the_measure_of_a_wrapper_is_that_of_the_ranker_inside(wrapped):
+    model = wrapped(PerceptronRanker("ap>=2"))
+    assert learned_measure(model).name == "ap>=2"
+
+
+def test_a_wrapper_may_be_told_another_measure():
+    assert learned_measure(DriftAwareRanker(PerceptronRanker("ap"), measure="ndcg")).name == "ndcg"
+    assert learned_measure(PointwiseRanker(linear_model.LinearRegression(), measure="ap")).name == "ap"
+    assert learned_measure(SwapRanker()).name == "ndcg@10"
+
+
+def test_rankers_of_different_measures_need_one_to_choose_by():
+    rankers = [PerceptronRanker("ap"), PerceptronRanker("ndcg")]
+    with pytest.raises(ValueError, match=r"different measures, ap and ndcg: name the one to choose by \(argument measure\)"):
+        BestRanker(rankers)
+    assert learned_measure(BestRanker(rankers, measure="ap")).name == "ap"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DriftAwareRanker(PerceptronRanker("ap"), measure="ndcg"),
+        lambda: BestRanker([PerceptronRanker("ap"), PerceptronRanker("ndcg")], measure="ap"),
+    ],
+)
+def test_one_certificate_is_of_one_measure(make):
+    with pytest.raises(ValueError, match="several measures, ap and ndcg: one certificate is of one measure"):
+        LossTracker(make())
+
+
+def test_the_served_loss_under_a_certificate_is_of_the_learned_measure():
+    tracker = LossTracker(DriftAwareRanker(PerceptronRanker("ap")))
+    ap, served = learned_measure(tracker), []
+    for X, y in teacher_queries():
+        scores = tracker.predict_one(X)
+        tracker.learn_one(X, y)
+        if not tracker.last_round.skipped:
+            served.append(ap.loss(scores, y, ties="pessimistic"))
+    assert tracker.totals.served_loss == pytest.approx(sum(served))
+
+
+@pytest.mark.parametrize("wrapped", [DriftAwareRanker, lambda ranker: BestRanker([ranker])])
+def test_a_wrapper_learns_sparse_queries_as_the_ranker_alone_does(wrapped):
+    rng = np.random.default_rng(0)
+    alone, model = PerceptronRanker(), wrapped(PerceptronRanker())
+    for _ in range(30):
+        query = [{f"word{j}": 1.0 for j in rng.integers(0, 3000, 4)} for _ in range(8)]
+        y = rng.integers(0, 3, 8)
+        alone.learn_one(query, y)
+        model.learn_one(query, y)
+    assert serving_ranker(model).weights.tolist() == alone.weights.tolist()
