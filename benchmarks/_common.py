@@ -5,6 +5,9 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import re
+import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -30,9 +33,31 @@ def environment(*packages: str) -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}"
 
 
-def save(name: str, markdown: str) -> None:
-    """Print a result and write it, with date and machine, to `benchmarks/results/NAME.md`."""
+def save(name: str, markdown: str, *, part: bool = False) -> None:
+    """Print a result and write it, with command, date and machine, to `benchmarks/results/NAME.md`.
+
+    Where only a part of the benchmark was run, its sections (`## ...`) take the place of those that the page has under the same
+    headings, each with its own command and date, and all others stay.
+    """
     RESULTS.mkdir(exist_ok=True)
-    measured = f"Measured on {datetime.date.today().isoformat()}: {environment()}."
-    (RESULTS / f"{name}.md").write_text(f"{markdown.rstrip()}\n\n{measured}\n")
+    path = RESULTS / f"{name}.md"
+    command = shlex.join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]])
+    measured = f"`{command}`\n\nMeasured on {datetime.date.today().isoformat()}: {environment()}."
     print(markdown)
+    if part and path.exists():
+        path.write_text(merged(path.read_text(), markdown, measured))
+    else:
+        path.write_text(f"{markdown.rstrip()}\n\n{measured}\n")
+
+
+def merged(page: str, markdown: str, measured: str) -> str:
+    """A page whose sections are those of `markdown` where it has them; `measured` is put under each of these."""
+    fresh = {title: f"{text.rstrip()}\n\n{measured}" for title, text in _sections(markdown)[1].items()}
+    head, kept = _sections(page)
+    return "\n\n".join([head.rstrip(), *(text.rstrip() for text in (kept | fresh).values())]) + "\n"
+
+
+def _sections(page: str) -> tuple[str, dict[str, str]]:
+    """What stands before the first section, and the sections by heading."""
+    head, *sections = re.split(r"(?m)^(?=## )", page)
+    return head, {text.partition("\n")[0]: text for text in sections}

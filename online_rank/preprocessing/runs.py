@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank import arguments
+from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, Retrieved, document_name, require_finite
@@ -69,8 +70,8 @@ class RunFeatures(QueryTransformer):
 
     _schema = Schema()
 
-    _takes_documents = True
-    _learns = False
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_documents=True, takes_sparse=True, learns=False)
 
     def __init__(
         self,

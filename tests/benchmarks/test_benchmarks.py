@@ -3,7 +3,7 @@ import json
 import pytest
 
 from benchmarks import report
-from benchmarks._common import RESULTS, ROOT
+from benchmarks._common import RESULTS, ROOT, merged
 
 RESULT = """# Speed
 
@@ -86,3 +86,12 @@ def test_every_benchmark_has_its_question():
     names = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("_")}
     for name in names - {"report"}:
         assert f"`{name}.py`" in text, name
+
+
+def test_a_part_that_is_run_again_leaves_the_rest_of_its_page():
+    page = "# Title\n\nabout\n\n## One\n\n1\n\n## Two\n\n2\n\n`old`\n\nMeasured on 2026-01-01: here.\n"
+    again = merged(page, "# Title\n\nother\n\n## Two\n\n3\n\n## Three\n\n4\n", "`new`\n\nMeasured on 2026-02-02: there.")
+    assert again == (
+        "# Title\n\nabout\n\n## One\n\n1\n\n## Two\n\n3\n\n`new`\n\nMeasured on 2026-02-02: there.\n\n"
+        "## Three\n\n4\n\n`new`\n\nMeasured on 2026-02-02: there.\n"
+    )
