@@ -78,6 +78,42 @@ QueryColumn = Annotated[
     typer.Option("--query", metavar="COLUMN", help="Files are tables (parquet, csv, tsv): the column with query ids."),
 ]
 GradeColumn = Annotated[str | None, typer.Option("--grade", metavar="COLUMN", help="The column of a table with grades.")]
+DocumentColumn = Annotated[
+    str | None, typer.Option("--document", metavar="COLUMN", help="The column of a table with document ids.")
+]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option("--event-time", metavar="COLUMN", help="The column of a table with times; queries must come in their order."),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES",
+        help="The columns of a table that are features, separated by commas; may be repeated. "
+        "[dim]Without it: all that hold numbers; to rank, those that the model has learned from.[/dim]",
+    ),
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", metavar="NAMES", help="Columns of a table that are no features.")
+]
+
+#: What a missing value in a table is.
+Missing = StrEnum("Missing", ["error", "zero", "mean", "indicator"])
+
+MissingValues = Annotated[
+    Missing,
+    typer.Option(
+        "--missing",
+        help="Missing values in a table: refuse, read as 0, as the mean of the query's other documents, "
+        'or as 0 with a further feature "NAME is missing".',
+    ),
+]
+
+
+def _names(given: list[str] | None) -> list[str] | None:
+    """Names of columns, separated by commas."""
+    return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
 
 
 #: What a query without a relevant document counts.
@@ -182,6 +218,11 @@ def train(
     negative: Negatives = Negative.error,
     query: QueryColumn = None,
     grade: GradeColumn = None,
+    document: DocumentColumn = None,
+    columns: Columns = None,
+    exclude: Exclude = None,
+    missing: MissingValues = Missing.error,
+    event_time: TimeColumn = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write the run as a page, DIR/index.html (extra 'plot').")
@@ -215,6 +256,10 @@ def train(
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", metavar="ADDRESS", help="The same on a Dask cluster: tcp://HOST:8786.")
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print what becomes of each column of a table, with types and ranges; learn nothing."),
+    ] = False,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -224,14 +269,29 @@ def train(
 
     In place of files: synthetic:separable or synthetic:noisy (with --scale none, --certify is then against the teacher).
     """
+    from online_rank.cli.dry_run import look
     from online_rank.cli.files import Reading, read_names
     from online_rank.cli.settings import Settings
     from online_rank.cli.shards import Machines
     from online_rank.cli.train import Checkpoints, Output, run
 
-    reading = Reading(features, group_by_qid, negative.value, query, grade)
+    reading = Reading(
+        features,
+        group_by_qid,
+        negative.value,
+        query,
+        grade,
+        _names(columns),
+        _names(exclude),
+        document,
+        missing.value,
+        event_time,
+    )
     settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify, ranker.value)
     settings = settings._replace(shards=shards, rounds=rounds)
+    if dry_run:
+        look(settings, json)
+        return
     names = None if feature_names is None else read_names(feature_names)
     run(
         settings, Checkpoints(checkpoint, every, resume), Output(save, report, names, json, quiet), Machines(workers, scheduler)
@@ -248,14 +308,31 @@ def rank(
     negative: Negatives = Negative.error,
     query: QueryColumn = None,
     grade: GradeColumn = None,
+    document: DocumentColumn = None,
+    columns: Columns = None,
+    exclude: Exclude = None,
+    missing: MissingValues = Missing.error,
+    event_time: TimeColumn = None,
     quiet: NoBar = False,
 ) -> None:
     """Rank the documents of every query and print TREC run lines: qid Q0 docid rank score tag."""
     from online_rank.cli.files import Reading, warnings_as_lines
     from online_rank.cli.rank import rank
 
+    reading = Reading(
+        features,
+        group_by_qid,
+        negative.value,
+        query,
+        grade,
+        _names(columns),
+        _names(exclude),
+        document,
+        missing.value,
+        event_time,
+    )
     with warnings_as_lines(_warn):
-        rank(model, file, tag, Reading(features, group_by_qid, negative.value, query, grade), quiet)
+        rank(model, file, tag, reading, quiet)
 
 
 @app.command(cls=_Command)
@@ -322,6 +399,11 @@ def evaluate(
     negative: Negatives = Negative.error,
     query: QueryColumn = None,
     grade: GradeColumn = None,
+    document: DocumentColumn = None,
+    columns: Columns = None,
+    exclude: Exclude = None,
+    missing: MissingValues = Missing.error,
+    event_time: TimeColumn = None,
     json: Json = False,
     quiet: NoBar = False,
 ) -> None:
@@ -335,8 +417,20 @@ def evaluate(
             raise typer.BadParameter("--trec takes a run and one file of judgements")
         evaluate_run(model, files[0], measuring, json)
         return
+    reading = Reading(
+        features,
+        group_by_qid,
+        negative.value,
+        query,
+        grade,
+        _names(columns),
+        _names(exclude),
+        document,
+        missing.value,
+        event_time,
+    )
     with warnings_as_lines(_warn):
-        evaluate(model, files, measuring, Reading(features, group_by_qid, negative.value, query, grade), json, quiet)
+        evaluate(model, files, measuring, reading, json, quiet)
 
 
 def _warn(message: str) -> None:

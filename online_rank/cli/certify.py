@@ -23,6 +23,7 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, sh
     The comparator is the teacher of a synthetic stream where there is one; else the weights that are best in hindsight on what
     the ranker will see of `queries`: their features as the transformers before it will have transformed them.
     """
+    weights: Any
     *transformers, ranker = steps_of(model)
     if teacher is not None:
         name, weights = "teacher", teacher
@@ -33,6 +34,8 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, sh
         qid = np.repeat(np.arange(len(seen)), [len(grades) for _, grades in seen])
         name = "best in hindsight"
         weights = best_in_hindsight((X, y, qid), ranker.measure, _LAMBDA, credit="spread", progress=shown).weights
+        if seen and (names := seen[-1][0].names) is not None:
+            weights = dict(zip(names, weights.tolist(), strict=True))
     certified: Any = LossTracker(ranker, {name: weights}, served=True)
     for step in reversed(transformers):
         certified = step | certified

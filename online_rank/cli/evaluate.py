@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank._progress import progress
-from online_rank.cli.files import Reading, asked, check_files, load_model
+from online_rank.cli.files import Asked, Reading, check_files, load_model
 
 __all__ = ["DEFAULT_METRICS", "Measuring", "Values", "evaluate", "evaluate_run", "measure_files", "of_queries"]
 
@@ -84,6 +84,7 @@ def measure_files(
 ) -> Values:
     """The values of metrics over the queries of files for each model."""
     of_models, chance = [measuring.metrics() for _ in models], measuring.chance()
+    askers = [Asked(model) for model in models]
     n_queries = 0
     with (
         (reading or Reading()).queries(files) as queries,
@@ -91,8 +92,8 @@ def measure_files(
     ):
         for X, y in queries:
             scores: Any = ()
-            for model, metrics in zip(models, of_models, strict=True):
-                scores = model.predict_one(asked(model, X))
+            for model, asked, metrics in zip(models, askers, of_models, strict=True):
+                scores = model.predict_one(asked(X))
                 for each in metrics.values():
                     each.update(y, scores)
             for each in chance.values():
@@ -111,7 +112,9 @@ def _values(of_models: Sequence[Mapping[str, Any]], chance: Mapping[str, Any], n
 def evaluate(path: str, files: Sequence[str], measuring: Measuring, reading: Reading, as_json: bool, quiet: bool) -> None:
     """Measure a saved model on files and print the figures."""
     check_files(files, reading)
-    values = measure_files([load_model(path)], files, measuring, reading, False if quiet or as_json else None)
+    model = load_model(path)
+    reading = reading.for_model(model, files)
+    values = measure_files([model], files, measuring, reading, False if quiet or as_json else None)
     _print({"model": path, "files": list(files)}, values, as_json)
 
 

@@ -10,24 +10,28 @@ from online_rank.base import steps_of
 from online_rank.query import Block
 from online_rank.storage.files import ModelFileError, load
 
-__all__ = ["Reading", "asked", "check_files", "load_model", "n_features_of", "read_names", "warnings_as_lines"]
+__all__ = ["Asked", "Reading", "check_files", "load_model", "n_features_of", "read_names", "warnings_as_lines"]
 
 _TABLES = (".csv", ".tsv", ".parquet", ".feather", ".xlsx")
 
 
 class Reading(NamedTuple):
-    """How LETOR text is read.
+    """How files are read.
 
     Attributes
     ----------
     features
-        Number of features; None for as many as the first 8 MiB show.
+        Number of features of LETOR text; None for as many as the first 8 MiB show.
     group_by_qid
-        Whether documents of one qid that stand apart are put together.
+        Whether documents of one query that stand apart are put together.
     negative
         What a negative grade is: "error", "zero" or "skip".
-    query, grade
-        Where files are tables: the columns with query ids, and with grades.
+    query, grade, document, event_time
+        Where files are tables: the columns with query ids, grades, document ids and times.
+    columns, exclude
+        The columns of tables that are features (None: all with numbers), and those that are none.
+    missing
+        What a missing value in a table is: "error", "zero", "mean" or "indicator".
     """
 
     features: int | None = None
@@ -35,14 +39,26 @@ class Reading(NamedTuple):
     negative: str = "error"
     query: str | None = None
     grade: str | None = None
+    columns: list[str] | None = None
+    exclude: list[str] | None = None
+    document: str | None = None
+    missing: str = "error"
+    event_time: str | None = None
+
+    @property
+    def of_tables(self) -> dict[str, Any]:
+        """The options that `plan_columns` and all readers of tables take."""
+        roles = {name: getattr(self, name) for name in ("query", "grade", "document", "event_time", "missing")}
+        return {**roles, "features": self.columns, "exclude": self.exclude or ()}
 
     def queries(self, files: Sequence[str], position: Any = None, with_ids: bool = False) -> Any:
         """The queries of files as `iter_letor` or `iter_table` gives them; with ids, (X, y, qid, docids)."""
         if self.query is not None:
             from online_rank.stream.tables import iter_table
 
-            options: Any = {"negative": self.negative, "with_ids": with_ids}
-            return iter_table(*files, query=self.query, grade=self.grade, **options)
+            repeated: Any = "group" if self.group_by_qid else "error"
+            options: Any = {"negative": self.negative, "with_ids": with_ids, "repeated_qid": repeated}
+            return iter_table(*files, **self.of_tables, **options)
         from online_rank.stream.letor import iter_letor
 
         return iter_letor(
@@ -55,12 +71,33 @@ class Reading(NamedTuple):
             repeated_qid="group" if self.group_by_qid else "warn",
         )
 
+    def plan(self, files: Sequence[str]) -> Any:
+        """What each column of tables is for; None for LETOR text."""
+        if self.query is None or not files:
+            return None
+        from online_rank.stream.columns import plan_columns
+
+        return plan_columns(files[0], **self.of_tables)
+
+    def for_model(self, model: Any, files: Sequence[str]) -> "Reading":
+        """How queries are read that a model is to rank: of tables, the columns that it has learned from are features."""
+        names = _known_names(model)
+        if self.query is None or self.columns is not None or names is None:
+            return self
+        from online_rank.stream.table_sources import columns_of
+
+        types, _ = columns_of(files[0])
+        chosen = [str(name) for name in names if types.get(name) in ("number", "boolean", "empty")]
+        if not chosen:
+            raise ValueError(f"{files[0]}: no column is called as one of the features of the model: {_listed(names)}")
+        return self._replace(columns=chosen)
+
     def parts(self, files: Sequence[str], n: int) -> list[Any]:
         """The files in `n` parts of whole queries, or fewer."""
         if self.query is not None:
-            from online_rank.stream.tables import plan_tables
+            from online_rank.stream.table_parts import plan_tables
 
-            return plan_tables(files, n, query=self.query, grade=self.grade or "", negative=self.negative)
+            return plan_tables(files, n, negative=self.negative, **self.of_tables)
         from online_rank.stream.letor import plan
 
         return plan(files, n, n_features=self.features, negative=self.negative)
@@ -78,8 +115,10 @@ def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> 
     """Raise before anything is read when a file is missing, or is a table and nobody says what its columns are."""
     from online_rank.stream.table_sources import is_table
 
-    if reading.query is not None and reading.group_by_qid:
-        raise ValueError("--group-by-qid is for LETOR text; sort tables by query")
+    for option, value in (("--columns", reading.columns), ("--exclude", reading.exclude), ("--document", reading.document),
+                          ("--event-time", reading.event_time), ("--missing", reading.missing != "error")):  # fmt: skip
+        if value and reading.query is None:
+            raise ValueError(f"{option} is for tables: name their columns by --query COLUMN --grade COLUMN too")
     if graded and (reading.query is None) != (reading.grade is None):
         raise ValueError("a table needs both --query COLUMN and --grade COLUMN")
     for file in files:
@@ -97,17 +136,55 @@ def n_features_of(model: Any) -> int | None:
     return counts[0] if counts else None
 
 
-def asked(model: Any, X: Any) -> Any:
-    """The features of a query as the model can be asked for its scores.
+class Asked:
+    """The features of queries as a model can be asked for its scores; warns once of features that it knows and a file lacks.
 
     A file may have more or fewer features than the model has met, or a model may know them by name: they are then called "1",
     "2", ..., as the file counts them. Those that the model never met do not count, those that the file lacks are 0.
     """
-    from online_rank.query import ONE, single
 
-    if isinstance(X, Block) or n_features_of(model) in (None, X.shape[1]):
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._looked = False
+
+    def __call__(self, X: Any) -> Any:
+        """The features X of a query, or a block of one, in a form that the model takes."""
+        from online_rank.query import ONE, single
+
+        if not isinstance(X, Block):
+            if n_features_of(self._model) in (None, X.shape[1]):
+                return X
+            X = Block(X, None, single(len(X)), ONE, names=tuple(map(str, range(1, X.shape[1] + 1))))
+        if not self._looked:
+            self._looked = True
+            self._notice(X.names or ())
         return X
-    return Block(X, None, single(len(X)), ONE, names=tuple(map(str, range(1, X.shape[1] + 1))))
+
+    def _notice(self, there: Sequence[Any]) -> None:
+        names = _known_names(self._model)
+        if names is None:
+            names = tuple(map(str, range(1, (n_features_of(self._model) or 0) + 1)))
+        known = set(there)
+        # A mark of what is missing comes with queries in which something is.
+        lacking = [name for name in names if name not in known and str(name).removesuffix(" is missing") not in known]
+        if lacking:
+            warnings.warn(
+                f"{len(lacking):,} of the {len(names):,} features that the model has learned from are not in the file "
+                f"and count as 0: {_listed(lacking)}",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _known_names(model: Any) -> tuple[Any, ...] | None:
+    """The names of the features that a model has learned from; None where they have none."""
+    steps = steps_of(model)
+    return next((names for step in steps if (names := getattr(step, "feature_names", None))), None)
+
+
+def _listed(names: Sequence[Any], most: int = 10) -> str:
+    shown = ", ".join(map(str, names[:most]))
+    return f"{shown}, ... ({len(names) - most:,} more)" if len(names) > most else shown
 
 
 def read_names(path: str) -> list[str]:

@@ -2,9 +2,10 @@
 
 import re
 import sys
+import warnings
 
 from online_rank._progress import progress
-from online_rank.cli.files import Reading, asked, check_files, load_model
+from online_rank.cli.files import Asked, Reading, check_files, load_model
 
 __all__ = ["rank"]
 
@@ -13,6 +14,9 @@ def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
     """Rank the queries of a file by a saved model and print TREC run lines."""
     check_files([file], reading, graded=False)
     model = load_model(path)
+    reading, asked = reading.for_model(model, [file]), Asked(model)
+    if reading.query is not None and reading.document is None:
+        warnings.warn("documents are called by their row within the query: --document COLUMN names them", stacklevel=2)
     tag = _word(tag, "online_rank")
     # Where the lines themselves can be seen to go by, they are the progress.
     shown = False if quiet or sys.stdout.isatty() else None
@@ -21,7 +25,7 @@ def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
         progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
     ):
         for n_queries, (X, _, qid, docids) in enumerate(queries, start=1):
-            scores = model.predict_one(asked(model, X))
+            scores = model.predict_one(asked(X))
             lines = [
                 f"{qid} Q0 {_word(docids[i], str(i + 1))} {position} {scores[i]!r} {tag}\n"
                 for position, i in enumerate(sorted(range(len(scores)), key=scores.__getitem__, reverse=True), start=1)

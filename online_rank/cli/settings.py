@@ -131,8 +131,6 @@ class Settings(NamedTuple):
         check_files([file for file in self.files if file not in SYNTHETIC] + self.test, self.reading)
         if self.reading.query is not None and any(file in SYNTHETIC for file in self.files):
             raise ValueError("--query and --grade are for tables, not for synthetic streams")
-        if self.reading.query is not None and self.certify:
-            raise ValueError("--certify is for LETOR text; from Python, LossTracker certifies what learns from a table")
         if self.shards is not None:
             self._check_shards()
         if self.certify and self.ranker != "perceptron":

@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import importlib.util
-import itertools
 import json
 import os
 import shlex
@@ -17,18 +16,16 @@ from rich.table import Table
 
 from online_rank._progress import progress
 from online_rank.base import ranker_of, serving_ranker
+from online_rank.cli.advice import advice
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
 from online_rank.cli.files import n_features_of, warnings_as_lines
-from online_rank.cli.settings import SYNTHETIC, Made, Settings
+from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import Machines, learn_passes
 from online_rank.cli.speed import Speed, speed_in_words
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 
 __all__ = ["Checkpoints", "Output", "new_model", "run"]
-
-#: Queries at the beginning that are searched for features with heavy tails.
-_LOOKED_AT = 100
 
 RANDOM = "random ranking"
 
@@ -98,8 +95,9 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
     model = new_model(settings.measure, settings.scale, settings.log, settings.ranker)
-    if advice := _advice(settings):
-        output.warn(advice)
+    plan = settings.reading.plan(settings.files)
+    for line in (plan.in_words() if plan else []) + advice(settings):
+        output.warn(line)
     if settings.certify:
         from online_rank.cli.certify import tracked
 
@@ -144,7 +142,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
 
         command = shlex.join(["online-rank", *sys.argv[1:]])
         about = {"figures": report, "settings": settings.shown(), "trace": traces[0], "log": log, "model": model}
-        about |= {"certificate": certificate, "feature_names": output.feature_names}
+        names = output.feature_names or (list(plan.features) if plan else None)
+        about |= {"certificate": certificate, "feature_names": names}
         with progress("writing the report", unit="", shown=shown):
             report["report"] = str(write_report(output.report, command=command, **about))
     if output.json:
@@ -208,31 +207,6 @@ def _begun(settings: Settings, checkpoints: Checkpoints) -> tuple[Settings, Chec
         return Settings.from_run(before, settings.test), checkpoints._replace(every=before["every"])
     except (KeyError, TypeError):
         raise CheckpointError(f"{checkpoints.directory} holds something else than a run of train") from None
-
-
-def _advice(settings: Settings) -> str | None:
-    """What to try when features of the first queries have heavy tails that nothing tames."""
-    if settings.log or settings.scale == "query" or "-" in settings.files or settings.files[0] in SYNTHETIC:
-        return None
-    import numpy as np
-
-    from online_rank.preprocessing import heavy_tails
-
-    with warnings_as_lines(lambda message: None):
-        first = [getattr(item[0], "X", item[0]) for item in itertools.islice(settings.queries(0), _LOOKED_AT)]
-    if not first:
-        return None
-    width = max(X.shape[1] for X in first)
-    X = np.concatenate([X for X in first if X.shape[1] == width])
-    heavy = heavy_tails(X)
-    if not heavy.any():
-        return None
-    worst = int(np.argmax(np.where(heavy, np.abs(X).max(axis=0), 0.0)))
-    column = np.abs(X[:, worst])
-    return (
-        f"{np.count_nonzero(heavy):,} of {X.shape[1]:,} features have heavy tails (feature {worst + 1} reaches "
-        f"{column.max():.3g}, half of its values are below {np.median(column):.3g}): try --log or --scale query"
-    )
 
 
 def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from online_rank.limits import MAX_FEATURES
 from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
-from online_rank.query.names import are_texts, distinct
+from online_rank.query.names import are_texts, distinct, index_among
 from online_rank.query.runs import Runs
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
@@ -376,6 +376,8 @@ def _from_frame(x: Any, documents: bool) -> _Features:
             "data frame"
         )
     frame = narwhals.from_native(x, eager_only=True)
+    if (index := index_among(tuple(frame.columns))) is not None:
+        raise ValueError(f"x: column {index!r} is the index of a frame that was written to a file; drop it before learning")
     form = narwhals.get_native_namespace(x)
     for name, dtype in frame.schema.items():
         if not (dtype.is_numeric() or dtype == narwhals.Boolean):
@@ -384,6 +386,10 @@ def _from_frame(x: Any, documents: bool) -> _Features:
             raise TypeError(f"x: column {name!r} has dtype {dtype}; features are numbers")
     X = frame.to_numpy()
     if X.dtype.kind == "b" or X.dtype == object:
+        # Booleans beside numbers; pandas' nullable types have a value of their own for what is missing.
+        X = X.astype(object)
+        for j, name in enumerate(frame.columns):
+            X[frame[name].is_null().to_numpy(), j] = np.nan
         X = X.astype(np.float64)
     return _Features(_as_matrix(X), None, tuple(frame.columns), form)
 

@@ -1,6 +1,8 @@
 """Names of features with their hashes, by which many are told apart and looked up at once."""
 
+import functools
 import os
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -8,12 +10,26 @@ import numpy as np
 
 from online_rank._kernels.names import hash_texts, number_names
 
-__all__ = ["HashedNames", "are_texts", "distinct", "hashes_of"]
+__all__ = ["HashedNames", "are_texts", "distinct", "hashes_of", "index_among", "is_index_name"]
 
 #: Of the hash of names, on which nothing that is kept depends: nobody can choose names that collide.
 _SEEDS = np.frombuffer(os.urandom(16), np.uint64)
 
 _ONLY_TEXTS = {str}
+
+#: What pandas calls the index of a frame that it writes to a file without a name of its own, and reads again as a column.
+_INDEX = re.compile(r"Unnamed: \d+(_level_\d+)?|__index_level_\d+__")
+
+
+def is_index_name(name: str) -> bool:
+    """Whether a column is called as the index of a pandas frame is in a file, or not called anything."""
+    return not name or _INDEX.fullmatch(name) is not None
+
+
+@functools.lru_cache(maxsize=256)
+def index_among(names: tuple[str, ...]) -> str | None:
+    """The first of some names of columns that `is_index_name`."""
+    return next((name for name in names if isinstance(name, str) and is_index_name(name)), None)
 
 
 class HashedNames(tuple):

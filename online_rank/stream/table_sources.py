@@ -1,18 +1,54 @@
 """Where tables come from: files, frames and readers, each as frames of some rows."""
 
+import gzip
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["TABLES", "Batches", "batches_of", "is_table", "numeric_columns", "row_bounds"]
+__all__ = ["TABLES", "Batches", "Column", "Frame", "arrow", "batches_of", "columns_of", "is_table", "row_bounds"]
 
 #: Suffixes of files that are tables.
 TABLES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 _CSV_BLOCK = 1 << 20
+
+#: What separates the columns of csv, the likeliest first.
+_SEPARATORS = ",;\t|"
+#: A number with a decimal comma between separators that are none.
+_COMMA = re.compile(rb"(^|[;\t|\r\n])-?\d+,\d+(?=[;\t|\r\n]|$)")
+_POINT = re.compile(rb"(^|[;\t|\r\n])-?\d+\.\d+(?=[;\t|\r\n]|$)")
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    type : str
+        "number", "boolean" (0 and 1 as a feature), "text", "datetime", "empty" or "other".
+    role : str
+        "feature", "query", "grade", "document", "event time", or "left out".
+    why : str
+        Why it is left out.
+    """
+
+    name: str
+    type: str
+    role: str
+    why: str = ""
+
+
+class Frame(NamedTuple):
+    """Some rows of a table: a narwhals frame, and where each of them stands, for messages."""
+
+    rows: Any
+    where: Callable[[int], str]
 
 
 @dataclass(frozen=True)
@@ -24,17 +60,26 @@ class Batches:
     name
         What messages call it.
     frames
-        Gives narwhals frames with the wanted columns.
+        Gives the rows, some at a time, with the wanted columns.
     n_rows
-        Their number; None where it is not known.
-    first_row
-        The number of the first one.
+        Number of rows; None where it is not known.
     """
 
     name: str
-    frames: Callable[[], Iterator[Any]]
+    frames: Callable[[], Iterator[Frame]]
     n_rows: int | None = None
-    first_row: int = 1
+
+
+def _numbered(name: str, native: Callable[[], Iterator[Any]], first: int = 1) -> Callable[[], Iterator[Frame]]:
+    """Frames of narwhals frames, the first of which begins with the row of number `first`."""
+
+    def frames() -> Iterator[Frame]:
+        row = first
+        for rows in native():
+            yield Frame(rows, lambda i, row=row: f"{name}, row {row + i}")  # type: ignore[misc]
+            row += len(rows)
+
+    return frames
 
 
 def is_table(path: Any) -> bool:
@@ -42,42 +87,68 @@ def is_table(path: Any) -> bool:
     return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(TABLES)
 
 
-def batches_of(source: Any, columns: Sequence[str], n_rows: int, query: str) -> Batches:
+def batches_of(source: Any, columns: Sequence[Column], n_rows: int) -> Batches:
     """A source of `iter_table` as frames of at most about `n_rows` rows with these columns.
 
     Raises TypeError or ValueError for what is no table, or has not the columns.
     """
+    names = [column.name for column in columns]
     if isinstance(source, tuple) and len(source) == 3:
         path, begin, end = source
-        return _parquet(path, columns, n_rows, begin, end)
+        return _parquet(path, names, n_rows, begin, end)
     if isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         _require_table(path)
-        return _parquet(path, columns, n_rows) if path.lower().endswith(".parquet") else _csv(path, columns, query)
-    return _in_memory(source, columns, n_rows)
+        return _parquet(path, names, n_rows) if path.lower().endswith(".parquet") else _csv(path, columns)
+    return _in_memory(source, names, n_rows)
 
 
-def numeric_columns(source: Any) -> list[str]:
-    """The columns of a table that hold numbers, in order; for csv as far as its beginning shows."""
+def columns_of(source: Any) -> tuple[dict[str, str], dict[bytes, bytes] | None]:
+    """The columns of a table with their types as `Column` names them, in order, and the metadata of an arrow schema.
+
+    The types of csv are those that its beginning shows.
+    """
     import narwhals as nw
 
+    if isinstance(source, tuple) and len(source) == 3:
+        source = source[0]
+    metadata = None
     if isinstance(source, str | os.PathLike):
         _require_table(path := os.fspath(source))
         if path.lower().endswith(".parquet"):
-            with _arrow("pyarrow.parquet").ParquetFile(path) as file:
-                source = file.schema_arrow.empty_table()
+            with arrow("pyarrow.parquet").ParquetFile(path) as file:
+                source = file.schema_arrow
         else:
             with _open_csv(path) as reader:
-                source = reader.schema.empty_table()
+                source = reader.schema
+        source, metadata = source.empty_table(), source.metadata
     elif hasattr(source, "read_next_batch"):
-        source = source.schema.empty_table()
+        source, metadata = source.schema.empty_table(), source.schema.metadata
+    elif nw.dependencies.is_pyarrow_table(source):
+        metadata = source.schema.metadata
+    elif not (nw.dependencies.is_into_dataframe(source) or _is_lazy(source)):
+        raise _no_table(source)
     schema = nw.from_native(source).collect_schema()
-    return [name for name, dtype in schema.items() if dtype.is_numeric() or dtype in (nw.Boolean, nw.Unknown)]
+    return {name: _type_of(dtype) for name, dtype in schema.items()}, metadata
+
+
+def _type_of(dtype: Any) -> str:
+    import narwhals as nw
+
+    if dtype.is_numeric():
+        return "number"
+    if dtype == nw.Boolean:
+        return "boolean"
+    if dtype.is_temporal():
+        return "datetime"
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return "text"
+    return "empty" if dtype == nw.Unknown else "other"
 
 
 def row_bounds(path: str, n: int, query: str) -> list[int]:
     """Rows of a parquet file between `n` parts of whole queries, or fewer, from 0 on: nearly whole row groups."""
-    with _arrow("pyarrow.parquet").ParquetFile(path) as file:
+    with arrow("pyarrow.parquet").ParquetFile(path) as file:
         groups = np.cumsum([0, *(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))]).tolist()
         wanted = sorted({min(groups, key=lambda row: abs(row - k * groups[-1] / n)) for k in range(1, n)} - {0, groups[-1]})
         bounds = {0, groups[-1]}
@@ -111,7 +182,8 @@ def _require_columns(name: str, columns: Sequence[str], there: Sequence[str]) ->
             raise ValueError(f"{name}: no column {column!r}; there are {shown}")
 
 
-def _arrow(module: str) -> Any:
+def arrow(module: str) -> Any:
+    """A module of pyarrow. Raises ImportError with advice where it is not installed."""
     import importlib
 
     try:
@@ -123,7 +195,7 @@ def _arrow(module: str) -> Any:
 def _parquet(path: str, columns: Sequence[str], n_rows: int, begin: int = 0, end: int | None = None) -> Batches:
     import narwhals as nw
 
-    parquet = _arrow("pyarrow.parquet")
+    parquet = arrow("pyarrow.parquet")
     with parquet.ParquetFile(path) as file:
         _require_columns(path, columns, file.schema_arrow.names)
         groups = np.cumsum([0, *(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))])
@@ -141,52 +213,84 @@ def _parquet(path: str, columns: Sequence[str], n_rows: int, begin: int = 0, end
                 if b > a:
                     yield nw.from_native(pyarrow.Table.from_batches([batch.slice(a, b - a)]))
 
-    return Batches(path, frames, stop - begin, begin + 1)
+    return Batches(path, _numbered(path, frames, begin + 1), stop - begin)
 
 
-def _csv(path: str, columns: Sequence[str], query: str) -> Batches:
+def _csv(path: str, columns: Sequence[Column]) -> Batches:
     import narwhals as nw
 
-    csv = _arrow("pyarrow.csv")
     with _open_csv(path) as reader:
-        schema = reader.schema
-    _require_columns(path, columns, schema.names)
+        there = reader.schema.names
+    names = [column.name for column in columns]
+    _require_columns(path, names, there)
 
     def frames() -> Iterator[Any]:
         import pyarrow
 
-        # What a column holds is known only at the end; where it began with integers, there may be fractions later.
-        types = {
-            name: pyarrow.string() if name == query else pyarrow.float64()
-            for name in columns
-            if name == query or not pyarrow.types.is_string(schema.field(name).type)
-        }
-        convert = csv.ConvertOptions(include_columns=list(columns), column_types=types, strings_can_be_null=True)
+        types = {column.name: kind for column in columns if (kind := _csv_type(column)) is not None}
+        convert = {"include_columns": names, "column_types": types, "strings_can_be_null": True}
         try:
-            with _open_csv(path, convert) as reader:
+            with _open_csv(path, **convert) as reader:
                 for batch in reader:
                     yield nw.from_native(pyarrow.Table.from_batches([batch]))
         except pyarrow.ArrowInvalid as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(f"{path}: {_with_column(str(error), there)}") from None
 
-    return Batches(path, frames)
+    return Batches(path, _numbered(path, frames))
 
 
-def _open_csv(path: str, convert: Any = None) -> Any:
-    csv = _arrow("pyarrow.csv")
+def _csv_type(column: Column) -> Any:
+    """The type in which a column of csv is read; None for the one that its beginning shows.
+
+    What a column holds is known only at the end: where it began with integers, there may be fractions later.
+    """
+    import pyarrow
+
+    if column.role in ("query", "document"):
+        return pyarrow.string()
+    if column.role == "grade" or (column.role == "feature" and column.type != "boolean"):
+        return pyarrow.float64()
+    return {"number": pyarrow.float64(), "boolean": pyarrow.bool_(), "text": pyarrow.string()}.get(column.type)
+
+
+def _with_column(message: str, names: Sequence[str]) -> str:
+    """A message of pyarrow with the name of the column in place of its number."""
+    return re.sub(
+        r"In CSV column #(\d+): ",
+        lambda match: f"column {names[int(match[1])]!r}: " if int(match[1]) < len(names) else match[0],
+        message,
+    )
+
+
+def _open_csv(path: str, **convert: Any) -> Any:
+    csv = arrow("pyarrow.csv")
     import pyarrow
 
     os.stat(path)
-    tabs = path.lower().removesuffix(".gz").endswith(".tsv")
+    separator, decimal = _punctuation(path)
     try:
         return csv.open_csv(
             path,
             read_options=csv.ReadOptions(block_size=_CSV_BLOCK),
-            parse_options=csv.ParseOptions(delimiter="\t" if tabs else ","),
-            convert_options=convert,
+            parse_options=csv.ParseOptions(delimiter=separator),
+            convert_options=csv.ConvertOptions(decimal_point=decimal, **convert),
         )
     except pyarrow.ArrowInvalid as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _punctuation(path: str) -> tuple[str, str]:
+    """What separates the columns of a text file, by its first line, and what the fractions of its numbers."""
+    zipped = path.lower().endswith(".gz")
+    with gzip.open(path) if zipped else open(path, "rb") as file:
+        sample = file.read(1 << 16)
+    if path.lower().removesuffix(".gz").endswith(".tsv"):
+        separator = "\t"
+    else:
+        header = re.sub(r'"[^"]*"', "", sample.partition(b"\n")[0].decode("utf-8", "replace"))
+        separator = max(_SEPARATORS, key=lambda mark: (header.count(mark), -_SEPARATORS.index(mark)))
+    comma = separator != "," and _COMMA.search(sample) and not _POINT.search(sample)
+    return separator, "," if comma else "."
 
 
 def _in_memory(source: Any, columns: Sequence[str], n_rows: int) -> Batches:
@@ -197,19 +301,27 @@ def _in_memory(source: Any, columns: Sequence[str], n_rows: int) -> Batches:
         import pyarrow
 
         _require_columns(name, columns, source.schema.names)
-        return Batches(name, lambda: (nw.from_native(pyarrow.Table.from_batches([b]).select(list(columns))) for b in source))
+
+        def read() -> Iterator[Any]:
+            return (nw.from_native(pyarrow.Table.from_batches([batch]).select(list(columns))) for batch in source)
+
+        return Batches(name, _numbered(name, read))
     if not (nw.dependencies.is_into_dataframe(source) or _is_lazy(source)):
-        raise TypeError(f"a table is a path, a pyarrow table or reader, or a polars or pandas frame, not {name}")
+        raise _no_table(source)
     _require_columns(name, columns, nw.from_native(source).collect_schema().names())
     if _is_lazy(source):
-        return Batches(name, lambda: map(nw.from_native, _collected(source.select(list(columns)), n_rows)))
+        return Batches(name, _numbered(name, lambda: map(nw.from_native, _collected(source.select(list(columns)), n_rows))))
     frame = nw.from_native(source, eager_only=True).select(list(columns))
 
     def slices() -> Iterator[Any]:
         for start in range(0, len(frame), n_rows):
             yield frame[start : start + n_rows]
 
-    return Batches(name, slices, len(frame))
+    return Batches(name, _numbered(name, slices), len(frame))
+
+
+def _no_table(source: Any) -> TypeError:
+    return TypeError(f"a table is a path, a pyarrow table or reader, or a polars or pandas frame, not {type(source).__name__}")
 
 
 def _is_lazy(source: Any) -> bool:

@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -187,8 +188,112 @@ def test_a_table_goes_through_every_command(run, kind):
     for arguments, message in [
         (("train", "train.txt", *columns), "--query and --grade are for tables"),
         (("train", f"train.{kind}", *columns[:2]), "needs both --query COLUMN and --grade COLUMN"),
-        (("train", f"train.{kind}", *columns, "--group-by-qid"), "sort tables by query"),
-        (("train", f"train.{kind}", *columns, "--certify"), "--certify is for LETOR text"),
+        (("train", "train.txt", "--columns", "price"), "--columns is for tables"),
+        (("train", "train.txt", "--missing", "zero"), "--missing is for tables"),
+        (("train", "train.txt", "--dry-run"), "--dry-run is for tables"),
     ]:
         with pytest.raises(AssertionError, match=message):
             run(*arguments)
+
+
+@pytest.fixture
+def log():
+    """A log as pandas leaves it: an index, booleans, times, nulls and text, unsorted; clicks are known only with grades."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(0)
+    n = 400
+    price, grade = rng.normal(size=n), rng.integers(0, 3, n)
+    table = pandas.DataFrame(
+        {
+            "search": np.arange(n) // 8,
+            "rel": grade,
+            "url": [f"u{i}" for i in range(n)],
+            "price": np.where(rng.random(n) < 0.1, np.nan, price + grade),
+            "new": rng.random(n) < 0.5,
+            "seen": pandas.Timestamp("2026-01-01") + pandas.to_timedelta(np.arange(n), "min"),
+            "clicks": 10 * grade + rng.random(n),
+        }
+    )
+    return table.sample(frac=1.0, random_state=0)
+
+
+COLUMNS = ("--query", "search", "--grade", "rel")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_nothing_in_a_log_is_learned_or_dropped_in_silence(run, log, kind):
+    file = f"log.{kind}"
+    getattr(log, f"to_{kind}")(file)
+    for remedy, message in [
+        (("--missing", "zero"), "query '?[0-9]+'? comes back after another one; sort the table by 'search', or repeated_qid="),
+        (("--group-by-qid",), r"the value of 'price' is missing; missing= \(--missing\) \"zero\""),
+    ]:
+        with pytest.raises(AssertionError, match=message):
+            run("train", file, *COLUMNS, *remedy)
+    options = (*COLUMNS, "--group-by-qid", "--missing", "zero")
+    _, err = run("train", file, *options, "--save", "m")
+    lines = err.splitlines()
+    assert lines[0] == "online-rank: 3 features: price, new, clicks"
+    assert "the index of a pandas frame" in lines[1]
+    assert "url (text: " in lines[1]
+    assert "seen (a time: " in lines[1]
+    assert "a feature alone ranks the grades nearly perfectly: clicks (100.0% of pairs)" in lines[2]
+    _, err = run("train", file, *options, "--exclude", "clicks", "--event-time", "seen", "--document", "url", "--save", "m")
+    assert "perfectly" not in err
+    assert "seen" not in err
+    assert load("m")["PerceptronRanker"].feature_names == ("price", "new")
+    # To rank, the columns that the model knows are features, and documents have their ids.
+    out, err = run("rank", "m", file, "--query", "search", "--document", "url", "--group-by-qid", "--missing", "zero")
+    assert err == ""
+    assert {line.split()[2] for line in out.splitlines()} == {*log["url"]}
+    _, err = run("rank", "m", file, "--query", "search", "--group-by-qid", "--missing", "zero")
+    assert "--document COLUMN names them" in err
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_dry_run_shows_each_column(run, log, kind):
+    getattr(log, f"to_{kind}")(f"log.{kind}")
+    found = json.loads(run("train", f"log.{kind}", *COLUMNS, "--dry-run", "--json", "--save", "never")[0])
+    columns = {column["name"]: column for column in found["columns"]}
+    index = "" if kind == "csv" else "__index_level_0__"
+    assert {name: (column["type"], column["role"]) for name, column in columns.items()} == {
+        index: ("number", "left out"), "search": ("number", "query"), "rel": ("number", "grade"), "url": ("text", "left out"),
+        "price": ("number", "feature"), "new": ("boolean", "feature"), "seen": ("datetime", "left out"),
+        "clicks": ("number", "feature"),
+    }  # fmt: skip
+    assert columns["price"]["missing"] == pytest.approx(log["price"].isna().mean())
+    assert columns["price"]["low"] == pytest.approx(log["price"].min())
+    assert columns["clicks"]["high"] == pytest.approx(log["clicks"].max())
+    assert found["rows"] == 400
+    assert "clicks" in found["advice"][0]
+    assert not Path("never").exists()
+    shown = " ".join(run("train", f"log.{kind}", *COLUMNS, "--dry-run")[0].split())
+    price = log["price"]
+    assert f"price number feature {price.isna().mean():.1%} {price.min():.6g} {price.max():.6g}" in shown
+    assert "url (text: encode it" in shown
+
+
+def test_features_of_the_model_that_a_file_lacks_are_warned_of(run, log):
+    log = log.sort_values("search").fillna(0.0)
+    log.to_csv("log.csv", index=False)
+    run("train", "log.csv", *COLUMNS, "-q", "--save", "m")
+    log.rename(columns={"price": "prise"}).to_csv("other.csv", index=False)
+    for command, options in (("evaluate", COLUMNS), ("rank", (*COLUMNS[:2], "--document", "url"))):
+        _, err = run(command, "m", "other.csv", *options)
+        assert "1 of the 3 features that the model has learned from are not in the file and count as 0: price" in err
+    log[["search", "rel", "url"]].to_csv("none.csv", index=False)
+    with pytest.raises(AssertionError, match="no column is called as one of the features of the model: price, new, clicks"):
+        run("evaluate", "m", "none.csv", *COLUMNS)
+    run("train", "train.txt", "-q", "--save", "text")
+    (Path("short.txt")).write_text("0 qid:1 1:1 2:3\n1 qid:1 1:2 2:0\n")
+    _, err = run("evaluate", "text", "short.txt")
+    assert "1 of the 3 features that the model has learned from are not in the file and count as 0: 3" in err
+
+
+def test_a_table_is_certified(run, log):
+    log.sort_values("search").fillna(0.0).to_parquet("log.parquet")
+    out, _ = run("train", "log.parquet", *COLUMNS, "--exclude", "clicks", "--certify", "--json")
+    certificate = json.loads(out)["certificate"]
+    assert certificate["holds"]
+    assert certificate["comparator"] == "best in hindsight"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import PerceptronRanker, rank_one
-from online_rank.query import MAX_FEATURES, as_grades, in_form, query_offsets, read_query
+from online_rank.query import MAX_FEATURES, as_grades, in_form, query_offsets, read_query, require_finite
 
 ROWS = [[1.0, 2.0], [0.5, -3.0], [0.0, 4.0]]
 DICTS = [dict(zip("ab", row, strict=True)) for row in ROWS]
@@ -182,3 +182,17 @@ def test_dicts_become_the_obvious_matrix(documents):
     assert query.names is not None
     assert set(query.names) == set().union(*documents)
     assert query.X.tolist() == [[x.get(name, 0.0) for name in query.names] for x in documents]
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", "__index_level_0__", ""])
+def test_the_index_of_a_frame_that_was_written_to_a_file_is_refused(name):
+    with pytest.raises(ValueError, match="is the index of a frame that was written to a file; drop it"):
+        read_query(pd.DataFrame({name: [0, 1], "x": [1.0, 2.0]}))
+
+
+def test_frames_with_booleans_and_nullable_columns():
+    frame = pd.DataFrame({"new": [True, False], "n": pd.array([1, 2], "Int64"), "b": pd.array([True, False], "boolean")})
+    assert read_query(frame).X.tolist() == [[1.0, 1.0, 1.0], [0.0, 2.0, 0.0]]
+    for column in (pd.array([1, None], "Int64"), pd.array([None, True], "boolean")):
+        with pytest.raises(ValueError, match=r"feature 'n' of document [01] is nan"):
+            require_finite(read_query(frame.assign(n=column)))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from online_rank import PerceptronRanker, StreamScaler, evaluate
 from online_rank.distributed import to_bytes
-from online_rank.stream import TableError, TableWarning, iter_table, plan_tables
+from online_rank.stream import TableError, TableWarning, grouped, iter_table, plan_columns, plan_tables
 
 pa = pytest.importorskip("pyarrow", reason="extra 'tables' is not installed")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -137,12 +137,11 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        ({"x1": [1.0, None, 2.0]}, {}, r"row 2: the value of 'x1' is missing \(missing=\"zero\""),
+        ({"x1": [1.0, None, 2.0]}, {}, r"row 2: the value of 'x1' is missing; missing= \(--missing\) \"zero\", \"mean\" or"),
         ({"x1": [1.0, float("inf"), 2.0]}, {}, "row 2: the value of 'x1' is not finite"),
-        ({"x1": ["1", "b", "c"]}, {"features": ["x1"]}, "row 1: '1' in column 'x1' is not a number"),
-        ({"rel": [0.5, 1.0, 2.0]}, {}, "row 1: the grade 0.5 in 'rel' is not an integer"),
-        ({"rel": [0, -1, 2]}, {}, "row 2: the grade -1 in 'rel' is not an integer >= 0"),
-        ({"rel": [0, None, 2]}, {}, "row 2: the grade nan"),
+        ({"rel": [0.5, 1.0, 2.0]}, {}, "row 1: the grade 0.5 is not an integer >= 0, in column 'rel'"),
+        ({"rel": [0, -1, 2]}, {}, "row 2: the grade -1 is not an integer >= 0, in column 'rel'"),
+        ({"rel": [0, None, 2]}, {}, "row 2: the grade is missing, in column 'rel'"),
         ({"q": [1, None, 2]}, {}, "row 2: 'q', the query, is missing"),
         ({}, {"max_query_bytes": 10}, "query 1 takes more than max_query_bytes=10"),
     ],
@@ -161,11 +160,14 @@ def test_options_for_what_is_missing_or_negative():
     assert rows == [[0, 1], [0]]
 
 
-def test_a_query_that_comes_back_is_warned_of_once():
+def test_a_query_that_comes_back_is_an_error_or_warned_of_once():
     table = pl.DataFrame({"q": [1, 2, 1, 2], "rel": [0] * 4, "x": [1.0] * 4})
+    with pytest.raises(TableError, match="row 3: query 1 comes back after another one; sort the table by 'q', or repeated_qid"):
+        list(iter_table(table, **COLUMNS))
     with pytest.warns(TableWarning, match="row 3: query 1 comes back after another one") as caught:
-        assert len(list(iter_table(table, **COLUMNS))) == 4
+        assert len(list(iter_table(table, **COLUMNS, repeated_qid="warn"))) == 4
     assert len(caught) == 1
+    assert len(list(iter_table(table, **COLUMNS, repeated_qid="new"))) == 4
 
 
 def test_csv_of_integers_that_go_on_with_fractions(tmp_path):
@@ -186,12 +188,153 @@ def test_bad_arguments(tmp_path):
         (((table,), COLUMNS | {"features": "x0"}), TypeError, "features is a sequence"),
         (((table,), COLUMNS | {"features": ["x0", "x0"]}), ValueError, "names a column twice"),
         (((table.select("q", "rel"),), COLUMNS), ValueError, "no other column has numbers"),
-        (((table,), COLUMNS | {"missing": "mean"}), ValueError, "missing is 'mean'"),
+        (((table,), COLUMNS | {"missing": "median"}), ValueError, "missing is 'median'"),
         (((table,), COLUMNS | {"batch_rows": 0}), ValueError, "batch_rows is 0"),
         (((tmp_path / "a.txt",), COLUMNS), ValueError, "not a table by its name"),
         (((tmp_path / "a.csv",), COLUMNS), FileNotFoundError, "a.csv"),
         (((3,), COLUMNS | {"features": ["x"]}), TypeError, "a table is a path"),
+        (((table,), COLUMNS | {"features": ["url"]}), ValueError, "'url' is no feature: text"),
+        (((table,), COLUMNS | {"exclude": "x0"}), TypeError, "exclude is a sequence"),
+        (((table,), COLUMNS | {"exclude": ["x9"]}), ValueError, "no column 'x9'"),
+        (((table,), COLUMNS | {"document": "q"}), ValueError, "'q' cannot be query and document at once"),
+        (((table,), COLUMNS | {"features": ["rel"]}), ValueError, "'rel' cannot be grade and a feature"),
     ]:
         sources, options = arguments
         with pytest.raises(error, match=message):
             list(iter_table(*sources, **options))
+
+
+LOG = pd.DataFrame(
+    {
+        "q": [1, 1, 2],
+        "rel": [0, 1, 0],
+        "price": [2, 1, 5],
+        "cheap": [False, True, False],
+        "title": ["a", "b", "c"],
+        "seen": pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-03"]),
+    },
+    index=[4, 2, 9],
+)
+
+
+def written(kind, path):
+    """LOG in a file that holds its index, as pandas writes it."""
+    if kind == "parquet":
+        LOG.sort_values("q").to_parquet(path)
+    elif kind == "named":
+        LOG.rename_axis("key").to_parquet(path)
+    elif kind == "csv":
+        LOG.to_csv(path)
+    else:  # Read and written again.
+        LOG.to_csv(path)
+        pd.read_csv(path).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "index"), [("parquet", "__index_level_0__"), ("named", "key"), ("csv", ""), ("again", "Unnamed: 0")]
+)
+def test_the_index_of_pandas_is_no_feature_and_what_is_left_out_is_listed(tmp_path, kind, index):
+    path = written(kind, tmp_path / ("t.parquet" if kind in ("parquet", "named") else "t.csv"))
+    queries = iter_table(path, **COLUMNS)
+    assert contents(queries) == [
+        (("price", "cheap"), [[2.0, 0.0], [1.0, 1.0]], [0, 1]), (("price", "cheap"), [[5.0, 0.0]], [0]),
+    ]  # fmt: skip
+    left_out = {column.name: (column.type, column.why.partition(":")[0]) for column in queries.plan.left_out}
+    assert left_out == {
+        index: ("number", "the index of a pandas frame"), "title": ("text", "text"), "seen": ("datetime", "a time"),
+    }  # fmt: skip
+    first, second = queries.plan.in_words()
+    assert first == "2 features: price, cheap"
+    assert f"{index or '(unnamed)'} (the index of a pandas frame)" in second
+    # Whoever names it means it.
+    assert iter_table(path, **COLUMNS, features=[index]).feature_names == (index,)
+    assert iter_table(path, query=index, grade="rel").plan.of("query") == index
+
+
+def test_roles_and_exclusions_are_kept_by_the_plan():
+    plan = plan_columns(LOG, **COLUMNS, document="title", event_time="seen", exclude=["price"])
+    assert [(column.name, column.role) for column in plan.columns] == [
+        ("q", "query"), ("rel", "grade"), ("price", "left out"), ("cheap", "feature"), ("title", "document"),
+        ("seen", "event time"),
+    ]  # fmt: skip
+    assert [column.why for column in plan.left_out] == ["excluded"]
+    assert plan_columns(LOG, **COLUMNS, features=["cheap", "price"]).features == ("cheap", "price")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "|"])
+def test_csv_with_other_separators_and_booleans(tmp_path, separator):
+    LOG.to_csv(tmp_path / "t.csv", sep=separator, index=False)
+    *_, (x, y) = iter_table(tmp_path / "t.csv", **COLUMNS)
+    assert (x.names, x.X.tolist(), y.tolist()) == (("price", "cheap"), [[5.0, 0.0]], [0])
+    if separator != ",":
+        (tmp_path / "d.csv").write_text("q;rel;x\n1;0;0,5\n1;1;-1,25\n".replace(";", separator))
+        ((x, _),) = iter_table(tmp_path / "d.csv", **COLUMNS)
+        assert x.X.tolist() == [[0.5], [-1.25]]
+
+
+def test_a_csv_value_of_another_type_is_named_by_its_column(tmp_path):
+    lines = [f"{i},0,true" for i in range(150_000)] + ["x,1,0.5"]
+    (tmp_path / "t.csv").write_text("q,rel,cheap\n" + "\n".join(lines) + "\n")
+    with pytest.raises(ValueError, match=r"t\.csv: column 'cheap': .*0\.5"):
+        list(iter_table(tmp_path / "t.csv", **COLUMNS))
+
+
+def test_missing_values_are_means_or_marked():
+    table = pl.DataFrame({"q": [1, 1, 1, 2], "rel": [0] * 4, "x": [1.0, None, 4.0, None], "z": [1.0, 2.0, 3.0, 4.0]})
+    queries = iter_table(table, **COLUMNS, missing="mean")
+    assert contents(queries) == [
+        (("x", "z"), [[1.0, 1.0], [(1.0 + 4.0) / 2, 2.0], [4.0, 3.0]], [0, 0, 0]), (("x", "z"), [[0.0, 4.0]], [0]),
+    ]  # fmt: skip
+    assert queries.n_missing == 2
+    assert contents(iter_table(table, **COLUMNS, missing="indicator")) == [
+        (("x", "z", "x is missing"), [[1.0, 1.0, 0.0], [0.0, 2.0, 1.0], [4.0, 3.0, 0.0]], [0, 0, 0]),
+        (("x", "z", "x is missing"), [[0.0, 4.0, 1.0]], [0]),
+    ]
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 7), st.booleans(), st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_grouping_keeps_every_row_and_the_order_of_queries(tmp_path_factory, qids, batch_rows, texts, several):
+    path = tmp_path_factory.mktemp("grouped")
+    n = len(qids)
+    table = pl.DataFrame({"q": [f"q{i}" for i in qids] if texts else qids, "rel": [0] * n, "x": [float(i) for i in range(n)]})
+    table.write_parquet(path / "a.parquet")
+    table.write_csv(path / "b.csv")
+    sources = [path / "a.parquet", path / "b.csv"] if several else [table]
+    old = grouped._VALUES
+    grouped._VALUES = 10  # Several files.
+    try:
+        rows = [(qid, x.X.ravel().tolist()) for x, _, qid, _ in iter_table(
+            *sources, **COLUMNS, with_ids=True, repeated_qid="group", batch_rows=batch_rows)]  # fmt: skip
+    finally:
+        grouped._VALUES = old
+    there = table["q"].to_list() * len(sources)
+    expected: dict = {}
+    for i, qid in enumerate(there):
+        expected.setdefault(str(qid), []).append(float(i % n))
+    assert rows == list(expected.items())
+
+
+def test_grouping_by_time_and_messages_of_grouped_rows(tmp_path):
+    days = pd.to_datetime(["2026-01-05", "2026-01-02", "2026-01-01", "2026-01-03"])
+    table = pl.DataFrame({"q": ["a", "b", "a", "b"], "rel": [0, 1, 2, 3], "x": [1.0, 2.0, 3.0, 4.0], "t": days})
+    options = {**COLUMNS, "event_time": "t"}
+    queries = list(iter_table(table, **options, repeated_qid="group", with_ids=True))
+    assert [(qid, y.tolist()) for _, y, qid, _ in queries] == [("a", [0, 2]), ("b", [1, 3])]
+    later = table.with_columns(t=pl.Series(days[[0, 1, 3, 2]]))
+    queries = list(iter_table(later, **options, repeated_qid="group", with_ids=True))
+    assert [(qid, y.tolist()) for _, y, qid, _ in queries] == [("b", [1, 3]), ("a", [0, 2])]
+    with pytest.raises(TableError, match="row 2: query 'b' is older than the one before it; sort the table by 't'"):
+        list(iter_table(table[:2], **options))
+    table.with_columns(x=pl.Series([1.0, 2.0, None, 4.0])).write_csv(tmp_path / "t.csv")
+    with pytest.raises(TableError, match=r"t\.csv, row 3: the value of 'x' is missing"):
+        list(iter_table(tmp_path / "t.csv", **options, repeated_qid="group"))
+    reader = pa.RecordBatchReader.from_batches(table.to_arrow().schema, [])
+    with pytest.raises(TypeError, match="can be read once"):
+        list(iter_table(reader, **options, repeated_qid="group"))
+
+
+def test_columns_that_the_first_table_lacks_are_warned_of():
+    with pytest.warns(TableWarning, match="columns that the first table lacks are left out: y"):
+        iter_table(table_of([2]), table_of([2], 5).with_columns(y=1.0), **COLUMNS)

@@ -1,0 +1,82 @@
+"""What the first queries of files show about their features: heavy tails, and features that give the grades away."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from online_rank.cli.files import warnings_as_lines
+from online_rank.cli.settings import SYNTHETIC, Settings
+
+__all__ = ["advice"]
+
+#: Queries at the beginning that are looked at, and how often the pairs of a query are counted at most.
+_LOOKED_AT, _MOST_COUNTS = 100, 10_000
+
+#: A feature that orders so many of the pairs of documents with different grades knows the grades, if there are enough pairs.
+_PERFECT, _FEWEST_PAIRS = 0.99, 50
+
+
+def advice(settings: Settings) -> list[str]:
+    """What to try, and what to look at, before learning from files."""
+    if "-" in settings.files or settings.files[0] in SYNTHETIC:
+        return []
+    with warnings_as_lines(lambda message: None):
+        first = [
+            (getattr(x, "X", x), getattr(x, "names", None), y) for x, y in itertools.islice(settings.queries(0), _LOOKED_AT)
+        ]
+    if not first:
+        return []
+    width, names = max(((X.shape[1], names) for X, names, _ in first), key=lambda found: found[0])
+    of_width = [(X, y) for X, _, y in first if X.shape[1] == width]
+
+    def called(j: int) -> str:
+        return f"feature {j + 1}" if names is None else names[j]
+
+    lines = _leaks(of_width, called)
+    if not (settings.log or settings.scale == "query"):
+        lines += _heavy_tails(np.concatenate([X for X, _ in of_width]), called)
+    return lines
+
+
+def _heavy_tails(X: np.ndarray, called: Any) -> list[str]:
+    """What to try when features have heavy tails that nothing tames."""
+    from online_rank.preprocessing import heavy_tails
+
+    heavy = heavy_tails(X)
+    if not heavy.any():
+        return []
+    worst = int(np.argmax(np.where(heavy, np.abs(X).max(axis=0), 0.0)))
+    column = np.abs(X[:, worst])
+    return [
+        f"{np.count_nonzero(heavy):,} of {X.shape[1]:,} features have heavy tails ({called(worst)} reaches "
+        f"{column.max():.3g}, half of its values are below {np.median(column):.3g}): try --log or --scale query"
+    ]
+
+
+def _leaks(queries: list[tuple[np.ndarray, np.ndarray]], called: Any) -> list[str]:
+    """The features that alone put nearly all documents in the order of their grades: what nobody knows before the grade."""
+    from online_rank.metrics import PairwiseAccuracy
+
+    d = queries[0][0].shape[1]
+    queries = queries[: max(1, _MOST_COUNTS // max(1, d))]
+    pairs = np.array([(len(y) ** 2 - (np.bincount(y).astype(float) ** 2).sum()) / 2 for _, y in queries])
+    if pairs.sum() < _FEWEST_PAIRS:
+        return []
+    found = []
+    for j in range(d):
+        right = 0.0
+        for (X, y), n in zip(queries, pairs, strict=True):
+            if n:
+                accuracy = PairwiseAccuracy()
+                accuracy.update(y, X[:, j])
+                right += n * accuracy.get()
+        share = right / pairs.sum()
+        if max(share, 1.0 - share) >= _PERFECT:
+            found.append(f"{called(j)} ({max(share, 1.0 - share):.1%} of pairs)")
+    if not found:
+        return []
+    return [
+        f"a feature alone ranks the grades nearly perfectly: {', '.join(found)}. If it is made from the grades, or known only "
+        "after them, leave it out (tables: --exclude COLUMN)"
+    ]

@@ -1,0 +1,86 @@
+"""`online-rank train --dry-run`: what becomes of each column of a table, before anything is learned."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from online_rank.cli.advice import advice
+from online_rank.cli.settings import Settings
+from online_rank.stream.columns import Column, TablePlan
+from online_rank.stream.table_sources import batches_of
+
+__all__ = ["look"]
+
+_BATCH_ROWS = 1 << 16
+
+
+class _Seen:
+    """What the values of a column are."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.n = self.n_missing = 0
+        self.low: Any = None
+        self.high: Any = None
+
+    def add(self, series: Any) -> None:
+        """Take note of some values, a narwhals series."""
+        missing = series.is_null()
+        if series.dtype.is_float():
+            missing = missing | series.is_nan()
+        self.n += len(series)
+        self.n_missing += int(missing.sum())
+        values = series.filter(~missing)
+        if not len(values) or self.column.type not in ("number", "boolean", "datetime", "text"):
+            return
+        low, high = values.min(), values.max()
+        self.low = low if self.low is None else min(self.low, low)
+        self.high = high if self.high is None else max(self.high, high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, as JSON takes them."""
+        ends = [end if isinstance(end, int | float | None) else str(end) for end in (self.low, self.high)]
+        ends = [None if isinstance(end, float) and not math.isfinite(end) else end for end in ends]
+        share = self.n_missing / self.n if self.n else 0.0
+        return {**self.column._asdict(), "missing": share, "low": ends[0], "high": ends[1]}
+
+
+def look(settings: Settings, as_json: bool) -> None:
+    """Print the columns of the tables with types, ranges, missing shares and what becomes of them, and advice."""
+    settings.check()
+    plan = settings.reading.plan(settings.files)
+    if plan is None:
+        raise ValueError("--dry-run is for tables: name their columns by --query COLUMN --grade COLUMN")
+    rows, seen = _seen(settings.files, plan)
+    # What a value is worth is known without those that are missing.
+    lines = advice(settings._replace(reading=settings.reading._replace(missing="zero", group_by_qid=True)))
+    if as_json:
+        print(json.dumps({"rows": rows, "columns": [one.to_dict() for one in seen], "advice": lines}))
+        return
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in (f"{rows:,} rows", "type", "becomes", "missing", "lowest", "highest"):
+        table.add_column(heading, justify="right" if heading in ("missing", "lowest", "highest") else "left")
+    for one in seen:
+        figures = one.to_dict()
+        ends = ["" if end is None else f"{end:.6g}" if isinstance(end, float) else str(end)[:20] for end in (one.low, one.high)]
+        table.add_row(one.column.name or "(unnamed)", one.column.type, one.column.role, f"{figures['missing']:.1%}", *ends)
+    console.print(table)
+    for line in [*plan.in_words()[1:], *lines]:
+        console.print(line)
+
+
+def _seen(files: Sequence[str], plan: TablePlan) -> tuple[int, list[_Seen]]:
+    """The number of rows of all files, and what is in each column."""
+    seen, rows = [_Seen(column) for column in plan.columns], 0
+    for file in files:
+        for frame in batches_of(file, plan.columns, _BATCH_ROWS).frames():
+            rows += len(frame.rows)
+            for one in seen:
+                one.add(frame.rows[one.column.name])
+    return rows, seen

@@ -1,0 +1,200 @@
+"""What each column of a table is for: declared once, and read by readers, commands, reports and exports."""
+
+import json
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from online_rank.query.names import is_index_name
+from online_rank.stream.table_sources import Column, columns_of
+
+__all__ = ["MISSING", "Column", "TablePlan", "plan_columns"]
+
+#: What a missing value of a feature may be.
+MISSING = ("error", "zero", "mean", "indicator")
+
+#: Why columns of these types are no features.
+_NO_NUMBERS = {
+    "text": "text: encode it, as ForEachDocument(OneHotEncoder()) does from Python",
+    "datetime": "a time: make it a number, such as an age in days",
+    "empty": "it has no values where the table begins: name it as a feature to read it nevertheless",
+    "other": "neither numbers nor booleans",
+}
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """The columns of a table with their roles, and what a missing value of a feature is.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        All columns, in the order of the table.
+    missing : str
+        One of `MISSING`.
+    """
+
+    columns: tuple[Column, ...]
+    missing: str = "error"
+    _by_role: dict[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        roles = dict.fromkeys(column.role for column in self.columns)
+        by_role = {role: tuple(column.name for column in self.columns if column.role == role) for role in roles}
+        object.__setattr__(self, "_by_role", by_role)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The columns that are features, in order."""
+        return self._by_role.get("feature", ())
+
+    @property
+    def left_out(self) -> tuple[Column, ...]:
+        """The columns that nothing is read from."""
+        return tuple(column for column in self.columns if column.role == "left out")
+
+    @property
+    def read(self) -> tuple[Column, ...]:
+        """The columns that are read."""
+        return tuple(column for column in self.columns if column.role != "left out")
+
+    def of(self, role: str) -> str | None:
+        """The one column with a role; None where there is none."""
+        return next(iter(self._by_role.get(role, ())), None)
+
+    def in_words(self) -> list[str]:
+        """A line on the features, and one on what is left out and why, if anything is."""
+        shown = _listed(self.features)
+        lines = [f"{len(self.features):,} features: {shown}"]
+        if self.left_out:
+            reasons = dict.fromkeys(column.why for column in self.left_out)
+            parts = [f"{_listed([c.name for c in self.left_out if c.why == why])} ({why})" for why in reasons]
+            lines.append(f"left out: {'; '.join(parts)}")
+        return lines
+
+
+def plan_columns(
+    source: Any,
+    *,
+    query: str,
+    grade: str | None,
+    features: Sequence[str] | None = None,
+    exclude: Collection[str] = (),
+    document: str | None = None,
+    event_time: str | None = None,
+    missing: str = "error",
+) -> TablePlan:
+    """Decide what each column of a table is for.
+
+    Columns that were named have their role. Of the others, numbers and booleans are features, except the index of a pandas
+    frame that was written to the file; text, times and empty columns are left out.
+
+    Parameters
+    ----------
+    source
+        A table, as `iter_table` takes it. Of csv the beginning is read.
+    query, grade, document, event_time
+        Columns with these roles.
+    features
+        The columns that are features, and no others; None to let their types decide.
+    exclude
+        Columns that are no features.
+    missing
+        What a missing value is (see `iter_table`).
+
+    Raises
+    ------
+    ValueError
+        There is no such column, a column has two roles, a feature holds no numbers, or nothing is left to be a feature.
+
+    Examples
+    --------
+    >>> import polars
+    >>> log = polars.DataFrame({"Unnamed: 0": [0, 1], "q": [7, 7], "grade": [0, 2], "price": [1.0, 4.0], "title": ["a", "b"]})
+    >>> for line in plan_columns(log, query="q", grade="grade").in_words():
+    ...     print(line)
+    1 features: price
+    left out: Unnamed: 0 (the index of a pandas frame); title (text: encode it, as ForEachDocument(OneHotEncoder()) does from Python)
+    """  # noqa: E501
+    types, metadata = columns_of(source)
+    name = os.fspath(source) if isinstance(source, str | os.PathLike) else type(source).__name__
+    roles = _roles(name, types, query=query, grade=grade, document=document, event_time=event_time)
+    for column in [*(features or ()), *exclude]:
+        _require_column(name, column, types)
+    if features is not None:
+        _check_features(name, features, types, roles)
+    index = _index_of(metadata)
+    columns = []
+    for column, kind in types.items():
+        if column in roles:
+            columns.append(Column(column, kind, roles[column]))
+            continue
+        why = _why_not(column, kind, features, exclude, index)
+        columns.append(Column(column, kind, "left out" if why else "feature", why))
+    plan = TablePlan(tuple(columns) if features is None else _in_order(columns, features), missing)
+    if not plan.features:
+        reasons = f" ({'; '.join(plan.in_words()[1:])})" if plan.left_out else ""
+        raise ValueError(f"{name}: features is empty: no other column has numbers{reasons}")
+    return plan
+
+
+def _roles(name: str, types: dict[str, str], **given: str | None) -> dict[str, str]:
+    """The roles of columns that were named one by one."""
+    roles: dict[str, str] = {}
+    for role, column in given.items():
+        if column is None:
+            continue
+        _require_column(name, column, types)
+        if column in roles:
+            raise ValueError(f"{name}: column {column!r} cannot be {roles[column]} and {role.replace('_', ' ')} at once")
+        roles[column] = role.replace("_", " ")
+    return roles
+
+
+def _require_column(name: str, column: str, there: Collection[str]) -> None:
+    if column not in there:
+        raise ValueError(f"{name}: no column {column!r}; there are {_listed([repr(one) for one in there])}")
+
+
+def _check_features(name: str, features: Sequence[str], types: dict[str, str], roles: dict[str, str]) -> None:
+    if len(set(features)) < len(features):
+        raise ValueError("features names a column twice")
+    for column in features:
+        if column in roles:
+            raise ValueError(f"{name}: column {column!r} cannot be {roles[column]} and a feature at once")
+        if types[column] in ("text", "datetime", "other"):
+            raise ValueError(f"{name}: column {column!r} is no feature: {_NO_NUMBERS[types[column]]}")
+
+
+def _why_not(column: str, kind: str, features: Sequence[str] | None, exclude: Collection[str], index: Collection[str]) -> str:
+    """Why a column without another role is no feature; empty if it is one."""
+    if column in exclude:
+        return "excluded"
+    if features is not None:
+        return "" if column in features else "not among the features named"
+    if column in index or is_index_name(column):
+        return "the index of a pandas frame"
+    return _NO_NUMBERS.get(kind, "")
+
+
+def _in_order(columns: list[Column], features: Sequence[str]) -> tuple[Column, ...]:
+    """Columns with the features in the order in which they were named."""
+    named = {column.name: column for column in columns}
+    chosen = [named[name] for name in features if named[name].role == "feature"]
+    return (*chosen, *(column for column in columns if column.role != "feature"))
+
+
+def _index_of(metadata: dict[bytes, bytes] | None) -> set[str]:
+    """The columns that pandas has noted as an index."""
+    try:
+        noted = json.loads((metadata or {}).get(b"pandas", b"{}"))
+    except ValueError:
+        return set()
+    columns = noted.get("index_columns", []) if isinstance(noted, dict) else []
+    return {column for column in columns if isinstance(column, str)}
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(name or "(unnamed)" for name in names[:most])
+    return f"{shown}, ... ({len(names) - most:,} more)" if len(names) > most else shown

@@ -1,0 +1,152 @@
+"""The rows of a table with those of each query together, in memory that does not grow with its columns."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank.stream.columns import TablePlan
+from online_rank.stream.table_rows import require_queries, times_of
+from online_rank.stream.table_sources import Batches, Frame, arrow, batches_of
+
+__all__ = ["grouped"]
+
+#: Rows that are sorted at once hold about so many values, and lie in at most so many files.
+_VALUES, _MOST_FILES = 1 << 22, 256
+
+#: Columns of the files beside those of the table: the place of a row's query, its source, and its number there.
+_PLACE, _SOURCE, _ROW = "place of query", "number of source", "number of row"
+
+
+class _Order(NamedTuple):
+    """Where each row of all sources goes.
+
+    Attributes
+    ----------
+    places
+        int32 (n,): the place of its query among the queries.
+    files
+        int32 (n,): the file that it is written to.
+    n_files
+        Number of files.
+    """
+
+    places: np.ndarray
+    files: np.ndarray
+    n_files: int
+
+
+def grouped(sources: Sequence[Any], plan: TablePlan, n_rows: int) -> Batches:
+    """All sources as one table with the rows of each query together.
+
+    Queries stand in the order in which they first come, or of their first event where the plan has a column of times; the rows
+    of a query stay in their order. The sources are read twice: first the ids alone, then everything, which goes to temporary
+    files that are sorted one at a time. In memory is, for each row, its id and 8 bytes.
+
+    Raises
+    ------
+    TypeError
+        A source can be read only once.
+    """
+    for source in sources:
+        if hasattr(source, "read_next_batch"):
+            raise TypeError("a record batch reader can be read once; to put the rows of a query together give files or tables")
+
+    tables = [batches_of(source, plan.read, n_rows) for source in sources]
+    total = None if any(table.n_rows is None for table in tables) else sum(table.n_rows or 0 for table in tables)
+    return Batches(", ".join(table.name for table in tables), lambda: _sorted_frames(sources, plan, n_rows), total)
+
+
+def _sorted_frames(sources: Sequence[Any], plan: TablePlan, n_rows: int) -> Iterator[Frame]:
+    import narwhals as nw
+    import pyarrow
+
+    ipc = arrow("pyarrow.ipc")
+    names = [batches_of(source, plan.read, n_rows).name for source in sources]
+    order, id_type = _order(sources, plan, n_rows)
+    with tempfile.TemporaryDirectory(prefix="online_rank-") as folder:
+        paths = [f"{folder}/{k}.arrow" for k in range(order.n_files)]
+        _divide(sources, plan, n_rows, order, id_type, paths)
+        for path in paths:
+            with pyarrow.memory_map(path) as file, ipc.open_stream(file) as reader:
+                table = reader.read_all()
+            table = table.take(np.argsort(table[_PLACE].to_numpy(), kind="stable"))
+            for start in range(0, len(table), n_rows):
+                rows = table.slice(start, n_rows)
+                source, number = (rows[name].to_numpy() for name in (_SOURCE, _ROW))
+                yield Frame(
+                    nw.from_native(rows),
+                    lambda i, source=source, number=number: f"{names[source[i]]}, row {number[i]}",  # type: ignore[misc]
+                )
+
+
+def _order(sources: Sequence[Any], plan: TablePlan, n_rows: int) -> tuple[_Order, Any]:
+    """Where each row goes, and the type in which ids of queries are compared."""
+    import pyarrow
+
+    wanted = [column for column in plan.read if column.role in ("query", "event time")]
+    query, time = plan.of("query"), plan.of("event time")
+    ids, times = [], [np.empty(0)]
+    for source in sources:
+        for frame in batches_of(source, wanted, n_rows).frames():
+            require_queries(frame, str(query))
+            ids += frame.rows[query].to_frame().to_arrow()[query].chunks
+            if time is not None:
+                times.append(times_of(frame, time))
+    types = {chunk.type for chunk in ids}
+    id_type = pyarrow.string() if len(types) > 1 else next(iter(types), pyarrow.null())
+    column = pyarrow.chunked_array([chunk.cast(id_type) for chunk in ids], id_type)
+    if pyarrow.types.is_dictionary(id_type):
+        column = column.cast(id_type := id_type.value_type)
+    # Codes count ids in the order in which they first come.
+    codes = column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int32)
+    sizes = np.bincount(codes)
+    if time is not None:
+        first = np.full(len(sizes), np.inf)
+        np.minimum.at(first, codes, np.concatenate(times))
+        by_time = np.argsort(first, kind="stable")
+        places = np.empty(len(sizes), np.int32)
+        places[by_time] = np.arange(len(sizes))
+        codes, sizes = places[codes], sizes[by_time]
+    ends = np.cumsum(sizes)
+    n = int(ends[-1]) if len(ends) else 0
+    n_files = min(_MOST_FILES, n * len(plan.read) // _VALUES + 1)
+    of_query = ((ends - 1) * n_files // max(1, n)).astype(np.int32)
+    return _Order(codes, of_query[codes], n_files), id_type
+
+
+def _divide(sources: Sequence[Any], plan: TablePlan, n_rows: int, order: _Order, id_type: Any, paths: Sequence[str]) -> None:
+    """Write every row to its file."""
+    import pyarrow
+
+    ipc = arrow("pyarrow.ipc")
+    schema = _schema(plan, id_type)
+    with contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(ipc.new_stream(path, schema)) for path in paths]
+        done = 0
+        for k, source in enumerate(sources):
+            number = 1
+            for frame in batches_of(source, plan.read, n_rows).frames():
+                rows = frame.rows.to_arrow()
+                n = len(rows)
+                columns = [rows[field.name].combine_chunks().cast(field.type) for field in list(schema)[:-3]]
+                own = [order.places[done : done + n], np.full(n, k, np.int32), np.arange(number, number + n)]
+                whole = pyarrow.table([*columns, *own], schema=schema)
+                files = order.files[done : done + n]
+                by_file = np.argsort(files, kind="stable")
+                bounds = np.flatnonzero(np.diff(files[by_file], prepend=-1, append=len(paths)))
+                for a, b in pairwise(bounds.tolist()):
+                    writers[files[by_file[a]]].write_table(whole.take(by_file[a:b]))
+                done, number = done + n, number + n
+
+
+def _schema(plan: TablePlan, id_type: Any) -> Any:
+    """The columns of the files."""
+    import pyarrow
+
+    types = {"query": id_type, "document": pyarrow.string(), "grade": pyarrow.float64(), "feature": pyarrow.float64()}
+    fields = [(column.name, types[column.role]) for column in plan.read if column.role in types]
+    return pyarrow.schema([*fields, (_PLACE, pyarrow.int32()), (_SOURCE, pyarrow.int32()), (_ROW, pyarrow.int64())])

@@ -1,0 +1,98 @@
+"""The rows of a table as arrays: features, grades, ids and times, each bad value named with its row and column."""
+
+from numbers import Number
+from typing import NamedTuple
+
+import numpy as np
+
+from online_rank.stream.columns import TablePlan
+from online_rank.stream.table_sources import Frame
+
+__all__ = ["Rows", "TableError", "read_rows", "require_queries", "times_of"]
+
+
+class TableError(ValueError):
+    """What is wrong with a table, and where."""
+
+
+class Rows(NamedTuple):
+    """Some rows, read: features (n, d), NaN where missing, grades, ids, times in seconds, and ids of documents."""
+
+    X: np.ndarray
+    y: np.ndarray
+    qids: np.ndarray
+    times: np.ndarray
+    docids: list[str]
+
+    def part(self, a: int, b: int) -> "Rows":
+        """The rows a..b."""
+        return Rows(self.X[a:b], self.y[a:b], self.qids[a:b], self.times[a:b], self.docids[a:b])
+
+
+def read_rows(frame: Frame, plan: TablePlan, negative: str) -> Rows:
+    """The rows of a frame, by the roles of their columns. Raises TableError that names table, row and column."""
+    n, features = len(frame.rows), plan.features
+    X = np.empty((n, len(features)))
+    for j, feature in enumerate(features):
+        X[:, j] = _numbers(frame, feature)
+    bad = ~np.isfinite(X) if plan.missing == "error" else np.isinf(X)
+    if bad.any():
+        i, j = np.argwhere(bad)[0].tolist()
+        what = "not finite" if np.isinf(X[i, j]) else 'missing; missing= (--missing) "zero", "mean" or "indicator" takes it'
+        raise TableError(f"{frame.where(i)}: the value of {features[j]!r} is {what}")
+    grade, query, time, document = (plan.of(role) for role in ("grade", "query", "event time", "document"))
+    y = np.zeros(n, np.int64) if grade is None else _grades(frame, grade, negative)
+    # Rows that were put in order of time have lost it.
+    times = times_of(frame, str(time)) if time in frame.rows.columns else np.zeros(n)
+    docids = [""] * n
+    if document is not None:
+        docids = ["" if value is None else str(value) for value in frame.rows[document].to_list()]
+    return Rows(X, y, require_queries(frame, str(query)), times, docids)
+
+
+def require_queries(frame: Frame, column: str) -> np.ndarray:
+    """The ids of queries (n,). Raises TableError where one is missing."""
+    qids = np.asarray(frame.rows[column].to_numpy())
+    absent = np.array([qid is None or qid != qid for qid in qids.tolist()], dtype=bool)
+    if absent.any():
+        raise TableError(f"{frame.where(int(absent.argmax()))}: {column!r}, the query, is missing")
+    return qids.astype(np.int64) if qids.dtype.kind == "f" and (qids == np.rint(qids)).all() else qids
+
+
+def times_of(frame: Frame, column: str) -> np.ndarray:
+    """The times of events, float64 (n,): numbers as they are, dates and times in seconds. Raises TableError."""
+    series = frame.rows[column]
+    if series.dtype.is_temporal():
+        values = np.asarray(series.to_numpy())
+        absent = np.isnat(values) if values.dtype.kind in "mM" else np.array([value is None for value in values.tolist()])
+        times = values.astype("datetime64[us]").astype(np.float64) / 1e6
+    elif series.dtype.is_numeric():
+        times = series.to_numpy().astype(np.float64)
+        absent = ~np.isfinite(times)
+    else:
+        raise TableError(f"{frame.where(0)}: {column!r}, the event time, is neither a time nor a number")
+    if absent.any():
+        raise TableError(f"{frame.where(int(absent.argmax()))}: {column!r}, the event time, is missing")
+    return times
+
+
+def _numbers(frame: Frame, column: str) -> np.ndarray:
+    """A column as float64 (n,); NaN where it is missing."""
+    values = frame.rows[column].to_numpy()
+    if values.dtype.kind not in "biuf":
+        for i, value in enumerate(values.tolist()):
+            if not (value is None or isinstance(value, Number) or value != value):
+                raise TableError(f"{frame.where(i)}: {value!r:.60} in column {column!r} is not a number")
+    return values.astype(np.float64)
+
+
+def _grades(frame: Frame, column: str, negative: str) -> np.ndarray:
+    values = _numbers(frame, column)
+    lowest = 0.0 if negative == "error" else -(2.0**53)
+    good = (values >= lowest) & (values <= 2.0**53) & (values == np.rint(values))
+    if not good.all():
+        i = int(np.argmin(good))
+        what = "the grade is missing" if np.isnan(values[i]) else f"the grade {values[i]:g} is not an integer >= 0"
+        raise TableError(f"{frame.where(i)}: {what}, in column {column!r}")
+    grades = values.astype(np.int64)
+    return np.maximum(grades, 0) if negative == "zero" else grades
