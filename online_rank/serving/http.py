@@ -11,6 +11,7 @@ The fields of a request say what it asks for, as in the JSON lines of `online-ra
 
 import asyncio
 import hmac
+import html
 import importlib.resources
 import json
 import time
@@ -92,7 +93,7 @@ class RankingApp:
         self._n_streams = 0
         self._n_requests = 0
         self._snapshots: weakref.WeakKeyDictionary[ServedModel, tuple[int, str]] = weakref.WeakKeyDictionary()
-        self._page = importlib.resources.files("online_rank.serving").joinpath("page.html").read_text("utf-8")
+        self._page = _page(key)
         self._description = description(key, token is not None)
         routes = {
             "/": self._get_page,
@@ -273,6 +274,12 @@ class _Feed(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._ended()
+
+
+def _page(key: str | None) -> str:
+    """The page; it knows the name of the query parameter that it has to ask for."""
+    page = importlib.resources.files("online_rank.serving").joinpath("page.html").read_text("utf-8")
+    return page if key is None else page.replace("<html ", f'<html data-key="{html.escape(key)}" ', 1)
 
 
 def _status(is_well: bool) -> Response:

@@ -47,7 +47,7 @@ class ServedModel:
         self.commits = GroupCommit(durable)
         service = durable.service
         # On the same account as the service's own, which outlives the process.
-        self.monitor = Monitor(learned_measure(service.model), service._served)
+        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.n_users = 0
         self._before = service.counts()
 

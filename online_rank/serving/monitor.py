@@ -27,6 +27,7 @@ _SHOWN_WEIGHTS = 16
 _SECONDS_BETWEEN_SHOWN = 0.25
 _LARGEST_COMPARED = 10_000
 _MAX_POSITIONS = 10
+_LONGEST_NAME = 300
 _CLICKED = "reciprocal rank of the first click"
 _FORGET = 0.5 ** (1.0 / _RECENT_HALF_LIFE)
 
@@ -70,21 +71,33 @@ class Monitor:
     """Watches the requests that a service answers, from outside.
 
     The loss of a ranking is measured when its grades come, on the scores with which it was served. Of a list that was clicked
-    on, the loss is 1 - 1/p, p the position of its first click, and 1 where there was none.
+    on, the loss is 1 - 1/p, p the position of its first click, and 1 where there was none. Figures are of one kind of feedback,
+    the first that comes.
 
     Parameters
     ----------
     measure
         What is measured where grades come (`online_rank.measure`).
+    clicks
+        Whether clicks are expected; `figures` says so until feedback comes.
     sums
         Of the losses before (`LossInterval`).
     level
         Confidence of the interval.
     """
 
-    def __init__(self, measure: str | Measure = "ndcg@10", sums: Any = (0.0, 0.0, 0.0), level: float = 0.95) -> None:
+    def __init__(
+        self,
+        measure: str | Measure = "ndcg@10",
+        sums: Any = (0.0, 0.0, 0.0),
+        level: float = 0.95,
+        *,
+        clicks: bool = False,
+    ) -> None:
         self._measure = parse_measure(measure) if isinstance(measure, str) else measure
         self.losses = LossInterval(sums)
+        self._kind = "clicks" if clicks and not self.losses.n else "grades"
+        self._is_settled = self.losses.n > 0
         self.drifts: deque[int] = deque(maxlen=_MAX_MARKS)
         self.n_drifts = 0
         self.version = 0
@@ -120,7 +133,7 @@ class Monitor:
             self._learned_clicks(query_id, grades, model, before)
         elif grades is not None and scores is not None:
             if reply.loss is not None:
-                self._add(reply.loss, model)
+                self._count("grades", reply.loss, model)
             best = sorted(scores, key=scores.__getitem__, reverse=True)[:_SHOWN_DOCUMENTS]
             documents = [(name, scores[name], grades[name]) for name in best]
             self._remember(query_id, len(scores), reply.loss, documents, model, before)
@@ -129,9 +142,10 @@ class Monitor:
         """Counts of the service and figures of the rankings that it served, for JSON."""
         interval = self.losses.interval(self._level)
         return {
-            "measure": self._measure.name if self._bias is None else _CLICKED,
             "stats": {name: _finite(value) for name, value in stats.items()},
             "served": {
+                "feedback": self._kind,
+                "measure": _CLICKED if self._kind == "clicks" else self._measure.name,
                 "n": interval.n,
                 "mean": _finite(interval.mean),
                 "lower": interval.lower,
@@ -150,6 +164,13 @@ class Monitor:
             "bias": self._position_bias(),
             "queries": list(self._queries),
         }
+
+    def _count(self, kind: str, loss: float, model: Any) -> None:
+        """Add a loss, unless it is of another kind of feedback than the others."""
+        if not self._is_settled:
+            self._kind, self._is_settled = kind, True
+        if kind == self._kind:
+            self._add(loss, model)
 
     def _add(self, loss: float, model: Any) -> None:
         self.losses.update(loss)
@@ -177,7 +198,7 @@ class Monitor:
         self._bias.update(clicks)
         first = next((p for p, gain in enumerate(gains, start=1) if gain > 0.0), None)
         loss = 1.0 if first is None else 1.0 - 1.0 / first
-        self._add(loss, model)
+        self._count("clicks", loss, model)
         documents = [(str(name), None, gain) for name, gain in zip(order, gains, strict=True)][:_SHOWN_DOCUMENTS]
         self._remember(query_id, len(order), loss, documents, model, before)
 
@@ -196,10 +217,10 @@ class Monitor:
         self._shown_at = time.monotonic()
         self._queries.appendleft(
             {
-                "id": str(query_id)[:40],
+                "id": _shown(query_id),
                 "n": n,
                 "loss": loss,
-                "documents": [[name[:40], score, grade] for name, score, grade in documents],
+                "documents": [[_shown(name), score, grade] for name, score, grade in documents],
                 "changes": _changes(model, before),
             }
         )
@@ -212,27 +233,36 @@ class Monitor:
         return {"examination": list(self._bias.examination), "low": list(low), "high": list(high)}
 
 
-def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]]:
-    """The features whose weights have changed most: name and change."""
+def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]] | None:
+    """The features whose weights have changed most: name and change. None where there are no weights to compare."""
     ranker = serving_ranker(model)
     after = getattr(ranker, "weights", None)
     if not isinstance(after, np.ndarray) or not len(after) or len(after) > _LARGEST_COMPARED:
-        return []
+        return None
     change = after - np.concatenate((before, np.zeros(len(after) - len(before))))
-    order = np.argsort(-np.abs(change), kind="stable")[:most]
-    names = ranker.feature_names or range(len(after))
-    return [[str(names[j])[:40], float(change[j])] for j in order.tolist() if change[j]]
+    return [pair for pair in _largest(ranker, change, most) if pair[1]]
 
 
 def _weights(model: Any) -> list[list[Any]]:
     """The largest weights that serve rankings: name and weight."""
     ranker = serving_ranker(model)
     weights = getattr(ranker, "served_weights", None)
-    if not isinstance(weights, np.ndarray):
-        return []
-    names = ranker.feature_names or range(len(weights))
-    order = np.argsort(-np.abs(weights), kind="stable")[:_SHOWN_WEIGHTS]
-    return [[str(names[j])[:40], float(weights[j])] for j in order.tolist()]
+    return _largest(ranker, weights, _SHOWN_WEIGHTS) if isinstance(weights, np.ndarray) else []
+
+
+def _largest(ranker: Any, values: np.ndarray, most: int) -> list[list[Any]]:
+    """Names and values of the features whose values are largest, without sorting all of them."""
+    sizes = np.abs(values)
+    chosen = np.argpartition(-sizes, most - 1)[:most] if len(values) > most else np.arange(len(values))
+    order = sorted(chosen.tolist(), key=lambda j: (-sizes[j], j))
+    names = ranker.feature_names or range(len(values))
+    return [[_shown(names[j]), float(values[j])] for j in order]
+
+
+def _shown(name: Any) -> str:
+    """A name for the page: all of it, unless it is very long."""
+    text = str(name)
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME // 2]}…{text[-_LONGEST_NAME // 2 :]}"
 
 
 def _certified(model: Any) -> tuple[float, float]:

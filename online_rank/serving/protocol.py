@@ -215,6 +215,11 @@ class RankingService:
         }
 
     @property
+    def draws(self) -> bool:
+        """Whether the model draws the rankings that are shown, to learn from clicks on them."""
+        return abilities_of(self.model).draws
+
+    @property
     def n_waiting(self) -> int:
         """How many queries wait for their feedback."""
         return len(self._pending)
@@ -234,7 +239,7 @@ class RankingService:
         if not isinstance(docs, dict) or not all(isinstance(features, dict) for features in docs.values()):
             raise ValueError("docs must be {document: {feature: value}}")
         self._require_moderate(docs)
-        if abilities_of(self.model).draws:
+        if self.draws:
             shown = self.model.show_one(docs)
             answer = {"id": query_id, "ranking": list(shown.order)}
             scores, drawn = {}, json.dumps(shown.to_dict(), separators=(",", ":"))

@@ -21,6 +21,7 @@ for package in ("starlette", "prometheus_client", "httpx"):
 import httpx  # noqa: E402
 
 from online_rank import (  # noqa: E402
+    BoostedRanker,
     LossTracker,
     PerceptronRanker,
     PlackettLuce,
@@ -239,6 +240,12 @@ class TestRequests:
             assert "innerHTML" not in page  # names come from clients
 
         run(scenario)
+
+    def test_the_page_knows_the_parameter_that_names_a_model(self, tmp_path):
+        async def scenario(client, app):
+            assert '<html data-key="a&quot;b" lang' in (await client.get("/")).text
+
+        run(scenario, Models(make, tmp_path, by_key=True), key='a"b')
 
     def test_events_begin_with_a_snapshot_and_end_when_the_server_stops(self):
         async def scenario(client, app):
@@ -780,6 +787,47 @@ class TestMonitor:
         assert rows[-1][0] == monitor.losses.n
         assert all(row[6] <= row[7] for row in rows)
 
+    def test_figures_are_of_one_kind_of_feedback(self):
+        service = RankingService(SwapRanker(PlackettLuce(k=3, seed=1)))
+        monitor = Monitor(clicks=service.draws)
+        assert monitor.figures(service.stats())["served"]["measure"] == "reciprocal rank of the first click"
+        for number in range(4):
+            shown = service.handle(json.dumps(query(number)[0]).encode()).answer["ranking"]
+            feedback = {"clicks": shown[:1]} if number < 3 else {"grades": query(number)[1]["grades"]}
+            monitor.learned(service.handle(json.dumps({"id": number, **feedback}).encode()), service.model, None)
+        figures = monitor.figures(service.stats())["served"]
+        assert (figures["feedback"], figures["n"], figures["mean"]) == ("clicks", 3, 0.0)
+        assert Monitor().figures(service.stats())["served"]["feedback"] == "grades"
+
+    def test_names_are_shown_whole_unless_they_are_very_long(self):
+        names = ["https://shop.example.com/a/long/path/to/the/product-1.html", "x" * 200 + "y" * 200]
+        monitor, service = Monitor(), RankingService(PerceptronRanker())
+        before = monitor.before_learning(service.model)
+        docs = {name: {"a feature whose name is longer than forty characters": float(i)} for i, name in enumerate(names)}
+        service.handle(json.dumps({"id": names[0], "docs": docs}).encode())
+        reply = service.handle(json.dumps({"id": names[0], "grades": {names[0]: 0, names[1]: 1}}).encode())
+        monitor.learned(reply, service.model, before)
+        (shown,) = monitor.shown(service.model)["queries"]
+        assert shown["id"] == names[0]
+        assert {name for name, _, _ in shown["documents"]} == {names[0], "x" * 150 + "…" + "y" * 150}
+        assert shown["changes"][0][0] == "a feature whose name is longer than forty characters"
+
+    def test_a_model_without_weights_does_not_say_that_none_has_changed(self):
+        for model, expected in ((BoostedRanker(), None), (PerceptronRanker(), [])):
+            monitor, service = Monitor(), RankingService(model)
+            before = monitor.before_learning(service.model)
+            for request in ({"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 1}}}, {"id": 1, "grades": {"a": 0, "b": 1}}):
+                reply = service.handle(json.dumps(request).encode())
+            monitor.learned(reply, service.model, before)
+            assert monitor.shown(service.model)["queries"][0]["changes"] == expected
+
+    def test_the_largest_weights_are_those_of_a_sort(self):
+        model = PerceptronRanker()
+        model.learn_one({"a": {f"f{j}": float((j * 7) % 31) for j in range(31)}, "b": {}}, {"a": 1, "b": 0})
+        shown = Monitor().shown(model)["weights"]
+        weights = dict(zip(model.feature_names, model.served_weights.tolist(), strict=True))
+        assert shown == [[name, weights[name]] for name in sorted(weights, key=lambda name: -abs(weights[name]))[:16]]
+
     def test_clicks(self):
         service, monitor = RankingService(SwapRanker(PlackettLuce(k=3, seed=1))), Monitor()
         places = [1, 3, 2, None, 1, 1]
@@ -797,7 +845,7 @@ class TestMonitor:
             bias.update(reply.feedback)
         shown = shown_by(monitor, service)
         assert shown["served"]["mean"] == pytest.approx((0 + 2 / 3 + 1 / 2 + 1 + 0 + 0) / 6)
-        assert shown["measure"] == "reciprocal rank of the first click"
+        assert shown["served"]["measure"] == "reciprocal rank of the first click"
         low, high = bias.interval()
         assert shown["bias"] == {"examination": list(bias.examination), "low": list(low), "high": list(high)}
         last = shown["queries"][0]
