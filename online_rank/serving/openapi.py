@@ -5,12 +5,16 @@ import json
 from typing import Any
 
 import online_rank
+from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_ID_LENGTH
 from online_rank.serving.models import KEY
 
 __all__ = ["description", "description_page"]
 
 _ID = {
-    "oneOf": [{"type": "string", "maxLength": 1000}, {"type": "integer", "minimum": -(2**63) + 1, "maximum": 2**63 - 1}],
+    "oneOf": [
+        {"type": "string", "maxLength": MAX_ID_LENGTH},
+        {"type": "integer", "minimum": INT64_LOW, "maximum": INT64_HIGH},
+    ],
     "description": "stands for one query",
 }
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
