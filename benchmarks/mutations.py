@@ -1,0 +1,194 @@
+"""Do the tests notice when the code is wrong? Mutations outside the kernels, and whether a test fails for each.
+
+    python -m benchmarks.mutations [--only WORD ...]
+
+Each mutation replaces one piece of one file, in a copy of the project, and runs the tests of its room until one fails. A
+mutation whose text is no longer in its file is *stale*: it has to be written anew.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks._common import ROOT, parser, save, table
+
+#: Seconds after which the tests of a mutation are given up; one that hangs is noticed, too.
+LIMIT = 600
+
+
+class Mutation(NamedTuple):
+    """A piece of a file of `online_rank`, what takes its place, and the tests that should fail."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+QUERY, BASE, METRICS, FEEDBACK = "tests/query", "tests/base", "tests/metrics tests/test_api.py", "tests/feedback tests/metrics"
+NESTED = "tests/rankers/test_selection.py tests/rankers/test_drift.py"
+LINEAR = "tests/rankers/test_perceptron.py tests/rankers/test_sparse.py tests/rankers/test_properties.py"
+
+MUTATIONS = [
+    Mutation("query/judged.py", "if kind is None or policies[kind] == 0:", "if kind is None:", QUERY),
+    Mutation("query/judged.py", '"negative" if grade < 0', '"negative" if grade <= 0', QUERY),
+    Mutation("query/judged.py", "or grade != grade", "", QUERY),
+    Mutation("query/blocks.py", "offsets=self.offsets[first : stop + 1] - a", "offsets=self.offsets[first : stop + 1]", QUERY),
+    Mutation(
+        "query/blocks.py", "w=self.w[first:stop]", "w=self.w[: stop - first]", f"{QUERY} tests/rankers/test_perceptron.py"
+    ),
+    Mutation("query/blocks.py", "first[1:] > first[:-1]", "first[1:] >= first[:-1]", QUERY),
+    Mutation("query/blocks.py", 'side="right")) - 1, int(X.columns', 'side="left")) - 1, int(X.columns', QUERY),
+    Mutation("query/served.py", "return [served[i] for i in ids]", "return [*served.values()]", f"{QUERY} tests/bounds"),
+    Mutation("query/served.py", "bad = np.flatnonzero(~np.isfinite(scores))", "bad = np.flatnonzero(np.isnan(scores))", QUERY),
+    Mutation("query/sparse.py", "self.starts[start : stop + 1] - first", "self.starts[start : stop + 1]", QUERY),
+    Mutation("query/sparse.py", "np.add.at(X, (np.repeat", "X.__setitem__((np.repeat", QUERY),
+    Mutation("query/sparse.py", "starts[0] != 0 or ", "", QUERY),
+    Mutation("query/sparse.py", "(starts[1:] < starts[:-1]).any()", "False", QUERY),
+    Mutation("query/sparse.py", "<= columns.max() < rows.n_columns", "<= columns.max() <= rows.n_columns", QUERY),
+    Mutation("query/grades.py", "(y < 0) | (y > MAX_GRADE)", "(y < 0)", QUERY),
+    Mutation("query/grades.py", "(grades != np.floor(grades))", "False", QUERY),
+    Mutation("query/runs.py", "key=lambda item: item[1], reverse=True)", "key=lambda item: item[1])", QUERY),
+    Mutation("base/rounds.py", "skipped=bool(values.skipped)", "skipped=False", f"{BASE} tests/rankers/test_perceptron.py"),
+    Mutation("base/columns.py", "columns.truncate(n)", "pass", BASE),
+    Mutation("base/columns.py", "self._n_features + n_new > self.max_features", "n_new > self.max_features", BASE),
+    Mutation("base/columns.py", "known = target >= 0", "known = target > 0", f"{BASE} tests/rankers/test_sparse.py"),
+    Mutation("base/ranker.py", "keys = -scores\n", "keys = scores\n", f"{BASE} tests/rankers"),
+    Mutation("base/ranker.py", 'keys.argsort(kind="stable") if', "keys.argsort()[::1] if", f"{BASE} tests/rankers"),
+    Mutation("base/ranker.py", "self._n_shown += 1", "pass", f"{FEEDBACK} tests/rankers/test_swap.py"),
+    Mutation("base/ranker.py", "if isinstance(block.y, tuple) and not", "if False and not", "tests/rankers tests/base"),
+    Mutation(
+        "metrics/base.py",
+        "for w in weights:\n            if not (math.isfinite(w) and w >= 0):",
+        "for w in weights:\n            if not w >= 0:",
+        METRICS,
+    ),
+    Mutation("metrics/base.py", "self.n_skipped += sign *", "self.n_skipped +=", METRICS),
+    Mutation("metrics/base.py", "if weight and weight[0] < 0:", "if weight and weight[0] > 0 > 1:", METRICS),
+    Mutation("metrics/base.py", "self._total[0] / self._weight[0]", "sum(self._total) / self.n_queries", METRICS),
+    Mutation("metrics/base.py", "-math.inf for _ in missing", "0.0 for _ in missing", METRICS),
+    Mutation("metrics/graded.py", "* 2.0**-max_grade", "* 2.0 ** -(max_grade + 1)", METRICS),
+    Mutation(
+        "metrics/interleaving.py", "if len(order) < length:\n                for", "if True:\n                for", METRICS
+    ),
+    Mutation(
+        "measures.py",
+        "return 1.0 - self.value(scores, grades, ties)",
+        "return 1.0 - self.value(scores, grades)",
+        f"{METRICS} tests/rankers/test_drift.py",
+    ),
+    Mutation(
+        "measures.py",
+        "1.0 if np.isnan(value) else",
+        "0.0 if np.isnan(value) else",
+        "tests/metrics online_rank/measures.py tests/rankers",
+    ),
+    Mutation(
+        "intervals.py", "(0.5 + total) / (n + 1.0)", "total / max(n, 1.0)", "tests/test_intervals.py online_rank/intervals.py"
+    ),
+    Mutation("feedback/impressions.py", "if len(set(order)) < len(order):", "if False:", FEEDBACK),
+    Mutation("feedback/policies.py", "rest if k < len(scores) else None", "rest", f"{FEEDBACK} tests/rankers/test_swap.py"),
+    Mutation("feedback/policies.py", "first = int(rng.integers(2))", "first = 0", FEEDBACK),
+    Mutation("feedback/position_bias.py", "self._wins[self._n_updates % _N_GROUPS]", "self._wins[0]", FEEDBACK),
+    Mutation("feedback/position_bias.py", "(_N_GROUPS - 1) * without.var(axis=0)", "without.var(axis=0)", FEEDBACK),
+    Mutation(
+        "rankers/averaged.py",
+        "weights += share * learned",
+        "weights += learned / len(shards)",
+        "tests/distributed",
+    ),
+    Mutation(
+        "rankers/averaged.py",
+        "counters += shard._counters - base._counters",
+        "counters += shard._counters",
+        "tests/distributed",
+    ),
+    Mutation("rankers/averaged.py", "grown[:n] = rows[:n]", "pass", LINEAR),
+    Mutation("rankers/averaged.py", "rows[n : n + n_new] = 0.0", "pass", LINEAR),
+    Mutation("rankers/averaged.py", "rounds > 400.0 * self.average", "False", LINEAR),
+    Mutation("rankers/drift.py", "worse = recent > mean", "worse = True", NESTED),
+    Mutation("rankers/drift.py", "min(n, _RECENT)", "n", NESTED),
+    Mutation(
+        "rankers/drift.py", "self._background = None\n            self._n_queries", "pass\n            self._n_queries", NESTED
+    ),
+    Mutation("rankers/drift.py", "ranker.max_features = self.ranker.max_features", "pass", NESTED),
+    Mutation(
+        "rankers/nested.py",
+        "if query.served is not None:\n        return query.served",
+        "if False:\n        return query.served",
+        f"{NESTED} tests/bounds",
+    ),
+    Mutation("rankers/adapters.py", "(y[i] > y[j])", "(y[i] >= y[j])", "tests/rankers"),
+    Mutation("rankers/selection.py", "others[self._n_shown % len(others)]", "others[0]", NESTED),
+    Mutation(
+        "preprocessing/stream_scaler.py", "shard._count_before != base._count", "False", "tests/distributed tests/preprocessing"
+    ),
+    Mutation("preprocessing/stream_scaler.py", "self._count += n", "self._count = n", "tests/distributed tests/preprocessing"),
+    Mutation(
+        "preprocessing/max_abs.py", "grown[:n] = self._largest[:n]", "pass", "tests/preprocessing tests/rankers/test_sparse.py"
+    ),
+    Mutation("preprocessing/runs.py", "1.0 / (k + np.where", "1.0 / (1.0 + k + np.where", "tests/preprocessing/test_runs.py"),
+    Mutation("distributed/mixing.py", "step._meet_features_of(shards)", "pass", "tests/distributed"),
+    Mutation("distributed/mixing.py", "- _mass(base)", "", "tests/distributed"),
+    Mutation("evaluate.py", "self.loss += round_.loss * round_.weight", "self.loss += round_.loss", "tests/test_evaluate.py"),
+    Mutation("evaluate.py", "self._spacing *= 2", "pass", "tests/test_evaluate.py"),
+    Mutation("stream/synth.py", "np.clip(y + noise, 0, self.n_grades - 1)", "np.abs(y + noise)", "tests/stream/test_synth.py"),
+    Mutation("stream/trec.py", "max(int(grade), 0)", "int(grade)", "tests/stream tests/cli/test_doors.py"),
+    Mutation("surrogates.py", "return 2.0 * self._slope * total", "return 2.0 * total", "tests/test_surrogates.py"),
+]
+
+
+def noticed(mutation: Mutation, project: Path) -> str:
+    """Whether the tests notice a mutation: "killed", "SURVIVED" or "stale"."""
+    path = project / "online_rank" / mutation.file
+    text = path.read_text()
+    if text.count(mutation.old) != 1:
+        return "stale"
+    path.write_text(text.replace(mutation.old, mutation.new))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutation.tests.split()]
+    environment = {**os.environ, "PYTHONPATH": str(project)}
+    try:
+        run = subprocess.run(command, cwd=project, env=environment, capture_output=True, timeout=LIMIT, check=False)
+        return "killed" if run.returncode == 1 else "SURVIVED" if run.returncode == 0 else f"stale (pytest: {run.returncode})"
+    except subprocess.TimeoutExpired:
+        return "killed"
+    finally:
+        path.write_text(text)
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--only", nargs="+", default=[""], help="parts of file names")
+    chosen = [m for m in MUTATIONS if any(word in m.file for word in arguments.parse_args().only)]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder) / "project"
+        shutil.copytree(ROOT, project, ignore=shutil.ignore_patterns(".git", ".venv", "results"))
+        (project / "benchmarks" / "results").symlink_to(ROOT / "benchmarks" / "results")
+        for mutation in chosen:
+            rows.append(
+                (f"`{mutation.file}`", f"`{_line(mutation.old)}`", f"`{_line(mutation.new)}`", noticed(mutation, project))
+            )
+            print(*rows[-1], file=sys.stderr, flush=True)
+    killed = sum(row[-1] == "killed" for row in rows)
+    shown = table(
+        ("file", "instead of", "there stands", "tests"),
+        [(a, b.replace("|", "\\|"), c.replace("|", "\\|"), d) for a, b, c, d in rows],
+    )
+    save(
+        "mutations",
+        f"# Mutations outside the kernels\n\n{killed} of {len(rows)} are killed.\n\n{shown}",
+        part=len(chosen) < len(MUTATIONS),
+    )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()) or " "
+
+
+if __name__ == "__main__":
+    main()
