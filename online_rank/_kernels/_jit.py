@@ -1,8 +1,7 @@
-"""The one way a kernel is compiled.
+"""The one way a kernel is made.
 
-`kernel` and `fast_kernel` compile what Python calls; `inner`, `leaf` and their fast forms what only
-kernels call. All compile lazily, on
-first call, for the dtypes they meet, are cached on disk, and release the GIL while they run.
+`kernel` stands before what Python calls; `inner`, `leaf` and `inlined` before what only kernels call. Kernels are compiled when
+they are first called, for the dtypes they meet, are cached on disk, and release the GIL while they run.
 """
 
 import functools
@@ -11,21 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
-from numba.core import event
-
-__all__ = ["fast_inner", "fast_kernel", "fast_leaf", "inner", "kernel", "leaf", "on_first_compilation"]
-
-# Additions may be regrouped and fused, so that reductions vectorise. Never "nnan" or "ninf": kernels meet NaN and infinity and
-# must see them. Only for sums in which the order of the terms does not matter (no compensated sums).
-REASSOCIATE = {"reassoc", "contract"}
+__all__ = ["inlined", "inner", "kernel", "leaf", "on_first_compilation"]
 
 # Wrappers for calls from Python and from C take a fifth of the time to compile. A kernel called from kernels needs neither.
 _NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
+# _nrt is named because a kernel that is compiled for a leaf would take it from there.
+# error_model="numpy": division by zero gives inf or NaN as in numpy, and no check in the inner loops.
+# No fast flags anywhere: bits must not depend on the processor. `primitives` has sums that vectorise without.
+_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True}
+
 
 @functools.cache
-def _source_digest() -> bytes:
+def source_digest() -> bytes:
     """Digest of all kernel sources.
 
     numba invalidates a cached function when *its own* file changes, not when a function it calls, in another file, does. With
@@ -37,10 +34,13 @@ def _source_digest() -> bytes:
     return digest.digest()
 
 
-def _compile(function: Callable[..., Any], **options: Any) -> Any:
-    # _nrt is named because a kernel that is compiled for a leaf would take it from there.
-    # error_model="numpy": division by zero gives inf or NaN as in numpy, and no check in the inner loops.
-    options = {"nogil": True, "error_model": "numpy", "_nrt": True, **options}
+def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """What numba makes of a kernel."""
+    import numba
+
+    from online_rank._kernels import _intrinsics  # noqa: F401
+
+    options = {**_OPTIONS, **options}
     try:
         dispatcher = numba.njit(cache=True, **options)(function)
     except RuntimeError:
@@ -48,28 +48,23 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
         return numba.njit(**options)(function)
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
-        cache_file._source_stamp = _source_digest()
+        cache_file._source_stamp = source_digest()
     return dispatcher
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` with strict floating-point semantics."""
-    return _compile(function, no_cfunc_wrapper=True)
-
-
-def fast_kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` with sums that may be regrouped (see `REASSOCIATE`)."""
-    return _compile(function, no_cfunc_wrapper=True, fastmath=REASSOCIATE)
+    """Make a kernel that Python calls."""
+    return _dispatcher(function, {"no_cfunc_wrapper": True})
 
 
 def inner(function: Callable[..., Any]) -> Any:
     """As `kernel`, for a function that only kernels call: Python cannot."""
-    return _compile(function, **_NO_WRAPPERS)
+    return _dispatcher(function, _NO_WRAPPERS)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """As `inner`, for the body of several kernels: it becomes a part of each, and is compiled with it alone."""
-    return _compile(function, **_NO_WRAPPERS, inline="always")
+    return _dispatcher(function, {**_NO_WRAPPERS, "inline": "always"})
 
 
 def leaf(function: Callable[..., Any]) -> Any:
@@ -77,21 +72,12 @@ def leaf(function: Callable[..., Any]) -> Any:
 
     Counting takes a locked instruction each time a row is taken from a workspace, which is most of the time of a short query.
     """
-    return _compile(function, **_NO_WRAPPERS, _nrt=False)
-
-
-def fast_leaf(function: Callable[..., Any]) -> Any:
-    """As `leaf`, with sums that may be regrouped."""
-    return _compile(function, **_NO_WRAPPERS, _nrt=False, fastmath=REASSOCIATE)
-
-
-def fast_inner(function: Callable[..., Any]) -> Any:
-    """As `fast_kernel`, for a function that only kernels call: Python cannot."""
-    return _compile(function, **_NO_WRAPPERS, fastmath=REASSOCIATE)
+    return _dispatcher(function, {**_NO_WRAPPERS, "_nrt": False})
 
 
 def on_first_compilation(notify: Callable[[], None]) -> None:
     """Call `notify` once, when this process first compiles a kernel; never when all of them come from the cache."""
+    from numba.core import event
 
     class Listener(event.Listener):
         told = False

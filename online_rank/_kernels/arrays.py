@@ -2,7 +2,7 @@
 
 import math
 
-from online_rank._kernels._jit import fast_leaf, kernel, leaf
+from online_rank._kernels._jit import kernel, leaf
 
 
 @kernel
@@ -22,12 +22,3 @@ def copy_to(target, source):
     """
     for i in range(target.shape[0]):
         target[i] = source[i]
-
-
-@fast_leaf
-def dot(a, b):
-    """a . b for vectors of one length."""
-    total = 0.0
-    for j in range(a.shape[0]):
-        total += a[j] * b[j]
-    return total

@@ -12,6 +12,7 @@ r a round that is moved to n before k^(r - n) overflows.
 
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
+from online_rank._kernels.vector_math import power
 
 # Largest k^(r - n).
 _LARGEST_POWER = 2.0**400
@@ -31,7 +32,7 @@ def lag_of(decay, counters):
     """What an update of the next round is multiplied by for u."""
     if decay == 1.0:
         return counters[AVERAGED]
-    return decay ** -(counters[SINCE_REFERENCE] + 1.0)
+    return 1.0 / power(decay, counters[SINCE_REFERENCE] + 1.0)
 
 
 @leaf
@@ -40,8 +41,8 @@ def count_lazily(state, column, decay, counters):
     counters[AVERAGED] = decay * counters[AVERAGED] + 1.0
     if decay < 1.0:
         counters[SINCE_REFERENCE] += 1.0
-        if decay ** -(counters[SINCE_REFERENCE] + 1.0) > _LARGEST_POWER:
-            factor = decay ** counters[SINCE_REFERENCE]
+        if lag_of(decay, counters) > _LARGEST_POWER:
+            factor = power(decay, counters[SINCE_REFERENCE])
             for j in range(state.shape[0]):
                 state[j, column] *= factor
             counters[SINCE_REFERENCE] = 0.0
@@ -54,4 +55,4 @@ def scale_and_shift(decay, averages, counters):
         return 1.0, 0.0
     if decay == 1.0:
         return 1.0, 1.0 / counters[AVERAGED]
-    return 1.0 / ((1.0 - decay) * counters[AVERAGED]), decay ** (counters[SINCE_REFERENCE] + 1.0)
+    return 1.0 / ((1.0 - decay) * counters[AVERAGED]), power(decay, counters[SINCE_REFERENCE] + 1.0)

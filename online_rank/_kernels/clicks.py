@@ -13,12 +13,14 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel
+from online_rank._kernels._jit import kernel
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import ALL_PAIRS, MAX_GRADE, PLACKETT_LUCE, SCALE_FREE
 from online_rank._kernels.optimizers import descend, meet_features
 from online_rank._kernels.order import sort_descending
+from online_rank._kernels.primitives import row_dot, sum_of_squares
 from online_rank._kernels.rounds import write_round
+from online_rank._kernels.vector_math import exp_negative, log
 
 # Logits are cut this far below the largest: e^-600 is still a number.
 _DEEPEST = 600.0
@@ -54,7 +56,7 @@ def mixed_logits(scores, confidence, logits):
         stop = first + 1
         while stop < m and keys[stop] == keys[first]:
             stop += 1
-        logit = confidence * (8.0 * ((keys[first] - mean) / deviation) - 4.0 * math.log(0.5 * (first + 1 + stop)))
+        logit = confidence * (8.0 * ((keys[first] - mean) / deviation) - 4.0 * log(0.5 * (first + 1 + stop)))
         for r in range(first, stop):
             logits[order[r]] = logit + 0.0  # never -0
         first = stop
@@ -82,8 +84,8 @@ def draw(logits, noise, k, order, shown_logits):
             largest = max(largest, logits[ids[p]])
     total = 0.0
     for p in range(k, m):
-        total += math.exp(logits[ids[p]] - largest)
-    return largest + math.log(total) if total > 0.0 else -np.inf
+        total += exp_negative(logits[ids[p]] - largest)
+    return largest + log(total) if total > 0.0 else -np.inf
 
 
 @kernel
@@ -110,8 +112,8 @@ def exponentials(logits, rest, e):
     for p in range(logits.shape[0]):
         largest = max(largest, logits[p])
     for p in range(logits.shape[0]):
-        e[p] = math.exp(max(logits[p] - largest, -_DEEPEST))
-    return math.exp(max(rest - largest, -_DEEPEST)) if rest > -np.inf else 0.0
+        e[p] = exp_negative(max(logits[p] - largest, -_DEEPEST))
+    return exp_negative(max(rest - largest, -_DEEPEST)) if rest > -np.inf else 0.0
 
 
 @kernel
@@ -178,7 +180,7 @@ def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
             if by_margin:
                 push = weight if lead <= margin else 0.0
             else:
-                x = math.exp(-abs(lead))
+                x = exp_negative(-abs(lead))
                 push = weight * (x / (1.0 + x) / (1.0 + x))
             push = push if difference > 0.0 else -push
             c[a] += push
@@ -192,32 +194,27 @@ def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
     return total, wrong, within
 
 
-@fast_kernel
+@kernel
 def _gather(X, rows, offset, out):
     """out[p] = X[offset + rows[p]] in float64. Returns the largest and the sum of the squared norms of the rows."""
     largest = 0.0
     norms = 0.0
     for p in range(rows.shape[0]):
-        norm = 0.0
         for j in range(X.shape[1]):
-            x = np.float64(X[offset + rows[p], j])
-            out[p, j] = x
-            norm += x * x
+            out[p, j] = X[offset + rows[p], j]
+        norm = sum_of_squares(out[p])
         norms += norm
         largest = max(largest, norm)
     return largest, norms
 
 
-@fast_kernel
+@kernel
 def _scores(X, w, s):
     for p in range(X.shape[0]):
-        total = 0.0
-        for j in range(X.shape[1]):
-            total += X[p, j] * w[j]
-        s[p] = total
+        s[p] = row_dot(X, p, w)
 
 
-@fast_kernel
+@kernel
 def _gradient(X, c, z):
     """z = -sum of c_p x_p for c that sum to 0; exactly 0 where all rows are alike. Returns ||z||^2."""
     z[:] = 0.0
@@ -225,10 +222,7 @@ def _gradient(X, c, z):
         if c[p] != 0.0:
             for j in range(X.shape[1]):
                 z[j] -= c[p] * (X[p, j] - X[0, j])
-    norm = 0.0
-    for j in range(X.shape[1]):
-        norm += z[j] * z[j]
-    return norm
+    return sum_of_squares(z)
 
 
 @kernel

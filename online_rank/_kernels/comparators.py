@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels import fenwick
-from online_rank._kernels._jit import fast_leaf, inner, kernel, leaf
+from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.codes import ADAPTIVE, ARGMAX, DELTA, GAIN, PAIRS, SORT, SORT_SQUARES, SPREAD, SPREAD_SQUARES
 from online_rank._kernels.credit import assign_credit, gain_unit, least_violating, list_preferred, sort_violators, swap_change
 from online_rank._kernels.graded import grade_query
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.perceptron import judge, scale_and_mass, settings, violation
+from online_rank._kernels.primitives import lane_sum
 from online_rank._kernels.sort_credit import transport
 from online_rank._kernels.workspace import (
     BEST,
@@ -26,6 +27,7 @@ from online_rank._kernels.workspace import (
     PREFERRED,
     SHARES,
     START,
+    TERMS,
     VIOLATION_KEYS,
     VIOLATOR_GAINS,
     VIOLATOR_KEYS,
@@ -216,7 +218,7 @@ def _in_units(credit, kind, graded, total):
     return total * graded.gain[top] * gain_unit(kind, graded.grade[top]) if credit == GAIN else total
 
 
-@fast_leaf
+@leaf
 def _hinge_one_by_one(credit, kind, graded, preferred, k, margin, work):
     """Sum over the violated pairs of a_ij times the hinge: a_ij = share_i (`spread`), 1 (`pairs`) or G_i - G_j (`gain`).
 
@@ -233,21 +235,22 @@ def _hinge_one_by_one(credit, kind, graded, preferred, k, margin, work):
         k_at[p] = k[j]
         level_at[p] = level[j]
         gain_at[p] = graded.gain[level[j]] / largest
+    terms = work.reals[TERMS]
     total = 0.0
     for r in range(n):
         i = preferred[r]
         own = level[i]
         short = margin - k[i]
-        hinges = 0.0
         if credit == GAIN:
             gain_i = graded.gain[own] / largest
             for p in range(start[r + 1]):
                 hinge = max(0.0, short + k_at[p])
-                hinges += (gain_i - gain_at[p]) * hinge if level_at[p] < own else 0.0
+                terms[p] = (gain_i - gain_at[p]) * hinge if level_at[p] < own else 0.0
         else:
             for p in range(start[r + 1]):
                 hinge = max(0.0, short + k_at[p])
-                hinges += hinge if level_at[p] < own else 0.0
+                terms[p] = hinge if level_at[p] < own else 0.0
+        hinges = lane_sum(terms[: start[r + 1]])
         total += share[i] * hinges if credit == SPREAD else hinges
     return _in_units(credit, kind, graded, total)
 

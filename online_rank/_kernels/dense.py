@@ -7,40 +7,46 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, fast_leaf
+from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels.primitives import (
+    four_row_dots,
+    row_dot,
+    row_dot_and_square,
+    sum_of_squares,
+    two_row_dots_and_squares,
+)
 
 
-@fast_kernel
+@kernel
 def score(X, w, s):
     """Scores s = X w of documents (n, d) by weights (d,), accumulated in float64."""
-    n, d = X.shape
-    for i in range(n):
-        total = 0.0
-        for j in range(d):
-            total += X[i, j] * w[j]
-        s[i] = total
+    n = X.shape[0]
+    for i in range(0, n - 3, 4):
+        s[i], s[i + 1], s[i + 2], s[i + 3] = four_row_dots(X, i, w)
+    for i in range(n - n % 4, n):
+        s[i] = row_dot(X, i, w)
 
 
-@fast_kernel
+@kernel
 def score_with_norms(X, w, s):
     """Scores s = X w of documents (m, d). Returns the largest and the sum of the documents' squared norms."""
-    m, d = X.shape
+    m = X.shape[0]
     largest = 0.0
     norms = 0.0
-    for i in range(m):
-        total = 0.0
-        norm = 0.0
-        for j in range(d):
-            x = np.float64(X[i, j])
-            total += x * w[j]
-            norm += x * x
-        s[i] = total
+    for i in range(0, m - 1, 2):
+        s[i], s[i + 1], norm, other = two_row_dots_and_squares(X, i, w)
+        norms += norm
+        largest = max(largest, norm)
+        norms += other
+        largest = max(largest, other)
+    if m % 2 == 1:
+        s[m - 1], norm = row_dot_and_square(X, m - 1, w)
         norms += norm
         largest = max(largest, norm)
     return largest, norms
 
 
-@fast_leaf
+@leaf
 def combine_rows(X, c, rows, z):
     """z = sum of c_i x_i over documents (m, d); rows without credit are not touched. Returns ||z||^2.
 
@@ -61,13 +67,10 @@ def combine_rows(X, c, rows, z):
     for r in range(n - n % 4, n):
         for j in range(d):
             z[j] += c[rows[r]] * X[rows[r], j]
-    norm = 0.0
-    for j in range(d):
-        norm += z[j] * z[j]
-    return norm
+    return sum_of_squares(z)
 
 
-@fast_leaf
+@leaf
 def combine_differences(X, c, z):
     """z = sum of c_i x_i for c that sum to 0, as sum of c_i (x_i - x_0): exactly 0 for features that are constant in the query.
 
@@ -84,29 +87,21 @@ def combine_differences(X, c, z):
     for i in range(max(1, n - (n - 1) % 4), n):
         for j in range(X.shape[1]):
             z[j] += c[i] * (np.float64(X[i, j]) - np.float64(X[0, j]))
-    norm = 0.0
-    for j in range(X.shape[1]):
-        norm += z[j] * z[j]
-    return norm
+    return sum_of_squares(z)
 
 
-@fast_leaf
+@leaf
 def add_scaled(w, a, z, out):
     """out = w + a z. Returns ||out||^2."""
-    norm = 0.0
     for j in range(w.shape[0]):
         out[j] = w[j] + a * z[j]
-        norm += out[j] * out[j]
-    return norm
+    return sum_of_squares(out)
 
 
-@fast_leaf
+@leaf
 def shorten(w, longest):
     """Scale w down to the norm `longest` where it is longer."""
-    norm = 0.0
-    for j in range(w.shape[0]):
-        norm += w[j] * w[j]
-    norm = math.sqrt(norm)
+    norm = math.sqrt(sum_of_squares(w))
     if norm > longest:
         for j in range(w.shape[0]):
             w[j] *= longest / norm

@@ -4,34 +4,24 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_inner, inner, kernel
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.network import backward, forward, n_units, next_key, output, units
 from online_rank._kernels.optimizers import descend
+from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.surrogates import evaluate, settings
 from online_rank._kernels.workspace import SCORES, longest_query, workspace
 
 
-@fast_inner
+@inner
 def _largest_square(X):
     """Largest squared norm of a document; NaN or infinite when a feature is."""
     largest = 0.0
     for i in range(X.shape[0]):
-        square = 0.0
-        for j in range(X.shape[1]):
-            square += np.float64(X[i, j]) * np.float64(X[i, j])
+        square = sum_of_squares(X[i])
         largest = square if not square <= largest else largest
     return largest
-
-
-@fast_inner
-def _square(gradient):
-    """Squared norm, in float64."""
-    total = 0.0
-    for j in range(gradient.shape[0]):
-        total += np.float64(gradient[j]) * np.float64(gradient[j])
-    return total
 
 
 @inner
@@ -131,7 +121,7 @@ def learn(
             for i in range(m):
                 dg[i] *= weight
             backward(documents, dg, parameters, widths, activation, dropout, key[0], hidden, dropped, errors, gradient)
-            square = _square(gradient)
+            square = sum_of_squares(gradient)
             # Below the limit no step can make parameters or state overflow: checked before anything changes.
             if not square <= limit * limit:
                 return q

@@ -9,9 +9,10 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_inner, fast_kernel, inner, kernel
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.graded import Target, grade_query
+from online_rank._kernels.primitives import lane_sum, row_dot
 from online_rank._kernels.weight_vectors import level_weights
 from online_rank._kernels.workspace import LEVEL_WEIGHTS, longest_query, workspace
 
@@ -95,9 +96,12 @@ def _slam(s, level, v, smoothing, highest, below, above, c):
     return smoothed, value, mass
 
 
-@fast_inner
-def _spread(s, level, v, smoothing, c):
-    """The `spread` form with a square taken off: O(m) a document with v_i > 0. Returns what `_slam` does."""
+@inner
+def _spread(s, level, v, smoothing, terms, c):
+    """The `spread` form with a square taken off: O(m) a document with v_i > 0. Returns what `_slam` does.
+
+    `terms` (3, m) is workspace.
+    """
     m = s.shape[0]
     smoothed, value, mass = 0.0, 0.0, 0.0
     for i in range(m):
@@ -107,14 +111,14 @@ def _spread(s, level, v, smoothing, c):
             for j in range(m):
                 lower += level[j] < own
             share = v[i] / lower
-            hinges, rounded, active = 0.0, 0.0, 0.0
             for j in range(m):
                 h = max(0.0, 1.0 + s[j] - s[i]) if level[j] < own else 0.0
                 a = min(1.0, h / smoothing)
-                hinges += h
-                rounded += a * (h - 0.5 * smoothing * a)
-                active += a
+                terms[0, j] = h
+                terms[1, j] = a * (h - 0.5 * smoothing * a)
+                terms[2, j] = a
                 c[j] += share * a
+            hinges, rounded, active = lane_sum(terms[0, :m]), lane_sum(terms[1, :m]), lane_sum(terms[2, :m])
             c[i] -= share * active
             value += share * hinges
             smoothed += share * rounded
@@ -122,7 +126,7 @@ def _spread(s, level, v, smoothing, c):
     return smoothed, value, mass
 
 
-@fast_kernel
+@kernel
 def objective(X, level, v, offsets, spread, smoothing, w, s, c, levels, gradient):
     """Sums over a block of the smoothed surrogate, of the surrogate, and of alpha.
 
@@ -130,18 +134,15 @@ def objective(X, level, v, offsets, spread, smoothing, w, s, c, levels, gradient
     """
     d = X.shape[1]
     gradient[:] = 0.0
-    totals = np.zeros(3)
+    totals, terms = np.zeros(3), np.empty((3, s.shape[0]))
     for q in range(offsets.shape[0] - 1):
         first, stop = offsets[q], offsets[q + 1]
         m = stop - first
         for i in range(m):
-            total = 0.0
-            for j in range(d):
-                total += X[first + i, j] * w[j]
-            s[i] = total
+            s[i] = row_dot(X, first + i, w)
             c[i] = 0.0
         if spread:
-            smoothed, value, mass = _spread(s[:m], level[first:stop], v[first:stop], smoothing, c[:m])
+            smoothed, value, mass = _spread(s[:m], level[first:stop], v[first:stop], smoothing, terms, c[:m])
         else:
             smoothed, value, mass = _slam(
                 s[:m], level[first:stop], v[first:stop], smoothing, levels[0], levels[1], levels[2], c[:m]

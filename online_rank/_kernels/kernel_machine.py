@@ -8,13 +8,15 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, kernel
-from online_rank._kernels.arrays import all_finite, copy_to, dot
+from online_rank._kernels._jit import kernel
+from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import LOSS, MEAN, RBF, SPREAD
 from online_rank._kernels.credit import Violation, assign_credit
 from online_rank._kernels.graded import Target, grade_query
 from online_rank._kernels.perceptron import Rule, judge
+from online_rank._kernels.primitives import dot, squared_distance
 from online_rank._kernels.rounds import write_round
+from online_rank._kernels.vector_math import exp_negative
 from online_rank._kernels.workspace import CREDIT, SCORES, SHARES, WEIGHTS, longest_query, workspace
 
 # A document is stored only if what the stored ones leave of it is at least this part of its squared norm.
@@ -24,18 +26,12 @@ _LEAST_PIVOT = 1e-8
 AVERAGED, SQUARES, MASSES, STORED, ERROR, WORST_ERROR = range(6)
 
 
-@fast_kernel
+@kernel
 def _between(x, z, kind, gamma, degree, coef0):
     """k(x, z) of two documents (d,)."""
-    total = 0.0
     if kind == RBF:
-        for j in range(x.shape[0]):
-            difference = np.float64(x[j]) - z[j]
-            total += difference * difference
-        return math.exp(-gamma * total)
-    for j in range(x.shape[0]):
-        total += np.float64(x[j]) * z[j]
-    base = gamma * total + coef0
+        return exp_negative(-gamma * squared_distance(x, z))
+    base = gamma * dot(x, z) + coef0
     power = base
     for _ in range(degree - 1):
         power *= base

@@ -38,12 +38,12 @@ def listnet(s, graded, gradient):
     norm = 0.0
     target_norm = 0.0
     for i in range(m):
-        gradient[i] = math.exp(s[i] - highest)
+        gradient[i] = exp_negative(s[i] - highest)
         norm += gradient[i]
-        target_norm += math.exp(np.float64(grade[level[i]] - top))
+        target_norm += exp_negative(np.float64(grade[level[i]] - top))
     value = math.log(norm)
     for i in range(m):
-        target = math.exp(np.float64(grade[level[i]] - top)) / target_norm
+        target = exp_negative(np.float64(grade[level[i]] - top)) / target_norm
         value -= target * (s[i] - highest)
         gradient[i] = gradient[i] / norm - target
     return value

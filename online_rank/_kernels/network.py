@@ -7,8 +7,9 @@ that loops over units have no remainder; the units that only fill up have zero w
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_inner, inner, kernel
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.codes import TANH
+from online_rank._kernels.primitives import row_dot
 from online_rank._kernels.vector_math import tanh32, tanh64
 
 LANES = 8
@@ -135,17 +136,14 @@ def forward(X, parameters, widths, activation, dropout, key, hidden, dropped):
         below = H
 
 
-@fast_inner
+@inner
 def output(last, w, g):
     """g = last · w of documents (m, width), in float64."""
     for i in range(last.shape[0]):
-        total = 0.0
-        for j in range(last.shape[1]):
-            total += np.float64(last[i, j]) * np.float64(w[j])
-        g[i] = total
+        g[i] = row_dot(last, i, w)
 
 
-@fast_inner
+@inner
 def _output_backward(dg, w, H, D, gradient):
     """Gradient in w, sum of dg_i H_i; and D_i = dg_i w."""
     gradient[:] = 0
@@ -156,7 +154,7 @@ def _output_backward(dg, w, H, D, gradient):
             D[i, j] = d * w[j]
 
 
-@fast_inner
+@inner
 def _sum_rows(D, out):
     """out = sum of the rows of D."""
     out[:] = 0
@@ -191,7 +189,7 @@ def backward(X, dg, parameters, widths, activation, dropout, key, hidden, droppe
             np.dot(D, layer(parameters, widths, number)[0].T, units(errors, widths, number - 1, m))
 
 
-@fast_inner
+@inner
 def _rows_times(X, W, H):
     """H = X W; X of any float dtype.
 
@@ -230,13 +228,13 @@ def _rows_times(X, W, H):
                 H[i, j], H[i1, j], H[i2, j], H[i3, j] = a, b, c, e
 
 
-@fast_inner
+@inner
 def _not_a_number(x):
     """0 for a finite document, NaN for one with a NaN or infinite feature: a tanh would hide it."""
-    total = 0.0
+    bad = 0
     for j in range(x.shape[0]):
-        total += x[j] * 0.0
-    return total
+        bad |= x[j] * 0 != 0
+    return np.nan if bad else 0.0
 
 
 @kernel

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_inner, inner, kernel
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.codes import ADAGRAD, ADAM, SCALE_FREE, SGD
+from online_rank._kernels.vector_math import power
 
 # Adam's customary constants (Kingma & Ba 2015).
 _MEAN, _SQUARE, _EPSILON = 0.9, 0.999, 1e-8
@@ -13,7 +14,7 @@ _MEAN, _SQUARE, _EPSILON = 0.9, 0.999, 1e-8
 _POOREST = 1e-3
 
 
-@fast_inner
+@inner
 def _sgd(rate, gradient, parameters):
     """p <- p - rate g."""
     rate = parameters.dtype.type(rate)
@@ -21,7 +22,7 @@ def _sgd(rate, gradient, parameters):
         parameters[j] -= rate * gradient[j]
 
 
-@fast_inner
+@inner
 def _adagrad(rate, gradient, parameters, squares):
     """p <- p - rate g / sqrt(sum of g^2) (Duchi, Hazan & Singer 2011)."""
     rate = parameters.dtype.type(rate)
@@ -33,14 +34,14 @@ def _adagrad(rate, gradient, parameters, squares):
         parameters[j] -= rate * gradient[j] / np.sqrt(square) if square > 0 else one - one
 
 
-@fast_inner
+@inner
 def _adam(rate, steps, gradient, parameters, means, squares):
     """Adam (Kingma & Ba 2015) with its bias corrections; `steps` counts this one."""
     kind = parameters.dtype.type
     keep_mean, keep_square = kind(_MEAN), kind(_SQUARE)
     new_mean, new_square = kind(1.0 - _MEAN), kind(1.0 - _SQUARE)
-    step = kind(rate / (1.0 - _MEAN**steps))
-    scale = kind(1.0 / math.sqrt(1.0 - _SQUARE**steps))
+    step = kind(rate / (1.0 - power(_MEAN, steps)))
+    scale = kind(1.0 / math.sqrt(1.0 - power(_SQUARE, steps)))
     epsilon = kind(_EPSILON)
     for j in range(parameters.shape[0]):
         means[j] = keep_mean * means[j] + new_mean * gradient[j]

@@ -8,8 +8,9 @@ paired.
 import numpy as np
 
 from online_rank._kernels import fenwick
-from online_rank._kernels._jit import fast_inner, inner
+from online_rank._kernels._jit import inner
 from online_rank._kernels.codes import LOGISTIC
+from online_rank._kernels.primitives import lane_sum
 from online_rank._kernels.vector_math import exp_negative, log1p_unit
 
 
@@ -64,42 +65,41 @@ def squared_identity(form, neighbours, t, start, levels, grade, mean, square, gr
     return value
 
 
-@fast_inner
-def _logistic_row(slope, t_i, t, weights, gradient):
+@inner
+def _logistic_row(slope, t_i, t, weights, costs, forces, gradient):
     """log(1 + exp(-slope (t_i - t_j))) over less relevant documents j. Returns the sum and minus its derivative in t_i."""
-    value = 0.0
-    pull = 0.0
     for j in range(t.shape[0]):
         x = slope * (t_i - t[j])
         e = exp_negative(-abs(x))
         force = weights[j] * slope * (e if x > 0.0 else 1.0) / (1.0 + e)
-        value += weights[j] * ((0.0 if x > 0.0 else -x) + log1p_unit(e))
-        pull += force
+        costs[j] = weights[j] * ((0.0 if x > 0.0 else -x) + log1p_unit(e))
+        forces[j] = force
         gradient[j] += force
-    return value, pull
+    return lane_sum(costs), lane_sum(forces)
 
 
-@fast_inner
-def _squared_tanh_row(slope, t_i, t, weights, gradient):
+@inner
+def _squared_tanh_row(slope, t_i, t, weights, costs, forces, gradient):
     """(1 - tanh(slope (t_i - t_j) / 2))^2 over less relevant documents j. Returns the sum and minus its derivative in t_i."""
-    value = 0.0
-    pull = 0.0
     for j in range(t.shape[0]):
         x = slope * (t_i - t[j])
         e = exp_negative(-abs(x))
         # 1 - tanh(x / 2) = 2 q and 1 + tanh(x / 2) = 2 p, without cancellation.
         q = (e if x > 0.0 else 1.0) / (1.0 + e)
         p = (1.0 if x > 0.0 else e) / (1.0 + e)
-        value += weights[j] * 4.0 * q * q
+        costs[j] = weights[j] * 4.0 * q * q
         force = weights[j] * slope * 8.0 * p * q * q
-        pull += force
+        forces[j] = force
         gradient[j] += force
-    return value, pull
+    return lane_sum(costs), lane_sum(forces)
 
 
 @inner
-def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, weights, gradient):
-    """The logistic cost, or the squared cost of a tanh output, over all pairs. O(m^2) scalars; `weights` (m,) is workspace."""
+def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, weights, costs, forces, gradient):
+    """The logistic cost, or the squared cost of a tanh output, over all pairs. O(m^2) scalars.
+
+    `weights`, `costs` and `forces` (m,) are workspace.
+    """
     value = 0.0
     for a in range(1, levels):
         lowest = a - 1 if neighbours else 0
@@ -108,9 +108,11 @@ def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, weights
         lower = slice(start[lowest], start[a])
         for i in range(start[a], start[a + 1]):
             if cost == LOGISTIC:
-                total, pull = _logistic_row(slope, t[i], t[lower], weights[lower], gradient[lower])
+                total, pull = _logistic_row(slope, t[i], t[lower], weights[lower], costs[lower], forces[lower], gradient[lower])
             else:
-                total, pull = _squared_tanh_row(slope, t[i], t[lower], weights[lower], gradient[lower])
+                total, pull = _squared_tanh_row(
+                    slope, t[i], t[lower], weights[lower], costs[lower], forces[lower], gradient[lower]
+                )
             value += total
             gradient[i] -= pull
     return value

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_leaf, inlined, inner, kernel, leaf
+from online_rank._kernels._jit import inlined, inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
 from online_rank._kernels.codes import (
@@ -28,6 +28,7 @@ from online_rank._kernels.codes import (
 from online_rank._kernels.credit import Violation, assign_credit
 from online_rank._kernels.dense import add_scaled, combine_rows, score, score_with_norms, shorten
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
+from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.weight_vectors import weight_documents
 from online_rank._kernels.workspace import (
@@ -161,14 +162,12 @@ def count_update(counters, n_documents, mass, square):
     counters[MASS] += mass
 
 
-@fast_leaf
+@leaf
 def _mix(share, z, other):
     """z <- share z + (1 - share) other. Returns ||z||^2."""
-    norm = 0.0
     for j in range(z.shape[0]):
         z[j] = share * z[j] + (1.0 - share) * other[j]
-        norm += z[j] * z[j]
-    return norm
+    return sum_of_squares(z)
 
 
 @inlined

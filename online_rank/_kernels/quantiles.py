@@ -9,6 +9,7 @@ through a block query by query, so the result cannot depend on how a stream is c
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels.vector_math import log
 
 
 @inner
@@ -81,7 +82,7 @@ def learn_quantiles(X, a, b, count, values, weights, sizes):
         column.sort()
         n = _merge(values[j], weights[j], sizes[j], column, merged, merged_weights)
         # The integral of 1 / (q (1 - q)) from 1 / total to 1 - 1 / total, over C / 2: half the room is left for what comes.
-        width = 4.0 * np.log(count + b - a) / capacity
+        width = 4.0 * log(np.float64(count + b - a)) / capacity
         while n > capacity:
             n = _compress(merged, merged_weights, n, count + b - a, width)
             width *= 1.5
@@ -96,7 +97,7 @@ def normal_quantile(p):
     """Phi^-1(p), 0 < p < 1, by the rational approximations of Acklam (2003), within 1.2e-9 relative."""
     tail = min(p, 1.0 - p)
     if tail < 0.02425:
-        t = np.sqrt(-2.0 * np.log(tail))
+        t = np.sqrt(-2.0 * log(tail))
         up = ((((-7.784894002430293e-03 * t - 3.223964580411365e-01) * t - 2.400758277161838) * t - 2.549732539343734) * t
               + 4.374664141464968) * t + 2.938163982698783  # fmt: skip
         down = (((7.784695709041462e-03 * t + 3.224671290700398e-01) * t + 2.445134137142996) * t + 3.754408661907416) * t + 1.0

@@ -8,10 +8,11 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, fast_leaf, kernel, leaf
-from online_rank._kernels.arrays import all_finite, copy_to, dot
+from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.encoder import standardised
 from online_rank._kernels.judge import judge_rankings
+from online_rank._kernels.primitives import dot, row_dot, sum_of_squares
 from online_rank._kernels.rounds import write_round
 
 # So many rows are multiplied, and so many are computed, at once; and so many float64 are a line of the cache.
@@ -61,7 +62,7 @@ def _aligned(n, width):
     return room[first : first + n * width].reshape((n, width))
 
 
-@fast_leaf
+@leaf
 def _add_eight(x0, x1, x2, x3, x4, x5, x6, x7, a, b, out_a, out_b):
     """out_a += sum of x_k[a] x_k, out_b += sum of x_k[b] x_k."""
     p0, p1, p2, p3, p4, p5, p6, p7 = x0[a], x1[a], x2[a], x3[a], x4[a], x5[a], x6[a], x7[a]
@@ -105,7 +106,7 @@ def add_rows(rows, keep, gram, new_gram):
             _fade_and_add(keep, gram[row + r : row + d], 1.0, sums[r - i][r - i :], new_gram[row + r : row + d])
 
 
-@fast_leaf
+@leaf
 def _subtract_scaled(a, x, out):
     """out -= a x."""
     for c in range(out.shape[0]):
@@ -165,23 +166,12 @@ def solve(gram, moment, ridges, solutions):
             copy_to(solutions[k], x)
 
 
-@fast_kernel
+@kernel
 def score_all(X, W, S):
     """S[k, i] = W[k] . X[i]: scores (K, m) by K weight vectors (K, d)."""
     for i in range(X.shape[0]):
         for k in range(W.shape[0]):
-            total = 0.0
-            for j in range(X.shape[1]):
-                total += X[i, j] * W[k, j]
-            S[k, i] = total
-
-
-@fast_leaf
-def _square(x):
-    total = 0.0
-    for j in range(x.shape[0]):
-        total += np.float64(x[j]) * np.float64(x[j])
-    return total
+            S[k, i] = row_dot(X, i, W[k])
 
 
 @kernel
@@ -212,7 +202,7 @@ def learn_query(
     score_all(X, weights, S)
     largest = 0.0
     for i in range(m):
-        square = _square(X[i])
+        square = sum_of_squares(X[i])
         if not math.isfinite(square):
             return -1
         largest = max(largest, square)

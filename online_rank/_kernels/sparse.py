@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import fast_kernel, inner, kernel, leaf
+from online_rank._kernels._jit import inner, kernel, leaf
 
 # Columns of the state; what an optimizer keeps for a feature begins at OPTIMIZER.
 WEIGHT, LAZY, SUM, OTHER_SUM, OPTIMIZER = range(5)
@@ -35,7 +35,7 @@ def score(starts, columns, values, state, scale, shift, s):
         s[i] = scale * total
 
 
-@fast_kernel
+@kernel
 def score_by(starts, columns, values, w, s):
     """Scores by weights w (d,), accumulated in float64."""
     for i in range(starts.shape[0] - 1):
@@ -45,7 +45,7 @@ def score_by(starts, columns, values, w, s):
         s[i] = total
 
 
-@fast_kernel
+@kernel
 def score_with_norms(starts, columns, values, state, s):
     """Scores by the weights w. Returns the largest and the sum of the documents' squared norms."""
     largest = 0.0

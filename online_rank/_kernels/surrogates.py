@@ -19,8 +19,10 @@ from online_rank._kernels.workspace import (
     LISTED_GRADIENT,
     LISTED_SCORES,
     ORDER,
+    OTHER_TERMS,
     PAIR_WEIGHTS,
     SUMS,
+    TERMS,
     VIOLATION_KEYS,
     WEIGHTS,
     workspace,
@@ -146,8 +148,10 @@ def _smooth(surrogate, graded, s, work, gradient):
     if surrogate.slope == 0.0:
         value = squared_identity(form, neighbours, t, start, levels, grade, work.reals[COUNTS], work.reals[SUMS], slopes)
     else:
-        pair_weights = work.reals[PAIR_WEIGHTS, :m]
-        value = smooth_pairs(surrogate.name, surrogate.slope, form, neighbours, t, start, levels, grade, pair_weights, slopes)
+        value = smooth_pairs(
+            surrogate.name, surrogate.slope, form, neighbours, t, start, levels, grade,
+            work.reals[PAIR_WEIGHTS, :m], work.reals[TERMS, :m], work.reals[OTHER_TERMS, :m], slopes,
+        )  # fmt: skip
     scale = _pair_scale(surrogate, graded)
     for p in range(m):
         gradient[listed[p]] = scale * slopes[p]

@@ -11,12 +11,14 @@ import numpy as np
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.order import sort_descending
-from online_rank._kernels.quads import add_four
+from online_rank._kernels.primitives import add_four
+from online_rank._kernels.vector_math import exp_negative, log
 
 # Added to sums of second derivatives, and to differences of scores.
 _RIDGE = 0.01
 # Scores that are farther behind the best one than this count as if they were so far: exp of it is no subnormal number.
 _FARTHEST = 600.0
+_LN2 = 0.6931471805599453
 # The columns that a tree grows from stand in parts of so many: a power of 2.
 PART = 16
 _SHIFT = 4
@@ -92,10 +94,10 @@ def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, dis
         # 1 / (1 + exp(s_up - s_down)) is the share of `down` in these powers; no two of them are 0.
         for p in range(m):
             gains[p] = _gain(y[a + order[p]])
-            powers[p] = math.exp(max(keys[p] - keys[0], -_FARTHEST))
+            powers[p] = exp_negative(max(keys[p] - keys[0], -_FARTHEST))
         total = _sum_pairs(keys[:m], gains[:m], powers[:m], discounts, best, depth, own[0], own[1], own[2], own[3])
         if total > 0.0:
-            factor = weights[q] * math.log2(1.0 + total) / total
+            factor = weights[q] * log(1.0 + total) / _LN2 / total
             for p in range(m):
                 gh[a + order[p], 0] = own[0, p] * factor
                 gh[a + order[p], 1] = own[1, p] * factor

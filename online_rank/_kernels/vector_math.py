@@ -1,41 +1,13 @@
-"""exp, log1p and tanh without branches or calls, so that loops over them become vector instructions.
+"""exp, log, log1p, tanh and whole powers without calls of the C library, whose last bits differ between machines.
 
-The C library's, called once an element, cost more than a network's matrix products. The polynomials are Taylor series.
+Without branches too, but for `power`, so that loops over them become vector instructions: the C library's, called once an
+element, cost more than a network's matrix products. The polynomials are Taylor series, but for the logarithm's.
 """
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba.core import config, types
-from numba.extending import intrinsic
 
 from online_rank._kernels._jit import inner
-
-
-@intrinsic
-def _bits_by_llvm(typingctx: Any, shifted: Any) -> Any:
-    width, mantissa, bias = (64, 52, 1023) if shifted == types.float64 else (32, 23, 127)
-
-    def codegen(context, builder, signature, arguments):
-        integer = ir.IntType(width)
-        bits = builder.bitcast(arguments[0], integer)
-        exponent = builder.shl(builder.add(bits, ir.Constant(integer, bias)), ir.Constant(integer, mantissa))
-        return builder.bitcast(exponent, arguments[0].type)
-
-    return shifted(shifted), codegen
-
-
-def _bits_by_numpy(shifted: Any) -> Any:
-    number: Any = np.asarray(shifted)
-    integer, mantissa, bias = (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
-    return ((number.view(integer) + integer(bias)) << integer(mantissa)).view(number.dtype)[()]
-
-
-#: 2^n, read off the bits of n + 1.5 * 2^52 (of n + 1.5 * 2^23 in float32), n a whole number of a normal 2^n. Under
-#: NUMBA_DISABLE_JIT=1 there is no LLVM to do it.
-_power_of_two: Any = _bits_by_numpy if vars(config)["DISABLE_JIT"] else _bits_by_llvm
-
+from online_rank._kernels.primitives import power_of_two, split_float
 
 # ln 2 = head + tail; the head has so few bits that its product with n is exact.
 _SHIFT, _INVERSE, _LOWEST = 1.5 * 2.0**52, 1.4426950408889634, -700.0
@@ -54,7 +26,7 @@ def _exp_parts(x):
     r = (x - n * _HEAD) - n * _TAIL
     p = _E8 + r * (_E9 + r * (_E10 + r * (_E11 + r * (_E12 + r * _E13))))
     p = _E2 + r * (_E3 + r * (_E4 + r * (_E5 + r * (_E6 + r * (_E7 + r * p)))))
-    return r + r * r * p, _power_of_two(shifted)
+    return r + r * r * p, power_of_two(shifted)
 
 
 @inner
@@ -82,6 +54,35 @@ def log1p_unit(x):
 
 
 @inner
+def log(x):
+    """log of a positive normal float64, to 1 ulp (fdlibm's algorithm): x = 2^n m, and log(m) from s = r / (2 + r), r = m - 1."""
+    m, n = split_float(x)
+    r = m - 1.0
+    half = 0.5 * r * r
+    s = r / (2.0 + r)
+    z = s * s
+    w = z * z
+    even = w * (3.999999999940941908e-01 + w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01))
+    odd = w * (2.857142874366239149e-01 + w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01))
+    polynomial = even + z * (6.666666666666735130e-01 + odd)
+    return n * _HEAD - ((half - (s * (half + polynomial) + n * _TAIL)) - r)
+
+
+@inner
+def power(base, exponent):
+    """base^exponent, for a whole number >= 0: by squaring, so that the relative error is at most about exponent ulp."""
+    left = np.int64(exponent)
+    result = 1.0
+    while left > 0:
+        if left % 2 == 1:
+            result *= base
+        left //= 2
+        if left > 0:
+            base *= base
+    return result
+
+
+@inner
 def tanh64(x):
     """tanh of a float64, to 3 ulp; exactly odd; NaN stays NaN."""
     # tanh |x| = (1 - e^(-2 |x|)) / (1 + e^(-2 |x|))
@@ -105,6 +106,6 @@ def tanh32(x):
     n = shifted - _SHIFT32
     r = (y - n * _HEAD32) - n * _TAIL32
     p = r + r * r * (_F2 + r * (_F3 + r * (_F4 + r * (_F5 + r * (_F6 + r * _F7)))))
-    scale = _power_of_two(shifted)
+    scale = power_of_two(shifted)
     e = scale * p + (scale - _ONE32)
     return np.copysign(e / (_TWO32 + e), x)

@@ -23,7 +23,9 @@ LISTED_SCORES, LISTED_GRADIENT, PAIR_WEIGHTS = range(14, 17)
 VIOLATOR_KEYS, VIOLATOR_GAINS = range(17, 19)
 # For the credit `sort`: normal scores of positions; and the second credit of a mixture.
 NORMAL_SCORES, OTHER_CREDIT = range(19, 21)
-_REALS = 21
+# For sums that are written down before they are added up (`primitives.lane_sum`).
+TERMS, OTHER_TERMS = range(21, 23)
+_REALS = 23
 
 # Rows of `integers`: level of a document; grade, size and workspace of a level; documents in the order of a ranking, their
 # rank in it, a spare for sorting; pairs (`credit`).

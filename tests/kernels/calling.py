@@ -7,7 +7,6 @@ import numba
 import numpy as np
 
 from online_rank._kernels import workspace as workspaces
-from online_rank._kernels._jit import REASSOCIATE
 from online_rank._kernels.graded import Graded, gain
 
 
@@ -16,8 +15,7 @@ def from_python(inner):
     """A function that Python can call, compiled from the same source as the inner kernel; itself where nothing is compiled."""
     if not hasattr(inner, "py_func"):
         return inner
-    fastmath = REASSOCIATE if inner.targetoptions.get("fastmath") else False
-    return numba.njit(error_model="numpy", fastmath=fastmath)(inner.py_func)
+    return numba.njit(error_model="numpy")(inner.py_func)
 
 
 class Module(NamedTuple):

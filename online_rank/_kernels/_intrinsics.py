@@ -1,0 +1,176 @@
+"""What the compiler makes of `primitives`: vector instructions of LLVM. Imported when numba is first used."""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import lower_builtin, type_callable
+
+from online_rank._kernels import primitives
+from online_rank._kernels.primitives import LANES
+
+_DOUBLE, _INT32, _INT64 = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
+_FOUR = ir.VectorType(_DOUBLE, LANES)
+
+
+class _Line:
+    """The elements of a vector, or of a row of a matrix, as float64: one by one, or four neighbours at once."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any, row: Any = None) -> None:
+        self.b, self.kind = builder, kind
+        array = context.make_array(kind)(context, builder, value)
+        shape, strides = cgutils.unpack_tuple(builder, array.shape), cgutils.unpack_tuple(builder, array.strides)
+        self.length, self.stride = shape[-1], strides[-1]
+        self.start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
+        if row is not None:
+            self.start = builder.gep(self.start, [builder.mul(row, strides[0])])
+        self.element = context.get_data_type(kind.dtype)
+        self.size = kind.dtype.bitwidth // 8
+
+    def _wide(self, value: Any, into: Any) -> Any:
+        return value if self.element == _DOUBLE else self.b.fpext(value, into)
+
+    def one(self, j: Any) -> Any:
+        step = self.b.mul(j, ir.Constant(_INT64, self.size) if self.kind.layout == "C" else self.stride)
+        place = self.b.bitcast(self.b.gep(self.start, [step]), self.element.as_pointer())
+        return self._wide(self.b.load(place, align=self.size), _DOUBLE)
+
+    def four(self, j: Any) -> Any:
+        b = self.b
+        if self.kind.layout == "C":
+            kind = ir.VectorType(self.element, LANES)
+            place = b.gep(self.start, [b.mul(j, ir.Constant(_INT64, self.size))])
+            return self._wide(b.load(b.bitcast(place, kind.as_pointer()), align=self.size), _FOUR)
+        lanes = ir.Constant(_FOUR, ir.Undefined)
+        for k in range(LANES):
+            lanes = b.insert_element(lanes, self.one(b.add(j, ir.Constant(_INT64, k))), ir.Constant(_INT32, k))
+        return lanes
+
+
+def _lane_sums(builder: Any, lines: list[_Line], terms: Any) -> list[Any]:
+    """Sums over the elements of lines of one length of what `terms` makes of them, in the order of the lanes."""
+    b, length = builder, lines[0].length
+    zero = ir.Constant(_INT64, 0)
+    whole = b.and_(length, ir.Constant(_INT64, -LANES))
+    n_sums = len(terms(b, [ir.Constant(_DOUBLE, 0.0)] * len(lines)))
+    sums = [cgutils.alloca_once_value(b, ir.Constant(_FOUR, [0.0] * LANES)) for _ in range(n_sums)]
+    with cgutils.for_range_slice(b, zero, whole, ir.Constant(_INT64, LANES)) as (j, _):
+        for place, term in zip(sums, terms(b, [line.four(j) for line in lines]), strict=True):
+            b.store(b.fadd(b.load(place), term), place)
+    left = b.sub(length, whole)
+    with b.if_then(b.icmp_signed(">", left, zero)):
+        # Copies of their own, so that the sums above stay in registers.
+        lanes = [cgutils.alloca_once(b, _FOUR) for _ in range(n_sums)]
+        for place, lane in zip(sums, lanes, strict=True):
+            b.store(b.load(place), lane)
+        with cgutils.for_range(b, left) as loop:
+            values = [line.one(b.add(whole, loop.index)) for line in lines]
+            for lane, term in zip(lanes, terms(b, values), strict=True):
+                place = b.gep(b.bitcast(lane, _DOUBLE.as_pointer()), [loop.index])
+                b.store(b.fadd(b.load(place), term), place)
+        for place, lane in zip(sums, lanes, strict=True):
+            b.store(b.load(lane), place)
+    return [_add_lanes(b, b.load(place)) for place in sums]
+
+
+def _add_lanes(b: Any, lanes: Any) -> Any:
+    """(lane 0 + lane 1) + (lane 2 + lane 3)."""
+    one, other = (b.extract_element(lanes, ir.Constant(_INT32, k)) for k in (0, 1))
+    third, fourth = (b.extract_element(lanes, ir.Constant(_INT32, k)) for k in (2, 3))
+    return b.fadd(b.fadd(one, other), b.fadd(third, fourth))
+
+
+def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any) -> None:
+    """Teach numba a sum: of `vectors`, or of `rows` rows of a matrix from row i on and one vector after them."""
+
+    @type_callable(function)
+    def typed(context: Any) -> Any:
+        result = types.float64 if n_sums == 1 else types.UniTuple(types.float64, n_sums)
+        if rows:
+            return lambda X, i, w: result
+        return (lambda a: result) if vectors == 1 else (lambda a, b: result)
+
+    def lowered(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        if rows:
+            row = context.cast(builder, args[1], kinds[1], types.int64)
+            lines = [
+                _Line(context, builder, kinds[0], args[0], builder.add(row, ir.Constant(_INT64, k))) for k in range(rows)
+            ] + [_Line(context, builder, kinds[2], args[2])]
+        else:
+            lines = [_Line(context, builder, kind, value) for kind, value in zip(kinds, args, strict=True)]
+        sums = _lane_sums(builder, lines, terms)
+        return sums[0] if n_sums == 1 else context.make_tuple(builder, signature.return_type, sums)
+
+    kinds = (types.Array, types.Integer, types.Array) if rows else (types.Array,) * vectors
+    lower_builtin(function, *kinds)(lowered)
+
+
+def _products(b: Any, values: Any) -> list[Any]:
+    *rows, w = values
+    return [b.fmul(x, w) for x in rows]
+
+
+def _products_and_squares(b: Any, values: Any) -> list[Any]:
+    return _products(b, values) + [b.fmul(x, x) for x in values[:-1]]
+
+
+def _squared_difference(b: Any, values: Any) -> list[Any]:
+    difference = b.fsub(*values)
+    return [b.fmul(difference, difference)]
+
+
+_sums(primitives.lane_sum, 0, 1, 1, lambda b, values: values)
+_sums(primitives.dot, 0, 2, 1, _products)
+_sums(primitives.sum_of_squares, 0, 1, 1, lambda b, values: [b.fmul(values[0], values[0])])
+_sums(primitives.squared_distance, 0, 2, 1, _squared_difference)
+_sums(primitives.row_dot, 1, 1, 1, _products)
+_sums(primitives.four_row_dots, 4, 1, 4, _products)
+_sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares)
+_sums(primitives.two_row_dots_and_squares, 2, 1, 4, _products_and_squares)
+
+
+@type_callable(primitives.add_four)
+def _type_add_four(context: Any) -> Any:
+    return lambda target, i, a, b, c, d: types.void
+
+
+@lower_builtin(primitives.add_four, types.Array, types.Integer, *[types.Float] * 4)
+def _lower_add_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    # numba looks for no neighbours of its own accord (`NUMBA_SLP_VECTORIZE`).
+    four = ir.Constant(_FOUR, ir.Undefined)
+    for k in range(4):
+        four = builder.insert_element(four, args[2 + k], ir.Constant(_INT32, k))
+    data = context.make_array(signature.args[0])(context, builder, args[0]).data
+    i = context.cast(builder, args[1], signature.args[1], types.int64)
+    place = builder.bitcast(builder.gep(data, [i]), _FOUR.as_pointer())
+    builder.store(builder.fadd(builder.load(place, align=8), four), place, align=8)
+    return context.get_dummy_value()
+
+
+@type_callable(primitives.power_of_two)
+def _type_power_of_two(context: Any) -> Any:
+    return lambda shifted: shifted
+
+
+@lower_builtin(primitives.power_of_two, types.Float)
+def _lower_power_of_two(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    width, mantissa, bias = (64, 52, 1023) if signature.args[0] == types.float64 else (32, 23, 127)
+    integer = ir.IntType(width)
+    bits = builder.bitcast(args[0], integer)
+    exponent = builder.shl(builder.add(bits, ir.Constant(integer, bias)), ir.Constant(integer, mantissa))
+    return builder.bitcast(exponent, args[0].type)
+
+
+@type_callable(primitives.split_float)
+def _type_split_float(context: Any) -> Any:
+    return lambda x: types.UniTuple(types.float64, 2)
+
+
+@lower_builtin(primitives.split_float, types.Float)
+def _lower_split_float(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    b, least = builder, ir.Constant(_INT64, 0x3FE6A09E667F3BCD)
+    bits = b.add(b.bitcast(args[0], _INT64), ir.Constant(_INT64, 0x3FF0000000000000 - 0x3FE6A09E667F3BCD))
+    mantissa = b.bitcast(b.add(b.and_(bits, ir.Constant(_INT64, 0x000FFFFFFFFFFFFF)), least), _DOUBLE)
+    exponent = b.sitofp(b.sub(b.lshr(bits, ir.Constant(_INT64, 52)), ir.Constant(_INT64, 1023)), _DOUBLE)
+    return context.make_tuple(builder, signature.return_type, [mantissa, exponent])

@@ -1,0 +1,94 @@
+"""What kernels are made of and numba cannot make: sums in one order on every machine, four additions at once, bits of a float.
+
+A sum of n terms has four lanes: lane l adds the terms l, l + 4, l + 8, ..., one after the other; what is left over goes to the
+first lanes, and the sum is (lane 0 + lane 1) + (lane 2 + lane 3). Nothing is regrouped and no multiplication is fused with an
+addition, so SSE2, AVX2, AVX-512, aarch64 and numpy give the same bits, while four lanes fill a vector register.
+
+Here by numpy, which is what runs under NUMBA_DISABLE_JIT=1; `_intrinsics` has what the compiler makes of them.
+"""
+
+import numpy as np
+
+LANES = 4
+
+
+def _lane_sums(terms):
+    """The sums of the rows of `terms` (k, n), in the order of the lanes."""
+    k, n = terms.shape
+    whole = n - n % LANES
+    lanes = np.zeros((k, LANES))
+    for first in range(0, whole, LANES):
+        lanes += terms[:, first : first + LANES]
+    lanes[:, : n - whole] += terms[:, whole:]
+    return (lanes[:, 0] + lanes[:, 1]) + (lanes[:, 2] + lanes[:, 3])
+
+
+def _sums(*terms):
+    return tuple(float(total) for total in _lane_sums(np.array(terms, dtype=np.float64)))
+
+
+def _wide(x):
+    return np.asarray(x, dtype=np.float64)
+
+
+def lane_sum(x):
+    """The sum of x (n,), accumulated in float64 as all of these."""
+    return _sums(_wide(x))[0]
+
+
+def dot(a, b):
+    """a . b for vectors of one length."""
+    return _sums(_wide(a) * _wide(b))[0]
+
+
+def sum_of_squares(x):
+    """||x||^2."""
+    return _sums(_wide(x) * _wide(x))[0]
+
+
+def squared_distance(a, b):
+    """||a - b||^2 for vectors of one length."""
+    difference = _wide(a) - _wide(b)
+    return _sums(difference * difference)[0]
+
+
+def row_dot(X, i, w):
+    """X_i . w, of the row i of X (n, d)."""
+    return dot(X[i], w)
+
+
+def four_row_dots(X, i, w):
+    """X_i . w and those of the next three rows: w is read once."""
+    return _sums(*(_wide(X[k]) * _wide(w) for k in range(i, i + 4)))
+
+
+def row_dot_and_square(X, i, w):
+    """X_i . w, and ||X_i||^2."""
+    x = _wide(X[i])
+    return _sums(x * _wide(w), x * x)
+
+
+def two_row_dots_and_squares(X, i, w):
+    """X_i . w and X_(i + 1) . w, then ||X_i||^2 and ||X_(i + 1)||^2."""
+    a, b = _wide(X[i]), _wide(X[i + 1])
+    return _sums(a * _wide(w), b * _wide(w), a * a, b * b)
+
+
+def add_four(target, i, a, b, c, d):
+    """target[i : i + 4] += (a, b, c, d), all float64, in one instruction where the processor has it."""
+    for k, value in enumerate((a, b, c, d)):
+        target[i + k] += value
+
+
+def power_of_two(shifted):
+    """2^n, read off the bits of n + 1.5 * 2^52 (of n + 1.5 * 2^23 in float32), n a whole number of a normal 2^n."""
+    number = np.asarray(shifted)
+    integer, mantissa, bias = (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
+    return ((number.view(integer) + integer(bias)) << integer(mantissa)).view(number.dtype)[()]
+
+
+def split_float(x):
+    """m and n with x = m 2^n and m in [sqrt(1/2), sqrt(2)), of a positive normal float64; n as a float64."""
+    bits = int(np.float64(x).view(np.int64)) + (0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
+    mantissa = np.int64((bits & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD).view(np.float64)
+    return float(mantissa), float((bits >> 52) - 1023)

@@ -1,0 +1,107 @@
+"""What LLVM makes of the primitives is, to the last bit, what numpy makes of them; and sums are what they say."""
+
+import math
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank._kernels import _intrinsics, primitives, vector_math  # noqa: F401
+from tests.kernels.calling import Module
+
+VECTORS = {"lane_sum": 1, "sum_of_squares": 1, "dot": 2, "squared_distance": 2}
+ROWS = {"row_dot": 1, "four_row_dots": 4, "row_dot_and_square": 1, "two_row_dots_and_squares": 2}
+math_of = Module(vector_math)
+
+
+def compiled(name):
+    """The primitive called by a compiled function."""
+    primitive = getattr(primitives, name)
+    if VECTORS.get(name) == 1:
+        return numba.njit(lambda a: primitive(a))
+    if name in VECTORS:
+        return numba.njit(lambda a, b: primitive(a, b))
+    return numba.njit(lambda X, i, w: primitive(X, i, w))
+
+
+COMPILED = {name: compiled(name) for name in (*VECTORS, *ROWS)}
+
+
+def in_lanes(terms):
+    """The same by hand."""
+    lanes = [0.0] * 4
+    for j, term in enumerate(terms):
+        lanes[j % 4] += float(term)
+    return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(0, 23), single=st.booleans(), strided=st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_sums_are_those_of_four_lanes(seed, n, single, strided):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(6, 2 * n)) * 10.0 ** rng.integers(-12, 12, (6, 2 * n))).astype(np.float32 if single else np.float64)
+    X = X[:, ::2] if strided else X[:, :n].copy()
+    a, b, w = X[0], X[1], rng.normal(size=n)
+    wide = X.astype(np.float64)
+    expected = {
+        "lane_sum": in_lanes(wide[0]),
+        "sum_of_squares": in_lanes(wide[0] * wide[0]),
+        "dot": in_lanes(wide[0] * wide[1]),
+        "squared_distance": in_lanes((wide[0] - wide[1]) ** 2),
+    }
+    for name, vectors in VECTORS.items():
+        arguments = (a, b)[:vectors]
+        assert getattr(primitives, name)(*arguments) == expected[name] == COMPILED[name](*arguments), name
+    for name, rows in ROWS.items():
+        sums = [in_lanes(wide[1 + r] * w) for r in range(rows)]
+        if "square" in name:
+            sums += [in_lanes(wide[1 + r] * wide[1 + r]) for r in range(rows)]
+        for function in (getattr(primitives, name), COMPILED[name]):
+            assert list(np.ravel(function(X, 1, w))) == sums, name
+
+
+def test_a_sum_whose_order_counts():
+    # Lanes 1e16 + 1, 1 + 1, -1e16 and 1: in their order ones are lost that another order keeps.
+    x = np.array([1e16, 1.0, -1e16, 1.0, 1.0, 1.0])
+    assert primitives.lane_sum(x) == ((1e16 + 1.0) + (1.0 + 1.0)) + (-1e16 + 1.0) == COMPILED["lane_sum"](x)
+
+
+def test_four_neighbours_grow_and_no_other():
+    values, expected = np.arange(8.0), [0.0, 1.0, 2.0, 3.5, 3.0, 5.0, 1e300, 7.0]
+    add_four = primitives.add_four
+
+    @numba.njit
+    def by_llvm(target, i):
+        add_four(target, i, 0.5, -1.0, 0.0, 1e300)
+
+    for add in (by_llvm, lambda target, i: add_four(target, i, 0.5, -1.0, 0.0, 1e300)):
+        target = values.copy()
+        add(target, 3)
+        assert target.tolist() == expected
+
+
+def test_the_parts_of_a_float():
+    split = numba.njit(lambda x: primitives.split_float(x))
+    for x in (1.0, 2.0, 0.7, 0.70710678118654746, 0.70710678118654757, 1.4142135623730951, 1.4142135623730949, 3e-308, 1.7e308):
+        m, n = primitives.split_float(x)
+        assert split(x) == (m, n)
+        assert math.ldexp(m, int(n)) == x
+        assert math.sqrt(0.5) <= m < math.sqrt(2.0) * (1 + 1e-15)
+
+
+@given(st.floats(1e-300, 1e300))
+@settings(deadline=None)
+def test_the_logarithm(x):
+    assert math_of.log(x) == pytest.approx(math.log(x), rel=4e-16, abs=1e-16)
+
+
+@given(st.floats(0.5, 1.0), st.integers(0, 5000))
+@settings(deadline=None)
+def test_whole_powers(base, exponent):
+    assert math_of.power(base, float(exponent)) == pytest.approx(base**exponent, rel=1e-12, abs=1e-300)
+
+
+def test_powers_that_are_exact():
+    assert [math_of.power(0.5, float(n)) for n in (0, 1, 2, 7, 64)] == [1.0, 0.5, 0.25, 0.0078125, 2.0**-64]
