@@ -1,5 +1,7 @@
 """Constants that kernels and the rest of the package share. They stand here so that compiled kernels follow their changes."""
 
+from typing import NamedTuple
+
 #: Largest accepted relevance grade: sums of the gains 2^grade - 1 stay finite for more than 10^7 documents.
 MAX_GRADE = 1000
 
@@ -9,13 +11,42 @@ NDCG, AP, LINEAR_NDCG, RECIPROCAL_RANK, PRECISION, ERR, PAIRWISE_ACCURACY, DCG, 
 # Tie policies: the sign by which the grade decides among equal scores; IGNORED never reaches a kernel.
 EXPECTED, OPTIMISTIC, PESSIMISTIC, IGNORED = 0, 1, -1, 2
 
-# Credit that a mis-ordered pair gets, in `CREDITS`'s order.
-ARGMAX, SPREAD, PAIRS, GAIN, DELTA, SORT, ADAPTIVE = range(7)
-CREDITS = ("argmax", "spread", "pairs", "gain", "delta", "sort", "adaptive")
-
-# Mass of an update, in `MASSES`'s order.
+# Mass of an update.
 LOSS, SLAM_MASS, ROOT = range(3)
-MASSES = ("loss", "slam", "sqrt")
+MASSES = {"loss": LOSS, "slam": SLAM_MASS, "sqrt": ROOT}
+
+
+class Credit(NamedTuple):
+    """What a credit is, beside its kernels (`credit`).
+
+    Attributes
+    ----------
+    code : by which kernels know it
+    mass, relative_margin : what goes with it where none is given; the margin for the mistake-driven update
+    slam : whether the sum of its a_ij, unscaled, is at least the loss, as the mass "slam" needs
+    covered : whether it puts a_ij >= 0 on violated pairs alone, as the proof of the mass theorem needs
+    lean : whether it is compiled into the lean form of learning, which is all that most need
+    """
+
+    code: int
+    mass: str
+    relative_margin: float
+    slam: bool
+    covered: bool
+    lean: bool
+
+
+ARGMAX, SPREAD, PAIRS, GAIN, DELTA, SORT, ADAPTIVE = range(7)
+CREDITS = {
+    "argmax": Credit(ARGMAX, "loss", 0.0, slam=True, covered=True, lean=False),
+    "spread": Credit(SPREAD, "loss", 0.0, slam=True, covered=True, lean=True),
+    "pairs": Credit(PAIRS, "loss", 0.0, slam=False, covered=True, lean=False),
+    "gain": Credit(GAIN, "loss", 0.0, slam=False, covered=True, lean=False),
+    "delta": Credit(DELTA, "loss", 0.0, slam=False, covered=True, lean=False),
+    # These carry an update on many documents.
+    "sort": Credit(SORT, "sqrt", 0.3, slam=False, covered=True, lean=True),
+    "adaptive": Credit(ADAPTIVE, "sqrt", 0.3, slam=False, covered=True, lean=True),
+}
 
 # What a perceptron counts: effective number of averaged weight vectors; rounds since the reference of a lazy average
 # (`averages`); documents learned from; sums of ||z||^2 and of V; and for `adaptive` the sums of the ||z||^2 of `spread` and of

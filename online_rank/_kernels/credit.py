@@ -1,49 +1,24 @@
 """Credit: how the mass of an update is spread over the pairs of a query (`online_rank.bounds`: members of the mass theorem).
 
-Document i is *preferred* to j when R_i > R_j. The pair is *violated* when its keys say so: t_j >= t_i - offset, or
-t_j > t_i - offset when `strict`; j is then a violator of i. Each credit adds a_ij (e_i - e_j) over the violated pairs to the
-coefficients `c` (m,), which start at zero, and returns the mass V = sum of a_ij.
+Here stands all that a credit is to kernels: how it is assigned (`assign_credit`), and what a comparator loses on the same pairs
+(`prepare_hinges`, once a query, and `hinges`). Its name, its code, the mass and the margin that go with it, and whether the
+mass theorem covers it are its entry of `codes.CREDITS`. A code that one of them does not know is refused.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels import fenwick
-from online_rank._kernels._jit import inlined, leaf
-from online_rank._kernels.codes import ADAPTIVE, AP, ARGMAX, DELTA, GAIN, LINEAR_NDCG, NDCG, PAIRS, SORT
-from online_rank._kernels.order import sort_descending
-from online_rank._kernels.sort_credit import sort_credit
-from online_rank._kernels.workspace import (
-    BARS,
-    BEST,
-    COUNTS,
-    FIRST_VIOLATED,
-    HARMONIC,
-    ORDER,
-    OTHER_CREDIT,
-    PREFERRED,
-    RANK,
-    RELEVANT_BEFORE,
-    SHARES,
-    SPARE_ITEMS,
-    SPARE_KEYS,
-    START,
-    SUMS,
-    VIOLATORS,
-)
+from online_rank._kernels._jit import inlined, inner, leaf
+from online_rank._kernels.codes import ADAPTIVE, ARGMAX, DELTA, GAIN, PAIRS, SORT, SPREAD
+from online_rank._kernels.hinges import hinge_by_delta, hinge_of_moved, hinge_of_sorted, hinge_on_best
+from online_rank._kernels.pair_credits import argmax_credit, delta_credit, pair_credit, spread_credit, spread_over_few
+from online_rank._kernels.sort_credit import Moved, sort_credit, transport
+from online_rank._kernels.violations import list_preferred, sort_violators
+from online_rank._kernels.workspace import BARS, BEST, CREDIT, OTHER_CREDIT, PREFERRED, SHARES
 
 # Up to this number of preferred documents their violators are counted one by one.
 _FEW = 64
-
-
-class Violation(NamedTuple):
-    """Which pairs are violated: by the keys t (m,), the scores or, for a margin that grows with the grade gap, s - Delta R."""
-
-    t: np.ndarray
-    offset: float
-    strict: bool
 
 
 @inlined
@@ -59,6 +34,9 @@ def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
         return sort_credit(graded, violation, work, c)
     n = list_preferred(graded.level, v, credit in (PAIRS, GAIN, DELTA), work.integers[PREFERRED])
     preferred = work.integers[PREFERRED, :n]
+    if credit in (SPREAD, ADAPTIVE):
+        mass = _spread(graded, v, violation, preferred, work, c)
+        return mass if credit == SPREAD else _both_at_mass_one(graded, violation, mass, work, c)
     if all_forms is not None:
         if credit == ARGMAX:
             return argmax_credit(graded, v, violation, preferred, work.integers[BEST], work.reals[BARS], c)
@@ -67,275 +45,76 @@ def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
         if credit in (PAIRS, GAIN):
             sort_violators(graded, violation, preferred, work)
             return pair_credit(credit, target.kind, graded, preferred, work, c)
-    if n <= _FEW:
-        mass = spread_over_few(graded.level, v, violation, preferred, work.reals[SHARES], c)
-    else:
+    raise ValueError("no kernel assigns this credit")
+
+
+@leaf
+def _spread(graded, v, violation, preferred, work, c):
+    """v_i in equal parts on all violators of i, to `c`, which is zero. Returns the mass."""
+    if preferred.shape[0] <= _FEW:
+        return spread_over_few(graded.level, v, violation, preferred, work.reals[SHARES], c)
+    sort_violators(graded, violation, preferred, work)
+    return spread_credit(graded, v, preferred, work, c)
+
+
+@leaf
+def _both_at_mass_one(graded, violation, mass, work, c):
+    """Scale the credit `spread`, c (m,), to mass 1, and write that of `sort`, at mass 1 too, to the row OTHER_CREDIT."""
+    other = work.reals[OTHER_CREDIT, : c.shape[0]]
+    other_mass = sort_credit(graded, violation, work, other)
+    for i in range(c.shape[0]):
+        c[i] /= mass
+        other[i] /= other_mass
+    return 1.0
+
+
+class Pairs(NamedTuple):
+    """The pairs of an update, as `hinges` needs them.
+
+    `preferred` has the documents that may be preferred in one, `moved` the pairs of `sort`, and `spread` the mass of `spread`
+    before it was scaled.
+    """
+
+    preferred: np.ndarray
+    moved: Moved
+    spread: float
+
+
+@inner
+def prepare_hinges(credit, graded, v, violation, work):
+    """The `Pairs` of a credit that `assign_credit` has written to the row CREDIT of `work`."""
+    m = v.shape[0]
+    n = list_preferred(graded.level, v, credit in (PAIRS, GAIN, DELTA), work.integers[PREFERRED])
+    preferred = work.integers[PREFERRED, :n]
+    nothing = np.empty(0, dtype=np.int64)
+    moved, mass = Moved(0, nothing, nothing, np.empty(0)), 0.0
+    if credit == SORT:
+        moved = transport(graded, violation, work.reals[CREDIT, :m], work)
+    elif credit == ADAPTIVE:
+        moved = transport(graded, violation, work.reals[OTHER_CREDIT, :m], work)
+    for i in preferred:
+        if credit in (SPREAD, ADAPTIVE) and work.reals[SHARES, i] > 0.0:
+            mass += v[i]
+    if credit in (SPREAD, PAIRS, GAIN, ADAPTIVE):
         sort_violators(graded, violation, preferred, work)
-        mass = spread_credit(graded, v, preferred, work, c)
+    return Pairs(preferred, moved, mass)
+
+
+@inner
+def hinges(credit, target, graded, v, violation, pairs, of_spread, k, margin, work):
+    """Sum of a_ij times the hinge of a comparator's keys k (m,) over the pairs, a_ij as `assign_credit` has them.
+
+    `of_spread` is the share of `spread` in ADAPTIVE.
+    """
+    if credit == ARGMAX:
+        return hinge_on_best(graded, v, violation, k, margin, work.integers[BEST])
+    if credit == DELTA:
+        return hinge_by_delta(target, graded, violation, k, margin, work)
+    if credit == SORT:
+        return hinge_of_moved(pairs.moved, k, margin)
     if credit == ADAPTIVE:
-        other = work.reals[OTHER_CREDIT, : c.shape[0]]
-        other_mass = sort_credit(graded, violation, work, other)
-        for i in range(c.shape[0]):
-            c[i] /= mass
-            other[i] /= other_mass
-        return 1.0
-    return mass
-
-
-@leaf
-def least_violating(t_i, offset, strict):
-    """The least key t_j with which a less relevant document violates a document of key t_i.
-
-    Where rounding absorbs a positive offset, a tie still violates.
-    """
-    if not strict:
-        return t_i - offset
-    bar = np.nextafter(t_i - offset, np.inf)
-    return min(bar, t_i) if offset > 0.0 else bar
-
-
-@leaf
-def list_preferred(level, v, all_pairs, preferred):
-    """List to `preferred` (m,) the documents above the lowest grade, with v_i > 0 unless `all_pairs`. Returns their number."""
-    n = 0
-    for i in range(level.shape[0]):
-        preferred[n] = i
-        n += (level[i] > 0) & (all_pairs | (v[i] > 0.0))
-    return n
-
-
-@leaf
-def sort_violators(graded, violation, preferred, work):
-    """Find who violates whom without sorting all documents.
-
-    The preferred documents are sorted by descending key. Then j violates those of them, below its grade apart, that come at or
-    after a position: `first_violated[j]`, or n where there is none. The documents with that position r are
-    `violators[start[r]:start[r + 1]]`. The rows FIRST_VIOLATED, START and VIOLATORS of `work` receive them.
-    """
-    n = preferred.shape[0]
-    t, level, levels = violation.t, graded.level, graded.levels
-    bars, start, first_violated, violators = (
-        work.reals[BARS], work.integers[START], work.integers[FIRST_VIOLATED], work.integers[VIOLATORS],
-    )  # fmt: skip
-    for r in range(n):
-        bars[r] = t[preferred[r]]
-    sort_descending(bars[:n], preferred, work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS])
-    for r in range(n):
-        bars[r] = least_violating(bars[r], violation.offset, violation.strict)
-    start[: n + 1] = 0
-    for j in range(t.shape[0]):
-        first = 0
-        last = n if level[j] < levels - 1 else 0
-        while first < last:
-            middle = (first + last) // 2
-            if t[j] >= bars[middle]:
-                last = middle
-            else:
-                first = middle + 1
-        first_violated[j] = first if level[j] < levels - 1 else n
-        start[first_violated[j]] += 1
-    total = 0
-    for r in range(n + 1):
-        start[r], total = total, total + start[r]
-    for j in range(t.shape[0]):
-        violators[start[first_violated[j]]] = j
-        start[first_violated[j]] += 1
-    for r in range(n, 0, -1):
-        start[r] = start[r - 1]
-    start[0] = 0
-
-
-@leaf
-def argmax_credit(graded, v, violation, preferred, best, highest, c):
-    """v_i on the best-scored less relevant document ([CT, eq. 14]). O(m + L).
-
-    Of equal keys the most relevant one counts, and of those the first. `best[lev]` is left as the best document of all levels
-    up to lev; `highest` (levels,) is workspace.
-    """
-    t, level, levels = violation.t, graded.level, graded.levels
-    highest[:levels] = -np.inf
-    # Backwards, so that of equal ones the first is left. A branch, because after a few documents it is seldom taken.
-    for i in range(t.shape[0] - 1, -1, -1):
-        if t[i] >= highest[level[i]]:
-            highest[level[i]] = t[i]
-            best[level[i]] = i
-    for lev in range(1, levels):
-        if t[best[lev]] < t[best[lev - 1]]:
-            best[lev] = best[lev - 1]
-    mass = 0.0
-    for i in preferred:
-        j = best[level[i] - 1]
-        if t[j] >= least_violating(t[i], violation.offset, violation.strict):
-            c[i] += v[i]
-            c[j] -= v[i]
-            mass += v[i]
-    return mass
-
-
-@leaf
-def spread_over_few(level, v, violation, preferred, share, c):
-    """v_i / n_i on each of the n_i violators of i, for few preferred documents. O(m n), without a branch.
-
-    `share` receives v_i / n_i (0 without violators).
-    """
-    t, offset, strict = violation
-    m = t.shape[0]
-    n = preferred.shape[0]
-    for i in range(m):
-        share[i] = 0.0
-    for r in range(n):
-        i, own = preferred[r], level[preferred[r]]
-        bar = least_violating(t[i], offset, strict)
-        violators = 0
-        for j in range(m):
-            violators += (level[j] < own) & (t[j] >= bar)
-        a = v[i] / violators if violators > 0 else 0.0
-        for j in range(m):
-            c[j] -= a if (level[j] < own) & (t[j] >= bar) else 0.0
-        share[i] = a
-    mass = 0.0
-    for i in preferred:
-        if share[i] > 0.0:
-            c[i] += v[i]
-            mass += v[i]
-    return mass
-
-
-@leaf
-def spread_credit(graded, v, preferred, work, c):
-    """What `spread_over_few` does, for a query whose violators are sorted (`sort_violators`). O(m log L)."""
-    level, levels = graded.level, graded.levels
-    start, violators, share = work.integers[START], work.integers[VIOLATORS], work.reals[SHARES]
-    n = preferred.shape[0]
-    share[: c.shape[0]] = 0.0
-    # Over levels: the number of violators met so far.
-    counts = work.reals[COUNTS, : levels + 1]
-    counts[:] = 0.0
-    mass = 0.0
-    for r in range(n):
-        for q in range(start[r], start[r + 1]):
-            fenwick.add(counts, level[violators[q]], 1.0)
-        i = preferred[r]
-        n_i = fenwick.sum_before(counts, level[i])
-        if n_i > 0.0:
-            share[i] = v[i] / n_i
-            mass += v[i]
-            c[i] += v[i]
-    # Each document is charged the shares of those that it violates. Levels are counted from the top, so that what lies below in
-    # the tree is more relevant.
-    shares = work.reals[SUMS, : levels + 1]
-    shares[:] = 0.0
-    for r in range(n - 1, -1, -1):
-        fenwick.add(shares, levels - 1 - level[preferred[r]], share[preferred[r]])
-        for q in range(start[r], start[r + 1]):
-            j = violators[q]
-            c[j] -= fenwick.sum_before(shares, levels - 1 - level[j])
-    return mass
-
-
-@leaf
-def gain_unit(kind, highest):
-    """A power of two that brings the gains of grades up to `highest` near 1 where their sums could overflow; else 1."""
-    return math.ldexp(1.0, -int(highest)) if kind == NDCG and highest >= 512 else 1.0
-
-
-@leaf
-def pair_credit(credit, kind, graded, preferred, work, c):
-    """1 (`pairs`) or G(R_i) - G(R_j) (`gain`) on every violated pair, for sorted violators (`sort_violators`). O(m log L).
-
-    Gains are in units of `gain_unit`.
-    """
-    level, levels = graded.level, graded.levels
-    start, violators = work.integers[START], work.integers[VIOLATORS]
-    n = preferred.shape[0]
-    unit = gain_unit(kind, graded.grade[levels - 1])
-    # Over levels: the number of violators met so far, and the sum of their gains.
-    counts, gains = work.reals[COUNTS, : levels + 1], work.reals[SUMS, : levels + 1]
-    counts[:] = 0.0
-    gains[:] = 0.0
-    mass = 0.0
-    for r in range(n):
-        for q in range(start[r], start[r + 1]):
-            j = violators[q]
-            fenwick.add(counts, level[j], 1.0)
-            fenwick.add(gains, level[j], unit * graded.gain[level[j]])
-        i = preferred[r]
-        n_i = fenwick.sum_before(counts, level[i])
-        a = n_i
-        if credit == GAIN:
-            a = unit * graded.gain[level[i]] * n_i - fenwick.sum_before(gains, level[i])
-        c[i] += a
-        mass += a
-    # The same of the preferred documents. As in `spread_credit`, levels are now counted from the top.
-    counts[:] = 0.0
-    gains[:] = 0.0
-    for r in range(n - 1, -1, -1):
-        i = preferred[r]
-        fenwick.add(counts, levels - 1 - level[i], 1.0)
-        fenwick.add(gains, levels - 1 - level[i], unit * graded.gain[level[i]])
-        for q in range(start[r], start[r + 1]):
-            j = violators[q]
-            a = fenwick.sum_before(counts, levels - 1 - level[j])
-            if credit == GAIN:
-                a = fenwick.sum_before(gains, levels - 1 - level[j]) - unit * graded.gain[level[j]] * a
-            c[j] -= a
-    return mass
-
-
-@leaf
-def sum_before_positions(kind, graded, order, work):
-    """Prepare `swap_change` for the first documents of a ranking: their `rank`, and for average precision sums before them.
-
-    `harmonic[p]` is the sum of 1 / position over the relevant documents before position p, `relevant_before[p]` their number.
-    """
-    rank, harmonic, before = work.integers[RANK], work.reals[HARMONIC], work.reals[RELEVANT_BEFORE]
-    harmonic[0] = 0.0
-    before[0] = 0.0
-    for p in range(order.shape[0]):
-        rank[order[p]] = p
-        hit = 1.0 if kind == AP and graded.level[order[p]] == 1 else 0.0
-        harmonic[p + 1] = harmonic[p] + hit / (p + 1.0)
-        before[p + 1] = before[p] + hit
-
-
-@leaf
-def swap_change(target, graded, work, i, j):
-    """|change of the measure| when documents i and j, R_i > R_j, swap places; after `sum_before_positions`."""
-    kind = target.kind
-    p_i, p_j = work.integers[RANK, i], work.integers[RANK, j]
-    if kind == AP:
-        harmonic, before = work.reals[HARMONIC], work.reals[RELEVANT_BEFORE]
-        a = min(p_i, p_j)
-        b = max(p_i, p_j)
-        # The relevant one is taken from b to a; the reverse swap changes AP by as much.
-        at_a = (before[a] + 1.0) / (a + 1.0)
-        between = harmonic[b] - harmonic[a + 1]
-        # What stands at b is counted as relevant there: before[b] + 1, less one if a was the relevant one.
-        before_b = before[b] if p_i > p_j else before[b] - 1.0
-        return (at_a + between - (before_b + 1.0) / (b + 1.0)) / np.float64(graded.size[graded.levels - 1])
-    rise = graded.gain[graded.level[i]] - graded.gain[graded.level[j]]
-    if kind == LINEAR_NDCG:
-        return rise * abs(p_i - p_j) / graded.ideal
-    d_i = target.discounts[p_i] if p_i < graded.depth else 0.0
-    d_j = target.discounts[p_j] if p_j < graded.depth else 0.0
-    return rise * abs(d_i - d_j) / graded.ideal
-
-
-@leaf
-def delta_credit(target, graded, violation, work, c):
-    """The change of the measure when i and j swap (LambdaRank's weight), on every violated pair. O(m^2) scalars."""
-    t, level = violation.t, graded.level
-    m = t.shape[0]
-    sum_before_positions(target.kind, graded, work.integers[ORDER, :m], work)
-    mass = 0.0
-    for i in range(m):
-        if level[i] == 0:
-            continue
-        bar = least_violating(t[i], violation.offset, violation.strict)
-        for j in range(m):
-            if level[j] < level[i] and t[j] >= bar:
-                a = swap_change(target, graded, work, i, j)
-                c[i] += a
-                c[j] -= a
-                mass += a
-    return mass
+        spread = hinge_of_sorted(SPREAD, target.kind, graded, pairs.preferred, k, margin, work) / pairs.spread
+        return of_spread * spread + (1.0 - of_spread) * hinge_of_moved(pairs.moved, k, margin)
+    if credit in (SPREAD, PAIRS, GAIN):
+        return hinge_of_sorted(credit, target.kind, graded, pairs.preferred, k, margin, work)
+    raise ValueError("no kernel has a comparator's hinges for this credit")

@@ -11,12 +11,13 @@ import numpy as np
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import LOSS, MEAN, RBF, SPREAD
-from online_rank._kernels.credit import Violation, assign_credit
+from online_rank._kernels.credit import assign_credit
 from online_rank._kernels.graded import Target, grade_query
 from online_rank._kernels.perceptron import Rule, judge
 from online_rank._kernels.primitives import dot, squared_distance
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.vector_math import exp_negative
+from online_rank._kernels.violations import Violation
 from online_rank._kernels.workspace import CREDIT, SCORES, SHARES, WEIGHTS, longest_query, workspace
 
 # A document is stored only if what the stored ones leave of it is at least this part of its squared norm.

@@ -8,8 +8,9 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import inner
-from online_rank._kernels.credit import Violation, argmax_credit, list_preferred, sum_before_positions, swap_change
+from online_rank._kernels.pair_credits import argmax_credit, sum_before_positions, swap_change
 from online_rank._kernels.vector_math import exp_negative, log1p_unit
+from online_rank._kernels.violations import Violation, list_preferred
 from online_rank._kernels.workspace import BARS, BEST, PREFERRED, RANK
 
 

@@ -17,6 +17,7 @@ from online_rank._kernels.codes import (
     CAPPED_SQUARES,
     DELTA,
     DOCUMENTS,
+    LOSS,
     MASS,
     ROOT,
     SLAM_MASS,
@@ -25,11 +26,12 @@ from online_rank._kernels.codes import (
     SQUARES,
     TIGHT,
 )
-from online_rank._kernels.credit import Violation, assign_credit
+from online_rank._kernels.credit import assign_credit
 from online_rank._kernels.dense import add_scaled, combine_rows, score, score_with_norms, shorten
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
+from online_rank._kernels.violations import Violation
 from online_rank._kernels.weight_vectors import weight_documents
 from online_rank._kernels.workspace import (
     CREDIT,
@@ -137,7 +139,12 @@ def scale_and_mass(rule, loss, raw_mass, weight):
     """What a credit of mass `raw_mass` is multiplied by, and the mass V of the update."""
     if rule.mass == SLAM_MASS:
         return weight, weight * raw_mass
-    mass = weight * (math.sqrt(loss) if rule.mass == ROOT else loss)
+    if rule.mass == LOSS:
+        mass = weight * loss
+    elif rule.mass == ROOT:
+        mass = weight * math.sqrt(loss)
+    else:
+        raise ValueError("no kernel knows this mass")
     return mass / raw_mass, mass
 
 

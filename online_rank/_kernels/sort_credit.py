@@ -1,5 +1,7 @@
 """Credit `sort`: the structured perceptron for whole rankings (`online_rank.bounds`: members of the mass theorem)."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from online_rank._kernels._jit import inner, leaf
@@ -13,6 +15,15 @@ from online_rank._kernels.workspace import (
     SPARE_ITEMS,
     SPARE_KEYS,
 )
+
+
+class Moved(NamedTuple):
+    """Credit `sort` as pairs: `amount[n]`, of `size` pairs, goes from document `lower[n]` to `upper[n]`."""
+
+    size: int
+    upper: np.ndarray
+    lower: np.ndarray
+    amount: np.ndarray
 
 
 @leaf
@@ -66,14 +77,15 @@ def sort_credit(graded, violation, work, c):
 
 
 @inner
-def transport(graded, violation, c, work, upper, lower, amount):
-    """Write credit c (m,) as pairs: `amount[n]` goes from document `lower[n]` to `upper[n]`, a violated pair. O(m log m).
+def transport(graded, violation, c, work):
+    """Credit c (m,) as pairs that are violated, `Moved`. O(m log m).
 
-    `upper`, `lower` and `amount` (2 m,) are out. Returns their number. Documents that gain are met by descending key, and each
-    takes from the most relevant of the less relevant documents that violate it and still have to give: whom a document of a
-    lower grade could take from, it leaves. What rounding leaves over is dropped.
+    Documents that gain are met by descending key, and each takes from the most relevant of the less relevant documents that
+    violate it and still have to give: whom a document of a lower grade could take from, it leaves. What rounding leaves over is
+    dropped.
     """
     m = c.shape[0]
+    upper, lower, amount = np.empty(2 * m, dtype=np.int64), np.empty(2 * m, dtype=np.int64), np.empty(2 * m)
     level, t = graded.level, violation.t
     by_key, keys = work.integers[LISTED], work.reals[KEYS]
     for i in range(m):
@@ -109,4 +121,4 @@ def transport(graded, violation, c, work, upper, lower, amount):
             left[j] += moved
             if left[j] >= 0.0:
                 top[lev] = below[j]
-    return n
+    return Moved(n, upper, lower, amount)

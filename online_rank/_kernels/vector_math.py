@@ -55,7 +55,7 @@ def log1p_unit(x):
 
 @inner
 def log(x):
-    """log of a positive normal float64, to 1 ulp (fdlibm's algorithm): x = 2^n m, and log(m) from s = r / (2 + r), r = m - 1."""
+    """log of a positive normal float64, to 1 ulp, as fdlibm has it: x = 2^n m, log(m) from s = r / (2 + r), r = m - 1."""
     m, n = split_float(x)
     r = m - 1.0
     half = 0.5 * r * r

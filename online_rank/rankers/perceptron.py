@@ -9,6 +9,7 @@ import numpy as np
 from online_rank._kernels import perceptron as dense
 from online_rank._kernels import sparse_perceptron as sparse
 from online_rank._kernels.codes import CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
+from online_rank.arguments import choice
 from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
@@ -19,9 +20,6 @@ from online_rank.rankers.averaged import LinearRanker, averaging
 __all__ = ["PerceptronRanker"]
 
 _SPARSE_HINT = "credit='spread' learns little from a query of sparse features; for text and ids take the default, 'adaptive'"
-
-#: Credits that carry an update on many documents: mass "sqrt" and a relative margin of 0.3 go with them.
-_BROAD = ("sort", "adaptive")
 
 
 class PerceptronRanker(LinearRanker):
@@ -145,7 +143,7 @@ class PerceptronRanker(LinearRanker):
         self.served = served
         self.norm_cap = norm_cap
         self._config = self._checked()
-        lean = credit in ("spread", *_BROAD) and (within_grade, margin_scale) == ("mean", "constant")
+        lean = CREDITS[credit].lean and (within_grade, margin_scale) == ("mean", "constant")
         self._all_forms = None if lean else True
 
     @classmethod
@@ -197,10 +195,10 @@ class PerceptronRanker(LinearRanker):
         >>> PerceptronRanker(credit="spread", relative_margin=0.1).in_force
         {'mass': 'loss', 'relative_margin': 0.1}
         """
-        broad = self.credit in _BROAD
-        mass, margin = "sqrt" if broad else "loss", 0.3 if broad and self.update == "mistake" else 0.0
+        credit = CREDITS[self.credit]
+        margin = credit.relative_margin if self.update == "mistake" else 0.0
         return {
-            "mass": mass if self.mass is None else self.mass,
+            "mass": credit.mass if self.mass is None else self.mass,
             "relative_margin": margin if self.relative_margin is None else self.relative_margin,
         }
 
@@ -233,9 +231,9 @@ class PerceptronRanker(LinearRanker):
 
     def _checked(self) -> np.ndarray:
         """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""
+        choice("credit", self.credit, CREDITS)
         target, (mass, relative_margin) = measure(self.measure), self.in_force.values()
         for name, value, allowed in (
-            ("credit", self.credit, CREDITS),
             ("mass", mass, MASSES),
             ("within_grade", self.within_grade, WITHIN_GRADE),
             ("update", self.update, ("mistake", "gradient")),
@@ -249,8 +247,9 @@ class PerceptronRanker(LinearRanker):
             if not isinstance(value := getattr(self, name), int | float | np.number):
                 raise TypeError(f"{name} is {value!r}; it must be a number")
         gradient = self.update == "gradient"
-        if mass == "slam" and self.credit not in ("argmax", "spread"):
-            raise ValueError(f"mass='slam' goes with credit='argmax' or 'spread', not with {self.credit!r}")
+        if mass == "slam" and not CREDITS[self.credit].slam:
+            fitting = " or ".join(repr(name) for name, credit in CREDITS.items() if credit.slam)
+            raise ValueError(f"mass='slam' goes with credit={fitting}, not with {self.credit!r}")
         if not 0.0 <= relative_margin < np.inf:
             raise ValueError(f"relative_margin is {self.relative_margin}; it must be a finite number >= 0")
         if gradient and relative_margin:
@@ -271,8 +270,8 @@ class PerceptronRanker(LinearRanker):
             raise ValueError(f"norm_cap is {self.norm_cap}; it must be a number above 0 and at most 1")
         config = [
             *target,
-            CREDITS.index(self.credit),
-            MASSES.index(mass),
+            CREDITS[self.credit].code,
+            MASSES[mass],
             WITHIN_GRADE.index(self.within_grade),
             gradient,
             self.margin_scale == "grade",

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import DriftAwareRanker, HashedFeatures, LossTracker, PerceptronRanker, StreamScaler, load, save
-from online_rank._kernels import comparators, credit
+from online_rank._kernels import comparators, hinges, violations
 from online_rank._kernels.codes import CREDITS as CREDIT_CODES
-from online_rank._kernels.credit import Violation
+from online_rank._kernels.violations import Violation
 from online_rank._kernels.workspace import PREFERRED, SHARES
 from tests.helpers import CREDITS, MEASURES, SETTINGS, as_block, random_queries
 from tests.kernels.calling import Module, graded, workspace
@@ -20,7 +20,7 @@ from tests.reference import perceptron as perceptron_reference
 
 WEIGHT = 0.5
 
-kernels, credit_kernels = Module(comparators), Module(credit)
+kernels, hinge_kernels, credit_kernels = Module(comparators), Module(hinges), Module(violations)
 
 
 def state(estimator):
@@ -133,9 +133,9 @@ def test_sweeps_add_up_what_pairs_do(seed, credit, kind, m, offset, strict):
     n = credit_kernels.list_preferred(level, v, credit != "spread", work.integers[PREFERRED])
     preferred = work.integers[PREFERRED, :n]
     credit_kernels.sort_violators(query, Violation(t, offset, strict), preferred, work)
-    code = CREDIT_CODES.index(credit)
-    one_by_one = kernels._hinge_one_by_one(code, kind, query, preferred, k, 1.0, work)
-    swept = kernels._hinge_by_sweeps(code, kind, query, preferred, k, 1.0, work)
+    code = CREDIT_CODES[credit].code
+    one_by_one = hinge_kernels._hinge_one_by_one(code, kind, query, preferred, k, 1.0, work)
+    swept = hinge_kernels._hinge_by_sweeps(code, kind, query, preferred, k, 1.0, work)
     expected = 0.0
     for i in range(m):
         for j in range(m):

@@ -5,12 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank._kernels import credit as kernels
-from online_rank._kernels.credit import Violation
+from online_rank import LossTracker, PerceptronRanker
+from online_rank._kernels import credit as credit_dispatch
+from online_rank._kernels import pair_credits, violations
+from online_rank._kernels.codes import CREDITS, Credit
+from online_rank._kernels.graded import Target
+from online_rank._kernels.violations import Violation
 from online_rank._kernels.workspace import PREFERRED, SHARES
 from tests.kernels.calling import Module, graded, workspace
+from tests.reference.perceptron import BroadPerceptron
 
-credit = Module(kernels)
+credit, pairs = Module(pair_credits), Module(violations)
 
 
 @given(
@@ -28,7 +33,7 @@ def test_spread_over_few_and_over_many_are_the_equation(seed, m, offset, strict,
     t = rng.integers(-4, 5, m) / 2.0 if ties else rng.normal(size=m)
     v = rng.random(m) * (rng.random(m) < 0.8)
     work, violation = workspace(m), Violation(t, offset, strict)
-    n = credit.list_preferred(level, v, False, work.integers[PREFERRED])
+    n = pairs.list_preferred(level, v, False, work.integers[PREFERRED])
     preferred = work.integers[PREFERRED, :n]
     assert preferred.tolist() == [i for i in range(m) if level[i] > 0 and v[i] > 0.0]
 
@@ -48,7 +53,7 @@ def test_spread_over_few_and_over_many_are_the_equation(seed, m, offset, strict,
     assert mass == pytest.approx(v[shares > 0].sum(), rel=1e-12)
 
     many = np.zeros(m)
-    credit.sort_violators(query, violation, preferred, work)
+    pairs.sort_violators(query, violation, preferred, work)
     assert credit.spread_credit(query, v, preferred, work, many) == pytest.approx(mass)
     np.testing.assert_allclose(many, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(share, shares, rtol=1e-12)
@@ -56,10 +61,49 @@ def test_spread_over_few_and_over_many_are_the_equation(seed, m, offset, strict,
 
 def test_a_strict_violation_is_one_float_beyond():
     # t_j > 1 - 0.25: 0.75 does not violate, the next float does.
-    assert credit.least_violating(1.0, 0.25, True) == np.nextafter(0.75, 1.0)
-    assert credit.least_violating(1.0, 0.25, False) == 0.75
+    assert pairs.least_violating(1.0, 0.25, True) == np.nextafter(0.75, 1.0)
+    assert pairs.least_violating(1.0, 0.25, False) == 0.75
 
 
 def test_a_tie_violates_where_rounding_absorbs_the_margin():
-    assert credit.least_violating(1e17, 1.0, True) == 1e17
-    assert credit.least_violating(1.0, 0.0, True) == np.nextafter(1.0, 2.0)
+    assert pairs.least_violating(1e17, 1.0, True) == 1e17
+    assert pairs.least_violating(1.0, 0.0, True) == np.nextafter(1.0, 2.0)
+
+
+@pytest.mark.parametrize("measure", ["ndcg@3", "ndcg", "linear_ndcg", "ap"])
+@pytest.mark.parametrize("credit", ["sort", "adaptive"])
+def test_broad_credits_learn_what_their_equations_say(credit, measure):
+    rng = np.random.default_rng(3)
+    model, slow = PerceptronRanker(measure, credit=credit), BroadPerceptron(4, measure, credit, 0.3)
+    for n in range(12):
+        X, y = rng.normal(size=(9, 4)), rng.integers(0, 4, 9)
+        if n % 3 == 0:
+            X = np.round(X)  # Ties of features, and so of scores.
+        model.learn_one(X, y)
+        slow.learn(X.tolist(), y.tolist())
+        # The kernel's normal quantiles are within 1.2e-9.
+        assert model.weights == pytest.approx(slow.w, rel=1e-6, abs=1e-8)
+    assert abs(model.weights).max() > 0.1
+
+
+def test_a_credit_without_kernels_is_refused(monkeypatch):
+    # What follows the first step of "Adding a credit" alone.
+    monkeypatch.setitem(CREDITS, "first", Credit(len(CREDITS), "loss", 0.0, slam=False, covered=True, lean=False))
+    X, y = np.eye(3), [0, 1, 2]
+    for model in (PerceptronRanker(credit="first"), LossTracker(PerceptronRanker(credit="first"), {"u": np.ones(3)})):
+        with pytest.raises(ValueError, match="no kernel assigns this credit"):
+            model.learn_one(X, y)
+
+
+def test_a_credit_without_hinges_is_refused():
+    query, work, v = graded([0, 1]), workspace(2), np.ones(2)
+    violation = Violation(np.zeros(2), 0.0, False)
+    kernels = Module(credit_dispatch)
+    pairs_of_none = kernels.prepare_hinges(99, query, v, violation, work)
+    target = Target(0, 0, 1, np.ones(4))
+    with pytest.raises(ValueError, match="no kernel has a comparator's hinges"):
+        kernels.hinges(99, target, query, v, violation, pairs_of_none, 0.5, np.zeros(2), 1.0, work)
+
+
+def test_every_credit_has_a_code_of_its_own():
+    assert [credit.code for credit in CREDITS.values()] == list(range(len(CREDITS)))

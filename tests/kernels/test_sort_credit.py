@@ -7,24 +7,11 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from online_rank._kernels import sort_credit
-from online_rank._kernels.credit import Violation
+from online_rank._kernels.violations import Violation
 from tests.kernels.calling import Module, graded, workspace
+from tests.reference.perceptron import sort_coefficients
 
 kernels = Module(sort_credit)
-
-
-def definition(s, y, tau):
-    """phi(n_i) - phi(p_i): places by s_i - tau level_i / (L - 1), and those after a stable sort by grade; equals share."""
-    m = len(s)
-    levels = sorted(set(y))
-    step = tau / (len(levels) - 1)
-    key = [s[i] - step * levels.index(y[i]) for i in range(m)]
-    placed = sorted(range(m), key=lambda i: (-key[i], y[i], i))
-    wanted = sorted(placed, key=lambda i: -y[i])
-    phi = [-ndtri((p - 0.375) / (m + 0.25)) for p in range(1, m + 1)]
-    c = [phi[wanted.index(i)] - phi[placed.index(i)] for i in range(m)]
-    equals = [[j for j in range(m) if (key[j], y[j]) == (key[i], y[i])] for i in range(m)]
-    return np.array([np.mean([c[j] for j in of_i]) for of_i in equals])
 
 
 @st.composite
@@ -40,7 +27,7 @@ def test_credit_is_its_definition(query):
     s, y, tau = query
     c = np.empty(len(s))
     mass = kernels.sort_credit(graded(y), Violation(s, tau, False), workspace(len(s)), c)
-    np.testing.assert_allclose(c, definition(s, y, tau), atol=1e-8)
+    np.testing.assert_allclose(c, sort_coefficients(s, y, tau), atol=1e-8)
     assert mass == pytest.approx(c[c > 0.0].sum())
 
 
@@ -70,8 +57,7 @@ def test_credit_is_a_sum_over_violated_pairs_of_its_mass(query):
     m = len(s)
     work, violation, c = workspace(m), Violation(s, tau, False), np.empty(m)
     mass = kernels.sort_credit(graded(y), violation, work, c)
-    upper, lower, amount = np.empty(2 * m, np.int64), np.empty(2 * m, np.int64), np.empty(2 * m)
-    n = kernels.transport(graded(y), violation, c, work, upper, lower, amount)
+    n, upper, lower, amount = kernels.transport(graded(y), violation, c, work)
     total = np.zeros(m)
     for i, j, a in zip(upper[:n], lower[:n], amount[:n], strict=True):
         assert a > 0.0

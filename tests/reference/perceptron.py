@@ -3,6 +3,8 @@
 import itertools
 import math
 
+from scipy.special import ndtri
+
 
 def gain(measure, r):
     return 2.0**r - 1.0 if measure.startswith("ndcg") else float(r)
@@ -134,3 +136,63 @@ def learn(
         w_f + (learning_rate or 1.0) * sum(a_ij * (X[i][f] - X[j][f]) for (i, j), a_ij in a.items()) for f, w_f in enumerate(w)
     ]
     return new, rml, sum(a.values()), a
+
+
+def sort_coefficients(s, y, tau):
+    """phi(n_i) - phi(p_i): places by s_i - tau level_i / (L - 1), and those after a stable sort by grade; equals share."""
+    m = len(s)
+    levels = sorted(set(y))
+    step = tau / (len(levels) - 1)
+    key = [s[i] - step * levels.index(y[i]) for i in range(m)]
+    placed = sorted(range(m), key=lambda i: (-key[i], y[i], i))
+    wanted = sorted(placed, key=lambda i: -y[i])
+    phi = [-ndtri((p - 0.375) / (m + 0.25)) for p in range(1, m + 1)]
+    c = [phi[wanted.index(i)] - phi[placed.index(i)] for i in range(m)]
+    equals = [[j for j in range(m) if (key[j], y[j]) == (key[i], y[i])] for i in range(m)]
+    return [sum(c[j] for j in of_i) / len(of_i) for of_i in equals]
+
+
+def spread_coefficients(measure, s, y, offset):
+    """v_i in equal parts on the violators of each document i; and the mass."""
+    c, mass = [0.0] * len(y), 0.0
+    for (i, j), a in pair_weights(measure, "spread", weights(measure, "mean", s, y), s, y, s, offset, False).items():
+        c[i] += a
+        c[j] -= a
+        mass += a
+    return c, mass
+
+
+class BroadPerceptron:
+    """The perceptron with credit `sort` or `adaptive`, mass `sqrt`, round after round."""
+
+    def __init__(self, d, measure, credit, relative_margin):
+        self.w, self.measure, self.credit, self.beta = [0.0] * d, measure, credit, relative_margin
+        self.squares = self.mass = 0.0
+        #: For each member of the mixture, the sum of the ||z||^2 that it would have had at mass 1.
+        self.spread_squares = self.sort_squares = 0.0
+
+    def _step(self, X, c, mass):
+        """z of coefficients that are scaled to mass 1, and ||z||^2."""
+        z = [sum(c_i / mass * x[f] for c_i, x in zip(c, X, strict=True)) for f in range(len(self.w))]
+        return z, sum(value * value for value in z)
+
+    def learn(self, X, y):
+        y = effective(self.measure, y)
+        s = [sum(a * b for a, b in zip(x, self.w, strict=True)) for x in X]
+        if len(set(y)) < 2 or loss(self.measure, s, y) <= 1e-15:
+            return
+        tau = self.beta * self.squares / self.mass if self.mass else 0.0
+        mass = math.sqrt(loss(self.measure, s, y))
+        c = sort_coefficients(s, y, tau)
+        step, square = self._step(X, c, sum(max(c_i, 0.0) for c_i in c))
+        if self.credit == "adaptive":
+            spread, spread_square = self._step(X, *spread_coefficients(self.measure, s, y, tau))
+            self.spread_squares += spread_square
+            self.sort_squares += square
+            # Each is weighted by the square of what its ||z||^2 add up to, inverted.
+            of_spread, of_sort = self.spread_squares**-2, self.sort_squares**-2
+            share = of_spread / (of_spread + of_sort)
+            step = [share * a + (1.0 - share) * b for a, b in zip(spread, step, strict=True)]
+        self.w = [w + mass * z for w, z in zip(self.w, step, strict=True)]
+        self.squares += mass * mass * sum(z * z for z in step)
+        self.mass += mass
