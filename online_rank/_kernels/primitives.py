@@ -7,6 +7,8 @@ addition, so SSE2, AVX2, AVX-512, aarch64 and numpy give the same bits, while fo
 Here by numpy, which is what runs under NUMBA_DISABLE_JIT=1; `_intrinsics` has what the compiler makes of them.
 """
 
+from typing import Any
+
 import numpy as np
 
 LANES = 4
@@ -82,7 +84,8 @@ def add_four(target, i, a, b, c, d):
 
 def power_of_two(shifted):
     """2^n, read off the bits of n + 1.5 * 2^52 (of n + 1.5 * 2^23 in float32), n a whole number of a normal 2^n."""
-    number = np.asarray(shifted)
+    number: Any = np.asarray(shifted)
+    integer: Any
     integer, mantissa, bias = (np.int64, 52, 1023) if number.dtype == np.float64 else (np.int32, 23, 127)
     return ((number.view(integer) + integer(bias)) << integer(mantissa)).view(number.dtype)[()]
 
