@@ -232,6 +232,9 @@ class Real(Field):
 class Flag(Field):
     """True or False."""
 
+    def __init__(self, *, optional: bool = False) -> None:
+        self.optional = optional
+
     def _check(self, value: Any, where: str, owner: Any) -> None:
         if not isinstance(value, bool):
             raise StateError(f"{where} should be True or False, not {_shown(value)}")

@@ -4,10 +4,9 @@ A file is an uncompressed zip archive (`online_rank.storage.archive`): `header.j
 a tree: class, parameters, state) and one `.npy` member for each array, so `numpy.load` opens it too. The last 64 bytes are the
 SHA-256 of all that stands before them. Equal models give equal bytes.
 
-What can be saved: the rankers, transformers, pipelines, metrics, trackers and detectors of online_rank; river's
-`utils.Rolling` around a metric; and river's `compose.{Select, Discard, Prefixer, Suffixer, Renamer, TransformerUnion}`,
-`preprocessing.{StandardScaler, MinMaxScaler, MaxAbsScaler, Normalizer, FeatureHasher}` and
-`feature_extraction.PolynomialExtender`. Other classes are refused when saving, and names of other classes when loading.
+What can be saved: the rankers, transformers, pipelines, metrics, trackers and detectors of online_rank, and those classes of
+river that `online_rank.storage.river_classes.RIVER` lists, `utils.Rolling` around a metric among them. Other classes are
+refused by name when saving, and names of other classes when loading.
 """
 
 import contextlib

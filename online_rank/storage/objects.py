@@ -61,13 +61,14 @@ def split(value: Any, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of an object, and its state. Raises TypeError when an attribute is neither, or does not match."""
     cls = type(value)
     fields, settings = schema(cls), _settings(cls)
-    attributes = vars(value) | ({"window_size": value.window_size} if cls is utils.Rolling else {})
+    # Some settings are properties.
+    attributes = {name: getattr(value, name) for name in settings if name not in vars(value)} | vars(value)
     for name in vars(value):
         if name not in fields and name not in settings and (cls, name) != (utils.Rolling, "_window_size"):
             raise TypeError(f"cannot save {where}: {cls.__name__} does not declare its attribute {name!r} in _schema")
     state = {}
     for name, field in fields.items():
-        if isinstance(field, Derived) or (name not in attributes and hasattr(cls, name)):
+        if isinstance(field, Derived) or (name not in attributes and (hasattr(cls, name) or field.optional)):
             continue
         state[name] = field.trim(attributes[name], value)
         try:
@@ -76,6 +77,11 @@ def split(value: Any, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
             raise TypeError(f"cannot save {error}") from None
     variadic = _variadic(cls)
     parameters = {name: _listed(attributes[name]) if name == variadic else attributes[name] for name in settings}
+    if (river := river_name(cls)) is not None:
+        try:
+            _check_river_settings(river, parameters, where)
+        except StateError as error:
+            raise TypeError(f"cannot save {error}") from None
     return parameters, state
 
 
@@ -94,7 +100,7 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
             present = vars(made).get(name)
             # river's defaultdicts and Counters stay what they are.
             vars(made)[name] = _refilled(present, state[name]) if isinstance(present, dict) else state[name]
-        elif not hasattr(cls, name):
+        elif not hasattr(cls, name) and (name in vars(made) or not field.optional):
             raise StateError(f"{where} has no {name}")
     check_object(made, where)
     for name, field in fields.items():
@@ -154,12 +160,7 @@ def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
     if missing := sorted(set(expected) - set(parameters)):
         raise StateError(f"{where} has no parameter {missing[0]!r}")
     if (name := river_name(cls)) is not None:
-        owner = types.SimpleNamespace(**parameters)
-        for key, field in RIVER[name].settings.items():
-            try:
-                field.check(parameters[key], f"{where}.{key}", owner)
-            except TypeError as error:  # of a limit that depends on another setting, which is of a wrong type
-                raise StateError(f"{where}.{key}: {error}") from None
+        _check_river_settings(name, parameters, where)
         return
     hints = typing.get_type_hints(vars(cls).get("__init__") or cls.__init__)  # type: ignore[misc]
     for key, value in parameters.items():
@@ -167,6 +168,16 @@ def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
             raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {key} is a {type(value).__name__}")
         if type(value) is int and not is_integer(value):
             raise StateError(f"{where}.{key} is an integer of more than 64 bits")
+
+
+def _check_river_settings(name: str, parameters: dict[str, Any], where: str) -> None:
+    """Raise StateError unless settings of a class of river are as declared."""
+    owner = types.SimpleNamespace(**parameters)
+    for key, field in RIVER[name].settings.items():
+        try:
+            field.check(parameters[key], f"{where}.{key}", owner)
+        except TypeError as error:  # of a limit that depends on another setting, which is of a wrong type
+            raise StateError(f"{where}.{key}: {error}") from None
 
 
 def _is_a(value: Any, hint: Any) -> bool:

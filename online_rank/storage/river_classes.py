@@ -6,8 +6,9 @@ since river's constructors check few of them.
 
 import collections
 import importlib
+import numbers
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from online_rank.base.schema import (
@@ -25,7 +26,7 @@ from online_rank.base.schema import (
     TupleOf,
 )
 
-__all__ = ["RIVER", "Declaration", "river_class", "river_name"]
+__all__ = ["COMPILED", "RIVER", "TYPES", "Declaration", "compiled_name", "river_class", "river_name"]
 
 
 class Declaration(NamedTuple):
@@ -52,8 +53,19 @@ class Extreme(Real):
             super()._check(value, where, owner)
 
 
+class Nothing(Field):
+    """None."""
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        if value is not None:
+            raise StateError(f"{where} should be None")
+
+
 class KeySet(Field):
     """A set of names."""
+
+    def __init__(self, *, optional: bool = False) -> None:
+        self.optional = optional
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
         if not isinstance(value, set | frozenset):
@@ -62,13 +74,50 @@ class KeySet(Field):
             Plain().check(name, where, owner)
 
 
-class AdwinWindow(Field):
-    """The window of an ADWIN. `tree` makes one of bytes that only river understands."""
+class Compiled(Field):
+    """A part that river has in Rust, by its name in `COMPILED`. `tree` makes one of bytes that only river understands."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
-        kind = type(value)
-        if (kind.__module__, kind.__name__) != ("river._river_rust.drift", "AdaptiveWindowing"):
-            raise StateError(f"{where} should be the window of an ADWIN")
+        if compiled_name(value) != self.name:
+            raise StateError(f"{where} should be what river keeps in Rust for {self.name}")
+
+
+class SameAs(Field):
+    """An object of the class that a setting has."""
+
+    def __init__(self, setting: str) -> None:
+        self.setting = setting
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        expected = type(getattr(owner, self.setting))
+        if type(value) is not expected:
+            raise StateError(f"{where} should be a {expected.__name__}, not {type(value).__name__}")
+
+
+class Kinds(Field):
+    """A type of values, one of `TYPES`."""
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        if value not in TYPES.values():
+            raise StateError(f"{where} should be one of the types {', '.join(TYPES)}")
+
+
+class Statistic(Field):
+    """A statistic of one variable that files know; `constant` also takes a plain value."""
+
+    def __init__(self, constant: bool = False) -> None:
+        self.constant = constant
+
+    def _check(self, value: Any, where: str, owner: Any) -> None:
+        name = river_name(type(value)) or ""
+        if name.startswith("river.stats.") or (name == "river.utils.Rolling" and not self.constant):
+            return
+        if not self.constant:
+            raise StateError(f"{where} should be a statistic, not {type(value).__name__}")
+        Plain().check(value, where, owner)
 
 
 class RandomState(Field):
@@ -78,6 +127,25 @@ class RandomState(Field):
         if type(value).__name__ != "Random":
             raise StateError(f"{where} should be a random number generator")
 
+
+#: The parts that river has in Rust, by the names that files use: how to make one that has seen nothing.
+COMPILED: dict[str, Callable[[], Any]] = {
+    "adwin": lambda: _river("drift").ADWIN()._helper,
+    "ewmean": lambda: _river("stats").EWMean()._ewmean,
+    "ewvar": lambda: _river("stats").EWVar()._ewvar,
+    "iqr": lambda: _river("stats").IQR()._iqr,
+    "quantile": lambda: _river("stats").Quantile()._quantile,
+}
+_COMPILED_NAMES = {
+    "AdaptiveWindowing": "adwin",
+    "RsEWMean": "ewmean",
+    "RsEWVar": "ewvar",
+    "RsIQR": "iqr",
+    "RsQuantile": "quantile",
+}
+
+#: Types that settings may be.
+TYPES: dict[str, type] = {"bool": bool, "complex": complex, "float": float, "int": int, "str": str, "Number": numbers.Number}
 
 _COUNT = Integer(0, 2**62)
 _NUMBER = Real(-1e150, 1e150)
@@ -90,6 +158,21 @@ _STEPS = ListOf(TupleOf(Text(), Anything()))
 _PIPELINE = {name: Derived() for name in ("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params")}
 _DRIFT = {"_drift_detected": Flag()}
 _SEED = Integer(-(2**63), 2**63 - 1, optional=True)
+_WEIGHT = Real(0.0)
+_SHARE = Real(0.0, 1.0)
+_FITTING = {"_feature_name": Derived(), "_groups": DictOf(Plain(), SameAs("how"))}
+_GROUPED = {"by": ListOf(Plain(), optional=True), "how": Statistic()}
+#: Texts are cut up as river does by default: a pattern or a function from a file would be a program.
+_VECTORIZER = {
+    "on": Plain(),
+    "strip_accents": Flag(),
+    "lowercase": Flag(),
+    "preprocessor": Nothing(),
+    "stop_words": KeySet(optional=True),
+    "tokenizer_pattern": Text(r"(?u)\b\w[\w\-]+\b"),
+    "tokenizer": Nothing(),
+    "ngram_range": TupleOf(Integer(1, 100), Integer(1, 100)),
+}
 
 #: Classes by the names that files use.
 RIVER = {
@@ -98,6 +181,7 @@ RIVER = {
     "river.compose.Prefixer": Declaration({"prefix": Text()}, {}),
     "river.compose.Renamer": Declaration({"mapping": DictOf(Plain(), Plain())}, {}),
     "river.compose.Select": Declaration({"keys": ListOf(Plain())}, {}),
+    "river.compose.SelectType": Declaration({"types": ListOf(Kinds())}, {}),
     "river.compose.Suffixer": Declaration({"suffix": Text()}, {}),
     "river.compose.TransformerUnion": Declaration({"transformers": _STEPS}, {}),
     "river.drift.ADWIN": Declaration(
@@ -108,7 +192,24 @@ RIVER = {
             "min_window_length": Integer(1, 2**31 - 1),
             "grace_period": Integer(0, 2**31 - 1),
         },
-        {**_DRIFT, "_helper": AdwinWindow()},
+        {**_DRIFT, "_helper": Compiled("adwin")},
+    ),
+    "river.drift.DummyDriftDetector": Declaration(
+        {
+            "trigger_method": Text("fixed", "random"),
+            "t_0": Integer(1, 2**31 - 1),
+            "w": Integer(0, 2**31 - 1),
+            "dynamic_cloning": Flag(),
+            "seed": _SEED,
+        },
+        {
+            **_DRIFT,
+            "_rng": RandomState(),
+            "_n": _COUNT,
+            "_warmup": Integer(0, 2**31, optional=True),
+            "_warmup_done": Flag(optional=True),
+            "_trigger": Derived(),
+        },
     ),
     "river.drift.KSWIN": Declaration(
         {
@@ -126,9 +227,38 @@ RIVER = {
         },
     ),
     "river.drift.NoDrift": Declaration({}, _DRIFT),
+    "river.drift.PageHinkley": Declaration(
+        {
+            "min_instances": Integer(0, 2**31 - 1),
+            "delta": _NUMBER,
+            "threshold": _NUMBER,
+            "alpha": _NUMBER,
+            "mode": Text("up", "down", "both"),
+        },
+        {
+            **_DRIFT,
+            "_x_mean": Nested("Mean"),
+            "_sum_increase": _EXTREME,
+            "_sum_decrease": _EXTREME,
+            "_min_increase": _EXTREME,
+            "_max_decrease": _EXTREME,
+            "_test_drift": Derived(),
+        },
+    ),
+    "river.feature_extraction.Agg": Declaration({"on": Plain(), **_GROUPED}, _FITTING),
+    "river.feature_extraction.BagOfWords": Declaration(_VECTORIZER, {"processing_steps": Derived()}),
     "river.feature_extraction.PolynomialExtender": Declaration(
         {"degree": Integer(1, 10), "interaction_only": Flag(), "include_bias": Flag(), "bias_name": Plain()}, {}
     ),
+    "river.feature_extraction.TFIDF": Declaration(
+        {"normalize": Flag(), **_VECTORIZER},
+        {"processing_steps": Derived(), "dfs": DictOf(Plain(), _COUNT), "n": _COUNT},
+    ),
+    "river.feature_extraction.TargetAgg": Declaration({**_GROUPED, "target_name": Plain()}, {"on": Derived(), **_FITTING}),
+    "river.preprocessing.AdaptiveStandardScaler": Declaration(
+        {"fading_factor": _SHARE}, {"vars": DictOf(Plain(), Nested("EWVar")), "means": DictOf(Plain(), Nested("EWMean"))}
+    ),
+    "river.preprocessing.Binarizer": Declaration({"threshold": _NUMBER, "dtype": Kinds()}, {}),
     "river.preprocessing.FeatureHasher": Declaration(
         {"n_features": Integer(1, 2**31 - 1), "seed": _SEED, "alternate_sign": Flag()}, {"_seed": Integer(0, 2**32 - 1)}
     ),
@@ -137,13 +267,42 @@ RIVER = {
         {"window_size": _SIZE}, {"min": DictOf(Plain(), Nested("Min")), "max": DictOf(Plain(), Nested("Max"))}
     ),
     "river.preprocessing.Normalizer": Declaration({"order": Integer(1, 1000)}, {}),
+    "river.preprocessing.OneHotEncoder": Declaration(
+        {"categories": DictOf(Plain(), KeySet(), optional=True), "drop_zeros": Flag(), "drop_first": Flag()},
+        {"values": DictOf(Plain(), KeySet()), "_zero_dict": DictOf(Text(), Integer(0, 0))},
+    ),
+    "river.preprocessing.OrdinalEncoder": Declaration(
+        {
+            "categories": DictOf(Plain(), DictOf(Plain(), Integer()), optional=True),
+            "unknown_value": Integer(optional=True),
+            "none_value": Integer(),
+        },
+        {"values": DictOf(Plain(), DictOf(Plain(), Integer())), "_reserved_category_codes": Derived()},
+    ),
+    "river.preprocessing.RobustScaler": Declaration(
+        {"with_centering": Flag(), "with_scaling": Flag(), "q_inf": _SHARE, "q_sup": _SHARE},
+        {"median": DictOf(Plain(), Nested("Quantile")), "iqr": DictOf(Plain(), Nested("IQR"))},
+    ),
     "river.preprocessing.StandardScaler": Declaration(
         {"with_std": Flag(), "window_size": _NO_WINDOW},
         {"counts": DictOf(Plain(), _COUNT), "means": DictOf(Plain(), _NUMBER), "vars": DictOf(Plain(), _NUMBER)},
     ),
+    "river.preprocessing.StatImputer": Declaration(
+        {"imputers": ListOf(TupleOf(Plain(), Statistic(constant=True)))}, {"stats": Derived()}
+    ),
     "river.stats.AbsMax": Declaration({}, {"abs_max": _EXTREME}),
+    "river.stats.BayesianMean": Declaration({"prior": _NUMBER, "prior_weight": _WEIGHT}, {"_mean": Nested("Mean")}),
+    "river.stats.Count": Declaration({}, {"n": _COUNT}),
+    "river.stats.EWMean": Declaration({"fading_factor": _SHARE}, {"_ewmean": Compiled("ewmean")}),
+    "river.stats.EWVar": Declaration({"fading_factor": _SHARE}, {"_ewvar": Compiled("ewvar")}),
+    "river.stats.IQR": Declaration({"q_inf": _SHARE, "q_sup": _SHARE}, {"_iqr": Compiled("iqr"), "_is_updated": Flag()}),
     "river.stats.Max": Declaration({}, {"max": _EXTREME}),
+    "river.stats.Mean": Declaration({}, {"n": _WEIGHT, "_mean": _EXTREME}),
     "river.stats.Min": Declaration({}, {"min": _EXTREME}),
+    "river.stats.Mode": Declaration({"k": Integer(-1)}, {"counts": DictOf(Plain(), _COUNT)}),
+    "river.stats.Quantile": Declaration({"q": _SHARE}, {"_quantile": Compiled("quantile"), "_is_updated": Flag()}),
+    "river.stats.Sum": Declaration({}, {"sum": _EXTREME}),
+    "river.stats.Var": Declaration({"ddof": Integer(0, 2**31)}, {"mean": Nested("Mean"), "_S": _EXTREME}),
     "river.utils.Rolling": Declaration(
         {"window_size": Integer(1, 2**31 - 1)}, {"obj": Anything(), "window": ListOf(_CALL, kind=collections.deque)}
     ),
@@ -157,6 +316,16 @@ def river_name(cls: type) -> str | None:
         if bare == cls.__name__ and getattr(sys.modules.get(module), bare, None) is cls:
             return name
     return None
+
+
+def compiled_name(value: Any) -> str | None:
+    """The name of a part that river has in Rust; None for anything else."""
+    kind = type(value)
+    return _COMPILED_NAMES.get(kind.__name__) if kind.__module__.startswith("river._river_rust.") else None
+
+
+def _river(module: str) -> Any:
+    return importlib.import_module(f"river.{module}")
 
 
 def river_class(name: str) -> Any:

@@ -8,19 +8,20 @@ import collections
 import hashlib
 import json
 import math
+import numbers
 import random
 import sys
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-from river import drift
 
 from online_rank.base.anatomy import steps_of
 from online_rank.base.columns import Columns
 from online_rank.base.schema import StateError
 from online_rank.limits import MAX_DEPTH, is_integer
 from online_rank.storage.objects import Budget, class_of, name_of, restore, split
+from online_rank.storage.river_classes import COMPILED, TYPES, compiled_name
 
 __all__ = ["Packed", "adopt", "pack", "settings_of", "unpack"]
 
@@ -84,8 +85,10 @@ class _Packer:
             return {"random": self.encode(value.getstate(), where, depth + 1)}
         if kind is np.random.Generator and type(value.bit_generator) is np.random.PCG64:
             return {"generator": self.encode(value.bit_generator.state, where, depth + 1)}
-        if kind.__module__ == "river._river_rust.drift" and kind.__name__ == "AdaptiveWindowing":
-            return {"adwin": value.__getstate__().hex()}
+        if (compiled := compiled_name(value)) is not None:
+            return {compiled: value.__getstate__().hex()}
+        if kind is type or value is numbers.Number:
+            return {"type": _type_name(value, where)}
         return self._object(value, where, depth)
 
     def _items(self, values: Any, where: str, depth: int) -> Any:
@@ -191,8 +194,10 @@ class _Unpacker:
             return Columns(names)
         if tag in ("tuple", "set", "frozenset", "deque", "dict"):
             return self._container(tag, node, where, depth)
-        if tag == "adwin" and type(body) is str:
-            return _adwin(body, where)
+        if tag in COMPILED and type(body) is str:
+            return _compiled(tag, body, where)
+        if tag == "type" and type(body) is str and body in TYPES:
+            return TYPES[body]
         if tag in ("random", "generator"):
             return _random(tag, self.decode(body, where, depth + 1), where)
         raise StateError(f"{where} is not understood ({json.dumps(node)[:60]})")
@@ -311,24 +316,35 @@ def _numeric(name: str) -> np.dtype:
     return dtype
 
 
-def _adwin(content: str, where: str) -> Any:
-    """The window of `river.drift.ADWIN`, whose state is bytes that only river understands.
+def _type_name(value: Any, where: str) -> str:
+    for name, known in TYPES.items():
+        if value is known:
+            return name
+    raise TypeError(f"cannot save {where}: it is the type {value.__qualname__}; saved are {', '.join(TYPES)}")
 
-    Bytes of a file that was tampered with may be refused at once, or make a window that fails when it is used: by a panic of
-    Rust, which is a BaseException. So a copy of the window is used for a while.
+
+def _compiled(name: str, content: str, where: str) -> Any:
+    """A part that river has in Rust, whose state is bytes that only river understands.
+
+    Bytes of a file that was tampered with may be refused at once, or make a part that fails when it is used: by a panic of
+    Rust, which is a BaseException. So a copy is used for a while.
     """
     try:
         state = bytes.fromhex(content)
-        window, probe = (drift.ADWIN()._helper for _ in range(2))
-        window.__setstate__(state)
+        part, probe = (COMPILED[name]() for _ in range(2))
+        if name != "adwin" and len(state) != len(part.__getstate__()):
+            raise ValueError("it has another size")
+        part.__setstate__(state)
         probe.__setstate__(state)
         for i in range(300):
             probe.update(float(i % 2))
+        if name != "adwin" and not math.isfinite(probe.get()):
+            raise ValueError("its value is not finite")
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        raise StateError(f"{where} is not the state of an ADWIN window: {error}") from None
-    return window
+        raise StateError(f"{where} is not the state of {name}: {error}") from None
+    return part
 
 
 def _random(tag: str, state: Any, where: str) -> Any:

@@ -1,4 +1,5 @@
 import collections
+import datetime as dt
 import hashlib
 import importlib
 import io
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from river import compose, preprocessing, stats, utils
+from river import compose, feature_extraction, preprocessing, stats, utils
 
 from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler, load, save
 from online_rank.base import Ranker
@@ -246,11 +247,17 @@ def test_a_river_pipeline_keeps_the_names_of_its_steps():
 @pytest.mark.parametrize(
     ("thing", "named"),
     [
-        (preprocessing.OneHotEncoder(), "OneHotEncoder"),
+        (preprocessing.GaussianRandomProjector(), "GaussianRandomProjector"),
         (preprocessing.StandardScaler() | compose.FuncTransformer(len), "FuncTransformer"),
         ([lambda: 1], "function"),
         (np.array([object()]), "dtype object"),
-        (stats.Mean(), "Mean"),
+        (stats.Kurtosis(), "Kurtosis"),
+        (preprocessing.Binarizer(dtype=np.float32), "dtype should be one of the types"),
+        (feature_extraction.BagOfWords(tokenizer=str.split), "tokenizer should be None"),
+        (
+            feature_extraction.Agg(on="a", by="b", how=utils.TimeRolling(stats.Mean, period=dt.timedelta(1))),
+            "how should be a stat",
+        ),
     ],
 )
 def test_what_is_not_saved_is_refused_by_name_and_nothing_is_written(tmp_path, thing, named):
