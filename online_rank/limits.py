@@ -12,7 +12,8 @@ written to a file or a table, read back and gone on from.
 | numbers for river's transformers | at most 10^70 in size | their variances are squares of numbers, added up |
 | features of a model | 2^24 | kernels count columns with 32 bits |
 | depth of a value in a file | 64 levels | it is read by recursion |
-| a request | as many documents times features as an array of `MAX_CELLS` has, or a few for each value that it gives | memory |
+| a request | 8 levels; 5,000 documents, since some models compare all pairs | the time of the others |
+| a request, for a model that needs arrays | documents times features, its own or the model's: `MAX_CELLS` | memory |
 """
 
 from typing import Any
@@ -20,15 +21,17 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "CELLS_A_VALUE",
+    "CELLS_A_BYTE",
     "INT64_HIGH",
     "INT64_LOW",
     "MAX_CELLS",
     "MAX_COUNT",
     "MAX_DEPTH",
+    "MAX_DOCUMENTS",
     "MAX_FEATURES",
     "MAX_ID_LENGTH",
     "MAX_LIFTED",
+    "MAX_REQUEST_DEPTH",
     "is_id",
     "is_integer",
     "is_name",
@@ -52,9 +55,16 @@ MAX_DEPTH = 64
 #: Largest number, in size, that a transformer of river is given.
 MAX_LIFTED = 1e70
 
-#: Cells of an array that sparse documents are written out to: as many as this for any request, and for each value of one.
-MAX_CELLS = 1 << 18
-CELLS_A_VALUE = 8
+#: Most levels of a request: features stand on the third.
+MAX_REQUEST_DEPTH = 8
+
+#: Most documents of a request.
+MAX_DOCUMENTS = 5000
+
+#: Cells of an array that sparse documents are written out to: as many as this for any request, and more for each of its bytes.
+#: There are two such arrays at a time; so that is 16 MiB, and 64 bytes a byte.
+MAX_CELLS = 1 << 20
+CELLS_A_BYTE = 4
 
 
 def is_integer(value: Any, low: int = INT64_LOW, high: int = INT64_HIGH) -> bool:

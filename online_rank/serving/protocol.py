@@ -33,12 +33,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base import abilities_of
+from online_rank.base import abilities_of, parts_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval, add_losses, served_loss
-from online_rank.limits import CELLS_A_VALUE, MAX_CELLS, MAX_ID_LENGTH, is_id
+from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_ID_LENGTH, is_id
 from online_rank.measures import learned_measure
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
@@ -161,7 +161,7 @@ class RankingService:
         """Answer one request; `line` is its number, for error answers. A bad request changes nothing, and raises nothing."""
         try:
             fields = decoded(request)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             return Reply({"error": f"not a JSON object: {error}", "line": line})
         except MemoryError:
             return Reply({"error": "not enough memory for this request", "line": line})
@@ -190,7 +190,7 @@ class RankingService:
         try:
             fields = decoded(request)
             _require_fields(fields)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             return Reply({"error": str(error), "line": 0})
         if "cmd" in fields:
             return self.handle(request)
@@ -238,7 +238,7 @@ class RankingService:
     def _rank(self, query_id: Any, docs: Any, request: bytes) -> Reply:
         if not isinstance(docs, dict) or not all(isinstance(features, dict) for features in docs.values()):
             raise ValueError("docs must be {document: {feature: value}}")
-        self._require_moderate(docs)
+        self._require_moderate(docs, len(request))
         if self.draws:
             shown = self.model.show_one(docs)
             answer = {"id": query_id, "ranking": list(shown.order)}
@@ -294,17 +294,20 @@ class RankingService:
         answer = {"id": query_id, "learned": True, "loss": shown_loss}
         return Reply(answer, changed=True, learned=True, feedback=feedback, served=scores, loss=loss)
 
-    def _require_moderate(self, docs: dict[str, dict]) -> None:
-        """Raise ValueError when a step would write sparse documents out to an array much larger than they are."""
-        n_values = sum(map(len, docs.values()))
-        allowed = MAX_CELLS + CELLS_A_VALUE * n_values
-        if len(docs) * n_values <= allowed:  # Whatever their features are.
+    def _require_moderate(self, docs: dict[str, dict], n_bytes: int) -> None:
+        """Raise ValueError for too many documents, or where a step would make an array of them much larger than they are."""
+        if len(docs) > MAX_DOCUMENTS:
+            raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
+        allowed = MAX_CELLS + CELLS_A_BYTE * n_bytes
+        known = max(getattr(step, "n_features", None) or 0 for step in parts_of(self.model))
+        if len(docs) * (known + sum(map(len, docs.values()))) <= allowed:  # Whatever their features are.
             return
-        cells = len(docs) * len(set().union(*docs.values()))
-        if cells > allowed and not abilities_of(self.model).takes_sparse:
+        n_features = max(known, len(set().union(*docs.values())))
+        if len(docs) * n_features > allowed and not abilities_of(self.model).takes_sparse:
             raise ValueError(
-                f"docs has {len(docs)} documents with {cells // len(docs)} features, but gives only {n_values} values: "
-                "a model with a step that needs all of them would take too much memory"
+                f"docs has {len(docs)} documents, and they or the model have {n_features} features: a model with a step that "
+                f"needs an array of all of them takes {allowed // n_features} documents of a request of {n_bytes} bytes. "
+                "Behind HashedFeatures or MaxAbsStreamScaler, documents stay sparse"
             )
 
     def _command(self, command: Any) -> Reply:

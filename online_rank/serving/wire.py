@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from online_rank.limits import MAX_REQUEST_DEPTH
+
 try:
     import orjson
 except ImportError:  # Without the extras `cli` and `serve`.
@@ -25,9 +27,7 @@ def decoded(request: bytes) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is no JSON object, has a key twice in one object, or a number that JSON does not have.
-    RecursionError
-        It is nested too deeply.
+        It is no JSON object, has a key twice in one object, a number that JSON does not have, or is nested too deeply.
 
     Examples
     --------
@@ -39,8 +39,13 @@ def decoded(request: bytes) -> dict[str, Any]:
     ValueError: 'id' stands twice in an object
     """
     with _no_collection():
-        fields = _fast(request) if orjson is not None else None
-        return _strict(request) if fields is None else fields
+        try:
+            fields = _fast(request) if orjson is not None else None
+            fields = _strict(request) if fields is None else fields
+        except RecursionError:
+            raise _too_deep() from None
+        _require_shallow(fields, request)
+        return fields
 
 
 def encoded(answer: dict[str, Any]) -> bytes:
@@ -86,6 +91,28 @@ def _strict(request: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise _no_object(fields)
     return fields
+
+
+def _require_shallow(fields: dict[str, Any], request: bytes) -> None:
+    """Raise ValueError for values that messages, and all that goes through them by recursion, could not hold."""
+    # Each container has its bracket, in strings or outside: with so few of them, nothing can be nested too deeply.
+    if request.count(b"{") + request.count(b"[") <= MAX_REQUEST_DEPTH:
+        return
+    level: list[Any] = [fields]
+    for _ in range(MAX_REQUEST_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it is nested deeper than {MAX_REQUEST_DEPTH} levels")
 
 
 def _no_object(value: Any) -> ValueError:

@@ -1,0 +1,111 @@
+"""What a request may cost: nothing is taken that costs far more than it weighs."""
+
+import json
+import sys
+import tracemalloc
+
+import pytest
+
+from online_rank import (
+    BlendRanker,
+    HashedFeatures,
+    LossTracker,
+    MaxAbsStreamScaler,
+    PerceptronRanker,
+    StreamScaler,
+    SwapRanker,
+)
+from online_rank.limits import MAX_DOCUMENTS, MAX_REQUEST_DEPTH
+from online_rank.serving import RankingService
+from online_rank.serving.wire import decoded
+
+
+def request(**fields):
+    return json.dumps(fields).encode()
+
+
+@pytest.mark.parametrize("opening", [b'{"a":', b"["])
+@pytest.mark.parametrize("levels", [MAX_REQUEST_DEPTH, 50, 900, 5000, 100_000])
+@pytest.mark.parametrize(
+    "around",
+    [
+        (b'{"id": 1, "docs": {"a": {"x": ', b"}}}"),
+        (b'{"id": ', b', "docs": {}}'),
+        (b'{"id": "q", "grades": {"a": ', b"}}"),
+        (b'{"id": "q", "clicks": [', b"]}"),
+        (b'{"cmd": ', b"}"),
+    ],
+)
+def test_requests_that_are_nested_deeply_are_refused(opening, levels, around):
+    service = RankingService(SwapRanker())
+    service.handle(b'{"id": "q", "docs": {"a": {"x": 1}, "b": {"x": 2}}}')
+    inner = opening * levels + b"1" + (b"}" if opening[:1] == b"{" else b"]") * levels
+    reply = service.handle(around[0] + inner + around[1])
+    assert "deeper than 8 levels" in reply.answer["error"]
+    assert not reply.changed
+
+
+def test_depth_is_counted_and_brackets_in_strings_are_not():
+    assert decoded(b'{"a": [[[[[[[1]]]]]]]}')  # eight levels
+    with pytest.raises(ValueError, match="deeper than 8"):
+        decoded(b'{"a": [[[[[[[[1]]]]]]]]}')
+    assert decoded(b'{"a": "' + b"[" * 5000 + b'"}')
+    assert decoded(json.dumps({"docs": {f"d{i}": {"x": 1} for i in range(3000)}}).encode())
+
+
+def grown(model, n_features=20_000):
+    """A service whose model has so many features."""
+    service = RankingService(model)
+    assert "error" not in service.handle(request(id=0, docs={"a": {f"f{j}": 1.0 for j in range(n_features)}, "b": {}})).answer
+    assert "error" not in service.handle(request(id=0, grades={"a": 1, "b": 0})).answer
+    return service
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StreamScaler() | PerceptronRanker(),
+        lambda: StreamScaler() | LossTracker(PerceptronRanker()),
+        lambda: StreamScaler() | SwapRanker(),
+    ],
+)
+def test_a_request_counts_with_the_features_of_the_model(make):
+    service = grown(make())
+    small = request(id=1, docs={f"d{i}": {"f1": 1.0} for i in range(50)})
+    assert "ranking" in service.handle(small).answer
+    large = request(id=2, docs={f"d{i}": {"f1": 1.0} for i in range(2000)})
+    tracemalloc.start()
+    reply = service.handle(large)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "2000 documents, and they or the model have 20000 features" in reply.answer["error"]
+    assert peak < 64 * len(large) + (1 << 22)
+
+
+@pytest.mark.parametrize("scaler", [MaxAbsStreamScaler, HashedFeatures])
+def test_models_through_which_documents_stay_sparse_take_them(scaler):
+    service = grown(scaler() | PerceptronRanker())
+    large = request(id=2, docs={f"d{i}": {"f1": 1.0} for i in range(2000)})
+    tracemalloc.start()
+    assert "ranking" in service.handle(large).answer
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * len(large) + (1 << 22)
+
+
+@pytest.mark.parametrize("make", [SwapRanker, PerceptronRanker, BlendRanker])
+def test_the_number_of_documents_is_limited(make):
+    service = RankingService(make())
+    reply = service.handle(request(id=1, docs={f"d{i}": {} for i in range(MAX_DOCUMENTS + 1)}))
+    assert reply.answer["error"] == f"docs has {MAX_DOCUMENTS + 1} documents; a query may have {MAX_DOCUMENTS}"
+
+
+def test_reading_deeply_nested_requests_needs_no_deep_stack():
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(250)
+    try:
+        assert (
+            "error" in RankingService(PerceptronRanker()).handle(b'{"id": 1, "docs": ' + b"[" * 240 + b"]" * 240 + b"}").answer
+        )
+    finally:
+        sys.setrecursionlimit(limit)
