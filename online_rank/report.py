@@ -307,17 +307,11 @@ def _of(counted: int, n_queries: int) -> str:
 
 def _certified(certificate: Certificate) -> str:
     """A certificate as tables: what was measured, what each bound allows, and why others do not speak of the model."""
-    totals = certificate.totals
-    served = "not tracked" if math.isnan(totals["served_loss"]) else f"{totals['served_loss']:,.6g}"
-    measured = [
-        ("comparator", certificate.comparator),
-        ("its losses", f"F(u) = {certificate.pair_loss:,.6g}, f(u) = {certificate.surrogate_loss:,.6g}"),
-        ("its norm", f"{certificate.norm:,.6g}"),
-        ("cumulative loss, which the bounds speak of", f"{certificate.loss:,.6g}"),
-        ("loss of the weights that serve", served),
-    ]
-    bounds = [(check.statement, f"{check.value:,.6g}", "holds" if check.holds else "VIOLATED") for check in certificate.bounds]
-    others = [(name, reason) for name, reason in certificate.not_covered.items()]
+    rows = certificate.rows()
+    against = [] if certificate.comparator is None else [("against", certificate.comparator)]
+    measured = against + [(row.label, row.text) for row in rows if row.part in ("run", "note")]
+    bounds = [(row.label, row.text, row.verdict) for row in rows if row.part == "bound"]
+    others = [(row.label, row.text) for row in rows if row.part == "not covered"]
     return (
         _table([], measured)
         + _table(["the loss is at most", "bound", ""], bounds)

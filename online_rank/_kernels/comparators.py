@@ -85,29 +85,3 @@ def slam_loss(k, level, levels, v, margin, best):
         if level[i] > 0 and v[i] > 0.0:
             total += v[i] * max(0.0, margin + best[level[i] - 1] - k[i])
     return total
-
-
-@kernel
-def accumulate(rounds, values, totals, sums):
-    """Add rounds (q, 10) and losses of comparators (q, n, 2) to running totals (`bounds.tracker.Totals`) and sums (n, 2).
-
-    One after the other, so that a block adds up bit for bit as its queries do one by one.
-    """
-    for q in range(rounds.shape[0]):
-        loss, served_loss, mass, square, margin, weight, m, norm, v_max, skipped = rounds[q]
-        totals[0] += 1.0
-        totals[1] += skipped
-        totals[2] += 1.0 if loss > 0.0 else 0.0
-        totals[3] += weight * loss
-        totals[4] += weight * served_loss
-        totals[5] += mass
-        totals[6] += square
-        totals[7] += margin * mass
-        totals[8] = max(totals[8], mass)
-        totals[9] = max(totals[9], norm)
-        totals[10] = max(totals[10], m)
-        totals[11] = max(totals[11], v_max)
-        totals[12] = max(totals[12], weight)
-        for n in range(sums.shape[0]):
-            sums[n, 0] += values[q, n, 0]
-            sums[n, 1] += values[q, n, 1]

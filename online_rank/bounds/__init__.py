@@ -8,16 +8,16 @@ with ties broken pessimistically. A round with RML_t > 0 puts weights a_ij >= 0 
 .. math:: w_{t+1} = w_t + g_t, \quad g_t = -z_t = \sum_{ij} a_{ij} (x_i - x_j), \quad V_t = \sum_{ij} a_{ij}.
 
 V_t is the *mass* of the round, RML_t <= V_t <= B. A pair is *violated* where R_i > R_j and s_j >= s_i - tau_t; tau_t is 0 for
-the pure rule, and at most beta R_X^2. R_X is the largest norm of a document, m the largest number of documents, v_max the
-largest ratio of two positive weights v_i of the surrogate f_t (SLAM; 0 in a round without a loss). All norms are l2. A
-*comparator* is any weight vector u; its losses are
+the pure rule, else beta sum ||z||^2 / sum V over the rounds before, at most 4 beta B R_X^2. R_X is the largest norm of a
+document, m the largest number of documents, v_max the largest ratio of two positive weights v_i of the surrogate f_t (SLAM; 0
+in a round without a loss). All norms are l2. A *comparator* is any weight vector u; its losses are
 
 .. math::
     F(u) = \sum_t \sum_{ij} a_{ij} \max(0, \Delta_{ij} - u \cdot (x_i - x_j)) \quad\text{and}\quad \sum_t f_t(u),
 
 on the pairs of the updates, and of the surrogate over the rounds with an update. Delta_ij is 1 for the mistake-driven update,
-Delta or Delta (R_i - R_j) for the gradient update. With credit `argmax` or `spread` F(u) <= sum f_t(u). Sample weights multiply
-losses, a_ij and f_t. To close a bound: v <= F + c sqrt(v) implies v <= 2 F + c^2.
+Delta or Delta (R_i - R_j) for the gradient update. With credit `argmax` or `spread` and mass `slam` or `loss` F(u) <= sum
+f_t(u). Sample weights multiply losses, a_ij and f_t. To close a bound: v <= F + c sqrt(v) implies v <= 2 F + c^2.
 
 Theorems
 --------
@@ -26,10 +26,16 @@ sum V_t <= sum F_t(u_t) + <u_T, w_{T+1}> - sum <u_t - u_{t-1}, w_t> + sum <u_t, 
 1 - u . (x_i - x_j), so V_t - F_t(u_t) <= <u_t, g_t> = <u_t, w_{t+1} - w_t + e_t>; sum by parts.
 
 **Mass theorem** (`mass_hindsight_bound`, `mass_data_bound`, `mass_bound`, `mass_separable_bound`). With violated pairs,
-sum RML <= sum V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q) <= 2 F(u) + (4 B + 2 beta) R_X^2 ||u||^2, where
+sum RML <= sum V <= F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q) <= 2 F(u) + 4 B (1 + 2 beta) R_X^2 ||u||^2, where
 Q = sum ||z_t||^2 + 2 tau_t V_t. *Proof*: the master inequality; <w_t, g_t> = sum a_ij (s_i - s_j) <= tau_t V_t, so that
-||w_{T+1}||^2 <= Q; and ||z_t|| <= 2 R_X V_t <= 2 R_X sqrt(B V_t). There are streams on which it is attained. For the margin
-tau_t = beta sum ||z||^2 / sum V over the rounds before, which scales itself, `running_margin_bound`.
+||w_{T+1}||^2 <= Q; and ||z_t|| <= 2 R_X V_t <= 2 R_X sqrt(B V_t). There are streams on which it is attained. With sum f_t(u)
+in place of F(u): `mass_surrogate_bound`.
+
+**Limits** (`hinge_limit`, `margin_limit`, `duality_gap`). F(u) + <u, w> - V is the surplus margin of u, which is >= 0: no bound
+of the mass theorem is below V, and no weights of norm U have a mean hinge below 1 - U ||w|| / V on the pairs of the updates.
+
+**Given weights** (`beginning_data_bound`, `beginning_distance_bound`). Begun with w_0, sum V <= F(u) + ||u|| sqrt(||w_0||^2 +
+Q) - <u, w_0>; what is learned is w_{T+1} - w_0.
 
 **Any step** (`any_step_hindsight_bound`, `any_step_data_bound`, `any_step_bound`). Gradient descent with any step eta and
 margin Delta: sum RML <= 2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2. *Proof*: as before, with <w_t, z_t>
@@ -49,7 +55,7 @@ pairs; <w_t, g_t> = <v_t, g_t> + <w_t - v_t, g_t>, and <v_t, g_t> <= tau_t V_t.
 is learned from the pairs of the scores that were served, sum RML <= sum V <= F(u) + ||u|| R_X sqrt(sum V_t (4 B (1 + 2 D_t) +
 2 beta)). *Proof*: w_t - v_t is the sum of the updates that came in between; every pair of updates is met once. Attained.
 
-**Moving comparators** (`path_hindsight_bound`, `path_norm_bound`, `path_data_bound`, `path_bound`). With the path length
+**Moving comparators** (`master_bound`, `path_norm_bound`, `path_data_bound`, `path_bound`). With the path length
 P = sum ||u_{t+1} - u_t||, sum V <= F + (||u_T|| + P) sqrt(Q). *Proof*: the master inequality and ||w_t||^2 <= Q. A fixed
 comparator on raw features moves behind a scaler that moves (`scaler_path_length`). Quadratic in P once closed; a cap
 ||w|| <= kappa sqrt(Q_t) makes it linear (`capped_bound`): sum V <= F + sqrt(Q) (kappa P + U / kappa), U = max ||u_t||.
@@ -73,8 +79,9 @@ weaken the bound by the factor 1 / (1 - eta ||u||). *Proof*: the master inequali
 valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
 
 Proofs in full stand in the functions. Every function takes `model`: a `PerceptronRanker`, or a `LossTracker` of one, whose
-loss the bound is to speak of. A bound that does not cover its settings raises ValueError. Without `model` the caller answers
-for that.
+loss the bound is to speak of. A bound that does not cover its settings raises ValueError, and parameters that are settings of
+the model and were not given are those of the model. Without `model` the caller answers for that. What each bound covers and
+needs is declared above its function (`bound`), and `BOUNDS` has all declarations.
 
 References
 ----------
@@ -83,15 +90,16 @@ References
 [JG] Jin & Geng, *Linear NDCG and Pair-wise Loss*.
 """
 
+from online_rank.bounds.beginnings import beginning_data_bound, beginning_distance_bound
 from online_rank.bounds.budgets import truncation_bound
-from online_rank.bounds.certificate import BoundCheck, Certificate
+from online_rank.bounds.certificate import BoundCheck, Certificate, Run, certify
 from online_rank.bounds.clicks import click_bound, click_data_bound, click_hindsight_bound
-from online_rank.bounds.coverage import require_covered, uncovered
+from online_rank.bounds.declaration import BOUNDS, Bound, bound, require_covered, uncovered
 from online_rank.bounds.drift import (
     capped_bound,
+    master_bound,
     path_bound,
     path_data_bound,
-    path_hindsight_bound,
     path_length,
     path_norm_bound,
     restarts_bound,
@@ -101,15 +109,17 @@ from online_rank.bounds.drift import (
 )
 from online_rank.bounds.frozen import FrozenCopy
 from online_rank.bounds.hindsight import Hindsight, best_in_hindsight
+from online_rank.bounds.limits import duality_gap, hinge_limit, margin_limit
 from online_rank.bounds.mass import (
     any_step_bound,
     any_step_data_bound,
     any_step_hindsight_bound,
+    any_step_surrogate_bound,
     mass_bound,
     mass_data_bound,
     mass_hindsight_bound,
     mass_separable_bound,
-    running_margin_bound,
+    mass_surrogate_bound,
 )
 from online_rank.bounds.mixing import mixing_bound, mixing_data_bound, mixing_hindsight_bound, mixing_penalty
 from online_rank.bounds.projection import (
@@ -119,11 +129,11 @@ from online_rank.bounds.projection import (
     projection_data_bound,
     projection_hindsight_bound,
 )
+from online_rank.bounds.rows import Row
 from online_rank.bounds.served import (
     averaged_bound,
     delay_bound,
     delay_data_bound,
-    master_bound,
     served_data_bound,
     served_hindsight_bound,
     served_norm_bound,
@@ -144,6 +154,8 @@ from online_rank.bounds.tracker import LossTracker
 from online_rank.intervals import Interval, LossInterval, largest_deviation
 
 __all__ = [
+    "BOUNDS",
+    "Bound",
     "BoundCheck",
     "Certificate",
     "FrozenCopy",
@@ -152,13 +164,20 @@ __all__ = [
     "LossInterval",
     "LossTracker",
     "ProjectionCertificate",
+    "Row",
+    "Run",
     "Totals",
     "any_step_bound",
     "any_step_data_bound",
     "any_step_hindsight_bound",
+    "any_step_surrogate_bound",
     "averaged_bound",
+    "beginning_data_bound",
+    "beginning_distance_bound",
     "best_in_hindsight",
+    "bound",
     "capped_bound",
+    "certify",
     "certify_projection",
     "click_bound",
     "click_data_bound",
@@ -167,13 +186,17 @@ __all__ = [
     "corollary_7",
     "delay_bound",
     "delay_data_bound",
+    "duality_gap",
     "gradient_l1_constant",
     "gradient_norm_bound",
+    "hinge_limit",
     "largest_deviation",
+    "margin_limit",
     "mass_bound",
     "mass_data_bound",
     "mass_hindsight_bound",
     "mass_separable_bound",
+    "mass_surrogate_bound",
     "master_bound",
     "mixing_bound",
     "mixing_data_bound",
@@ -181,7 +204,6 @@ __all__ = [
     "mixing_penalty",
     "path_bound",
     "path_data_bound",
-    "path_hindsight_bound",
     "path_length",
     "path_norm_bound",
     "projection_bound",
@@ -192,7 +214,6 @@ __all__ = [
     "restarts_bound",
     "restarts_data_bound",
     "restarts_hindsight_bound",
-    "running_margin_bound",
     "scaler_path_length",
     "served_data_bound",
     "served_hindsight_bound",

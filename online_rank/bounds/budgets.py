@@ -6,11 +6,14 @@ random Fourier features. A map that is learned along the way moves the comparato
 
 from typing import Any
 
-from online_rank.bounds.coverage import require_covered, require_finite, require_non_negative
+from online_rank.bounds.declaration import OWN_MISTAKES, bound
+from online_rank.bounds.numbers import require_finite, require_non_negative
+from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["truncation_bound"]
 
 
+@bound("F(u) + <u, w> + ||u|| sum ||e_t||", of=PerceptronRanker, covers=OWN_MISTAKES)
 def truncation_bound(
     *, comparator_loss: float, inner_product: float, norm: float, error_norms: float, model: Any = None
 ) -> float:
@@ -36,7 +39,6 @@ def truncation_bound(
     >>> truncation_bound(comparator_loss=1.0, inner_product=2.0, norm=3.0, error_norms=0.5)
     4.5
     """
-    require_covered("truncation_bound", model)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, error_norms=error_norms)
     require_finite(inner_product=inner_product)
     return comparator_loss + inner_product + norm * error_norms

@@ -1,19 +1,14 @@
 """Certificates: a measured loss beside what the theorems allow."""
 
 import math
-import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
+from online_rank.bounds.declaration import BOUNDS, Bound, setting, uncovered
+from online_rank.bounds.rows import Row, printed, rows_of
 
-from online_rank.bounds.candidates import Run, candidates
-from online_rank.bounds.coverage import setting
-from online_rank.rankers.click_perceptron import ClickPerceptron
-from online_rank.rankers.perceptron import PerceptronRanker
-
-__all__ = ["BoundCheck", "Certificate", "certify"]
+__all__ = ["BoundCheck", "Certificate", "Run", "certify"]
 
 #: A bound may be missed by rounding: by this part of the sizes that were added up.
 _SLACK = 1e-9
@@ -21,10 +16,37 @@ _SLACK = 1e-9
 #: A miss by rounding that is a larger part of the loss than this decides nothing.
 _NEGLIGIBLE = 1e-6
 
-_SETTINGS = (
-    "measure", "update", "credit", "mass", "within_grade", "relative_margin", "learning_rate", "margin", "margin_scale",
-    "cost", "examination", "average", "served", "norm_cap",
-)  # fmt: skip
+_MISSING = object()
+
+
+class Run(NamedTuple):
+    """What is known of a run, and of a comparator on it.
+
+    Attributes
+    ----------
+    properties
+        What kind of run it was (`online_rank.bounds.declaration.PLAIN`).
+    totals
+        What was measured; "loss" is what bounds speak of.
+    facts
+        Further numbers that bounds take, by name: those of the comparator among them.
+    unknown
+        Facts that cannot be known of this run, with the reason.
+    size
+        What was added up on the way to a bound, in absolute values: rounding errors are a part of it.
+    comparator
+        Name of the comparator; None for none.
+    notes
+        Sentences on what the figures are of.
+    """
+
+    properties: Mapping[str, str]
+    totals: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    unknown: Mapping[str, str] = {}
+    size: float = 0.0
+    comparator: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class BoundCheck(NamedTuple):
@@ -33,7 +55,7 @@ class BoundCheck(NamedTuple):
     Attributes
     ----------
     name
-        The function of `online_rank.bounds`; `_surrogate` is added where its comparator loss is sum f_t(u) in place of F(u).
+        The function of `online_rank.bounds`.
     statement
         The bound in words and symbols.
     value
@@ -43,6 +65,8 @@ class BoundCheck(NamedTuple):
     verdict
         `"holds"`: the loss is at most `value`, up to rounding. `"VIOLATED"`: it is more, or one of them is not a number.
         `"undecided by rounding"`: it is more, by less than the rounding errors of what was added up may amount to.
+    says_nothing
+        Whether `value` is not below the weighted number of queries, which no loss exceeds.
     """
 
     name: str
@@ -50,6 +74,7 @@ class BoundCheck(NamedTuple):
     value: float
     slack: float
     verdict: str
+    says_nothing: bool = False
 
     @property
     def holds(self) -> bool:
@@ -59,46 +84,55 @@ class BoundCheck(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificate:
-    """On this stream, against this comparator, the loss was `loss`, and each bound says at most so much.
+    """What a run certifies: on this stream, against this comparator, the loss was `loss`, and each bound says at most so much.
 
-    Prints as a table.
+    Prints as a table; `rows` are what it prints, `to_dict` is for JSON.
 
     Attributes
     ----------
     comparator
-        Name of the comparator u.
-    norm
-        Its l2 norm, over the features that were met.
-    pair_loss
-        F(u), its loss on the pairs of the updates.
-    surrogate_loss
-        sum f_t(u), its SLAM surrogate over the rounds with an update; NaN for clicks.
+        Name of the comparator u; None for a certificate that needs none.
     settings
-        The parameters of the `PerceptronRanker` or `ClickPerceptron`.
+        The parameters of the ranker.
     totals
-        The `LossTracker.totals` that the bounds were computed from.
+        What was measured, for perceptrons the `LossTracker.totals`.
+    facts
+        The other numbers that the bounds were computed from: F(u) is "comparator_loss".
     bounds
-        Every bound that covers the settings.
+        Every bound that covers the settings and the run.
     not_covered
         The others, with the reason.
-    raw
-        Whether the comparator is one of raw features, which moves behind a scaler that moves.
+    notes
+        What the figures are of.
     """
 
-    comparator: str
-    norm: float
-    pair_loss: float
-    surrogate_loss: float
+    comparator: str | None
     settings: dict[str, Any]
-    totals: dict[str, float]
+    totals: dict[str, Any]
+    facts: dict[str, Any]
     bounds: tuple[BoundCheck, ...]
     not_covered: dict[str, str]
-    raw: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def loss(self) -> float:
-        """Cumulative loss of the weights that learn, which the bounds speak of."""
+        """Cumulative loss which the bounds speak of."""
         return self.totals["loss"]
+
+    @property
+    def norm(self) -> float:
+        """The l2 norm of the comparator, over the features that were met; NaN without one."""
+        return self.facts.get("norm", math.nan)
+
+    @property
+    def pair_loss(self) -> float:
+        """F(u), the comparator's loss on the pairs of the updates; NaN without one."""
+        return self.facts.get("comparator_loss", math.nan)
+
+    @property
+    def surrogate_loss(self) -> float:
+        """sum f_t(u), the comparator's SLAM surrogate over the rounds with an update; NaN without one, and for clicks."""
+        return self.facts.get("surrogate_loss", math.nan)
 
     @property
     def holds(self) -> bool:
@@ -118,77 +152,86 @@ class Certificate:
                 return check.value
         raise ValueError(self.not_covered.get(name) or f"there is no bound {name!r}; there are {[b.name for b in self.bounds]}")
 
+    def rows(self) -> list[Row]:
+        """What the certificate says, line by line: the only account of it, for text, pages, JSON and pictures."""
+        return rows_of(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as dicts, lists, strings and numbers, ready for JSON."""
-        content = asdict(self)
-        content["bounds"] = [{**check._asdict(), "holds": check.holds} for check in self.bounds]
-        if math.isnan(content["totals"]["served_loss"]):
-            content["totals"]["served_loss"] = None
-        if math.isnan(content["surrogate_loss"]):
-            content["surrogate_loss"] = None
-        return {**content, "loss": self.loss, "holds": self.holds}
+        measured = {row.name: _plain(row.value) for row in self.rows() if row.part == "run"}
+        return {
+            "comparator": self.comparator,
+            "settings": dict(self.settings),
+            "loss": _plain(self.loss),
+            "holds": self.holds,
+            "measured": measured,
+            "totals": {name: _plain(value) for name, value in self.totals.items()},
+            "bounds": [{**check._asdict(), "value": _plain(check.value), "slack": _plain(check.slack), "holds": check.holds}
+                       for check in self.bounds],
+            "not_covered": dict(self.not_covered),
+            "notes": list(self.notes),
+        }  # fmt: skip
 
     def __str__(self) -> str:
-        t = self.totals
-        other = ("relative_margin",) if self.settings["update"] == "gradient" else ("learning_rate", "margin", "margin_scale")
-        plain = {"served": "current", "norm_cap": None}
-        shown = {name: value for name, value in self.settings.items() if plain.get(name, "") != value}
-        settings = ", ".join(f"{name}={value!r}" for name, value in shown.items() if name not in (*other, "average"))
-        served = "not tracked" if math.isnan(t["served_loss"]) else f"{t['served_loss']:,.6g}"
-        speaks = any(check.name.startswith(("served", "averaged", "delay")) for check in self.bounds)
-        of_what = "of what was served" if speaks else "of the weights that learn"
-        surrogate = "" if math.isnan(self.surrogate_loss) else f"f(u) {self.surrogate_loss:,.6g}, "
-        width = max((len(check.statement) for check in self.bounds), default=0)
-        lines = [
-            f"Certificate against {self.comparator!r}",
-            f"  model                    {settings}",
-            f"  queries                  {t['n_rounds']:,}: {t['n_mistakes']:,} with a loss, {t['n_skipped']:,} skipped",
-            f"  cumulative loss          {self.loss:,.6g} ({of_what}: what the bounds speak of)",
-            *([] if speaks else [f"  loss of what was served  {served} (no bound speaks of it)"]),
-            f"  comparator               F(u) {self.pair_loss:,.6g}, {surrogate}norm {self.norm:,.6g}",
-            f"  {'the loss is at most':<{width}}  {'bound':>12}  {'slack':>12}",
-        ]
-        for check in self.bounds:
-            lines.append(f"  {check.statement:<{width}}  {check.value:>12,.6g}  {check.slack:>12,.6g}  {check.verdict}")
-        if not self.bounds:
-            lines.append("  NOTHING IS CERTIFIED: no bound covers these settings")
-        lines += [
-            *_not_covered(self.not_covered),
-            "  The comparator's weights are those of raw features; its norm is that behind the scaler."
-            if self.raw
-            else "  Everything is measured on the features that the ranker gets, behind any transformer.",
-        ]
-        return "\n".join(lines)
+        return printed(self)
 
 
-def certify(model: PerceptronRanker | ClickPerceptron, comparator: str, run: Run) -> Certificate:
-    """Evaluate every bound on what a tracker knows of a run that began at w = 0."""
+def certify(model: Any, run: Run) -> Certificate:
+    """Evaluate every bound that is declared on what is known of a run.
+
+    Parameters
+    ----------
+    model
+        The ranker that learned.
+    run
+        The run. A bound is left out without a word where it needs a fact that is neither known nor in `unknown`, and where it
+        speaks of another kind of run that plain ones are not; any other reason stands in `not_covered`.
+    """
     loss = run.totals["loss"]
-    # By what F(u) and <u, w> are divided, at most.
-    unit = (getattr(model, "learning_rate", None) or 1.0) * getattr(model, "margin", 1.0)
-    size = loss + run.pair_loss + run.norm * float(np.linalg.norm(run.gains)) / unit + abs(run.path_product)
+    size, counted = loss + run.size, run.totals.get("counted_weight", math.inf)
     checks, not_covered = [], {}
-    for candidate in candidates(model, run):
-        if candidate.reason is not None:
-            not_covered[candidate.name] = candidate.reason
-            continue
-        try:
-            value = candidate.function(**candidate.arguments, model=model)
-        except ValueError as reason:
-            not_covered[candidate.name] = str(reason)
-            continue
-        checks.append(BoundCheck(candidate.name, candidate.statement, value, value - loss, _verdict(loss, value, size)))
+    for declared in BOUNDS.values():
+        value = _value(declared, model, run)
+        if isinstance(value, str):
+            not_covered[declared.name] = value
+        elif value is not None:
+            verdict, says_nothing = _verdict(loss, value, size), value >= counted > 0.0
+            checks.append(BoundCheck(declared.name, declared.statement, value, value - loss, verdict, says_nothing))
+    values = getattr(model, "_get_params", dict)()
     return Certificate(
-        comparator=comparator,
-        norm=run.norm,
-        pair_loss=run.pair_loss,
-        surrogate_loss=run.surrogate_loss,
-        settings={name: setting(model, name) for name in _SETTINGS if hasattr(model, name)},
+        comparator=run.comparator,
+        settings={name: setting(model, name) for name in values if _is_plain(setting(model, name))},
         totals=dict(run.totals),
+        facts=dict(run.facts),
         bounds=tuple(checks),
         not_covered=not_covered,
-        raw=run.raw,
+        notes=run.notes,
     )
+
+
+def _value(declared: Bound, model: Any, run: Run) -> float | str | None:
+    """The value of a bound; or the reason why it does not speak of a run; or None where nobody would ask."""
+    numbers, unknown = {}, None
+    for parameter, fact in declared.needs.items():
+        value = run.facts.get(fact, run.totals.get(fact, _MISSING))
+        if fact in run.unknown:
+            unknown = f"{declared.name} {run.unknown[fact]}"
+        elif value is not _MISSING:
+            numbers[parameter] = value
+        elif parameter not in declared.optional:
+            return None
+    if not issubclass(type(model), declared.of):
+        return None
+    another_run = declared.misses(run.properties)
+    if another_run is not None and not declared.is_plain:
+        return None
+    reason = uncovered(declared.name, model) or another_run or unknown
+    if reason is not None:
+        return reason
+    try:
+        return declared.value(**numbers, model=model)
+    except ValueError as error:
+        return str(error)
 
 
 def _verdict(loss: float, value: float, size: float) -> str:
@@ -202,10 +245,12 @@ def _verdict(loss: float, value: float, size: float) -> str:
     return "holds" if tolerance <= _NEGLIGIBLE * loss else "undecided by rounding"
 
 
-def _not_covered(reasons: Mapping[str, str]) -> list[str]:
-    """Lines that name the bounds that do not speak of the model, those with the same reason together."""
-    groups: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        groups.setdefault(reason.removeprefix(f"{name.removesuffix('_surrogate')} "), []).append(name)
-    lines = [f"  not covered: {', '.join(names)} ({reason})" for reason, names in groups.items()]
-    return [textwrap.fill(line, 128, subsequent_indent="    ", break_long_words=False) for line in lines]
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str | tuple)
+
+
+def _plain(value: Any) -> Any:
+    """A number as JSON has it: None for one that is none, a string for infinity."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)

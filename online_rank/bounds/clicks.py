@@ -15,11 +15,14 @@ rank with top-k feedback*, 2017.
 import math
 from typing import Any
 
-from online_rank.bounds.coverage import require_covered, require_finite, require_non_negative, square
+from online_rank.bounds.declaration import ANY_BEGINNING, bound
+from online_rank.bounds.numbers import require_finite, require_non_negative, square
+from online_rank.rankers.click_perceptron import ClickPerceptron
 
 __all__ = ["click_bound", "click_data_bound", "click_hindsight_bound"]
 
 
+@bound("F(u) + <u, w>", of=ClickPerceptron, runs=ANY_BEGINNING)
 def click_hindsight_bound(*, comparator_loss: float, inner_product: float, model: Any = None) -> float:
     r"""Clicks, once the stream is over, on every path: :math:`\sum_t \hat V_t \le \hat F(u) + \langle u, w_{T+1} \rangle`.
 
@@ -37,12 +40,12 @@ def click_hindsight_bound(*, comparator_loss: float, inner_product: float, model
     >>> click_hindsight_bound(comparator_loss=1.0, inner_product=2.0)
     3.0
     """
-    require_covered("click_hindsight_bound", model)
     require_non_negative(comparator_loss=comparator_loss)
     require_finite(inner_product=inner_product)
     return comparator_loss + inner_product
 
 
+@bound("F(u) + ||u|| sqrt(sum ||z||^2 + 2 tau V)", of=ClickPerceptron, takes={"squared_gradient_norms": "Q"})
 def click_data_bound(*, comparator_loss: float, norm: float, squared_gradient_norms: float, model: Any = None) -> float:
     r"""Clicks, with measured norms: on every path, and in expectation.
 
@@ -67,11 +70,11 @@ def click_data_bound(*, comparator_loss: float, norm: float, squared_gradient_no
     >>> click_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=9.0)  # 1 + 2 * sqrt(9)
     7.0
     """
-    require_covered("click_data_bound", model)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms)
     return comparator_loss + norm * math.sqrt(squared_gradient_norms)
 
 
+@bound("2 F(u) + 4 B R_X^2 ||u||^2", of=ClickPerceptron, covers={"credit": ("propensity",), "relative_margin": (0.0,)})
 def click_bound(*, comparator_loss: float, norm: float, R_X: float, largest_mass: float, model: Any = None) -> float:
     r"""Clicks, in closed form, in expectation: :math:`E \sum_t C_t \le 2 E F(u) + 4 \hat B R_X^2 \|u\|^2`.
 
@@ -97,6 +100,5 @@ def click_bound(*, comparator_loss: float, norm: float, R_X: float, largest_mass
     >>> click_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, largest_mass=5.0)  # 2 * 3 + 4 * 5 * 2**2
     86.0
     """
-    require_covered("click_bound", model)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass)
     return 2.0 * comparator_loss + 4.0 * largest_mass * square(R_X * norm)

@@ -43,8 +43,6 @@ def require_perceptron(ranker: Any) -> None:
         raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
     if type(ranker)._learn not in (PerceptronRanker._learn, ClickPerceptron._learn):
         raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound speaks of it")
-    if ranker.last_round is not None or ranker.weights.any():
-        raise ValueError("ranker has learned already; the bounds start from w = 0, so give a LossTracker one that has not")
 
 
 def losses_on_clicks(

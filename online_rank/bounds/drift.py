@@ -14,13 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.bounds.coverage import require_covered, require_finite, require_non_negative, square
+from online_rank.bounds.declaration import ANY_BEGINNING, OWN_MISTAKES, UNCAPPED, bound
+from online_rank.bounds.numbers import growth, require_finite, require_non_negative, square
+from online_rank.rankers.click_perceptron import ClickPerceptron
+from online_rank.rankers.perceptron import PerceptronRanker
+
+_MOVED = {"comparator": ("moved",)}
+_RESTARTED = {"rankers": ("successive",)}
 
 __all__ = [
     "capped_bound",
+    "master_bound",
     "path_bound",
     "path_data_bound",
-    "path_hindsight_bound",
     "path_length",
     "path_norm_bound",
     "restarts_bound",
@@ -68,36 +74,45 @@ def scaler_path_length(scales: Any, comparator: Any) -> float:
     return path_length(np.asarray(scales, dtype=np.float64) * np.asarray(comparator, dtype=np.float64))
 
 
-def path_hindsight_bound(
-    *, comparator_loss: float, inner_product: float, path_product: float, model: Any = None
-) -> float:  # fmt: skip
-    r"""Moving comparators, once the stream is over.
+@bound(
+    "F + <u_T, w> - sum <u_t - u_t-1, w_t>", of=(PerceptronRanker, ClickPerceptron),
+    covers={"update": ("mistake", "clicks"), "norm_cap": (None,)},
+    runs={"comparator": ("moved",), "scores": ("own", "served"), "rankers": ("one", "successive"), **ANY_BEGINNING},
+)  # fmt: skip
+def master_bound(
+    *, comparator_loss: float, inner_product: float, path_product: float = 0.0, error_product: float = 0.0, model: Any = None
+) -> float:
+    r"""The master inequality: any recursion w_{t+1} = w_t + g_t - e_t from w_1 = 0, any pairs, any comparators u_1..u_T.
 
     .. math::
-        \sum_t RML_t \le \sum_t V_t \le F + \langle u_T, w_{T+1} \rangle - \sum_{t \ge 2} \langle u_t - u_{t-1}, w_t \rangle
+        \sum_t V_t \le \sum_t F_t(u_t) + \langle u_T, w_{T+1} \rangle - \sum_{t \ge 2} \langle u_t - u_{t-1}, w_t \rangle
+        + \sum_t \langle u_t, e_t \rangle
 
-    Proof: `online_rank.bounds.master_bound` without e_t.
+    Proof: max(0, 1 - y) >= 1 - y, so V_t - F_t(u_t) <= <u_t, g_t> = <u_t, w_{t+1} - w_t> + <u_t, e_t>; sum by parts. Nothing is
+    asked of the pairs; that they are in the wrong order only bounds ||w||.
 
     Parameters
     ----------
     comparator_loss
-        F, the sum of the F_t(u_t).
+        Sum of the F_t(u_t).
     inner_product
         <u_T, w_{T+1}>.
     path_product
-        Sum of <u_t - u_{t-1}, w_t>.
+        Sum of <u_t - u_{t-1}, w_t>; 0 for one comparator.
+    error_product
+        Sum of <u_t, e_t>; 0 where nothing is taken from the weights.
 
     Examples
     --------
-    >>> path_hindsight_bound(comparator_loss=1.0, inner_product=2.0, path_product=-0.5)
-    3.5
+    >>> master_bound(comparator_loss=3.0, inner_product=2.0, path_product=-1.0, error_product=0.5)  # 3 + 2 + 1 + 0.5
+    6.5
     """
-    require_covered("path_hindsight_bound", model)
     require_non_negative(comparator_loss=comparator_loss)
-    require_finite(inner_product=inner_product, path_product=path_product)
-    return comparator_loss + inner_product - path_product
+    require_finite(inner_product=inner_product, path_product=path_product, error_product=error_product)
+    return comparator_loss + inner_product - path_product + error_product
 
 
+@bound("F + ||u_T|| ||w|| + P max ||w_t||", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_MOVED)
 def path_norm_bound(
     *,
     comparator_loss: float,
@@ -111,7 +126,7 @@ def path_norm_bound(
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le F + \|u_T\| \|w_{T+1}\| + P \max_t \|w_t\|
 
-    Proof: `path_hindsight_bound`, and Cauchy and Schwarz.
+    Proof: `master_bound` without e_t, and Cauchy and Schwarz.
 
     Parameters
     ----------
@@ -129,7 +144,6 @@ def path_norm_bound(
     >>> path_norm_bound(comparator_loss=1.0, norm=2.0, path_length=0.5, weight_norm=3.0, largest_weight_norm=4.0)
     9.0
     """
-    require_covered("path_norm_bound", model)
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, path_length=path_length, weight_norm=weight_norm,
         largest_weight_norm=largest_weight_norm,
@@ -137,6 +151,7 @@ def path_norm_bound(
     return comparator_loss + norm * weight_norm + path_length * largest_weight_norm
 
 
+@bound("F + (||u_T|| + P) sqrt(Q)", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_MOVED)
 def path_data_bound(
     *,
     comparator_loss: float,
@@ -162,7 +177,6 @@ def path_data_bound(
     >>> path_data_bound(comparator_loss=1.0, norm=2.0, path_length=0.5, squared_gradient_norms=4.0)  # 1 + 2.5 * 2
     6.0
     """
-    require_covered("path_data_bound", model)
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, path_length=path_length, squared_gradient_norms=squared_gradient_norms,
         margin_mass=margin_mass,
@@ -170,6 +184,7 @@ def path_data_bound(
     return comparator_loss + (norm + path_length) * math.sqrt(squared_gradient_norms + 2.0 * margin_mass)
 
 
+@bound("2 F + 4 B (1 + 2 beta) R_X^2 (||u_T|| + P)^2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_MOVED)
 def path_bound(
     *,
     comparator_loss: float,
@@ -182,9 +197,9 @@ def path_bound(
 ) -> float:
     r"""Moving comparators, in closed form, for the unchanged algorithm: quadratic in the length of the path.
 
-    .. math:: \sum_t RML_t \le \sum_t V_t \le 2 F + (4 B + 2 \beta) R_X^2 (\|u_T\| + P)^2
+    .. math:: \sum_t RML_t \le \sum_t V_t \le 2 F + 4 B (1 + 2 \beta) R_X^2 (\|u_T\| + P)^2
 
-    Proof: `path_data_bound` with Q <= (4 B + 2 beta) R_X^2 sum V_t; solve for sum V_t.
+    Proof: `path_data_bound` with Q <= 4 B (1 + 2 beta) R_X^2 sum V_t; solve for sum V_t.
 
     Parameters
     ----------
@@ -198,14 +213,17 @@ def path_bound(
     >>> path_bound(comparator_loss=3.0, norm=2.0, path_length=1.0, R_X=1.0)  # 2 * 3 + 4 * (2 + 1)**2
     42.0
     """
-    require_covered("path_bound", model)
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, path_length=path_length, R_X=R_X, largest_mass=largest_mass,
         relative_margin=relative_margin,
     )  # fmt: skip
-    return 2.0 * comparator_loss + square(R_X * (norm + path_length)) * (4.0 * largest_mass + 2.0 * relative_margin)
+    return 2.0 * comparator_loss + square(R_X * (norm + path_length)) * growth(largest_mass, relative_margin)
 
 
+@bound(
+    "F + sqrt(Q) (kappa P + U / kappa)", of=PerceptronRanker, covers={"update": ("mistake",), "served": ("current",)},
+    runs={"comparator": ("fixed", "moved")},
+)  # fmt: skip
 def capped_bound(
     *,
     comparator_loss: float,
@@ -222,7 +240,7 @@ def capped_bound(
 
     Q_t is Q up to round t, so that the cap knows no scale.
 
-    Proof: `online_rank.bounds.master_bound`, where e_t is what the cap takes off. With q_t = ||z_t||^2 + 2 tau_t V_t, ||w||^2
+    Proof: `master_bound`, where e_t is what the cap takes off. With q_t = ||z_t||^2 + 2 tau_t V_t, ||w||^2
     is at most kappa^2 Q_{t-1} + q_t before it, so that ||e_t|| <= (1 - kappa^2) q_t / (2 kappa sqrt(Q_t)), and these add up to
     (1/kappa - kappa) sqrt(Q). Hence sum V_t <= F + ||u_T|| kappa sqrt(Q) + P kappa sqrt(Q) + U (1/kappa - kappa) sqrt(Q), and
     ||u_T|| <= U.
@@ -243,7 +261,6 @@ def capped_bound(
     >>> capped_bound(comparator_loss=1.0, largest_norm=1.0, path_length=4.0, cap=0.5, squared_gradient_norms=9.0)  # 1 + 3 * 4
     13.0
     """
-    require_covered("capped_bound", model)
     if not 0.0 < cap <= 1.0:
         raise ValueError(f"cap is {cap}; it must be a number above 0 and at most 1")
     require_non_negative(
@@ -253,6 +270,10 @@ def capped_bound(
     return comparator_loss + math.sqrt(squared_gradient_norms + 2.0 * margin_mass) * (cap * path_length + largest_norm / cap)
 
 
+@bound(
+    "F(u) + <u, sum of all gains>", of=PerceptronRanker, covers=UNCAPPED,
+    runs=_RESTARTED | ANY_BEGINNING | {"scores": ("own", "served")},
+)  # fmt: skip
 def restarts_hindsight_bound(*, comparator_loss: float, inner_product: float, model: Any = None) -> float:
     r"""One comparator over restarts by any rule, once the stream is over.
 
@@ -272,12 +293,15 @@ def restarts_hindsight_bound(*, comparator_loss: float, inner_product: float, mo
     >>> restarts_hindsight_bound(comparator_loss=1.0, inner_product=2.0)
     3.0
     """
-    require_covered("restarts_hindsight_bound", model)
     require_non_negative(comparator_loss=comparator_loss)
     require_finite(inner_product=inner_product)
     return comparator_loss + inner_product
 
 
+@bound(
+    "F(u) + ||u|| sum of sqrt(Q_k)", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_RESTARTED,
+    takes={"norms": "segment_norms", "squared_gradient_norms": "segment_squares", "margin_masses": "segment_margins"},
+)  # fmt: skip
 def restarts_data_bound(
     *,
     comparator_loss: float,
@@ -306,7 +330,6 @@ def restarts_data_bound(
     >>> restarts_data_bound(comparator_loss=1.0, norms=[2.0, 1.0], squared_gradient_norms=[9.0, 4.0])  # 1 + 2 * 3 + 1 * 2
     9.0
     """
-    require_covered("restarts_data_bound", model)
     require_non_negative(comparator_loss=comparator_loss)
     total = comparator_loss
     margins = [0.0] * len(norms) if margin_masses is None else margin_masses
@@ -316,6 +339,10 @@ def restarts_data_bound(
     return total
 
 
+@bound(
+    "2 F(u) + 4 B (1 + 2 beta) R_X^2 K ||u||^2", of=PerceptronRanker, covers=OWN_MISTAKES, runs=_RESTARTED,
+    takes={"norms": "segment_norms"},
+)  # fmt: skip
 def restarts_bound(
     *,
     comparator_loss: float,
@@ -327,7 +354,7 @@ def restarts_bound(
 ) -> float:
     r"""Restarts by any rule, in closed form: linear in the number of segments.
 
-    .. math:: \sum_t RML_t \le \sum_t V_t \le 2 \sum_k F_k(u_k) + (4 B + 2 \beta) R_X^2 \sum_k \|u_k\|^2
+    .. math:: \sum_t RML_t \le \sum_t V_t \le 2 \sum_k F_k(u_k) + 4 B (1 + 2 \beta) R_X^2 \sum_k \|u_k\|^2
 
     Proof: `mass_bound` in every segment; add up.
 
@@ -343,10 +370,9 @@ def restarts_bound(
     >>> restarts_bound(comparator_loss=3.0, norms=[2.0, 1.0], R_X=1.0)  # 2 * 3 + 4 * (2**2 + 1**2)
     26.0
     """
-    require_covered("restarts_bound", model)
     require_non_negative(comparator_loss=comparator_loss, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin)
     squares = 0.0
     for norm in norms:
         require_non_negative(norms=norm)
         squares += square(R_X * norm)
-    return 2.0 * comparator_loss + (4.0 * largest_mass + 2.0 * relative_margin) * squares
+    return 2.0 * comparator_loss + growth(largest_mass, relative_margin) * squares

@@ -3,8 +3,10 @@
 import copy
 from typing import Any
 
+from online_rank.arguments import integer
 from online_rank.base import Wrapper
 from online_rank.intervals import LossInterval, served_loss
+from online_rank.measures import learned_measure
 from online_rank.measures import measure as parse_measure
 
 __all__ = ["FrozenCopy"]
@@ -23,12 +25,12 @@ class FrozenCopy(Wrapper):
     Parameters
     ----------
     model
-        A ranker, or a pipeline that ends in one. The copy is deep.
+        A ranker, or a pipeline that ends in one, with its transformers. The copy is deep.
     k
         How many copies were made before of models that learn from the same stream. Copies at the queries 1, 2, 4, 8, ... keep
         k small.
     measure
-        What the loss is of; ties are broken pessimistically.
+        What the loss is of, ties broken pessimistically; None: what the model learns for.
 
     Examples
     --------
@@ -47,14 +49,13 @@ class FrozenCopy(Wrapper):
     (0.079, 0.087)
     """
 
-    def __init__(self, model: Any, k: int = 0, measure: str = "ndcg@10") -> None:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 0:
-            raise ValueError(f"k is {k!r}; it must be an integer >= 0")
+    def __init__(self, model: Any, k: int = 0, measure: str | None = None) -> None:
+        integer("k", k, low=0)
         self.k = k
-        self.measure = measure
+        self._measure = learned_measure(model) if measure is None else parse_measure(measure)
+        self.measure = self._measure.name
         self.model = copy.deepcopy(model)
         self.losses = LossInterval()
-        self._measure = parse_measure(measure)
 
     @property
     def _wrapped(self) -> tuple[Any]:

@@ -9,7 +9,7 @@ from online_rank._kernels import hindsight as kernels
 from online_rank._progress import progress as shown_progress
 from online_rank.base import QueryEstimator
 from online_rank.base.columns import as_array
-from online_rank.bounds.coverage import require_positive
+from online_rank.bounds.numbers import require_positive
 from online_rank.measures import discounts, measure
 from online_rank.query import MAX_GRADE, Block, read_block, read_query, require_finite, require_grades
 

@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.bounds.coverage import require_covered, require_finite, require_non_negative, square
+from online_rank.bounds.declaration import ANY_BEGINNING, OWN_MISTAKES, bound
+from online_rank.bounds.numbers import growth, require_finite, require_non_negative, square
+from online_rank.rankers.click_perceptron import ClickPerceptron
+from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["mixing_bound", "mixing_data_bound", "mixing_hindsight_bound", "mixing_penalty"]
 
@@ -49,6 +52,13 @@ def mixing_penalty(masses: Any, mixing: str = "uniform") -> float:
     return float(np.max(V.sum(axis=1) ** 2 / (V * V).sum(axis=1)))
 
 
+@bound(
+    "F + sum of <u, gain>", of=(PerceptronRanker, ClickPerceptron),
+    covers={"update": ("mistake", "clicks"), "norm_cap": (None,)},
+    runs={"machines": ("several", "uneven"), "comparator": ("fixed", "moved"), **ANY_BEGINNING,
+          "scores": ("own", "served")},
+    takes={"inner_product": "gain_product"},
+)  # fmt: skip
 def mixing_hindsight_bound(*, comparator_loss: float, inner_product: float, model: Any = None) -> float:
     r"""Any mixing, once the stream is over: the loss of all machines together is
 
@@ -68,12 +78,15 @@ def mixing_hindsight_bound(*, comparator_loss: float, inner_product: float, mode
     >>> mixing_hindsight_bound(comparator_loss=1.0, inner_product=2.0)
     3.0
     """
-    require_covered("mixing_hindsight_bound", model)
     require_non_negative(comparator_loss=comparator_loss)
     require_finite(inner_product=inner_product)
     return comparator_loss + inner_product
 
 
+@bound(
+    "F(u) + ||u|| sqrt(K Q)", of=PerceptronRanker, covers=OWN_MISTAKES,
+    runs={"machines": ("several",)},
+)  # fmt: skip
 def mixing_data_bound(
     *,
     comparator_loss: float,
@@ -116,7 +129,6 @@ def mixing_data_bound(
     >>> mixing_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=4.0, penalty=1.5, mixing="mass")
     7.5
     """
-    require_covered("mixing_data_bound", model)
     _require_mixing(mixing)
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms, margin_mass=margin_mass
@@ -128,6 +140,7 @@ def mixing_data_bound(
     return penalty * (comparator_loss + root)
 
 
+@bound("2 F(u) + 4 K B (1 + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=OWN_MISTAKES, runs={"machines": ("several",)})
 def mixing_bound(
     *,
     comparator_loss: float,
@@ -142,10 +155,10 @@ def mixing_bound(
     r"""The loss of all machines together, in closed form.
 
     .. math::
-        \text{uniform:}\quad \sum V \le 2 F(u) + K (4 B + 2 \beta) R_X^2 \|u\|^2 \qquad
-        \text{mass:}\quad \sum V \le \kappa \left(2 F_\mu(u) + (4 B + 2 \beta) R_X^2 \|u\|^2\right)
+        \text{uniform:}\quad \sum V \le 2 F(u) + 4 K B (1 + 2 \beta) R_X^2 \|u\|^2 \qquad
+        \text{mass:}\quad \sum V \le \kappa \left(2 F_\mu(u) + 4 B (1 + 2 \beta) R_X^2 \|u\|^2\right)
 
-    Proof: `mixing_data_bound` with Q <= (4 B + 2 beta) R_X^2 sum V; solve for sum V, or for sum mu V.
+    Proof: `mixing_data_bound` with Q <= 4 B (1 + 2 beta) R_X^2 sum V; solve for sum V, or for sum mu V.
 
     Parameters
     ----------
@@ -159,13 +172,12 @@ def mixing_bound(
     >>> mixing_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, penalty=3)  # 2 * 3 + 3 * 4 * 2**2
     54.0
     """
-    require_covered("mixing_bound", model)
     _require_mixing(mixing)
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
     )
     _require_penalty(penalty)
-    closed = square(R_X * norm) * (4.0 * largest_mass + 2.0 * relative_margin)
+    closed = square(R_X * norm) * growth(largest_mass, relative_margin)
     factor = 1.0 if mixing == "uniform" else penalty
     return factor * 2.0 * comparator_loss + penalty * closed
 

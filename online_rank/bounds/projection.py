@@ -16,7 +16,8 @@ import numpy as np
 
 from online_rank._kernels.kernel_machine import score
 from online_rank.base import Round
-from online_rank.bounds.coverage import require_covered, require_non_negative
+from online_rank.bounds.declaration import bound
+from online_rank.bounds.numbers import require_non_negative
 from online_rank.query import read_query
 from online_rank.rankers.kernel import KernelPerceptronRanker
 
@@ -33,6 +34,16 @@ __all__ = [
 _SLACK = 1e-7
 
 
+def _budget_is_spent(model: KernelPerceptronRanker) -> str | None:
+    if model.budget_lasts:
+        return None
+    return f"speaks of a budget that lasts, but {model.largest_projection:.3g} of a mass was lost in one projection"
+
+
+@bound(
+    "2 F(u) / (1 - eta ||u||) + 4 B R_X^2 (1 + 2 beta) ||u||^2 / (1 - eta ||u||)^2", of=KernelPerceptronRanker,
+    unless=_budget_is_spent,
+)  # fmt: skip
 def projection_bound(
     *,
     comparator_loss: float,
@@ -69,7 +80,6 @@ def projection_bound(
     >>> projection_bound(comparator_loss=1.0, norm=2.0, R_X=1.0, tolerance=0.25)  # 2 * 1 / (1/2) + 4 * 2**2 / (1/2)**2
     68.0
     """
-    require_covered("projection_bound", model)
     require_non_negative(
         comparator_loss=comparator_loss,
         norm=norm,
@@ -85,6 +95,7 @@ def projection_bound(
     return 2.0 * comparator_loss / kept + 4.0 * largest_mass * (1.0 + 2.0 * relative_margin) * size * size
 
 
+@bound("(F(u) + ||u|| (sqrt(Q) + E)) / (1 - eta ||u||)", of=KernelPerceptronRanker)
 def projection_data_bound(
     *,
     comparator_loss: float,
@@ -126,7 +137,6 @@ def projection_data_bound(
     >>> projection_data_bound(comparator_loss=1.0, norm=2.0, **measured)  # (1 + 2 * sqrt(9)) / (1 - 0.5)
     14.0
     """
-    require_covered("projection_data_bound", model)
     require_non_negative(
         comparator_loss=comparator_loss,
         norm=norm,
@@ -141,6 +151,7 @@ def projection_data_bound(
     return (comparator_loss + norm * (math.sqrt(squared_gradient_norms + 2.0 * margin_mass) + projection_error)) / kept
 
 
+@bound("F(u) + <u, w> + ||u|| sum ||e_t||", of=KernelPerceptronRanker)
 def projection_hindsight_bound(
     *, comparator_loss: float, norm: float, inner_product: float, projection_error: float, model: Any = None
 ) -> float:
@@ -158,7 +169,6 @@ def projection_hindsight_bound(
     >>> projection_hindsight_bound(comparator_loss=1.0, norm=2.0, inner_product=3.0, projection_error=0.5)  # 1 + 3 + 2 * 0.5
     5.0
     """
-    require_covered("projection_hindsight_bound", model)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, projection_error=projection_error)
     return comparator_loss + inner_product + norm * projection_error
 

@@ -7,53 +7,24 @@ from the pairs that **v_t** puts in the wrong order (s_j >= s_i - tau_t by its s
 import math
 from typing import Any
 
-from online_rank.bounds.coverage import require_covered, require_finite, require_non_negative, require_positive, square
+from online_rank.bounds.declaration import ANY_BEGINNING, UNCAPPED, bound
+from online_rank.bounds.drift import master_bound
+from online_rank.bounds.numbers import growth, require_finite, require_non_negative, require_positive, square
+from online_rank.rankers.perceptron import PerceptronRanker
+
+_SERVED = {"scores": ("served",)}
 
 __all__ = [
     "averaged_bound",
     "delay_bound",
     "delay_data_bound",
-    "master_bound",
     "served_data_bound",
     "served_hindsight_bound",
     "served_norm_bound",
 ]
 
 
-def master_bound(
-    *, comparator_loss: float, inner_product: float, path_product: float = 0.0, error_product: float = 0.0, model: Any = None
-) -> float:
-    r"""The master inequality: any recursion w_{t+1} = w_t + g_t - e_t from w_1 = 0, any pairs, any comparators u_1..u_T.
-
-    .. math::
-        \sum_t V_t \le \sum_t F_t(u_t) + \langle u_T, w_{T+1} \rangle - \sum_{t \ge 2} \langle u_t - u_{t-1}, w_t \rangle
-        + \sum_t \langle u_t, e_t \rangle
-
-    Proof: max(0, 1 - y) >= 1 - y, so V_t - F_t(u_t) <= <u_t, g_t> = <u_t, w_{t+1} - w_t> + <u_t, e_t>; sum by parts. Nothing is
-    asked of the pairs; that they are in the wrong order only bounds ||w||.
-
-    Parameters
-    ----------
-    comparator_loss
-        Sum of the F_t(u_t).
-    inner_product
-        <u_T, w_{T+1}>.
-    path_product
-        Sum of <u_t - u_{t-1}, w_t>; 0 for one comparator.
-    error_product
-        Sum of <u_t, e_t>; 0 where nothing is taken from the weights.
-
-    Examples
-    --------
-    >>> master_bound(comparator_loss=3.0, inner_product=2.0, path_product=-1.0, error_product=0.5)  # 3 + 2 + 1 + 0.5
-    6.5
-    """
-    require_covered("master_bound", model)
-    require_non_negative(comparator_loss=comparator_loss)
-    require_finite(inner_product=inner_product, path_product=path_product, error_product=error_product)
-    return comparator_loss + inner_product - path_product + error_product
-
-
+@bound("F(u) + <u, w>", of=PerceptronRanker, covers=UNCAPPED, runs=_SERVED | ANY_BEGINNING)
 def served_hindsight_bound(*, comparator_loss: float, inner_product: float, model: Any = None) -> float:
     r"""The served-weights theorem once the stream is over.
 
@@ -73,10 +44,10 @@ def served_hindsight_bound(*, comparator_loss: float, inner_product: float, mode
     >>> served_hindsight_bound(comparator_loss=1.0, inner_product=2.0)
     3.0
     """
-    require_covered("served_hindsight_bound", model)
     return master_bound(comparator_loss=comparator_loss, inner_product=inner_product)
 
 
+@bound("F(u) + ||u|| ||w||", of=PerceptronRanker, covers=UNCAPPED, runs=_SERVED | ANY_BEGINNING)
 def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float, model: Any = None) -> float:
     r"""The served-weights theorem with the measured norm of the weights: :math:`\sum_t RML(v_t) \le F(u) + \|u\| \|w_{T+1}\|`.
 
@@ -94,11 +65,11 @@ def served_norm_bound(*, comparator_loss: float, norm: float, weight_norm: float
     >>> served_norm_bound(comparator_loss=1.0, norm=2.0, weight_norm=3.0)
     7.0
     """
-    require_covered("served_norm_bound", model)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, weight_norm=weight_norm)
     return comparator_loss + norm * weight_norm
 
 
+@bound("F(u) + ||u|| sqrt(Q + 2 sum <w - v, g>)", of=PerceptronRanker, covers=UNCAPPED, runs=_SERVED)
 def served_data_bound(
     *,
     comparator_loss: float,
@@ -129,7 +100,6 @@ def served_data_bound(
     >>> served_data_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=5.0, lag_product=2.0)  # 1 + 2 sqrt(5 + 2 * 2)
     7.0
     """
-    require_covered("served_data_bound", model)
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms, margin_mass=margin_mass
     )
@@ -138,6 +108,10 @@ def served_data_bound(
     return comparator_loss + norm * math.sqrt(max(0.0, squared_gradient_norms + 2.0 * margin_mass + 2.0 * lag_product))
 
 
+@bound(
+    "2 F(u) + 4 B (1 + 2 rho / (1 - rho) + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker,
+    covers=UNCAPPED | {"served": ("average",)}, runs=_SERVED,
+)  # fmt: skip
 def averaged_bound(
     *,
     comparator_loss: float,
@@ -152,7 +126,7 @@ def averaged_bound(
 
     .. math::
         \sum_t RML(v_t) \le \sum_t V_t \le
-        2 F(u) + R_X^2 \|u\|^2 \left(4 B \left(1 + \frac{2 \rho}{1 - \rho}\right) + 2 \beta\right), \quad \rho = 2^{-1/h}
+        2 F(u) + 4 B R_X^2 \|u\|^2 \left(1 + \frac{2 \rho}{1 - \rho} + 2 \beta\right), \quad \rho = 2^{-1/h}
 
     Proof: the share of the average that is older than k rounds is at most rho^k, so ||w_t - v_t|| <= sum_k rho^k ||g_{t-k}||,
     and 2 sum <w_t - v_t, g_t> <= 2 rho / (1 - rho) sum ||g_t||^2 by Cauchy and Schwarz; put that into `served_data_bound`, with
@@ -170,16 +144,18 @@ def averaged_bound(
     >>> averaged_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, half_life=1.0)  # rho = 1/2: 2 * 3 + 4 * (4 * (1 + 2))
     54.0
     """
-    require_covered("averaged_bound", model)
     require_positive(half_life=half_life)
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, R_X=R_X, largest_mass=largest_mass, relative_margin=relative_margin
     )
     # rho / (1 - rho) = 1 / (2^(1/h) - 1)
     older = 1.0 / math.expm1(math.log(2.0) / half_life)
-    return 2.0 * comparator_loss + square(R_X * norm) * (4.0 * largest_mass * (1.0 + 2.0 * older) + 2.0 * relative_margin)
+    return 2.0 * comparator_loss + square(R_X * norm) * (growth(largest_mass, relative_margin) + 8.0 * largest_mass * older)
 
 
+@bound(
+    "2 F(u) + 4 B (1 + 2 D + 2 beta) R_X^2 ||u||^2", of=PerceptronRanker, covers=UNCAPPED | {"average": (False,)}, runs=_SERVED
+)
 def delay_bound(
     *,
     comparator_loss: float,
@@ -192,7 +168,7 @@ def delay_bound(
 ) -> float:
     r"""Late grades, in closed form: when the grades of a query come, at most D other served queries wait for theirs.
 
-    .. math:: \sum_t RML(v_t) \le \sum_t V_t \le 2 F(u) + R_X^2 \|u\|^2 (4 B (1 + 2 D) + 2 \beta)
+    .. math:: \sum_t RML(v_t) \le \sum_t V_t \le 2 F(u) + 4 B (1 + 2 D + 2 \beta) R_X^2 \|u\|^2
 
     It needs the pairs of the scores that were served. With the pairs of the weights at the time of arrival, the mass theorem
     bounds the loss of the re-scored rankings, not of the served ones. Related: Joulani et al. 2013; Quanrud & Khashabi 2015.
@@ -211,14 +187,17 @@ def delay_bound(
     >>> delay_bound(comparator_loss=3.0, norm=2.0, R_X=1.0, delay=2)  # 2 * 3 + 2**2 * 4 * (1 + 2 * 2)
     86.0
     """
-    require_covered("delay_bound", model)
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, R_X=R_X, delay=delay, largest_mass=largest_mass,
         relative_margin=relative_margin,
     )  # fmt: skip
-    return 2.0 * comparator_loss + square(R_X * norm) * (4.0 * largest_mass * (1.0 + 2.0 * delay) + 2.0 * relative_margin)
+    return 2.0 * comparator_loss + square(R_X * norm) * (growth(largest_mass, relative_margin) + 8.0 * largest_mass * delay)
 
 
+@bound(
+    "F(u) + ||u|| R_X sqrt(sum V (4 B (1 + 2 D + 2 beta)))", of=PerceptronRanker, covers=UNCAPPED | {"average": (False,)},
+    runs=_SERVED,
+)  # fmt: skip
 def delay_data_bound(
     *,
     comparator_loss: float,
@@ -232,7 +211,7 @@ def delay_data_bound(
 ) -> float:
     r"""Late grades, with measured delays: D_t other served queries wait when the grades of query t come.
 
-    .. math:: \sum_t RML(v_t) \le \sum_t V_t \le F(u) + \|u\| R_X \sqrt{\sum_t V_t (4 B (1 + 2 D_t) + 2 \beta)}
+    .. math:: \sum_t RML(v_t) \le \sum_t V_t \le F(u) + \|u\| R_X \sqrt{\sum_t 4 B V_t (1 + 2 D_t + 2 \beta)}
 
     There are streams on which it is attained, and no algorithm avoids the factor there. `served_data_bound` is sharper where
     the products were measured.
@@ -253,10 +232,9 @@ def delay_data_bound(
     >>> delay_data_bound(comparator_loss=1.0, norm=1.0, R_X=1.0, mass=3.0, delayed_mass=3.0)  # 1 + sqrt(4 * 3 + 8 * 3)
     7.0
     """
-    require_covered("delay_data_bound", model)
     require_non_negative(
         comparator_loss=comparator_loss, norm=norm, R_X=R_X, mass=mass, delayed_mass=delayed_mass, largest_mass=largest_mass,
         relative_margin=relative_margin,
     )  # fmt: skip
-    masses = (4.0 * largest_mass + 2.0 * relative_margin) * mass + 8.0 * largest_mass * delayed_mass
+    masses = growth(largest_mass, relative_margin) * mass + 8.0 * largest_mass * delayed_mass
     return comparator_loss + norm * R_X * math.sqrt(masses)

@@ -10,7 +10,10 @@ References
 import math
 from typing import Any
 
-from online_rank.bounds.coverage import require_covered, require_non_negative, require_positive
+from online_rank.bounds.declaration import bound, require_covered
+from online_rank.bounds.numbers import require_non_negative, require_positive
+from online_rank.measures import measure
+from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = [
     "corollary_6",
@@ -23,6 +26,13 @@ __all__ = [
     "theorem_8_regularization",
     "theory_learning_rate",
 ]
+
+
+_SUBGRADIENT = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",)}
+
+
+def _has_no_cutoff(model: Any) -> str | None:
+    return None if measure(model.measure).k else f"speaks of a measure with a cutoff, but the model has {model.measure!r}"
 
 
 def theory_learning_rate(
@@ -53,6 +63,7 @@ def theory_learning_rate(
     return margin / (4.0 * m * R_X * R_X * v_max * weight)
 
 
+@bound("4 m R_X^2 v_max f(w) for ||z||^2", of=PerceptronRanker, covers=_SUBGRADIENT, takes={"loss": "surrogate_of_learner"})
 def gradient_norm_bound(
     *, loss: float, m: int, R_X: float, v_max: float, margin: float = 1.0, weight: float = 1.0, model: Any = None
 ) -> float:
@@ -72,12 +83,15 @@ def gradient_norm_bound(
     >>> gradient_norm_bound(loss=0.5, m=3, R_X=1.0, v_max=2.0)  # 4 * 3 * 1**2 * 2 * 0.5
     12.0
     """
-    require_covered("gradient_norm_bound", model)
     require_positive(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
     require_non_negative(loss=loss)
     return 4.0 * m * R_X * R_X * v_max * loss * weight / margin
 
 
+@bound(
+    "(f(u) + ||u||^2 / (2 eta) + eta / 2 sum ||z||^2) / Delta", of=PerceptronRanker, covers=_SUBGRADIENT,
+    takes={"comparator_loss": "surrogate_loss"},
+)  # fmt: skip
 def regret_bound(
     *,
     comparator_loss: float,
@@ -112,13 +126,16 @@ def regret_bound(
     >>> regret_bound(comparator_loss=1.0, norm=2.0, squared_gradient_norms=8.0, learning_rate=0.5)  # 1 + 4/(2*0.5) + 0.5/2*8
     7.0
     """
-    require_covered("regret_bound", model)
     require_positive(learning_rate=learning_rate, margin=margin)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms)
     regret = norm * norm / (2.0 * learning_rate) + learning_rate / 2.0 * squared_gradient_norms
     return (comparator_loss + regret) / margin
 
 
+@bound(
+    "Theorem 5 of [CT], with f(u)", of=PerceptronRanker, covers=_SUBGRADIENT,
+    takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"},
+)  # fmt: skip
 def theorem_5(
     *,
     comparator_loss: float,
@@ -162,7 +179,6 @@ def theorem_5(
     >>> theorem_5(comparator_loss=3.0, norm=2.0, m=5, R_X=1.0, v_max=10.0)  # 2 * 3 + 4 * 2**2 * 5 * 1**2 * 10
     806.0
     """
-    require_covered("theorem_5", model)
     theory = theory_learning_rate(m=m, R_X=R_X, v_max=v_max, margin=margin, weight=weight)
     require_non_negative(comparator_loss=comparator_loss, norm=norm)
     if learning_rate is None:
@@ -196,6 +212,10 @@ def corollary_6(*, gamma: float, m: int, R_X: float, v_max: float, model: Any = 
     return theorem_5(comparator_loss=0.0, norm=1.0 / gamma, m=m, R_X=R_X, v_max=v_max)
 
 
+@bound(
+    "Corollary 7 of [CT], with f(u)", of=PerceptronRanker, covers=_SUBGRADIENT,
+    takes={"comparator_loss": "surrogate_loss", "weight": "largest_weight"}, unless=_has_no_cutoff,
+)  # fmt: skip
 def corollary_7(
     *,
     comparator_loss: float,
@@ -227,7 +247,6 @@ def corollary_7(
     >>> corollary_7(comparator_loss=0.0, norm=1.0, k=5, R_X=1.0, v_max=2.0)  # 4 * 1**2 * 5 * 1**2 * 2
     40.0
     """
-    require_covered("corollary_7", model)
     return theorem_5(
         comparator_loss=comparator_loss,
         norm=norm,

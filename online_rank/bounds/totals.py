@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
-__all__ = ["Totals"]
+import numpy as np
+
+__all__ = ["MAXIMA", "Totals"]
 
 
 class Totals(NamedTuple):
@@ -15,7 +17,7 @@ class Totals(NamedTuple):
     loss
         Cumulative loss of the weights that learn, ties broken pessimistically: what the bounds speak of.
     served_loss
-        The same for the weights that serve rankings; NaN unless asked for. No bound speaks of it.
+        The same for what was served; NaN where that was not measured.
     mass
         Sum of the masses V_t.
     squared_gradient_norms
@@ -32,6 +34,8 @@ class Totals(NamedTuple):
         Largest ratio of two positive v_i of one query.
     largest_weight
         Largest sample weight.
+    counted_weight
+        Sum of the sample weights of the queries that were not skipped, which no loss exceeds.
     """
 
     n_rounds: int
@@ -47,3 +51,8 @@ class Totals(NamedTuple):
     m: int
     v_max: float
     largest_weight: float
+    counted_weight: float
+
+
+#: Which of the totals are maxima; the others are sums.
+MAXIMA = np.isin(Totals._fields, ("largest_mass", "R_X", "m", "v_max", "largest_weight"))

@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.codes import DOCUMENTS
-from online_rank._kernels.comparators import accumulate, compare
+from online_rank._kernels.comparators import compare
 from online_rank._kernels.graded import ranking_losses
+from online_rank._kernels.totals import accumulate
+from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round
 from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
-from online_rank.bounds.candidates import Run
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks, require_perceptron
-from online_rank.bounds.frozen import FrozenCopy
+from online_rank.bounds.mixed import mix
+from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, add_losses
 from online_rank.measures import discounts, learned_measure
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.click_perceptron import ClickPerceptron
-from online_rank.rankers.nested import NestedRanker, learn_query, share_columns
+from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = ["LossTracker"]
@@ -30,9 +32,6 @@ __all__ = ["LossTracker"]
 _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
     Round._fields.index, ("loss", "served_loss", "mass", "squared_gradient_norm", "margin", "weight", "skipped")
 )
-
-#: Which of the totals are maxima; the others are sums.
-_MAXIMA = np.isin(Totals._fields, ("largest_mass", "R_X", "m", "v_max", "largest_weight"))
 
 
 class LossTracker(NestedRanker):
@@ -50,8 +49,8 @@ class LossTracker(NestedRanker):
     Parameters
     ----------
     ranker
-        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`; a copy of it learns, from
-        w = 0, where the bounds start.
+        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`; a copy of it learns. The
+        run begins with its weights; from w = 0, where it has learned nothing, more bounds speak of it.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
@@ -66,8 +65,7 @@ class LossTracker(NestedRanker):
     Raises
     ------
     TypeError, ValueError
-        `ranker` is of another kind, learns by a method of its own, or has learned already; or a comparator is not a vector of
-        finite numbers.
+        `ranker` is of another kind or learns by a method of its own; or a comparator is not a vector of finite numbers.
 
     Examples
     --------
@@ -92,16 +90,18 @@ class LossTracker(NestedRanker):
     _machines = 0
     #: How many queries had been learned when they were mixed last.
     _mixed_at = 0
-    #: What all rounds added, less the mixed weights (d,).
+    #: What all rounds added, less the weights (d,); None: nothing else was in them.
     _offset: np.ndarray | None = None
+    #: The weights that the run began with (d,); None: w = 0.
+    _beginning: np.ndarray | None = None
     # An element a feature each: a copy of them a query would cost more than learning it.
-    _replaced = frozenset({"_shift", "_scaled_by", "_ended", "_offset", "_aligned"})
+    _replaced = frozenset({"_shift", "_scaled_by", "_ended", "_offset", "_beginning", "_aligned"})
 
     _schema = Schema(
         _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", "ClickPerceptron", features=True),
         _served=Array(3),
         _n_served=Count(),
-        _n_frozen=Count(),
+        _n_moved=Count(),
         _path=Array(lambda tracker: len(tracker.comparators or {}), 3),
         _shift=Array(lambda tracker: len(tracker.comparators or {}), "d"),
         _scaled_by=Array("d"),
@@ -113,6 +113,7 @@ class LossTracker(NestedRanker):
         _machines=Integer(-1),
         _mixed_at=Count(),
         _offset=Array("d", optional=True),
+        _beginning=Array("d", optional=True),
         _aligned=Derived(lambda tracker: len(tracker.comparators or {}), "d"),
         _measure=Derived(),
     )
@@ -124,6 +125,8 @@ class LossTracker(NestedRanker):
         require_perceptron(ranker)
         if comparators is not None and not isinstance(comparators, Mapping):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
+        flag("served", served)
+        flag("raw", raw)
         if served and ranker.abilities.takes_clicks:
             raise ValueError("served=True: clicks do not tell the loss of what was served")
         self.ranker = ranker
@@ -139,7 +142,8 @@ class LossTracker(NestedRanker):
         self._n_documents = 0.0
         self._served = np.zeros(3)
         self._n_served = 0
-        self._n_frozen = 0
+        # Of those learned from scores that were given, how many came through transformers that learn.
+        self._n_moved = 0
         # Of each comparator: P, sum of <u_t - u_{t-1}, w_t>, largest norm before it was moved; and by how much it was.
         self._path = np.zeros((len(self._sums), 3))
         self._shift = np.empty((len(self._sums), 0))
@@ -149,6 +153,7 @@ class LossTracker(NestedRanker):
         # before, and Q of the present one.
         self._ended = np.empty(0)
         self._segments = np.array([1.0, 0.0, 0.0])
+        self._begin()
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -179,11 +184,6 @@ class LossTracker(NestedRanker):
             raise ValueError("what is served is not measured: LossTracker(ranker, served=True) does")
         return LossInterval(self._served).interval(level)
 
-    def freeze(self) -> FrozenCopy:
-        """A copy of the learner that learns no more, with a bound on what a future query loses (`FrozenCopy`)."""
-        self._n_frozen += 1
-        return FrozenCopy(self._learner, self._n_frozen - 1, self._measure.name)
-
     def move_comparator(self, name: str, weights: Any) -> None:
         """From now on compare with other weights; the certificate is then against the path of comparators (`path_bound`).
 
@@ -199,18 +199,20 @@ class LossTracker(NestedRanker):
         KeyError, TypeError, ValueError
             There is no such comparator, or `weights` is no vector for it.
         """
-        row = self._row(name)
-        before = self._aligned[row].copy()
-        after = self._aligned_to_columns(name, copied(name, weights))
-        step = after - before
-        path, shift = self._path.copy(), self._shift.copy()
-        extend_path(path[row], before * self._scaled_by, after * self._scaled_by, self._gains())
-        shift[row] += step
-        self._path, self._shift = path, shift
-        self._aligned = self._align_comparators()
+        with self._lock:
+            row = self._row(name)
+            before = self._aligned[row].copy()
+            after = self._aligned_to_columns(name, copied(name, weights))
+            path, shift = self._path.copy(), self._shift.copy()
+            extend_path(path[row], before * self._scaled_by, after * self._scaled_by, self._gains())
+            shift[row] += after - before
+            self._path, self._shift = path, shift
+            self._aligned = self._align_comparators()
 
     def certificate(self, comparator: str | None = None, *, delay: int | None = None) -> Certificate:
         """The loss so far beside every bound that covers the ranker's settings, against one of the comparators.
+
+        Without comparators it says what no weights could have done on the pairs of the updates.
 
         Parameters
         ----------
@@ -224,36 +226,20 @@ class LossTracker(NestedRanker):
         KeyError
             There is no such comparator.
         ValueError
-            No name was given, and there is none or more than one; or the learner was taught by itself.
+            No name was given, and there is more than one; or the learner was taught by itself.
         """
         names = list(self.comparators or {})
-        if not names:
-            raise ValueError("there is no comparator: give LossTracker(model, comparators={name: weights}) one to begin with")
-        if comparator is None:
-            if len(names) != 1:
-                raise ValueError(f"there are {len(names)} comparators {names}; certificate(name) is against one of them")
+        if comparator is None and len(names) > 1:
+            raise ValueError(f"there are {len(names)} comparators {names}; certificate(name) is against one of them")
+        if comparator is None and names:
             comparator = names[0]
-        row = self._row(comparator)
-        self._require_complete()
-        n, roots, q = self._segments.tolist()
-        pair_loss, surrogate_loss = self._sums[row].tolist()
-        path_length, path_product, largest_norm = self._path[row].tolist()
-        run = Run(
-            totals=self.totals._asdict(),
-            u=self._aligned[row] * self._scaled_by,
-            gains=self._gains(),
-            pair_loss=pair_loss,
-            surrogate_loss=math.nan if self.abilities.takes_clicks else surrogate_loss,
-            path_length=path_length,
-            path_product=path_product,
-            largest_norm=largest_norm,
-            n_served=self._n_served,
-            raw=self.raw,
-            delay=delay,
-            segments=(int(n), roots + math.sqrt(q)) if self._nested else None,
-            machines=self._machines and (self._machines if self._mixed_at == self._totals[0] else -1),
-        )
-        return certify(self._perceptron, comparator, run)
+        if delay is not None:
+            integer("delay", delay, low=0)
+        with self._lock:
+            if comparator is not None:
+                self._row(comparator)
+            self._require_complete()
+            return certify(self._perceptron, run_of_perceptron(self, comparator, delay))
 
     _forwards = ("takes_served", "takes_clicks", "takes_sparse", "draws")
 
@@ -271,6 +257,17 @@ class LossTracker(NestedRanker):
     def _perceptron(self) -> Any:
         """The perceptron whose round will be that of the next query."""
         return self._learner._reporter if self._nested else self._learner
+
+    def _begin(self) -> None:
+        """Take over the features and weights of a ranker that has learned before."""
+        adopt_features(self, [self._learner])
+        self._n_documents = self._learned_so_far()
+        if self._nested:
+            if self._perceptron.weights.any():
+                self._segments[1] = math.nan
+        elif self._learner.last_round is not None or self._learner.weights.any():
+            self._beginning = self._learner.weights.copy()
+            self._offset = -self._beginning
 
     def _gains(self) -> np.ndarray:
         """What all rounds so far have added to the weights that learn, (d,)."""
@@ -301,39 +298,12 @@ class LossTracker(NestedRanker):
         self._shift = np.concatenate([self._shift, np.zeros((len(self._shift), n_new))], axis=1)
         self._ended = np.concatenate([self._ended, np.zeros(n_new)])
         self._scaled_by = np.concatenate([self._scaled_by, np.full(n_new, 0.0 if self.raw else 1.0)])
-        if self._offset is not None:
-            self._offset = np.concatenate([self._offset, np.zeros(n_new)])
+        for name in ("_offset", "_beginning"):
+            if (grown := getattr(self, name)) is not None:
+                setattr(self, name, np.concatenate([grown, np.zeros(n_new)]))
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        """Everything adds up, what the base had counted once; of what is a maximum, the largest."""
-        share_columns(self, self._learner)
-        self._learner._mix([shard._learner for shard in shards], base._learner, shares)
-        gains = self._placed_from(base, base._gains()[None])[0]
-        products, before = base._products(), gains.copy()
-        for shard in shards:
-            gains = gains + (self._placed_from(shard, shard._gains()[None])[0] - before)
-            products = products + (shard._products() - base._products())
-            self._totals = np.where(
-                _MAXIMA, np.maximum(self._totals, shard._totals), self._totals + (shard._totals - base._totals)
-            )
-            self._sums = self._sums + (shard._sums - base._sums)
-            self._served = self._served + (shard._served - base._served)
-            self._n_served += shard._n_served - base._n_served
-            self._n_frozen = max(self._n_frozen, shard._n_frozen)
-            self._path[:, 0] += shard._path[:, 0] - base._path[:, 0]
-            self._path[:, 2] = np.maximum(self._path[:, 2], shard._path[:, 2])
-        self._scaled_by = self._placed_from(shards[-1], shards[-1]._scaled_by[None])[0].copy()
-        self._path[:, 1] = (self._aligned * self._scaled_by) @ gains - products
-        self._offset = gains - self._learner.weights
-        same = base._machines in (0, len(shards)) and base._mixed_at == base._totals[0]
-        self._machines = len(shards) if same and len(set(shares)) == 1 else -1
-        self._mixed_at = int(self._totals[0])
-        self._last_round = copy.copy(shards[-1]._last_round)  # Each writes over its own.
-        self._n_documents = self._learned_so_far()
-
-    def _products(self) -> np.ndarray:
-        """Of each comparator the sum of <u_t, g_t>, g_t what round t added."""
-        return (self._aligned * self._scaled_by) @ self._gains() - self._path[:, 1]
+        mix(self, shards, base, shares)
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
         super()._extend(names, n_new)
@@ -358,7 +328,9 @@ class LossTracker(NestedRanker):
             if self.abilities.measures_answers or block.served is not None:
                 losses = rounds[rounds[:, _SKIPPED] == 0.0, _SERVED_LOSS]
                 add_losses(self._served, np.clip(losses, 0.0, 1.0))
-            self._n_served += learned if block.served is not None else 0
+            if block.served is not None:
+                self._n_served += learned
+                self._n_moved += learned if block.answered is not None else 0
             self._learner._last_round = rounds[-1:].copy()
             self._n_documents = self._learned_so_far()
         return learned

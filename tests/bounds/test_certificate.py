@@ -5,19 +5,29 @@ import numpy as np
 import pytest
 
 from online_rank import LossTracker, PerceptronRanker
-from online_rank.bounds.candidates import Run
-from online_rank.bounds.certificate import BoundCheck, Certificate, certify
+from online_rank.bounds.certificate import BoundCheck, Certificate, Run, certify
+from online_rank.bounds.declaration import PLAIN
 
 TOTALS = {
     "n_rounds": 3, "n_skipped": 0, "n_mistakes": 2, "loss": 1.0, "served_loss": math.nan, "mass": 1.0,
     "squared_gradient_norms": 0.25, "margin_mass": 0.0, "largest_mass": 0.5, "R_X": 1.0, "m": 2, "v_max": 1.0,
-    "largest_weight": 1.0,
+    "largest_weight": 1.0, "counted_weight": 3.0,
 }  # fmt: skip
+
+
+def run(pair_loss, surrogate_loss=1.0, u=(), gains=(), **changes):
+    u, gains = np.array(u), np.array(gains)
+    norm, product = float(np.linalg.norm(u)), float(u @ gains) if len(u) else 0.0
+    facts = {
+        "comparator_loss": pair_loss, "surrogate_loss": surrogate_loss, "norm": norm, "inner_product": product,
+        "learning_rate": None, "margin": 1.0,
+    }  # fmt: skip
+    return Run(PLAIN, TOTALS | changes, facts, size=pair_loss + norm * float(np.linalg.norm(gains)), comparator="u")
 
 
 def certified(pair_loss=1.0, model=None, **changes):
     model = PerceptronRanker(credit="spread") if model is None else model
-    return certify(model, "u", Run(TOTALS | changes, np.empty(0), np.empty(0), pair_loss, pair_loss))
+    return certify(model, run(pair_loss, pair_loss, **changes))
 
 
 def test_verdicts():
@@ -38,7 +48,7 @@ def test_what_rounding_leaves_undecided_is_not_said_to_hold():
     model.learn_one(np.array([[-1.0], [1.0]]) * 1e5, [1, 0])
     u = np.array([1.0])
     product = float(u @ model.weights)
-    certificate = certify(model, "u", Run(TOTALS, u, model.weights, 1.0 - product - 5e-5, 1e9))
+    certificate = certify(model, run(1.0 - product - 5e-5, 1e9, u, model.weights))
     undecided = certificate.bounds[0]
     assert undecided.slack == pytest.approx(-5e-5, rel=1e-6)
     assert undecided.verdict == "undecided by rounding"
@@ -47,9 +57,7 @@ def test_what_rounding_leaves_undecided_is_not_said_to_hold():
 
 
 def test_a_certificate_without_a_bound_does_not_hold_and_says_why():
-    nothing = Certificate(
-        "u", 1.0, 0.0, 0.0, {"update": "mistake"}, TOTALS, (), {"mass_bound": "mass_bound speaks of something else"}
-    )
+    nothing = Certificate("u", {"update": "mistake"}, TOTALS, {}, (), {"mass_bound": "mass_bound speaks of something else"})
     assert not nothing.holds
     assert "NOTHING IS CERTIFIED" in str(nothing)
     assert "mass_bound (speaks of something else)" in str(nothing)

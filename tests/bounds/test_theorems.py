@@ -45,7 +45,7 @@ def call(name, **changes):
         ),
         (
             ["mass_bound", "mass_data_bound", "mass_hindsight_bound", "mass_separable_bound"],
-            [{}, {"relative_margin": 1.0, "credit": "gain"}],
+            [{"relative_margin": 0.0}, {"relative_margin": 0.0, "credit": "gain"}],
             [SUBGRADIENT],
         ),
     ],
@@ -58,8 +58,45 @@ def test_a_bound_raises_for_settings_that_it_does_not_cover(names, covered, not_
         for settings_ in not_covered:
             with pytest.raises(ValueError, match="speaks of"):
                 call(name, model=PerceptronRanker(**settings_))
-        with pytest.raises(ValueError, match="has no update"):
+        with pytest.raises(ValueError, match="not of a object"):
             call(name, model=object())
+
+
+def test_the_margin_of_a_model_is_that_of_its_bound():
+    """`relative_margin` meant two things: 0.3, the default, gave 4.6, but the margin of the model grows to 4 beta B R_X^2."""
+    numbers = {"comparator_loss": 0.0, "norm": 1.0, "R_X": 1.0}
+    valid = 4.0 * (1.0 + 2.0 * 0.3)
+    assert bounds.mass_bound(**numbers, relative_margin=0.3, model=PerceptronRanker()) == pytest.approx(valid)
+    # Settings of the model need not be repeated.
+    assert bounds.mass_bound(**numbers, model=PerceptronRanker()) == pytest.approx(valid)
+    assert bounds.mass_separable_bound(gamma=1.0, R_X=1.0, model=PerceptronRanker()) == pytest.approx(valid)
+    assert bounds.path_bound(**numbers, path_length=0.0, model=PerceptronRanker()) == pytest.approx(valid)
+    assert bounds.mass_bound(**numbers) == 4.0
+
+
+def test_extreme_scales_neither_overflow_nor_vanish():
+    """`any_step_data_bound` squared squares of the norm."""
+    numbers = {"comparator_loss": 0.0, "learning_rate": 1.0, "squared_gradient_norms": 1.0}
+    assert bounds.any_step_data_bound(norm=1e-160, **numbers) == pytest.approx(1e-160)
+    assert bounds.any_step_data_bound(norm=1e100, **numbers) == pytest.approx(2e200)
+    assert bounds.any_step_data_bound(norm=1e-180, **numbers | {"comparator_loss": 1e-300}) == pytest.approx(1e-180)
+
+
+def test_surrogate_forms_are_refused_where_they_are_false():
+    """With mass `sqrt` F(u) exceeds sum f_t(u): documents 1.5, -.5, .5 with grades 12, 1, 0 while w > 0, else .5, -.5."""
+    tracker = LossTracker(PerceptronRanker("ndcg", credit="spread", mass="sqrt"), {"u": np.ones(1)})
+    for _ in range(3000):
+        if tracker.n_features and tracker.learner.weights[0] > 0.0:
+            tracker.learn_one(np.array([[1.5], [-0.5], [0.5]]), [12, 1, 0])
+        else:
+            tracker.learn_one(np.array([[0.5], [-0.5]]), [1, 0])
+    certificate = tracker.certificate()
+    false = 2.0 * certificate.surrogate_loss + 4.0 * certificate.totals["largest_mass"] * certificate.totals["R_X"] ** 2
+    assert certificate.pair_loss > certificate.surrogate_loss
+    assert certificate.loss > false
+    assert certificate.holds
+    with pytest.raises(ValueError, match="mass='slam' or mass='loss'"):
+        certificate.bound("mass_surrogate_bound")
 
 
 def test_bad_numbers():

@@ -1,0 +1,50 @@
+"""One account of a `LossTracker` made of those of several machines."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank.bounds.totals import MAXIMA
+from online_rank.rankers.nested import share_columns
+
+__all__ = ["mix"]
+
+
+def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
+    """Let `tracker`, a copy of `base`, become the mixture of the shards that went on from `base`.
+
+    Sums add up, what the base had counted once; of maxima the largest counts.
+    """
+    share_columns(tracker, tracker._learner)
+    tracker._learner._mix([shard._learner for shard in shards], base._learner, shares)
+    gains = tracker._placed_from(base, base._gains()[None])[0]
+    products, before = _products(base), gains.copy()
+    for shard in shards:
+        gains = gains + (tracker._placed_from(shard, shard._gains()[None])[0] - before)
+        products = products + (_products(shard) - _products(base))
+        tracker._totals = np.where(
+            MAXIMA, np.maximum(tracker._totals, shard._totals), tracker._totals + (shard._totals - base._totals)
+        )
+        tracker._sums = tracker._sums + (shard._sums - base._sums)
+        tracker._served = tracker._served + (shard._served - base._served)
+        tracker._n_served += shard._n_served - base._n_served
+        tracker._n_moved += shard._n_moved - base._n_moved
+        tracker._path[:, 0] += shard._path[:, 0] - base._path[:, 0]
+        tracker._path[:, 2] = np.maximum(tracker._path[:, 2], shard._path[:, 2])
+        # A shard knows the scale of the features that it has met alone.
+        scaled_by = tracker._placed_from(shard, shard._scaled_by[None])[0]
+        tracker._scaled_by = np.where(scaled_by > 0.0, scaled_by, tracker._scaled_by)
+    tracker._path[:, 1] = (tracker._aligned * tracker._scaled_by) @ gains - products
+    tracker._offset = gains - tracker._learner.weights
+    same = base._machines in (0, len(shards)) and base._mixed_at == base._totals[0]
+    tracker._machines = len(shards) if same and len(set(shares)) == 1 else -1
+    tracker._mixed_at = int(tracker._totals[0])
+    tracker._last_round = copy.copy(shards[-1]._last_round)  # Each writes over its own.
+    tracker._n_documents = tracker._learned_so_far()
+
+
+def _products(tracker: Any) -> np.ndarray:
+    """Of each comparator the sum of <u_t, g_t>, g_t what round t added."""
+    return (tracker._aligned * tracker._scaled_by) @ tracker._gains() - tracker._path[:, 1]

@@ -1,0 +1,40 @@
+"""Checks of the numbers that bounds take."""
+
+import math
+
+__all__ = ["growth", "require_finite", "require_non_negative", "require_positive", "square"]
+
+
+def require_positive(**values: float) -> None:
+    """Raise ValueError that names the first value that is not a finite number > 0."""
+    for name, value in values.items():
+        if not 0.0 < value < math.inf:
+            raise ValueError(f"{name} is {value}; it must be a finite number > 0")
+
+
+def require_finite(**values: float) -> None:
+    """Raise ValueError that names the first value that is not a finite number."""
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}; it must be a finite number")
+
+
+def require_non_negative(**values: float) -> None:
+    """Raise ValueError that names the first value that is not a number >= 0."""
+    for name, value in values.items():
+        if not value >= 0.0:
+            raise ValueError(f"{name} is {value}; it must be a number >= 0")
+
+
+def growth(largest_mass: float, relative_margin: float) -> float:
+    """By how much R_X^2 V may grow the squared norm of the weights in a round at most: 4 B (1 + 2 beta).
+
+    ||z||^2 + 2 tau V, with ||z||^2 <= 4 R_X^2 B V and the margin of a `PerceptronRanker`, tau = beta sum ||z||^2 / sum V over
+    the rounds before, which is at most 4 beta B R_X^2.
+    """
+    return 4.0 * largest_mass * (1.0 + 2.0 * relative_margin)
+
+
+def square(x: float) -> float:
+    """x^2; infinite where it is too large for a number."""
+    return x * x

@@ -1,0 +1,130 @@
+"""What the account of a `LossTracker` around a perceptron says of a run, as bounds take it."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from online_rank.bounds.certificate import Run
+from online_rank.bounds.declaration import setting
+from online_rank.measures import measure
+from online_rank.rankers.click_perceptron import ClickPerceptron
+
+__all__ = ["run_of_perceptron"]
+
+#: Two totals that are added up alike agree but for rounding.
+_AGREE = 1e-12
+
+_MOVING_FEATURES = (
+    "speaks of scores by the weights that learn on the very features of the update, but transformers that learn stand before "
+    "the ranker"
+)
+_LEARNED_BEFORE = "speaks of rankers that begin at w = 0, but one that followed another had learned before"
+
+
+def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -> Run:
+    """The run of a tracker so far, against one of its comparators or none."""
+    model, totals = tracker._perceptron, tracker.totals._asdict()
+    machines = tracker._machines if tracker._mixed_at == tracker._totals[0] or not tracker._machines else -1
+    row = None if comparator is None else tracker._row(comparator)
+    # Machines whose scalers had different states have different comparators behind them.
+    moved = row is not None and (tracker._path[row, 0] > 0.0 or (tracker.raw and machines != 0))
+    properties = {
+        "comparator": "none" if row is None else "moved" if moved else "fixed",
+        "beginning": "zero" if tracker._beginning is None else "given",
+        "scores": "served" if tracker._n_served or setting(model, "served") == "average" else "own",
+        "rankers": "successive" if tracker._nested else "one",
+        "machines": "one" if not machines else "several" if machines > 0 else "uneven",
+    }
+    facts, unknown = _facts_of_model(tracker, model, totals), {}
+    facts["loss_of"], facts["estimated"] = _what_the_loss_is_of(tracker, model, totals), tracker.abilities.takes_clicks
+    if machines > 0:
+        facts["penalty"] = machines
+    if delay is not None:
+        facts["delay"] = delay
+        if tracker._n_moved:
+            unknown["delay"] = _MOVING_FEATURES
+    if setting(model, "served") == "average" and not tracker._n_served and not isinstance(model.average, bool):
+        facts["half_life"] = float(model.average)
+    size = 0.0
+    if row is not None:
+        size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)
+    return Run(properties, totals, facts, unknown, size, comparator, (_note(tracker),))
+
+
+def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] = {"Q": totals["squared_gradient_norms"] + 2.0 * totals["margin_mass"]}
+    for name in ("learning_rate", "margin", "relative_margin"):
+        facts[name] = setting(model, name)
+    if (cap := setting(model, "norm_cap")) is not None:
+        facts["cap"] = cap
+    else:
+        # What a cap takes off is not known, and so neither is the sum of the updates.
+        facts["weight_norm"] = float(np.linalg.norm(tracker._gains()))
+    facts["unit_margin"] = model.update != "gradient"
+    if not isinstance(model, ClickPerceptron):
+        facts["k"] = measure(model.measure).k
+    return facts
+
+
+def _add_facts_of_comparator(
+    facts: dict[str, Any], unknown: dict[str, str], tracker: Any, row: int, model: Any, totals: dict[str, Any]
+) -> float:
+    """Add what is known of a comparator. Returns the size of what was added up for it."""
+    u, gains = tracker._aligned[row] * tracker._scaled_by, tracker._gains()
+    norm, product = float(np.linalg.norm(u)), float(u @ gains)
+    pair_loss, surrogate_loss = tracker._sums[row].tolist()
+    path_length, path_product, largest = tracker._path[row].tolist()
+    facts |= {
+        "comparator_loss": pair_loss,
+        "surrogate_loss": math.nan if tracker.abilities.takes_clicks else surrogate_loss,
+        "norm": norm,
+        "inner_product": product,
+        "gain_product": product - path_product,
+        "path_length": path_length,
+        "path_product": path_product,
+        "largest_norm": max(largest, norm),
+    }
+    begun_with = np.zeros(len(u)) if tracker._beginning is None else tracker._beginning
+    facts["beginning_norm"] = float(np.linalg.norm(begun_with))
+    facts["beginning_product"] = float(u @ begun_with)
+    facts["distance"] = float(np.linalg.norm(u - begun_with))
+    if tracker._nested:
+        _add_segments(facts, unknown, tracker, norm)
+    # By what F(u) and <u, w> are divided, at most.
+    unit = (getattr(model, "learning_rate", None) or 1.0) * getattr(model, "margin", 1.0)
+    weights = float(np.linalg.norm(gains)) + facts["beginning_norm"]
+    # The scores of each pair have errors of the size of ||u|| R_X, which V of them add up.
+    return pair_loss + norm * (weights / unit + totals["R_X"] * totals["mass"]) + abs(path_product)
+
+
+def _add_segments(facts: dict[str, Any], unknown: dict[str, str], tracker: Any, norm: float) -> None:
+    """What is known of rankers that followed one another."""
+    n, roots, q = tracker._segments.tolist()
+    n, roots = int(n), roots + math.sqrt(q)
+    facts["segment_norms"] = [norm] * n
+    # Of the Q of each only the sum of the roots is kept, and only that counts.
+    facts["segment_squares"] = [(roots / n) ** 2] * n
+    if math.isnan(roots):
+        unknown["segment_norms"] = _LEARNED_BEFORE
+
+
+def _what_the_loss_is_of(tracker: Any, model: Any, totals: dict[str, Any]) -> str:
+    """Of which rankings the loss is that bounds speak of."""
+    if tracker.abilities.takes_clicks:
+        return "of the weights that learn, from the documents that were shown"
+    if abs(totals["served_loss"] - totals["loss"]) <= _AGREE * totals["loss"]:
+        return "of what was served"
+    if tracker._n_served == totals["n_rounds"]:
+        return "of the scores that were given as served"
+    if tracker._n_served:
+        return f"of the scores that decided the updates, {tracker._n_served:,} of them given as served"
+    if setting(model, "served") == "average":
+        return "of the averaged weights on the features that were learned"
+    return "of the weights that learn"
+
+
+def _note(tracker: Any) -> str:
+    if tracker.raw:
+        return "The comparator's weights are those of raw features; its norm is that behind the scaler."
+    return "Everything is measured on the features that the ranker gets, behind any transformer."

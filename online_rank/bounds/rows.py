@@ -1,0 +1,184 @@
+"""What a certificate says, line by line.
+
+A line is declared once, as a function here that is decorated with `_line`; text, pages and JSON follow.
+"""
+
+import math
+import textwrap
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from online_rank.bounds.limits import duality_gap, margin_limit
+
+__all__ = ["Row", "printed", "rows_of"]
+
+
+class Row(NamedTuple):
+    """A line of a certificate.
+
+    Attributes
+    ----------
+    part
+        `"run"`: what was measured; `"bound"`: what the loss is at most; `"not covered"`: bounds that do not speak of the run;
+        `"note"`: what the figures are of.
+    name
+        The key in JSON; of a bound its function.
+    label
+        What it is, in words, or the statement of a bound.
+    value
+        The number, where it is one.
+    text
+        What is printed beside the label.
+    verdict
+        What a bound says of the loss (`BoundCheck.verdict`), and whether it says anything.
+    """
+
+    part: str
+    name: str
+    label: str
+    value: Any
+    text: str
+    verdict: str = ""
+
+
+_Line = Callable[[Any], tuple[Any, str] | None]
+
+#: Every line: its key, its label, and the function that gives value and text.
+_LINES: list[tuple[str, str, _Line]] = []
+
+#: Settings that are not printed where they have this value, or never (`...`).
+_UNSAID = {"served": "current", "margin": 1.0, "margin_scale": "constant", "average": ..., "seed": ...}
+
+
+def rows_of(certificate: Any) -> list[Row]:
+    """The lines of a `Certificate`."""
+    rows = []
+    for name, label, line in _LINES:
+        if (said := line(certificate)) is not None:
+            rows.append(Row("run", name, label, *said))
+    for check in certificate.bounds:
+        verdict = check.verdict + (", says nothing" if check.says_nothing else "")
+        rows.append(Row("bound", check.name, check.statement, check.value, f"{check.value:,.6g}", verdict))
+    for reason, names in _by_reason(certificate.not_covered).items():
+        rows.append(Row("not covered", "not_covered", ", ".join(names), None, reason))
+    rows += [Row("note", "note", "", None, note) for note in certificate.notes]
+    return rows
+
+
+def printed(certificate: Any) -> str:
+    """The lines of a `Certificate` as text."""
+    rows = certificate.rows()
+    measured, bounds = ([row for row in rows if row.part == part] for part in ("run", "bound"))
+    against = "" if certificate.comparator is None else f" against {certificate.comparator!r}"
+    width = max((len(row.label) for row in measured), default=0)
+    lines = [f"Certificate{against}"]
+    for row in measured:
+        indent = " " * (width + 4)
+        lines.append(textwrap.fill(row.text, 128, initial_indent=f"  {row.label:<{width}}  ", subsequent_indent=indent))
+    if bounds:
+        width = max(len(row.label) for row in bounds)
+        lines.append(f"  {'the loss is at most':<{width}}  {'bound':>12}  {'slack':>12}")
+        for row in bounds:
+            lines.append(f"  {row.label:<{width}}  {row.text:>12}  {row.value - certificate.loss:>12,.6g}  {row.verdict}")
+    elif certificate.comparator is not None or not measured:
+        lines.append("  NOTHING IS CERTIFIED: no bound covers these settings")
+    for row in rows:
+        if row.part in ("not covered", "note"):
+            text = f"not covered: {row.label} ({row.text})" if row.part == "not covered" else row.text
+            lines.append(textwrap.fill(text, 128, initial_indent="  ", subsequent_indent="    ", break_long_words=False))
+    return "\n".join(lines)
+
+
+def _by_reason(reasons: dict[str, str]) -> dict[str, list[str]]:
+    """The bounds that do not speak of the run, those with the same reason together."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        groups.setdefault(reason.removeprefix(f"{name} "), []).append(name)
+    return groups
+
+
+def _line(name: str, label: str) -> Callable[[_Line], _Line]:
+    """Declare a line: a function of the certificate that gives value and text, or None where it has nothing to say."""
+
+    def declare(line: _Line) -> _Line:
+        _LINES.append((name, label, line))
+        return line
+
+    return declare
+
+
+@_line("model", "model")
+def _model(c: Any) -> tuple[Any, str] | None:
+    shown = {n: v for n, v in c.settings.items() if v is not None and _UNSAID.get(n) not in (v, ...)}
+    return None, ", ".join(f"{name}={value!r}" for name, value in shown.items())
+
+
+@_line("n_rounds", "queries")
+def _queries(c: Any) -> tuple[Any, str] | None:
+    t = c.totals
+    return t["n_rounds"], f"{t['n_rounds']:,}: {t['n_mistakes']:,} with a loss, {t['n_skipped']:,} skipped"
+
+
+@_line("loss", "cumulative loss")
+def _loss(c: Any) -> tuple[Any, str] | None:
+    return None if c.facts.get("estimated") else (c.loss, _of_what(c))
+
+
+@_line("estimated_cost", "estimated cost")
+def _estimate(c: Any) -> tuple[Any, str] | None:
+    return (c.loss, _of_what(c)) if c.facts.get("estimated") else None
+
+
+def _of_what(c: Any) -> str:
+    return f"{c.loss:,.6g} ({c.facts.get('loss_of', 'of the weights that learn')}: what the bounds speak of)"
+
+
+@_line("served_loss", "loss of what was served")
+def _served(c: Any) -> tuple[Any, str] | None:
+    served = c.totals.get("served_loss")
+    if served is None or served == c.loss or c.facts.get("estimated"):
+        return None
+    return served, "not measured" if math.isnan(served) else f"{served:,.6g} (no bound speaks of it)"
+
+
+@_line("mass", "mass V")
+def _mass(c: Any) -> tuple[Any, str] | None:
+    mass = c.totals.get("mass")
+    if mass is None:
+        return None
+    return mass, f"{mass:,.6g} (total weight of the updates; no bound of the mass theorem is below it)"
+
+
+@_line("comparator_loss", "comparator")
+def _comparator(c: Any) -> tuple[Any, str] | None:
+    if c.comparator is None:
+        return None
+    surrogate = "" if math.isnan(c.surrogate_loss) else f"f(u) {c.surrogate_loss:,.6g}, "
+    return c.pair_loss, f"F(u) {c.pair_loss:,.6g}, {surrogate}norm {c.norm:,.6g}"
+
+
+@_line("mean_hinge", "F(u) / V")
+def _mean_hinge(c: Any) -> tuple[Any, str] | None:
+    if c.comparator is None or not c.totals.get("mass") or not c.facts.get("unit_margin"):
+        return None
+    ratio = c.pair_loss / c.totals["mass"]
+    return ratio, f"{ratio:.4g}" + (", no better than zero weights on these pairs" if ratio >= 1.0 else "")
+
+
+@_line("margin_limit", "without a comparator")
+def _limits(c: Any) -> tuple[Any, str] | None:
+    mass, weight_norm = c.totals.get("mass"), c.facts.get("weight_norm")
+    if not mass or weight_norm is None or not c.facts.get("unit_margin"):
+        return None
+    limit = margin_limit(mass=mass, weight_norm=weight_norm)
+    text = f"no weights of norm U have a mean hinge below 1 - {limit:.4g} U on these pairs, none a margin above {limit:.4g}"
+    return limit, text
+
+
+@_line("duality_gap", "duality gap")
+def _gap(c: Any) -> tuple[Any, str] | None:
+    mass, weight_norm = c.totals.get("mass"), c.facts.get("weight_norm")
+    if c.comparator is None or not mass or weight_norm is None or not c.facts.get("unit_margin"):
+        return None
+    gap = duality_gap(comparator_loss=c.pair_loss, norm=c.norm, mass=mass, weight_norm=weight_norm)
+    return gap, f"{gap:,.6g}: no weights of this norm have a smaller F by more"

@@ -1,0 +1,156 @@
+"""What an audit of certificates found: each said something about the wrong thing."""
+
+import math
+
+import numpy as np
+import pytest
+
+from online_rank import DriftAwareRanker, LossTracker, PerceptronRanker, StreamScaler
+from online_rank.distributed.mixing import mix
+from online_rank.feedback import PlackettLuce
+from online_rank.rankers import ClickPerceptron
+
+
+def queries(seed, n, d=3, m=5, scale=1.0):
+    rng = np.random.default_rng(seed)
+    teacher = rng.normal(size=d)
+    for _ in range(n):
+        X = rng.normal(size=(m, d))
+        yield scale * X, np.digitize(X @ teacher + 0.5 * rng.normal(size=m), [0.0, 1.5])
+
+
+def named(*documents):
+    return {f"d{i}": document for i, document in enumerate(documents)}, {f"d{i}": int(i == 0) for i in range(len(documents))}
+
+
+def mixed(*shards, u, **options):
+    base = LossTracker(PerceptronRanker("ndcg", credit="spread", average=False), {"u": u}, **options)
+    models = []
+    for shard in shards:
+        model = base.clone()
+        for x, y in shard:
+            model.learn_one(x, y)
+        models.append(model)
+    return mix(models, base=base)
+
+
+def test_an_idle_machine_does_not_set_comparators_to_zero():
+    """The scale of the comparators was that of the last machine, 0 for features it had not met: norm 0, VIOLATED."""
+    work = [named({"a": 1.0, "b": 0.0}, {"a": 0.0, "b": 1.0})] * 3
+    for shards in ([work, []], [[], work]):
+        certificate = mixed(*shards, u={"a": 1.0, "b": -1.0}).certificate()
+        assert certificate.norm == pytest.approx(math.sqrt(2.0))
+        assert certificate.holds
+
+
+def test_the_order_of_machines_changes_no_certificate():
+    both = [named({"a": 1.0, "b": -1.0}, {"a": -1.0, "b": 1.0})] * 2
+    only_a = [named({"a": 1.0}, {"a": -1.0})] * 2
+    values = [
+        [(check.name, check.value) for check in mixed(*shards, u={"a": 0.5, "b": -2.0}).certificate().bounds]
+        for shards in ([both, only_a], [only_a, both])
+    ]
+    assert [name for name, _ in values[0]] == [name for name, _ in values[1]]
+    assert [value for _, value in values[0]] == pytest.approx([value for _, value in values[1]])
+
+
+def test_loss_is_called_that_of_what_was_served_only_where_it_is():
+    """Behind a scaler the average was judged on other features than it had answered on."""
+    pipeline = StreamScaler() | LossTracker(PerceptronRanker(served="average"), {"u": np.ones(3)}, served=True)
+    for t, (X, y) in enumerate(queries(2, 100)):
+        pipeline.learn_one(X * [1.0, 100.0 ** (t // 25 % 2), 1.0], y)
+    certificate = pipeline["LossTracker"].certificate()
+    totals = certificate.totals
+    assert totals["served_loss"] != pytest.approx(totals["loss"])
+    assert "what was served:" not in str(certificate)
+    assert f"loss of what was served  {totals['served_loss']:,.6g} (no bound speaks of it)" in str(certificate)
+    # Where both totals agree, it is.
+    alone = LossTracker(PerceptronRanker(average=False), {"u": np.ones(3)})
+    for X, y in queries(2, 20):
+        alone.learn_one(X, y)
+    assert "(of what was served: what the bounds speak of)" in str(alone.certificate())
+    assert "no bound speaks of it" not in str(alone.certificate())
+
+
+def test_one_query_with_served_scores_does_not_relabel_the_run():
+    tracker = LossTracker(PerceptronRanker(), {"u": np.ones(3)})
+    for t, (X, y) in enumerate(queries(3, 50)):
+        tracker.learn_one(X, y, **({"served": np.zeros(len(y))} if t == 7 else {}))
+    text = str(tracker.certificate())
+    assert "of the scores that decided the updates, 1 of them given as served" in text
+    assert "(of what was served" not in text
+
+
+@pytest.mark.parametrize(("average", "scaled"), [(True, False), (20.0, False), (False, True)])
+def test_delay_is_certified_only_for_the_learning_weights_on_the_features_of_the_update(average, scaled):
+    tracker = LossTracker(PerceptronRanker(average=average), {"u": np.ones(3)})
+    model = StreamScaler() | tracker if scaled else tracker
+    for X, y in queries(4, 30):
+        model.learn_one(X, y, served=model.predict_one(X))
+    certificate = tracker.certificate(delay=0)
+    assert "delay_bound" not in [check.name for check in certificate.bounds]
+    reason = "transformers that learn" if scaled else "average=False"
+    assert reason in certificate.not_covered["delay_bound"]
+    assert certificate.holds
+
+
+def test_raw_timestamps_are_not_violations():
+    """Scores of 1e12 and more: rounding of a pair is of the size of ||u|| R_X, which V of them add up."""
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        tracker = LossTracker(PerceptronRanker(), {"u": rng.normal(size=3)})
+        for _ in range(40):
+            X = rng.normal(size=(6, 3))
+            X[:, 0] = 1.7e12 + rng.integers(0, 10**9, 6)
+            tracker.learn_one(X, rng.integers(0, 3, 6))
+        assert all(check.verdict != "VIOLATED" for check in tracker.certificate().bounds), seed
+
+
+def test_raw_comparators_of_machines_are_no_single_comparator():
+    """With at most one query a shard no path was seen, and a data bound for one comparator was printed."""
+    u = np.array([2.0, -1.0, 0.5])
+    base = StreamScaler() | LossTracker(PerceptronRanker("ndcg", credit="spread"), {"u": u}, raw=True)
+    shards = []
+    for seed in range(3):
+        model = base.clone()
+        for X, y in queries(seed, 1, scale=10.0**seed):
+            model.learn_one(X, y)
+        shards.append(model)
+    certificate = mix(shards, base=base)["LossTracker"].certificate()
+    assert [check.name for check in certificate.bounds] == ["mixing_hindsight_bound"]
+    assert certificate.holds
+
+
+def test_rankers_that_had_learned_before_leave_a_reason():
+    learned = PerceptronRanker()
+    for X, y in queries(5, 5):
+        learned.learn_one(X, y)
+    tracker = LossTracker(DriftAwareRanker(learned), {"u": np.ones(3)})
+    for X, y in queries(6, 20):
+        tracker.learn_one(X, y)
+    certificate = tracker.certificate()
+    assert [check.name for check in certificate.bounds] == ["restarts_hindsight_bound"]
+    for name in ("restarts_data_bound", "restarts_bound"):
+        assert "had learned before" in certificate.not_covered[name]
+    assert certificate.holds
+
+
+def test_an_estimate_from_clicks_is_not_called_a_loss():
+    tracker = LossTracker(ClickPerceptron(PlackettLuce(k=2)), {"u": np.ones(2)})
+    shown = tracker.show_one(np.eye(2))
+    tracker.learn_one(np.eye(2), shown.clicked([shown.order[1]]))
+    text = str(tracker.certificate())
+    assert "estimated cost" in text
+    assert "cumulative loss" not in text
+
+
+def test_the_report_says_what_the_certificate_says():
+    """The page printed VIOLATED where the certificate said that rounding leaves it undecided."""
+    from online_rank.bounds.certificate import BoundCheck, Certificate
+    from online_rank.report import _certified
+
+    check = BoundCheck("mass_hindsight_bound", "F(u) + <u, w>", 1.0, -5e-5, "undecided by rounding", True)
+    totals = {"n_rounds": 1, "n_mistakes": 1, "n_skipped": 0, "loss": 1.00005, "served_loss": math.nan, "mass": 1.0}
+    page = _certified(Certificate("u", {}, totals, {"comparator_loss": 1.0, "norm": 1.0}, (check,), {}))
+    assert "undecided by rounding, says nothing" in page
+    assert "VIOLATED" not in page
