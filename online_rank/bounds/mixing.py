@@ -53,7 +53,7 @@ def mixing_penalty(masses: Any, mixing: str = "uniform") -> float:
 
 
 @bound(
-    "F + sum of <u, gain>", of=(PerceptronRanker, ClickPerceptron),
+    "F(u) + <u, sum of all gains>", of=(PerceptronRanker, ClickPerceptron),
     covers={"update": ("mistake", "clicks"), "norm_cap": (None,)},
     runs={"machines": ("several", "uneven"), "comparator": ("fixed", "moved"), **ANY_BEGINNING,
           "scores": ("own", "served")},
