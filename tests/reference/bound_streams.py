@@ -235,7 +235,9 @@ def averaged(rng: np.random.Generator) -> Iterator[Check]:
         count = 0.5 ** (1.0 / half_life) * count + 1.0
         v = v + (w - v) / count
     norm = float(np.linalg.norm(stream.u))
-    larger = bounds.averaged_bound(norm=norm, half_life=half_life, relative_margin=of_mass(beta, sums.B), **sums.arguments(*CLOSED))
+    larger = bounds.averaged_bound(
+        norm=norm, half_life=half_life, relative_margin=of_mass(beta, sums.B), **sums.arguments(*CLOSED)
+    )
     yield Check("averaged_bound", sums.V, larger, larger)
 
 
@@ -464,7 +466,9 @@ def mixed(rng: np.random.Generator, how: str, K: int) -> Iterator[Check]:
     numbers = {"norm": norm, "penalty": bounds.mixing_penalty(masses, how), "mixing": how}
     data = bounds.mixing_data_bound(**numbers, **sums.arguments(*DATA))
     sizes = total.arguments("R_X", "largest_mass")
-    closed = bounds.mixing_bound(comparator_loss=sums.F, relative_margin=of_mass(beta, sizes["largest_mass"]), **numbers, **sizes)
+    closed = bounds.mixing_bound(
+        comparator_loss=sums.F, relative_margin=of_mass(beta, sizes["largest_mass"]), **numbers, **sizes
+    )
     yield Check(f"mixing_data_bound, {how}", total.V, data, data)
     yield Check(f"mixing_bound, {how}", total.V, closed, closed)
 
