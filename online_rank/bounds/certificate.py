@@ -197,7 +197,7 @@ def certify(model: Any, run: Run) -> Certificate:
         elif value is not None:
             verdict, says_nothing = _verdict(loss, value, size), value >= counted > 0.0
             checks.append(BoundCheck(declared.name, declared.statement, value, value - loss, verdict, says_nothing))
-    values = getattr(model, "_get_params", dict)()
+    values: dict[str, Any] = getattr(model, "_get_params", dict)()
     return Certificate(
         comparator=run.comparator,
         settings={name: setting(model, name) for name in values if _is_plain(setting(model, name))},

@@ -99,7 +99,7 @@ UNCAPPED: dict[str, tuple[Any, ...]] = {"update": ("mistake",), "norm_cap": (Non
 OWN_MISTAKES = UNCAPPED | {"served": ("current",)}
 
 #: Runs whatever weights they began with.
-ANY_BEGINNING = {"beginning": ("zero", "given")}
+ANY_BEGINNING: dict[str, tuple[str, ...]] = {"beginning": ("zero", "given")}
 
 #: Every bound by its name.
 BOUNDS: dict[str, Bound] = {}

@@ -19,8 +19,8 @@ from online_rank.bounds.numbers import growth, require_finite, require_non_negat
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.perceptron import PerceptronRanker
 
-_MOVED = {"comparator": ("moved",)}
-_RESTARTED = {"rankers": ("successive",)}
+_MOVED: dict[str, tuple[str, ...]] = {"comparator": ("moved",)}
+_RESTARTED: dict[str, tuple[str, ...]] = {"rankers": ("successive",)}
 
 __all__ = [
     "capped_bound",

@@ -12,7 +12,7 @@ from online_rank.bounds.drift import master_bound
 from online_rank.bounds.numbers import growth, require_finite, require_non_negative, require_positive, square
 from online_rank.rankers.perceptron import PerceptronRanker
 
-_SERVED = {"scores": ("served",)}
+_SERVED: dict[str, tuple[str, ...]] = {"scores": ("served",)}
 
 __all__ = [
     "averaged_bound",
