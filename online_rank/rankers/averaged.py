@@ -1,11 +1,12 @@
 """What rankers share whose weights are averaged, and linear ones among them."""
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import dense, sparse
 from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
@@ -13,6 +14,7 @@ from online_rank.base import Ranker
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
+from online_rank.rankers.rules import as_weights, rule_weights
 
 __all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
 
@@ -86,6 +88,90 @@ class LinearRanker(AveragedRanker):
     def __init__(self, averages: bool, n_counters: int) -> None:
         super().__init__(averages, n_counters)
         self._rows: np.ndarray | None = None
+
+    @classmethod
+    def from_weights(cls, weights: Sequence[float] | np.ndarray | Mapping[Hashable, float], **parameters: Any) -> Self:
+        """A ranker that begins with weights from elsewhere: those of a model trained on a batch, or of what ranks today.
+
+        It ranks by them at once, and learns from there. How soon they are outweighed depends on their size: an update of a
+        perceptron adds at most a difference of two documents.
+
+        Parameters
+        ----------
+        weights
+            d numbers for features known by their position, or `{feature: weight}`.
+        parameters
+            Arguments of the constructor.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `weights` is empty or of another kind, a weight is not a finite number, or the ranker cannot begin with weights.
+
+        Examples
+        --------
+        >>> from online_rank import PerceptronRanker
+        >>> model = PerceptronRanker.from_weights({"clicks": 2.0, "age": -0.5})
+        >>> model.rank_one({"old": {"clicks": 1.0, "age": 9.0}, "new": {"clicks": 4.0, "age": 1.0}})
+        ['new', 'old']
+        """
+        names, values = as_weights(weights)
+        model = cls(**parameters)
+        if model.abilities.takes_clicks:
+            raise TypeError(f"{cls.__name__} learns from clicks, and begins with lists in random order: it takes no weights")
+        model._extend(names, 0 if names else len(values))
+        model._begin_with(values)
+        return model
+
+    @classmethod
+    def from_rule(
+        cls,
+        rule: str,
+        runs: Sequence[str],
+        *,
+        weights: Sequence[float] | None = None,
+        strength: float = 1.0,
+        **parameters: Any,
+    ) -> Self:
+        """A ranker that begins as the fusion rule that ranks today, behind `RunFeatures`, and learns from there.
+
+        Before the first feedback it ranks exactly as the rule does; equal scores keep the order of the candidates.
+
+        Parameters
+        ----------
+        rule
+            `"rrf"`, reciprocal rank fusion; `"minmax"` or `"zscore"`, the weighted sum of normalised scores.
+        runs
+            Names of the retrievers.
+        weights
+            One weight a run; None for 1 each.
+        strength
+            By what the weights are multiplied: the larger, the longer the ranker holds on to the rule.
+        parameters
+            Arguments of the constructor.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The rule is unknown, or an argument is out of its range.
+
+        Examples
+        --------
+        >>> from online_rank import PerceptronRanker, RunFeatures, Runs
+        >>> model = RunFeatures() | PerceptronRanker.from_rule("minmax", ["bm25", "vector"], weights=[0.3, 0.7])
+        >>> query = Runs({"bm25": [("a", 9.0), ("b", 5.0)], "vector": [("b", 0.8), ("c", 0.2)]})
+        >>> model.predict_one(query)
+        {'a': 0.3, 'b': 0.7, 'c': 0.0}
+        """
+        arguments.number("strength", strength, above=0)
+        begun = rule_weights(rule, runs, weights)
+        return cls.from_weights({name: strength * weight for name, weight in begun.items()}, **parameters)
+
+    def _begin_with(self, weights: np.ndarray) -> None:
+        """Take these weights (d,), of features that were met, for those of a ranker that has learned nothing yet."""
+        self._weights = weights
+        if self._averages:
+            self._average = weights.copy()
 
     @property
     def weights(self) -> np.ndarray:

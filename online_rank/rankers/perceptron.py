@@ -1,8 +1,8 @@
 """The perceptron for ranking."""
 
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -145,44 +145,6 @@ class PerceptronRanker(LinearRanker):
         self._config = self._checked()
         lean = CREDITS[credit].lean and (within_grade, margin_scale) == ("mean", "constant")
         self._all_forms = None if lean else True
-
-    @classmethod
-    def from_weights(cls, weights: Sequence[float] | np.ndarray | Mapping[Hashable, float], **parameters: Any) -> Self:
-        """A ranker that begins with weights from elsewhere, such as those of a model trained on a batch.
-
-        It ranks by them at once, and learns from there. How soon they are outweighed depends on their size: an update adds at
-        most a difference of two documents. The bounds of `online_rank.bounds` begin with zero weights and do not cover it.
-
-        Parameters
-        ----------
-        weights
-            d numbers for features known by their position, or `{feature: weight}`.
-        parameters
-            Arguments of the constructor.
-
-        Raises
-        ------
-        TypeError, ValueError
-            `weights` is empty or of another kind, or a weight is not a finite number.
-
-        Examples
-        --------
-        >>> model = PerceptronRanker.from_weights({"clicks": 2.0, "age": -0.5})
-        >>> model.rank_one({"old": {"clicks": 1.0, "age": 9.0}, "new": {"clicks": 4.0, "age": 1.0}})
-        ['new', 'old']
-        """
-        named = isinstance(weights, Mapping)
-        values = np.array(list(weights.values()) if isinstance(weights, Mapping) else weights)
-        if values.ndim != 1 or values.dtype.kind not in "biuf":
-            raise TypeError("weights must be d numbers, or {feature: weight}")
-        if not len(values) or not np.isfinite(values).all():
-            raise ValueError("weights must be at least one number, all of them finite")
-        model = cls(**parameters)
-        model._extend(list(weights) if named else None, 0 if named else len(values))
-        model._weights = values.astype(np.float64)
-        if model._averages:
-            model._average = model._weights.copy()
-        return model
 
     @property
     def in_force(self) -> dict[str, Any]:

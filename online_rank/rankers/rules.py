@@ -1,0 +1,74 @@
+"""Rules that rank today, by name: what a linear ranker can begin with."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank import arguments
+
+__all__ = ["RULES", "as_weights", "rule_weights"]
+
+
+def as_weights(weights: Any) -> tuple[list[Hashable] | None, np.ndarray]:
+    """Weights to begin with: the features' names, or None for features known by position, and float64 (d,).
+
+    Raises
+    ------
+    TypeError, ValueError
+        `weights` is empty or of another kind, or a weight is not a finite number.
+    """
+    names = list(weights) if isinstance(weights, Mapping) else None
+    values = np.array(list(weights.values()) if isinstance(weights, Mapping) else weights)
+    if values.ndim != 1 or values.dtype.kind not in "biuf":
+        raise TypeError("weights must be d numbers, or {feature: weight}")
+    if not len(values) or not np.isfinite(values).all():
+        raise ValueError("weights must be at least one number, all of them finite")
+    return names, values.astype(np.float64)
+
+
+def _of_part(part: str) -> Callable[[Sequence[str], Sequence[float]], dict[Hashable, float]]:
+    """Weights of the columns of one part of `RunFeatures`."""
+    return lambda runs, weights: {f"{run} {part}": weight for run, weight in zip(runs, weights, strict=True)}
+
+
+#: What each rule gives the columns of `RunFeatures`, by the names of the runs and one weight a run.
+RULES: dict[str, Callable[[Sequence[str], Sequence[float]], dict[Hashable, float]]] = {
+    "rrf": _of_part("reciprocal_rank"),
+    "minmax": _of_part("minmax"),
+    "zscore": _of_part("zscore"),
+}
+
+
+def rule_weights(rule: str, runs: Sequence[str], weights: Sequence[float] | None = None) -> dict[Hashable, float]:
+    """The weights by which a linear ranker behind `RunFeatures` ranks as a fusion rule does.
+
+    Parameters
+    ----------
+    rule
+        `"rrf"`, reciprocal rank fusion (its constant is `RunFeatures(k=60)`); `"minmax"` or `"zscore"`, the weighted sum of
+        scores that are normalised within each run.
+    runs
+        Names of the retrievers.
+    weights
+        One weight a run; None for 1 each.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The rule is unknown, or there are not as many weights as runs.
+
+    Examples
+    --------
+    >>> rule_weights("rrf", ["bm25", "vector"])
+    {'bm25 reciprocal_rank': 1.0, 'vector reciprocal_rank': 1.0}
+    """
+    arguments.choice("rule", rule, RULES)
+    if isinstance(runs, str) or not runs or len(set(runs)) < len(runs):
+        raise ValueError(f"runs is {runs!r}; it must be different names of retrievers")
+    given = [1.0] * len(runs) if weights is None else list(weights)
+    if len(given) != len(runs):
+        raise ValueError(f"weights has {len(given)} numbers for {len(runs)} runs")
+    for weight in given:
+        arguments.number("weights", weight)
+    return RULES[rule](runs, [float(weight) for weight in given])
