@@ -16,7 +16,7 @@ from online_rank.base.draws import counted_generator
 from online_rank.feedback import PlackettLuce
 from online_rank.stream.clicks import CascadeUser, DependentUser, PositionUser, TrustUser, User
 
-__all__ = ["Chance", "Learner", "Queries", "chance", "pdgd_rounds", "queries_in_one", "swap_rounds", "tables"]
+__all__ = ["Chance", "Learner", "Queries", "beginner", "chance", "pdgd_rounds", "queries_in_one", "swap_rounds", "tables"]
 
 K = 10
 
@@ -40,12 +40,23 @@ class Chance(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """A linear ranker: weights (d,), state of its optimizer (4, d), what its clicks say of positions (16, K, K); rate (1,)."""
+    """A linear ranker: weights (d,), state of its optimizer (4, d), rate (1,); what clicks say of positions (16, K, K), and its
+    baseline of positions.
+    """
 
     w: np.ndarray
     state: np.ndarray
     wins: np.ndarray
     rate: np.ndarray
+    baseline: np.ndarray
+
+
+def beginner(d: int, wealth: float = 0.1) -> Learner:
+    """A ranker that has learned nothing."""
+    state = np.zeros((4, d))
+    state[3] = wealth
+    baseline = np.zeros((2, kernels.PLACES, kernels.PLACES))
+    return Learner(np.zeros(d), state, np.zeros((16, K, K)), np.array([0.1]), baseline)
 
 
 def queries_in_one(queries: Sequence[tuple[np.ndarray, np.ndarray]]) -> Queries:
@@ -134,8 +145,8 @@ def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first,
             drawn[:] = 0.0
             rests[0] = 0.0
         kernels.learn(
-            X, np.array([0, m]), order, np.array([0, k]), clicks, drawn, rests, kinds, one, wealth,
-            learner.w, learner.state, rounds,
+            X, np.array([0, m]), order, np.array([0, k]), np.zeros(1, np.int64), clicks, np.arange(k), drawn, rests, kinds, one,
+            wealth, np.empty(0), learner.w, learner.state, learner.baseline, rounds,
         )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from benchmarks._common import RESULTS, parser, table
 from benchmarks._common import save as save_result
 from benchmarks._data import data_folder
 from benchmarks._pdgd import PDGD, ClickSkip
-from benchmarks._simulation import Learner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
+from benchmarks._simulation import beginner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
 from online_rank import (
     ClickPerceptron,
     Clicks,
@@ -176,8 +176,7 @@ def compiled(
     """The impressions of a method of `COMPILED`, as by the interface."""
     block, d, quality, values, first = queries_in_one(train), train[0][0].shape[1], np.empty(len(drawn)), [], 0
     reference, with_rho, constant = COMPILED[method]
-    learner = Learner(np.zeros(d), np.zeros((4, d)), np.zeros((16, K, K)), np.array([0.1]))
-    learner.state[3] = constant
+    learner = beginner(d)
     draws, user_tables = chance(block, drawn, who, seed, counted=not reference), tables(who, 3)
     for stop in (c for c in (*CHECKPOINTS, len(drawn)) if c <= len(drawn)):
         rounds = pdgd_rounds if reference else swap_rounds

@@ -11,24 +11,24 @@ from online_rank._kernels.codes import ALL_PAIRS, PLACKETT_LUCE
 
 @kernel
 def compare_on_clicks(
-    kind, rows, gains, logits, rest, examination, by_discount, discounts, s, margin, weight, scores, e, out
+    kind, rows, gains, logits, rest, chances, by_discount, discounts, s, margin, weight, scores, e, out
 ):  # fmt: skip
     """Losses F(u) = sum of a_ij max(0, 1 - (u_i - u_j)) of comparators in a round of `click_perceptron.learn`.
 
     Parameters
     ----------
     kind, rows, gains, logits, rest : of the query, as `clicks.learn` takes them
-    examination, by_discount, discounts : as `click_perceptron.learn` takes them
+    chances, by_discount, discounts : as `click_perceptron.learn` takes them
     s : (m,) scores that decided the update
     margin, weight : margin tau and sample weight of the round
     scores : (n, m) scores by the comparators
     e : (k,) workspace
     out : (n,) losses, added to
     """
-    if examination.shape[0] > 0 and kind != ALL_PAIRS:
+    if chances.shape[0] > 0 and kind != ALL_PAIRS:
         for p in range(rows.shape[0]):
             if gains[p] > 0.0:
-                cost = weight * gains[p] / examination[p]
+                cost = weight * gains[p] / chances[p]
                 _compare_cost(rows[p], cost, by_discount, discounts, s, margin, scores, out)
     else:
         _compare_pairs(kind, rows, gains, logits, rest, s, margin, weight, scores, e, out)

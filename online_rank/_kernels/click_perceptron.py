@@ -1,20 +1,21 @@
 """The perceptron on clicks: pairs in the wrong order, or right by too little, and a mass that a certificate adds up."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
-from online_rank._kernels.clicks import are_gains, swap_credit
+from online_rank._kernels.clicks import are_gains, longest_list, swap_credit
 from online_rank._kernels.codes import ALL_PAIRS, DOCUMENTS
 from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norms
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.workspace import longest_query
 
 # Of the counters: mean of ||x||^2. The others stand where those of the perceptron do.
-_MEAN_SQUARE = 3
+MEAN_SQUARE = 3
 
 
 @kernel
@@ -24,10 +25,10 @@ def cost_of_rank(by_discount, discounts, above):
 
 
 @kernel
-def propensity_credit(by_discount, discounts, scores, rows, gains, examination, margin, c):
+def propensity_credit(by_discount, discounts, scores, rows, gains, chances, margin, c):
     """Credit for an additive cost sum_i r_i lambda(rank_i) of which clicks with known propensities tell without bias.
 
-    For each document i clicked, at position p: mass g_i lambda(n + 1) / examination_p, in equal parts on the n documents j, of
+    For each document i clicked, the p-th: mass g_i lambda(n + 1) / chances_p, in equal parts on the n documents j, of
     all of the query, with s_j >= s_i - margin. Adds to c (m,), which holds zeros. Returns the cost as the clicks estimate it
     (margin 0), and the mass.
     """
@@ -45,7 +46,7 @@ def propensity_credit(by_discount, discounts, scores, rows, gains, examination, 
         # Without the document itself.
         above -= 1
         near -= 1
-        weight = gains[p] / examination[p]
+        weight = gains[p] / chances[p]
         loss += weight * cost_of_rank(by_discount, discounts, above)
         if near > 0:
             part = weight * cost_of_rank(by_discount, discounts, near)
@@ -57,9 +58,46 @@ def propensity_credit(by_discount, discounts, scores, rows, gains, examination, 
     return loss, mass
 
 
+class Clicked(NamedTuple):
+    """The documents of one query that were drawn, with what was done with them (`clicks.learn`, and `chances` of `learn`)."""
+
+    kind: int
+    rows: np.ndarray
+    gains: np.ndarray
+    logits: np.ndarray
+    rest: float
+    chances: np.ndarray
+
+
+@kernel
+def credit_clicks(drawn, by_discount, discounts, s, margin, reals, c):
+    """Credit c (m,) of all documents of a query with scores s. Returns the weight of what was done, the loss and the mass."""
+    c[:] = 0.0
+    k = drawn.rows.shape[0]
+    if drawn.chances.shape[0] > 0 and drawn.kind != ALL_PAIRS:
+        loss, mass = propensity_credit(by_discount, discounts, s, drawn.rows, drawn.gains, drawn.chances, margin, c)
+        return drawn.gains.sum(), loss, mass
+    shown, credit, e = reals[2, :k], reals[3, :k], reals[4, :k]
+    for p in range(k):
+        shown[p] = s[drawn.rows[p]]
+    total, loss, mass = swap_credit(drawn.kind, drawn.gains, drawn.logits, drawn.rest, shown, margin, e, credit)
+    for p in range(k):
+        c[drawn.rows[p]] = credit[p]
+    return total, loss, mass
+
+
+@kernel
+def mean_square_with(counters, norms, m):
+    """The number of documents seen and the mean of ||x||^2, with m more documents."""
+    n_seen = counters[DOCUMENTS] + m
+    mean_square = counters[MEAN_SQUARE]
+    mean_square += (norms - m * mean_square) / n_seen if m > 0 else 0.0
+    return n_seen, mean_square
+
+
 @kernel
 def learn(
-    X, offsets, rows, starts, gains, logits, rests, kinds, weights, examination, by_discount, discounts, constants,
+    X, offsets, rows, starts, gains, logits, rests, kinds, weights, chances, by_discount, discounts, constants,
     w, served, squares, counters, rounds,
 ):  # fmt: skip
     """Learn from the clicks of a block of queries. Flat arguments: groups of them take Python four times as long to pass.
@@ -67,13 +105,13 @@ def learn(
     Parameters
     ----------
     X to weights : as in `clicks.learn`
-    examination : (k,) known probability that each position is looked at; (0,) for credit by exchanges of pairs
+    chances : by what a click on each document drawn is divided; (0,) for credit by exchanges of pairs
     by_discount, discounts : the cost of a rank (`cost_of_rank`)
     constants : relative margin beta, factor by which the average forgets
     w, served : (d,) learning and averaged weights, changed in place; served is (0,) when the learning weights serve
     squares : (d,) sums of squared updates, changed in place
-    counters : (4,) at AVERAGED the effective number of averaged weight vectors, at DOCUMENTS that of documents seen, and last
-        the mean of ||x||^2; changed in place
+    counters : (6,) at AVERAGED the effective number of averaged weight vectors, at DOCUMENTS that of documents seen, at
+        MEAN_SQUARE the mean of ||x||^2; changed in place
     rounds : (q, 10) out, a `Round` a row
 
     Returns
@@ -82,7 +120,7 @@ def learn(
     """
     beta, keep = constants
     d = w.shape[0]
-    longest = longest_query(offsets)
+    longest = max(longest_query(offsets), longest_list(starts))
     reals = np.empty((5, longest))
     index = np.empty(longest, np.int64)
     z = np.empty(d)
@@ -90,7 +128,6 @@ def learn(
 
     for q in range(weights.shape[0]):
         first, stop = starts[q], starts[q + 1]
-        k = stop - first
         m = offsets[q + 1] - offsets[q]
         weight = weights[q]
         documents = X[offsets[q] : offsets[q + 1]]
@@ -100,23 +137,10 @@ def learn(
             return q
         if not are_gains(kinds[q], gains[first:stop]):
             return q
-        n_seen = counters[DOCUMENTS] + m
-        mean_square = counters[_MEAN_SQUARE]
-        mean_square += (norms - m * mean_square) / n_seen if m > 0 else 0.0
+        n_seen, mean_square = mean_square_with(counters, norms, m)
         margin = beta * mean_square
-        c[:] = 0.0
-        if examination.shape[0] > 0 and kinds[q] != ALL_PAIRS:
-            total = gains[first:stop].sum()
-            loss, mass = propensity_credit(
-                by_discount, discounts, s, rows[first:stop], gains[first:stop], examination, margin, c
-            )
-        else:
-            shown, credit, e = reals[2, :k], reals[3, :k], reals[4, :k]
-            for p in range(k):
-                shown[p] = s[rows[first + p]]
-            total, loss, mass = swap_credit(kinds[q], gains[first:stop], logits[first:stop], rests[q], shown, margin, e, credit)
-            for p in range(k):
-                c[rows[first + p]] = credit[p]
+        drawn = Clicked(kinds[q], rows[first:stop], gains[first:stop], logits[first:stop], rests[q], chances[first:stop])
+        total, loss, mass = credit_clicks(drawn, by_discount, discounts, s, margin, reals, c)
         mass *= weight
         square = 0.0
         if mass > 0.0:
@@ -129,7 +153,7 @@ def learn(
             for j in range(d):
                 squares[j] += z[j] * z[j]
         counters[DOCUMENTS] = n_seen
-        counters[_MEAN_SQUARE] = mean_square
+        counters[MEAN_SQUARE] = mean_square
         if total > 0.0:
             add_to_average(served, w, keep, counters)
         write_round(rounds[q], loss, mass, square, margin, weight, m, largest, 0.0, not total > 0.0)

@@ -10,6 +10,7 @@ So a pair that is weighted by rho is met as often in one order as in the other, 
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,14 @@ from online_rank._kernels.vector_math import exp_negative, log
 _DEEPEST = 600.0
 # From here on rho is 1.
 _CERTAIN = 1e300
+# Of the baseline of positions: how many places it has, and how many of them are of one position alone.
+PLACES, _OWN_PLACES = 24, 16
+# What its mean of 0 weighs at first.
+_PRIOR = 5.0
+# Pairs that were treated alike are learned from above this position: else a list of n documents would cost n^3.
+_NEAR = 50
+# What one round adds to a sum at most, so that sums stay finite for longer than anybody learns.
+_LARGEST_SUM = 1e200
 
 
 @kernel
@@ -95,12 +104,25 @@ def confidence(direction, squares):
     theta_j is the sum of a coordinate's gradients and G_j that of their squares, so that theta^2 / G is 1 in expectation where
     gradients are noise, and grows with the number of queries where they are not.
     """
+    total, n = evidence(direction, squares)
+    return confidence_of(total, n)
+
+
+@kernel
+def evidence(direction, squares):
+    """The sum of theta_j^2 / G_j over the coordinates that have gradients, and their number."""
     total = 0.0
     n = 0
     for j in range(direction.shape[0]):
         if squares[j] > 0.0:
             total += direction[j] / squares[j] * direction[j]
             n += 1
+    return total, n
+
+
+@kernel
+def confidence_of(total, n):
+    """`confidence` by what `evidence` gives."""
     excess = total / n - 1.0 if n > 0 else 0.0
     return excess / (excess + 2.0) if excess > 0.0 else 0.0
 
@@ -235,18 +257,167 @@ def are_gains(kind, gains):
 
 
 @kernel
-def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth, w, state, rounds):
+def place_of(position):
+    """Where the baseline keeps a position: the first have a place of their own, further down ever more share one."""
+    if position < _OWN_PLACES:
+        return position
+    return min(_OWN_PLACES + int(math.log2(position / _OWN_PLACES)), PLACES - 1)
+
+
+@kernel
+def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline, e, c, met):
+    """Credit of the documents drawn, of which the first `n_shown` were shown, less what a position gives to any document.
+
+    For positions a < b, a shown, c_a += rho h(s_a - s_b) (g_a - g_b - beta_ab), c_b -= the same, with h as in `swap_credit` and
+    beta_ab the mean of g_a - g_b so far, weighted by rho. Whatever beta is, documents that attract alike are pushed up in one
+    order as much as down in the other, if it is known beforehand and depends on the positions alone; with the mean, what a pair
+    of positions gives without regard to documents is taken away, and its variance with it. Pairs of documents shown count where
+    anything was clicked (which is no matter of their order either); pairs with one that was held back always do.
+
+    Parameters
+    ----------
+    kind : PLACKETT_LUCE, or the position of FairPairs' first pair
+    gains, logits, scores : (n,) of the documents drawn; gains of those that were not shown are 0
+    places : (n,) of the documents on the page, from 0
+    rest : logsumexp of the logits that were not drawn
+    baseline : (2, PLACES, PLACES) sums of rho and of rho (g_a - g_b) of the rounds before
+    e, c : (n,) workspace, and the credit out
+    met : (2, PLACES, PLACES) zeros, to which what this round adds to the baseline is added
+
+    Returns
+    -------
+    Sums of the weights rho |g_a - g_b| of all pairs, and of those that the scores have wrong or tied; whether anything is to be
+    learned.
+    """
+    n = gains.shape[0]
+    c[:] = 0.0
+    total = 0.0
+    wrong = 0.0
+    learns = False
+    clicked = False
+    for p in range(n_shown):
+        clicked |= gains[p] > 0.0
+    unshown = exponentials(logits, rest, e) if kind == PLACKETT_LUCE else 0.0
+    below = 0.0
+    for b in range(n - 1, 0, -1):
+        to = place_of(places[min(b, n_shown)])
+        for a in range(min(b, n_shown) - 1, -1, -1):
+            difference = gains[a] - gains[b]
+            if difference == 0.0 and (b >= _NEAR or (b < n_shown and not clicked)):
+                continue
+            if kind == PLACKETT_LUCE:
+                rho = swap_weight(e, unshown, below, a, b)
+            elif b == a + 1 and (a - kind) % 2 == 0:
+                rho = 0.5
+            else:
+                continue
+            lead = scores[a] - scores[b]
+            if difference != 0.0:
+                weight = rho * abs(difference)
+                total += weight
+                wrong += weight if (lead <= 0.0 if difference > 0.0 else lead >= 0.0) else 0.0
+            at = place_of(places[a])
+            surplus = difference - baseline[1, at, to] / (baseline[0, at, to] + _PRIOR)
+            met[0, at, to] += rho
+            met[1, at, to] += rho * difference
+            if surplus != 0.0:
+                learns = True
+                x = math.exp(-abs(lead))
+                push = rho * surplus * (x / (1.0 + x) / (1.0 + x))
+                c[a] += push
+                c[b] -= push
+        if kind == PLACKETT_LUCE:
+            below += e[b]
+    return total, wrong, learns
+
+
+class Drawn(NamedTuple):
+    """The documents of one query that were drawn, best first: the first `n_shown` were shown."""
+
+    X: np.ndarray
+    kind: int
+    n_shown: int
+    gains: np.ndarray
+    places: np.ndarray
+    logits: np.ndarray
+    rest: float
+
+
+@kernel
+def teach(drawn, weight, wealth, beginning, baseline, bets, state, met, z, spare, reals):
+    """Move the bets and the state of the scale-free optimizer by the clicks on one query; both are changed in place.
+
+    `beginning` (d,), or (0,) for none, is what the weights are besides the bets. `met` receives what the round adds to the
+    baseline. Returns whether all is finite, whether anything was learned, the sums of `baseline_credit`, and ||z||^2.
+    """
+    n = drawn.X.shape[0]
+    s, e, c = reals[0, :n], reals[1, :n], reals[2, :n]
+    meet_features(drawn.X, spare[0], spare[1], bets, state)
+    w = bets
+    if beginning.shape[0] > 0:
+        w = spare[0]
+        for j in range(w.shape[0]):
+            w[j] = beginning[j] + bets[j]
+    _scores(drawn.X, w, s)
+    if not all_finite(s):
+        return False, False, 0.0, 0.0, 0.0
+    if drawn.kind == ALL_PAIRS:
+        total, wrong, _ = swap_credit(drawn.kind, drawn.gains, drawn.logits, drawn.rest, s, np.nan, e, c)
+        learns = total > 0.0
+    else:
+        total, wrong, learns = baseline_credit(
+            drawn.kind, drawn.gains, drawn.n_shown, drawn.places, drawn.logits, drawn.rest, s, baseline, e, c, met
+        )
+    if not weight * (total + n * n) <= _LARGEST_SUM:
+        return False, False, total, wrong, 0.0
+    if not (learns and weight > 0.0):
+        return True, False, total, wrong, 0.0
+    for p in range(n):
+        c[p] *= weight
+    square = _gradient(drawn.X, c, z)
+    descend(SCALE_FREE, wealth, 1.0, z, bets, state)
+    return math.isfinite(square) and all_finite(bets) and all_finite(state.ravel()), True, total, wrong, square
+
+
+@kernel
+def add_to_baseline(baseline, met, weight):
+    """Add what a round met, times its weight, to the baseline, and clear it."""
+    for i in range(PLACES):
+        for j in range(PLACES):
+            if met[0, i, j] > 0.0:
+                baseline[0, i, j] += weight * met[0, i, j]
+                baseline[1, i, j] += weight * met[1, i, j]
+                met[0, i, j] = 0.0
+                met[1, i, j] = 0.0
+
+
+@kernel
+def longest_list(starts):
+    """The largest number of documents drawn of a query."""
+    longest = 0
+    for q in range(starts.shape[0] - 1):
+        longest = max(longest, starts[q + 1] - starts[q])
+    return longest
+
+
+@kernel
+def learn(
+    X, offsets, rows, starts, held, gains, places, logits, rests, kinds, weights, wealth, beginning, w, state, baseline, rounds,
+):  # fmt: skip
     """Learn from the clicks of a block of queries.
 
     Parameters
     ----------
     X, offsets : features (n, d), and where queries begin and end (q + 1,)
-    rows, starts : the documents shown, by their number within their query, and where those of a query begin and end (q + 1,)
-    gains, logits : of the documents shown, in the order in which they were
-    rests, kinds : (q,) logsumexp of the logits not shown, and the kinds of `swap_credit`
+    rows, starts : the documents drawn, by their number within their query, and where those of a query begin and end (q + 1,)
+    held : (q,) how many of them, the last, were not shown
+    gains, places, logits : of the documents drawn, in their order
+    rests, kinds : (q,) logsumexp of the logits not drawn, and the kinds of `swap_credit`
     weights : (q,) sample weights
     wealth : what every coordinate of the scale-free optimizer began with
-    w, state : (d,) weights and (4, d) state of the scale-free optimizer, changed in place
+    beginning : (d,) what the weights were at first; (0,) for zeros
+    w, state, baseline : (d,) weights, (4, d) state of the scale-free optimizer and (2, PLACES, PLACES) of `baseline_credit`,
+        changed in place
     rounds : (q, 10) out, a `Round` a row; the loss is the part of the pairs, by weight, that the scores have wrong or tied
 
     Returns
@@ -255,15 +426,14 @@ def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth
     nothing of it was learned.
     """
     d = w.shape[0]
-    longest = 0
-    for q in range(weights.shape[0]):
-        longest = max(longest, starts[q + 1] - starts[q])
+    longest = longest_list(starts)
     shown = np.empty((longest, d))
     reals = np.empty((3, longest))
     z = np.empty(d)
     spare = np.empty((2, d))
-    new_w = np.empty(d)
+    bets = np.zeros(d)
     new_state = np.empty(state.shape)
+    met = np.zeros(baseline.shape)
 
     for q in range(weights.shape[0]):
         first, stop = starts[q], starts[q + 1]
@@ -273,27 +443,23 @@ def learn(X, offsets, rows, starts, gains, logits, rests, kinds, weights, wealth
         largest, norms = _gather(X, rows[first:stop], offsets[q], shown[:k])
         if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and are_gains(kinds[q], gains[first:stop])):
             return q
-        s, e, c = reals[0, :k], reals[1, :k], reals[2, :k]
-        copy_to(new_w, w)
+        if k == 0:
+            write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
+            continue
+        drawn = Drawn(shown[:k], kinds[q], k - held[q], gains[first:stop], places[first:stop], logits[first:stop], rests[q])
         copy_to(new_state.ravel(), state.ravel())
-        if k > 0:
-            meet_features(shown[:k], spare[0], spare[1], new_w, new_state)
-        _scores(shown[:k], new_w, s)
-        if not all_finite(s):
+        fine, learned, total, wrong, square = teach(
+            drawn, weight, wealth, beginning, baseline, bets, new_state, met, z, spare, reals
+        )
+        if not fine:
             return q
-        total, wrong, _ = swap_credit(kinds[q], gains[first:stop], logits[first:stop], rests[q], s, np.nan, e, c)
-        if not math.isfinite(total):
-            return q
-        square = 0.0
-        if total > 0.0 and weight > 0.0:
-            for p in range(k):
-                c[p] *= weight
-            square = _gradient(shown[:k], c, z)
-            descend(SCALE_FREE, wealth, 1.0, z, new_w, new_state)
-            if not (math.isfinite(square) and all_finite(new_w) and all_finite(new_state.ravel())):
-                return q
-            copy_to(w, new_w)
+        if learned:
             copy_to(state.ravel(), new_state.ravel())
+            copy_to(w, bets)
+            for j in range(beginning.shape[0]):
+                w[j] += beginning[j]
+        if kinds[q] != ALL_PAIRS:
+            add_to_baseline(baseline, met, weight)
         loss = wrong / total if total > 0.0 else 0.0
         # No theorem speaks of this update, so it has no mass and no margin.
         write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, 0.0, not total > 0.0)

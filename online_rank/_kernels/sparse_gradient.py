@@ -22,7 +22,7 @@ from online_rank._kernels.workspace import SCORES, longest_query, workspace
 
 
 @leaf
-def _number_features(columns, state, touched, local):
+def number_features(columns, state, touched, local):
     """Number the features of a query's entries from 0: `touched` lists them, `local` has a number an entry. Returns n."""
     n = 0
     for e in range(columns.shape[0]):
@@ -133,7 +133,7 @@ def learn(
         row = starts[first : first + m + 1]
         a, b = row[0], row[m]
         x, local = values[a:b], numbers[: b - a]
-        n = _number_features(columns[a:b], state, features, local)
+        n = number_features(columns[a:b], state, features, local)
         touched, w, z, low, high = features[:n], reals[0, :n], reals[1, :n], reals[2, :n], reals[3, :n]
         kept = room[: n_kept * n].reshape((n_kept, n))
         for k in range(n):

@@ -312,7 +312,7 @@ class RankingPipeline(Able, compose.Pipeline):
                 if block.y is not None:
                     self._learn_ranker(step, block, changes)
                 return
-            if step._supervised and isinstance(block.y, tuple):
+            if step._supervised and isinstance(block.y, tuple) and not step.abilities.takes_clicks:
                 raise TypeError(f"{step} learns from grades, not from {type(block.y[0]).__name__}")
             if changes is not None and step.abilities.learns:
                 changes.include(step, block)

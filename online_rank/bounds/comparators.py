@@ -8,7 +8,6 @@ import numpy as np
 
 from online_rank._kernels.click_comparators import compare_on_clicks
 from online_rank.base import Round, steps_of
-from online_rank.feedback.arrays import shown_block
 from online_rank.measures import discounts, learned_measure
 from online_rank.query import Block
 from online_rank.rankers.click_perceptron import ClickPerceptron
@@ -63,10 +62,11 @@ def losses_on_clicks(
     scores
         (n, m) scores by the comparators.
     """
-    shown, losses = shown_block(query, drawn=ranker.credit == "swap"), np.zeros(len(scores))
+    shown, chances = ranker._clicked(query)
+    losses = np.zeros(len(scores))
     compare_on_clicks(
         shown.kinds[0], shown.rows, shown.gains, shown.logits, shown.rests[0],
-        np.array(ranker.examination or (), np.float64), ranker.cost == "dcg", discounts(query.n_documents),
+        chances, ranker.cost == "dcg", discounts(query.n_documents),
         decisive, learned.margin, learned.weight, scores, np.zeros(len(shown.gains)), losses,
     )  # fmt: skip
     return losses

@@ -6,13 +6,17 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels.codes import ALL_PAIRS, PLACKETT_LUCE
+from online_rank.feedback.impressions import Clicks
 from online_rank.query import Block
 
-__all__ = ["ShownBlock", "shown_block"]
+__all__ = ["ShownBlock", "propensities_of", "shown_block"]
+
+#: Least probability that a click is divided by.
+_SMALLEST = 1e-100
 
 
 class ShownBlock(NamedTuple):
-    """What was shown of q queries, and what was done with it; the documents shown of all queries stand one after the other.
+    """What was drawn of q queries, and what was done with it; the documents drawn of all queries stand one after the other.
 
     Attributes
     ----------
@@ -20,17 +24,23 @@ class ShownBlock(NamedTuple):
         int64, the number of each document within its query.
     starts
         (q + 1,) int64, where the documents of a query begin and end.
+    held
+        (q,) int64, how many of them, the last, were held back; the others were shown.
     gains, logits
         float64, one a document.
+    places
+        int64, where each stood on the page, from 0; documents held back come after the last one shown.
     rests
-        (q,) float64, logsumexp of the logits not shown; -inf where all were shown.
+        (q,) float64, logsumexp of the logits not drawn; -inf where all were.
     kinds
         (q,) int64, how the pairs are weighted: PLACKETT_LUCE, ALL_PAIRS, or the position of FairPairs' first pair.
     """
 
     rows: np.ndarray
     starts: np.ndarray
+    held: np.ndarray
     gains: np.ndarray
+    places: np.ndarray
     logits: np.ndarray
     rests: np.ndarray
     kinds: np.ndarray
@@ -58,40 +68,86 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
     ids = None if isinstance(block.ids, range) else block.ids
     rows: list[int] = []
     gains: list[float] = []
+    places: list[int] = []
     logits: list[float] = []
-    starts, rests, kinds = [0], [], []
+    starts, held, rests, kinds = [0], [], [], []
     for each, first, stop in zip(block.y, block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
         shown = each.impression
-        rows += _rows(shown.order, None if ids is None else ids[first:stop], stop - first)
+        n_held = len(shown.held_back)
+        rows += _rows(shown.order + shown.held_back, None if ids is None else ids[first:stop], stop - first)
         starts.append(len(rows))
+        held.append(n_held)
         gains += each.gains
+        if n_held:
+            gains += [0.0] * n_held
+        places += range(len(shown.order)) if shown.positions is None else [p - 1 for p in shown.positions]
+        if n_held:
+            places += [1 + (places[-1] if shown.order else -1)] * n_held
         if shown.logits is not None:
             logits += shown.logits
             kinds.append(PLACKETT_LUCE)
         elif shown.pairs_from is not None or not drawn:
-            logits += [0.0] * len(shown.order)
+            logits += [0.0] * (starts[-1] - starts[-2])
             kinds.append(shown.pairs_from or 0)
         else:
-            raise ValueError(
-                "y: the impression has no logits, and a ranking that was not drawn at random says nothing about the order of "
-                "its documents: show rankings by show_one of a ranker with a policy, and keep the Impression until clicks come"
-            )
+            raise ValueError(f"y: {_WITHOUT_LAW if shown.chances is None else _WITHOUT_EXCHANGES}")
         rests.append(-np.inf if shown.rest is None else shown.rest)
     return ShownBlock(
         np.array(rows, np.int64),
         np.array(starts),
+        np.array(held, np.int64),
         np.array(gains),
+        np.array(places, np.int64),
         np.array(logits),
         np.array(rests),
         np.array(kinds, np.int64),
     )
 
 
+_WITHOUT_LAW = (
+    "the impression has no logits, and a ranking that was not drawn at random says nothing about the order of its documents: "
+    "show rankings by show_one of a ranker with a policy, and keep the Impression until clicks come. Of lists without chance "
+    "ClickPerceptron(credit='propensity', examination=...) learns, where something is known of how positions are looked at "
+    "(feedback.NaturalVariation)"
+)
+_WITHOUT_EXCHANGES = (
+    "the impression has propensities, which say how likely this list was, and not how likely the same list with two documents "
+    "exchanged: ClickPerceptron(credit='propensity') learns from them"
+)
+
+
+def propensities_of(clicks: Sequence[Clicks]) -> np.ndarray:
+    """The probability of each document drawn to stand where it stood, one query after the other; 1 for those held back.
+
+    Raises
+    ------
+    ValueError
+        An impression does not say them.
+    """
+    chances: list[float] = []
+    for each in clicks:
+        shown = each.impression
+        if shown.placements is not None:
+            chances += shown.placements
+        elif shown.chances is not None:
+            # Logarithms would not help: a click that is divided by what no number can hold teaches nothing.
+            chances += np.maximum(np.cumprod(shown.chances), _SMALLEST).tolist()
+        else:
+            raise ValueError(
+                "y: the impression says neither placements nor propensities nor logits, and the ranker has no examination: "
+                "nothing is known of how its documents came to stand where they stood"
+            )
+        chances += [1.0] * len(shown.held_back)
+    return np.array(chances)
+
+
 def _graded(grades: np.ndarray, offsets: np.ndarray) -> ShownBlock:
     n_queries = len(offsets) - 1
     rows = np.arange(len(grades)) - np.repeat(offsets[:-1], np.diff(offsets))
     gains = grades.astype(np.float64)
-    return ShownBlock(rows, offsets, gains, np.zeros(len(gains)), np.zeros(n_queries), np.full(n_queries, ALL_PAIRS))
+    none = np.zeros(n_queries, np.int64)
+    kinds = np.full(n_queries, ALL_PAIRS)
+    return ShownBlock(rows, offsets, none, gains, rows, np.zeros(len(gains)), np.zeros(n_queries), kinds)
 
 
 def _rows(order: tuple[Hashable, ...], ids: Sequence[Hashable] | None, m: int) -> Sequence[int]:

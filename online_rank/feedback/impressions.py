@@ -1,15 +1,20 @@
 """What was shown to a user, and what the user did with it."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.query.feedback import Feedback
 
 __all__ = ["Clicks", "Impression"]
+
+#: Logits are cut this far below the largest, as kernels cut them.
+_DEEPEST = 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,24 +24,37 @@ class Impression:
     `show_one` of a ranker makes one. It holds only strings, numbers and tuples of them: `to_dict` is ready for JSON when the
     document ids are.
 
+    Lists that another system showed say how they came about by `propensities`, `placements`, `Impression.shuffled`, or not at
+    all; what can be learned from each is said in `online_rank.feedback`.
+
     Parameters
     ----------
     order
         The ids of the k documents shown, best first; positions in the query for documents without ids.
     logits
-        Logits of the k documents in the Plackett-Luce law that the ranking was drawn from; None where there was none.
+        Logits of the k documents in the Plackett-Luce law that the ranking was drawn from, and then of those held back; None
+        where there was none.
     rest
-        logsumexp of the logits of the documents that were not shown; None when all were, or there are no logits.
+        logsumexp of the logits of the documents that were not drawn; None when all were, or there are no logits.
     pairs_from
         For a ranking of `FairPairs`: the position (0 or 1) of the first of the pairs of neighbours that were put in random
         order.
     teams
         For a ranking that several rankers drafted: which of them picked each document, strings or integers.
+    held_back
+        Documents that were drawn next and not shown. Where one or two are shown, they are what these are compared with.
+    positions
+        Where the documents stood on the page, counted from 1, rising; None for 1 to k. Gaps are advertisements, pinned
+        documents and what else was not ranked.
+    propensities
+        The probability with which each document was chosen for its place, given those above it.
+    placements
+        The probability with which each document stood where it stood, whatever stood elsewhere.
 
     Raises
     ------
     TypeError, ValueError
-        A document stands twice in `order`, logits are not finite, or there is not one logit or team a document.
+        A document stands twice in `order`, or a field does not go with the others.
 
     Examples
     --------
@@ -55,26 +73,87 @@ class Impression:
     rest: float | None = None
     pairs_from: int | None = None
     teams: tuple[str | int, ...] | None = None
+    held_back: tuple[Hashable, ...] = ()
+    positions: tuple[int, ...] | None = None
+    propensities: tuple[float, ...] | None = None
+    placements: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.order, str | bytes) or not isinstance(self.order, Iterable):
-            raise TypeError(f"order is of type {type(self.order).__name__}; it is the ids of the documents shown, best first")
-        order = tuple(self.order)
-        object.__setattr__(self, "order", order)
-        if len(set(order)) < len(order):
-            raise ValueError(f"order shows document {next(d for d in order if order.count(d) > 1)!r} twice")
+        for name in ("order", "held_back"):
+            value = getattr(self, name)
+            if type(value) is not tuple:
+                if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+                    raise TypeError(f"{name} is of type {type(value).__name__}; it is ids of documents, best first")
+                object.__setattr__(self, name, tuple(value))
+        drawn = self.order + self.held_back
+        if len(set(drawn)) < len(drawn):
+            raise ValueError(f"order shows document {next(d for d in drawn if drawn.count(d) > 1)!r} twice")
         if self.logits is not None:
             object.__setattr__(self, "logits", _floats("logits", self.logits))
-            if len(self.logits) != len(order):
-                raise ValueError(f"logits has {len(self.logits)} values for {len(order)} documents shown")
+            self._require_one_each("logits", len(drawn))
         if self.rest is not None and (self.logits is None or not math.isfinite(self.rest)):
             raise ValueError(f"rest is {self.rest}; it is a finite number beside logits, or None")
         if self.pairs_from is not None and (self.pairs_from not in (0, 1) or self.logits is not None):
             raise ValueError(f"pairs_from is {self.pairs_from}; it is 0 or 1 for a ranking without logits, or None")
+        if self.held_back and self.logits is None and self.pairs_from is None:
+            raise ValueError("held_back goes with logits or pairs_from: what was not drawn by chance is compared with nothing")
         if self.teams is not None:
             object.__setattr__(self, "teams", _names("teams", self.teams))
-            if len(self.teams) != len(order):
-                raise ValueError(f"teams names {len(self.teams)} rankers for {len(order)} documents shown")
+            self._require_one_each("teams", len(self.order))
+        if self.positions is not None:
+            object.__setattr__(self, "positions", _positions(self.positions))
+            self._require_one_each("positions", len(self.order))
+        for name in ("propensities", "placements"):
+            if getattr(self, name) is not None:
+                values = _floats(name, getattr(self, name))
+                object.__setattr__(self, name, values)
+                self._require_one_each(name, len(self.order))
+                if values and not 0.0 < min(values) <= max(values) <= 1.0:
+                    wrong = next(value for value in values if not 0.0 < value <= 1.0)
+                    raise ValueError(f"{name} has {wrong}; it is one probability > 0 a document")
+
+    def _require_one_each(self, name: str, n: int) -> None:
+        if len(getattr(self, name)) != n:
+            raise ValueError(f"{name} has {len(getattr(self, name))} values for {n} documents")
+
+    @classmethod
+    def shuffled(cls, order: Iterable[Hashable], n_candidates: int | None = None, **fields: Any) -> "Impression":
+        """A list in uniformly random order.
+
+        Parameters
+        ----------
+        order
+            The documents shown, best first.
+        n_candidates
+            Out of how many they were drawn; None where a given set of documents was put in random order.
+        fields
+            Other fields.
+
+        Examples
+        --------
+        >>> Impression.shuffled(("b", "a"), n_candidates=3).chances  # 1 of 3, and then 1 of the 2 that are left
+        (0.333..., 0.5)
+        """
+        shown = tuple(order)
+        if n_candidates is not None:
+            arguments.integer("n_candidates", n_candidates, len(shown))
+        rest = math.log(n_candidates - len(shown)) if n_candidates is not None and n_candidates > len(shown) else None
+        return cls(shown, (0.0,) * len(shown), rest, **fields)
+
+    @property
+    def chances(self) -> tuple[float, ...] | None:
+        """The probability of each document at its place given those above it: `propensities`, or by the logits; else None."""
+        if self.propensities is not None or self.logits is None:
+            return self.propensities
+        # From the end: the sum of what is left at each place.
+        largest = max((*self.logits, -math.inf if self.rest is None else self.rest), default=0.0)
+        left = 0.0 if self.rest is None else math.exp(self.rest - largest)
+        chances = []
+        for logit in reversed(self.logits):
+            e = math.exp(max(logit - largest, -_DEEPEST))
+            left += e
+            chances.append(e / left)
+        return tuple(chances[::-1][: len(self.order)])
 
     def clicked(self, clicks: Iterable[Hashable] | Mapping[Hashable, float]) -> "Clicks":
         """What the user did with this ranking.
@@ -102,9 +181,9 @@ class Impression:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set, as lists and numbers, for JSON."""
-        fields = {"order": list(self.order), "logits": self.logits and list(self.logits)}
-        fields.update(rest=self.rest, pairs_from=self.pairs_from, teams=self.teams and list(self.teams))  # type: ignore[arg-type]
-        return {name: value for name, value in fields.items() if value is not None}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        set_ones = {name: value for name, value in fields.items() if name == "order" or (value is not None and value != ())}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in set_ones.items()}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Impression":
@@ -158,6 +237,19 @@ def _names(name: str, values: Any) -> tuple[str | int, ...]:
     if not isinstance(values, list | tuple) or not all(type(value) in (str, int) for value in values):
         raise TypeError(f"{name} is {str(values)[:80]}; it is one string or integer a document")
     return tuple(values)
+
+
+def _positions(values: Any) -> tuple[int, ...]:
+    """Places on a page, from 1 on, rising."""
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if not isinstance(values, list | tuple):
+        raise TypeError(f"positions is {str(values)[:80]}; it is one integer >= 1 a document")
+    for value in values:
+        arguments.integer("positions", value, 1)
+    if any(b <= a for a, b in itertools.pairwise(values)):
+        raise ValueError(f"positions is {str(values)[:80]}; they rise from document to document")
+    return tuple(map(int, values))
 
 
 def _floats(name: str, values: Any) -> tuple[float, ...]:

@@ -16,6 +16,10 @@ from online_rank.feedback.impressions import Impression
 __all__ = ["FairPairs", "PlackettLuce", "Policy"]
 
 
+#: Where no more than this many documents are shown, the next ones of the draw are held back with them, and so many.
+_FEW, _HELD_BACK = 2, 4
+
+
 class Policy(base.Base, abc.ABC):
     """Draws the ranking to show from scores. It has no state: draw number t of a seed is always the same."""
 
@@ -82,7 +86,8 @@ class PlackettLuce(Policy):
     a law of ranks, so that neither outliers nor ties dominate, and neither depends on the scale of scores. The confidence a in
     [0, 1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers that have none.
 
-    Drawing adds Gumbel noise to the logits and takes the k largest. Every ranking has a positive probability.
+    Drawing adds Gumbel noise to the logits and takes the k largest. Every ranking has a positive probability. Where one or two
+    documents are shown, some more are drawn and held back: what is shown is compared with them.
 
     Parameters
     ----------
@@ -105,17 +110,14 @@ class PlackettLuce(Policy):
     def _show(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
+        n = min(k + (_HELD_BACK if k <= _FEW else 0), len(scores))
         logits = np.empty(len(scores))
         if not kernels.mixed_logits(scores, float(confidence), logits):
             raise ValueError("scores are too large for a deviation; scale the features")
-        order, shown_logits = np.empty(k, np.int64), np.empty(k)
-        rest = kernels.draw(logits, rng.gumbel(size=len(scores)), k, order, shown_logits)
-        shown = order.tolist()
-        return Impression(
-            tuple(shown if isinstance(ids, range) else [ids[i] for i in shown]),
-            tuple(shown_logits.tolist()),
-            rest if k < len(scores) else None,
-        )
+        order, drawn_logits = np.empty(n, np.int64), np.empty(n)
+        rest = kernels.draw(logits, rng.gumbel(size=len(scores)), n, order, drawn_logits)
+        drawn = tuple(order.tolist() if isinstance(ids, range) else [ids[i] for i in order.tolist()])
+        return Impression(drawn[:k], tuple(drawn_logits.tolist()), rest if n < len(scores) else None, held_back=drawn[k:])
 
 
 class FairPairs(Policy):
@@ -123,7 +125,7 @@ class FairPairs(Policy):
 
     The pairs are those of the positions (0, 1), (2, 3), ... or (1, 2), (3, 4), ..., each partition half of the time. No
     document moves by more than one place, so that a cautious site can learn from clicks; it learns more slowly, from
-    neighbours alone.
+    neighbours alone. Where one or two documents are shown, the last may change with the one below, which is held back.
 
     Parameters
     ----------
@@ -148,12 +150,14 @@ class FairPairs(Policy):
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
         order = np.argsort(-scores, kind="stable")
+        n = min(k + (k <= _FEW), len(order))
         first = int(rng.integers(2))
         swaps = rng.random(len(order) // 2) < 0.5
-        for a, swap in zip(range(first, k - 1, 2), swaps.tolist(), strict=False):
+        for a, swap in zip(range(first, n - 1, 2), swaps.tolist(), strict=False):
             if swap:
                 order[a], order[a + 1] = order[a + 1], order[a]
-        return Impression(tuple([ids[i] for i in order[:k].tolist()]), pairs_from=first)
+        drawn = tuple([ids[i] for i in order[:n].tolist()])
+        return Impression(drawn[:k], pairs_from=first, held_back=drawn[k:])
 
 
 def require_policy(policy: Any) -> None:

@@ -76,16 +76,21 @@ class PositionBias(base.Base):
         """
         if not isinstance(clicks, Clicks):
             raise TypeError(f"clicks is of type {type(clicks).__name__}; it is Clicks, as Impression.clicked gives them")
-        shown, wins = clicks.impression, self._wins[self._n_updates % _N_GROUPS]
+        shown, n = clicks.impression, len(clicks.impression.order)
+        wins = np.zeros((n, n))
         if shown.pairs_from is not None:
-            for a in range(shown.pairs_from, min(len(shown.order), self.k) - 1, 2):
-                wins[a, a + 1] += 0.5 * clicks.gains[a]
-                wins[a + 1, a] += 0.5 * clicks.gains[a + 1]
+            for a in range(shown.pairs_from, n - 1, 2):
+                wins[a, a + 1] = 0.5 * clicks.gains[a]
+                wins[a + 1, a] = 0.5 * clicks.gains[a + 1]
         elif shown.logits is not None:
-            rest = -math.inf if shown.rest is None else shown.rest
-            kernels.harvest(np.array(clicks.gains), np.array(shown.logits), rest, wins)
+            rest = np.logaddexp.reduce([-math.inf if shown.rest is None else shown.rest, *shown.logits[n:]])
+            kernels.harvest(np.array(clicks.gains), np.array(shown.logits[:n]), float(rest), wins)
         else:
             raise ValueError("the impression has no logits: position bias is learned from rankings that a policy has drawn")
+        places = np.arange(n) if shown.positions is None else np.array(shown.positions, np.int64) - 1
+        known = places < self.k
+        group = self._wins[self._n_updates % _N_GROUPS]
+        group[np.ix_(places[known], places[known])] += wins[np.ix_(known, known)]
         self._n_updates += 1
 
     @property

@@ -1,13 +1,16 @@
 """Features replaced by what grades documents with such values have had."""
 
 import functools
+import itertools
 from collections.abc import Hashable
 
 import numpy as np
 
 from online_rank._kernels import encoder as kernels
 from online_rank._kernels.arrays import all_finite
+from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Schema
+from online_rank.feedback.arrays import shown_block
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
 
@@ -31,7 +34,9 @@ class StreamTargetEncoder(ColumnTransformer):
 
     linear between points. A linear ranker behind it can follow any function of a single feature.
 
-    It is supervised: a query is transformed by the tables as they were before its grades were learned.
+    It is supervised: a query is transformed by the tables as they were before its grades were learned. Of `Clicks` it learns
+    from the documents shown, with what was done with them in place of grades: what stands at the top is clicked more often, and
+    is encoded so.
 
     Parameters
     ----------
@@ -87,6 +92,9 @@ class StreamTargetEncoder(ColumnTransformer):
         self._sums = np.empty((0, n_points))
         self._counts = np.empty((0, n_points))
 
+    def _abilities(self) -> Abilities:
+        return super()._abilities()._replace(takes_clicks=True)
+
     @property
     def _supervised(self) -> bool:
         return True
@@ -108,10 +116,24 @@ class StreamTargetEncoder(ColumnTransformer):
             return 0
         self._sums, self._counts = self._sums.copy(), self._counts.copy()
         keep = _KEPT.index(self.keep)
+        if isinstance(block.y, tuple):
+            self._learn_clicks(block, out)
+            return len(block.w)
         kernels.encode_and_learn(
             block.X, block.y, block.offsets, -_REACH, self._step, self.prior, keep, self._sums, self._counts, out
         )
         return len(block.w)
+
+    def _learn_clicks(self, block: Block, out: np.ndarray) -> None:
+        """Encode each query, and learn from the documents shown, with what was done with them as their grades."""
+        shown = shown_block(block, drawn=False)
+        settings = -_REACH, self._step, self.prior, _KEPT.index(self.keep), self._sums, self._counts
+        for q, (first, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
+            documents = block.X[first:stop]
+            kernels.encode(documents, *settings, out[first:stop])
+            drawn = slice(shown.starts[q], shown.starts[q + 1] - shown.held[q])
+            X = documents[shown.rows[drawn]]
+            kernels.encode_and_learn(X, shown.gains[drawn], np.array([0, len(X)]), *settings, self._room(X))
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         keep = _KEPT.index(self.keep)

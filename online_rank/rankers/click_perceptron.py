@@ -1,17 +1,23 @@
 """The perceptron on clicks, with a certificate."""
 
+from typing import Any
+
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import click_perceptron as kernels
-from online_rank._kernels.clicks import confidence
+from online_rank._kernels import sparse_click_perceptron as sparse
+from online_rank._kernels import sparse_clicks
+from online_rank._kernels.clicks import confidence, evidence
+from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.feedback.arrays import shown_block
+from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.measures import discounts
-from online_rank.query import Block
+from online_rank.query import Block, SparseRows
+from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
-from online_rank.surrogates import require_choice
 
 __all__ = ["ClickPerceptron"]
 
@@ -37,7 +43,11 @@ class ClickPerceptron(LinearRanker):
     - `"propensity"`: users look at position p with the known probability `examination[p - 1]`, whatever the documents. A click
       on i has the mass lambda(rank_i) / examination, in equal parts on the documents j of the whole query. In expectation V_t
       is then at least the cost sum_i r_i lambda(rank_i) of the ranking by the learning weights, over the documents i that were
-      shown, with r_i the probability that i attracts a click (of all documents, where all are shown).
+      shown, with r_i the probability that i attracts a click (of all documents, where all are shown). Without `examination` a
+      click is divided by the probability that its document stood where it stood: `Impression.placements`, or the product of
+      `Impression.chances` down to it. r_i is then the expected number of clicks on i over all places, which is the same for
+      documents that attract alike: with placements if a click depends on the document and its place alone, with the product
+      for all users who read downwards.
 
     Parameters
     ----------
@@ -46,7 +56,9 @@ class ClickPerceptron(LinearRanker):
     credit
         `"swap"` or `"propensity"`.
     examination
-        For `"propensity"`: the probability > 0 that each position shown is looked at, for example `PositionBias.examination`.
+        For `"propensity"`: the probability > 0 that each position is looked at, counted from the top of the page. Those of
+        `PositionBias` and `NaturalVariation` are relative to position 1: V_t is then relative to it too. None: the
+        probabilities of the impressions are used.
     cost
         lambda of `"propensity"`: `"rank"` is rank - 1, `"dcg"` the discount that is lost, 1 - 1/log2(rank + 1).
     relative_margin
@@ -84,15 +96,15 @@ class ClickPerceptron(LinearRanker):
         relative_margin: float = 20.0,
         average: bool | float = True,
     ) -> None:
-        super().__init__(averages=average is not False, n_counters=4)
+        super().__init__(averages=average is not False, n_counters=6)
         require_policy(policy)
-        require_choice(credit=(credit, CREDITS), cost=(cost, COSTS))
-        if (credit == "propensity") != (examination is not None):
-            raise ValueError(f"credit={credit!r} goes {'without' if examination is not None else 'with'} examination")
+        arguments.choice("credit", credit, CREDITS)
+        arguments.choice("cost", cost, COSTS)
+        if credit == "swap" and examination is not None:
+            raise ValueError("examination goes with credit='propensity'; exchanges of pairs need none")
         if examination is not None and not all(0.0 < p <= 1.0 for p in examination):
             raise ValueError(f"examination is {examination}; it is one probability > 0 for each position shown")
-        if not 0.0 <= relative_margin < np.inf:
-            raise ValueError(f"relative_margin is {relative_margin}; it must be a finite number >= 0")
+        arguments.number("relative_margin", relative_margin, 0.0)
         self.policy = policy
         self.credit = credit
         self.examination = examination
@@ -102,46 +114,70 @@ class ClickPerceptron(LinearRanker):
         self._constants = np.array([relative_margin, averaging(average)])
         self._squares = np.empty(0)
 
-    _schema = Schema(_counters=Array(4, low=0.0), _squares=Array("d", low=0.0), _constants=Derived())
+    _schema = Schema(
+        _counters=Array(6, low=0.0),
+        _squares=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features, low=0.0),
+        _constants=Derived(),
+    )
     _learns_atomically = True
+    _row_width = OPTIMIZER + 1
     #: What bounds speak of (`online_rank.bounds.coverage`).
     update = "clicks"
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_clicks=True, draws=True)
+        return Abilities(takes_clicks=True, takes_sparse=True, draws=True)
 
     @property
     def _own_policy(self) -> Policy:
         return _DEFAULT if self.policy is None else self.policy
 
     def _confidence(self) -> float:
+        if self._rows is not None:
+            return sparse_clicks.confidence(self._counters)
         # The weights are the sum of all updates.
         return confidence(self._weights, self._squares)
 
     def _grow(self, n_new: int) -> None:
         super()._grow(n_new)
-        self._squares = np.concatenate((self._squares, np.zeros(n_new)))
+        if self._rows is None:
+            self._squares = np.concatenate((self._squares, np.zeros(n_new)))
+
+    def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
+        rows[:, sparse.SQUARES] = self._squares
+        self._counters[[sparse_clicks.EVIDENCE, sparse_clicks.WITH_GRADIENTS]] = evidence(self._weights, self._squares)
+        return {"_squares": np.empty(0)}
+
+    def _clicked(self, block: Block) -> tuple[ShownBlock, np.ndarray]:
+        """What was drawn, and by what a click on each document is divided; (0,) for credit by exchanges of pairs."""
+        shown = shown_block(block, drawn=self.credit == "swap")
+        if self.credit == "swap" or not isinstance(block.y, tuple):
+            return shown, np.empty(0)
+        if self.examination is None:
+            return shown, propensities_of(block.y)
+        examination = np.array(self.examination, np.float64)
+        places = np.minimum(shown.places, len(examination))
+        # Those held back, the last of each query, were not shown.
+        for stop, held in zip(shown.starts[1:].tolist(), shown.held.tolist(), strict=True):
+            places[stop - held : stop] = 0
+        if (places == len(examination)).any():
+            raise ValueError(
+                f"y: position {shown.places.max() + 1} was shown, but examination has {len(examination)} positions"
+            )
+        return shown, examination[places]
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        examination = np.array(self.examination or (), np.float64)
-        shown = shown_block(block, drawn=self.credit == "swap")
-        if len(examination) and isinstance(block.y, tuple) and (longest := int(np.diff(shown.starts).max())) > len(examination):
-            raise ValueError(f"y: {longest} documents were shown, but examination has {len(examination)} positions")
-        return kernels.learn(
-            block.X,
-            block.offsets,
-            *shown,
-            block.w,
-            examination,
-            self.cost == "dcg",
-            discounts(block.n_documents),
-            self._constants,
-            self._weights,
-            self._average,
-            self._squares,
-            self._counters,
+        shown, chances = self._clicked(block)
+        drawn = shown.rows, shown.starts, shown.gains, shown.logits, shown.rests, shown.kinds, block.w
+        settings = chances, self.cost == "dcg", discounts(block.n_documents), self._constants
+        if self._rows is None and not isinstance(block.X, SparseRows):
+            return kernels.learn(
+                block.X, block.offsets, *drawn, *settings, self._weights, self._average, self._squares, self._counters, rounds
+            )
+        rows, state = as_rows(block.X), self._make_sparse()
+        return sparse.learn(
+            rows.starts, rows.columns, rows.values, block.offsets, *drawn, *settings, state, self._averages, self._counters,
             rounds,
-        )
+        )  # fmt: skip
 
 
 _DEFAULT = PlackettLuce()

@@ -1,17 +1,25 @@
 """A ranker that learns from clicks on rankings that it drew itself."""
 
+from typing import Any
+
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import clicks as kernels
+from online_rank._kernels import sparse_clicks as sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
+from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Schema
 from online_rank.feedback.arrays import shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
-from online_rank.query import Block
+from online_rank.query import Block, SparseRows
+from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker
 
 __all__ = ["SwapRanker"]
+
+_N_KEPT = OPTIMIZER_ROWS[SCALE_FREE]
 
 
 class SwapRanker(LinearRanker):
@@ -68,24 +76,31 @@ class SwapRanker(LinearRanker):
     """
 
     def __init__(self, policy: Policy | None = None, *, wealth: float = 0.1) -> None:
-        super().__init__(averages=False, n_counters=1)
+        super().__init__(averages=False, n_counters=6)
         require_policy(policy)
-        if not 0.0 < wealth < np.inf:
-            raise ValueError(f"wealth is {wealth}; it must be a finite number > 0")
+        arguments.number("wealth", wealth, above=0.0)
         self.policy = policy
         self.wealth = wealth
-        self._state = np.empty((OPTIMIZER_ROWS[SCALE_FREE], 0))
+        self._state = np.empty((_N_KEPT, 0))
+        self._baseline = np.zeros((2, kernels.PLACES, kernels.PLACES))
 
     @property
     def confidence(self) -> float:
         """How far `show_one` believes the scores: from 0, before anything is learned, towards 1."""
+        if self._rows is not None:
+            return sparse.confidence(self._counters)
         return kernels.confidence(self._state[0], self._state[1])
 
-    _schema = Schema(_counters=Array(1, low=0.0), _state=Array(OPTIMIZER_ROWS[SCALE_FREE], "d"))
+    _schema = Schema(
+        _counters=Array(6, low=0.0),
+        _state=Array(_N_KEPT, lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
+        _baseline=Array(2, kernels.PLACES, kernels.PLACES),
+    )
     _learns_atomically = True
+    _row_width = OPTIMIZER + _N_KEPT
 
     def _abilities(self) -> Abilities:
-        return Abilities(takes_clicks=True, draws=True)
+        return Abilities(takes_clicks=True, takes_sparse=True, draws=True)
 
     @property
     def _own_policy(self) -> Policy:
@@ -95,15 +110,33 @@ class SwapRanker(LinearRanker):
         return self.confidence
 
     def _grow(self, n_new: int) -> None:
+        n = self._n_features
         super()._grow(n_new)
-        new = np.zeros((len(self._state), n_new))
+        new = np.zeros((_N_KEPT, n_new))
         new[3] = self.wealth
-        self._state = np.concatenate((self._state, new), axis=1)
+        if self._rows is None:
+            self._state = np.concatenate((self._state, new), axis=1)
+        else:
+            self._rows[n : n + n_new, OPTIMIZER:] = new.T
+
+    def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
+        rows[:, OPTIMIZER:] = self._state.T
+        self._counters[[sparse.EVIDENCE, sparse.WITH_GRADIENTS]] = kernels.evidence(self._state[0], self._state[1])
+        return {"_state": self._state[:, :0].copy()}
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        return kernels.learn(
-            block.X, block.offsets, *shown_block(block), block.w, self.wealth, self._weights, self._state, rounds
-        )
+        shown = shown_block(block)
+        if self._rows is None and not isinstance(block.X, SparseRows):
+            return kernels.learn(
+                block.X, block.offsets, *shown, block.w, self.wealth, _NOTHING, self._weights, self._state, self._baseline,
+                rounds,
+            )  # fmt: skip
+        rows, state = as_rows(block.X), self._make_sparse()
+        return sparse.learn(
+            rows.starts, rows.columns, rows.values, block.offsets, *shown, block.w, self.wealth, state, self._baseline,
+            self._counters, rounds,
+        )  # fmt: skip
 
 
 _DEFAULT = PlackettLuce()
+_NOTHING = np.empty(0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks._pdgd import PDGD, ClickSkip
-from benchmarks._simulation import Learner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
+from benchmarks._simulation import beginner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
 from benchmarks.clicks import Plain, WithoutRho, ndcg_shown
 from online_rank import PlackettLuce, PositionBias, SwapRanker
 from online_rank.stream.clicks import user
@@ -32,8 +32,7 @@ def by_the_interface(model, found, drawn, who):
 
 
 def compiled(rounds, with_rho, constant, found, drawn, who, counted):
-    learner, quality = Learner(np.zeros(D), np.zeros((4, D)), np.zeros((16, 10, 10)), np.array([0.1])), np.empty(N)
-    learner.state[3] = 0.1
+    learner, quality = beginner(D), np.empty(N)
     draws = chance(found, drawn, who, SEED, counted)
     for first, stop in ((0, 7), (7, N)):
         rounds(found, draws, *tables(who, 3), with_rho, constant, learner, first, stop, quality)

@@ -38,8 +38,17 @@ def test_an_impression_says_how_it_was_drawn():
     logits = dict(zip(everything.order, everything.logits, strict=True))
     assert everything.order[:2] == shown.order
     assert everything.rest is None
-    assert shown.logits == tuple(logits[i] for i in shown.order)
-    assert shown.rest == pytest.approx(math.log(sum(math.exp(logits[i]) for i in everything.order[2:])), abs=1e-12)
+    # Two are shown, so that the next ones are drawn too, and held back.
+    assert everything.order == shown.order + shown.held_back
+    assert (shown.logits, shown.rest) == (everything.logits, None)
+    three = PlackettLuce(k=3, seed=3).show(SCORES, draw=5)
+    assert (three.order, three.held_back) == (everything.order[:3], ())
+    assert three.logits == tuple(logits[i] for i in three.order)
+    assert three.rest == pytest.approx(logits[everything.order[3]], abs=1e-12)
+    assert three.chances == pytest.approx(
+        [math.exp(logits[i]) / sum(math.exp(logits[j]) for j in everything.order[p:]) for p, i in enumerate(three.order)]
+    )
+    assert shown.chances == pytest.approx(three.chances[:2])
 
 
 def test_fair_pairs_exchange_neighbours_half_of_the_time():

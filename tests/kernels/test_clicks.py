@@ -129,6 +129,119 @@ def test_equal_documents_are_not_pushed_apart_and_better_ones_rise(user, m, k):
             assert math.fsum(pushed) * (grades[i] - grades[j]) > 1e-6
 
 
+def credit_of(gains, order, n_shown, logits, scores, baseline, kind=PLACKETT_LUCE, rest=None):
+    """Credit by position, the sums, and what is added to the baseline."""
+    n = len(order)
+    e, credit, met = np.empty(n), np.empty(n), np.zeros((2, kernels.PLACES, kernels.PLACES))
+    drawn_rest = reference.rest_of(order, logits) if rest is None else rest
+    sums = kernels.baseline_credit(
+        kind, np.array(gains, float), n_shown, np.arange(n), np.array([logits[i] for i in order]),
+        -np.inf if drawn_rest is None else drawn_rest, np.array([scores[i] for i in order]), baseline, e, credit, met,
+    )  # fmt: skip
+    return credit, sums, met
+
+
+def some_baseline(seed=0):
+    rng = np.random.default_rng(seed)
+    return np.stack([rng.uniform(0, 9, (kernels.PLACES,) * 2), rng.normal(size=(kernels.PLACES,) * 2)])
+
+
+@pytest.mark.parametrize("name", ["spread", "tied"])
+@pytest.mark.parametrize(("k", "n_shown"), [(4, 4), (3, 3), (3, 2), (4, 1)])
+def test_credit_less_the_baseline_of_every_click_pattern(name, k, n_shown):
+    logits, scores = LOGITS[name][:5], (0.1, -0.7, 0.0, 1.9, 0.1)
+    baseline = some_baseline()
+    for order, _ in itertools.islice(reference.rankings(logits, k), 0, None, 7):
+        for gains in itertools.product((0.0, 0.3, 1.0), repeat=n_shown):
+            given = (*gains, *(0.0,) * (k - n_shown))
+            credit, (total, wrong, learns), met = credit_of(given, order, n_shown, logits, scores, baseline)
+
+            def weight(a, b, order=order):
+                return reference.swap_probability(order, a, b, logits)
+
+            def beta(a, b):
+                b = min(b, n_shown)
+                return baseline[1, a, b] / (baseline[0, a, b] + 5.0)
+
+            shown = [scores[i] for i in order]
+            moved = reference.surplus_pushes(given, n_shown, shown, weight, beta)
+            if not any(gains):
+                moved = {(a, b): push for (a, b), push in moved.items() if b >= n_shown}
+            expected = np.zeros(k)
+            for (a, b), push in moved.items():
+                expected[a] += push
+                expected[b] -= push
+            assert credit == pytest.approx(expected, abs=1e-12)
+            assert learns == (len(moved) > 0)
+            weights = {(a, b): weight(a, b) * abs(given[a] - given[b]) for a, b in moved}
+            assert total == pytest.approx(math.fsum(weights.values()), abs=1e-12)
+            lead = {(a, b): (shown[a] - shown[b]) * (given[a] - given[b]) for a, b in moved}
+            assert wrong == pytest.approx(math.fsum(w for pair, w in weights.items() if lead[pair] <= 0.0), abs=1e-12)
+            assert met[0].sum() == pytest.approx(math.fsum(weight(a, b) for a, b in moved), abs=1e-12)
+            differences = math.fsum(weight(a, b) * (given[a] - given[b]) for a, b in moved)
+            assert met[1].sum() == pytest.approx(differences, abs=1e-12)
+
+
+@pytest.mark.parametrize("user", USERS.values(), ids=USERS)
+@pytest.mark.parametrize(("k", "n_shown"), [(4, 4), (3, 3), (4, 2), (3, 1)])
+def test_no_net_push_between_documents_that_attract_alike(user, k, n_shown):
+    # Every ranking of the law, every answer of the users, any baseline.
+    m, grades = 5, (0, 2, 0, 1, 1)
+    logits, scores, baseline = LOGITS["spread"][:m], (0.4, -0.2, 1.3, 0.0, 0.8), some_baseline(1)
+    net, total = np.zeros((m, m)), 0.0
+    for order, p_order in reference.rankings(logits, k):
+        for gains, p_gains in user([grades[i] for i in order[:n_shown]]):
+            total += p_order * p_gains
+            clicked = any(gains)
+            for a, b in itertools.combinations(range(k), 2):
+                if a < n_shown and (clicked or b >= n_shown):
+                    pair = (*gains, *(0.0,) * (k - n_shown))
+                    beta = baseline[1, a, min(b, n_shown)] / (baseline[0, a, min(b, n_shown)] + 5.0)
+                    rho = reference.swap_probability(order, a, b, logits)
+                    lead = scores[order[a]] - scores[order[b]]
+                    push = rho * (pair[a] - pair[b] - beta) / (2 + 2 * math.cosh(lead))
+                    net[order[a], order[b]] += p_order * p_gains * push
+                    net[order[b], order[a]] -= p_order * p_gains * push
+    assert total == pytest.approx(1.0, abs=1e-12)
+    for i, j in itertools.combinations(range(m), 2):
+        if grades[i] == grades[j]:
+            assert net[i, j] == pytest.approx(0.0, abs=1e-12)
+        else:
+            assert net[i, j] * (grades[i] - grades[j]) > 1e-6
+    # The kernel adds up the same pushes.
+    credits = np.zeros(m)
+    for order, p_order in reference.rankings(logits, k):
+        for gains, p_gains in user([grades[i] for i in order[:n_shown]]):
+            credit, _, _ = credit_of((*gains, *(0.0,) * (k - n_shown)), order, n_shown, logits, scores, baseline)
+            credits[list(order)] += p_order * p_gains * credit
+    assert credits == pytest.approx(net.sum(axis=1), abs=1e-12)
+
+
+def test_places_of_the_baseline():
+    # The first 16 are alone; 16 to 31 share one, 32 to 63 the next; all from 16 * 2^7 on the last.
+    assert [kernels.place_of(p) for p in (0, 15, 16, 31, 32, 63, 64, 2047, 2048, 10**6)] == [
+        0,
+        15,
+        16,
+        16,
+        17,
+        17,
+        18,
+        22,
+        23,
+        23,
+    ]
+
+
+def test_long_lists_cost_what_their_clicks_cost():
+    # Beyond 50 documents only pairs of which one was clicked count: 50 * 49 / 2 pairs above, and the one click with all below.
+    n, gains = 80, np.zeros(80)
+    gains[3] = 1.0
+    order = tuple(range(n))
+    _, _, met = credit_of(gains, order, n, (0.0,) * n, (0.0,) * n, np.zeros((2, kernels.PLACES, kernels.PLACES)), rest=-np.inf)
+    assert met[0].sum() == pytest.approx(0.5 * (50 * 49 / 2 + 30), abs=1e-12)
+
+
 def test_without_rho_the_position_is_an_advantage():
     # Breaking the weight on purpose: the test above would see it.
     logits, grades = (2.0, 0.0, -2.0), (0, 0, 0)

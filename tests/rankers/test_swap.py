@@ -1,11 +1,26 @@
+import collections
 import copy
+import itertools
 import json
 import pickle
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
-from online_rank import FairPairs, Impression, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker, load, save
+from online_rank import (
+    ClickPerceptron,
+    FairPairs,
+    HashedFeatures,
+    Impression,
+    PerceptronRanker,
+    PlackettLuce,
+    StreamScaler,
+    StreamTargetEncoder,
+    SwapRanker,
+    load,
+    save,
+)
 from online_rank.metrics import NDCG
 from online_rank.stream.clicks import click_stream, user
 from online_rank.stream.synth import NoisyTeacher
@@ -28,37 +43,138 @@ def state(model):
     return {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in vars(model).items()}
 
 
-@pytest.mark.parametrize("policy", [PlackettLuce(k=4, seed=2), PlackettLuce(k=None, seed=2), FairPairs(k=4, seed=2)])
+POLICIES = [
+    PlackettLuce(k=4, seed=2),
+    PlackettLuce(k=None, seed=2),
+    PlackettLuce(k=1, seed=2),
+    PlackettLuce(k=2, seed=2),
+    FairPairs(k=4, seed=2),
+    FairPairs(k=1, seed=2),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: f"{type(policy).__name__} {policy.k}")
 def test_weights_are_those_of_the_optimizer_on_the_credit(policy):
     model, twins = SwapRanker(policy, wealth=0.3), [OPTIMIZERS["scale_free"](0.3) for _ in range(5)]
-    moved = 0
+    moved, mass, sums = 0, collections.Counter(), collections.Counter()
     for draw, (X, y) in enumerate(teacher(60)):
         shown = model.show_one(X)
+        drawn, n_shown = shown.order + shown.held_back, len(shown.order)
         clicks = user("informational", 4).clicks(shown, y, draw)
-        logits = policy_logits(shown)
+        gains, logits = (*clicks.gains, *(0.0,) * len(shown.held_back)), policy_logits(shown)
 
-        def weight(a, b, shown=shown, logits=logits):
+        def weight(a, b, shown=shown, logits=logits, drawn=drawn):
             if shown.pairs_from is not None:
                 return 0.5 * (b == a + 1 and (a - shown.pairs_from) % 2 == 0)
-            return reference.swap_probability(range(len(shown.order)), a, b, logits)
+            return reference.swap_probability(range(len(drawn)), a, b, logits)
 
         model.learn_one(X, clicks)
-        if any(reference.pushes(shown.order, clicks.gains, np.zeros(len(X)), weight).values()):
+        pairs = [
+            (a, b)
+            for a, b in itertools.combinations(range(len(drawn)), 2)
+            if a < n_shown and weight(a, b) > 0.0 and (b >= n_shown or any(gains))
+        ]
+        before = copy.deepcopy(twins)
+        for twin, column in zip(twins, X[list(drawn)].T, strict=True):
+            twin.meet(column.max() - column.min())
+        scores = (X @ [twin.value for twin in twins])[list(drawn)]
+
+        def beta(a, b, n_shown=n_shown):
+            place = a, min(b, n_shown)
+            return sums[place] / (mass[place] + 5.0)
+
+        pushes = reference.surplus_pushes(gains, n_shown, scores, weight, beta)
+        if any(pushes[pair] for pair in pairs):
             moved += 1
-            for twin, column in zip(twins, X[list(shown.order)].T, strict=True):
-                twin.meet(column.max() - column.min())
-            pushes = reference.pushes(shown.order, clicks.gains, X @ [twin.value for twin in twins], weight)
-            z = -sum(push * (X[i] - X[j]) for (i, j), push in pushes.items())
+            z = -sum(pushes[a, b] * (X[drawn[a]] - X[drawn[b]]) for a, b in pairs)
             for twin, g in zip(twins, z, strict=True):
                 twin.step(g)
             assert model.last_round.squared_gradient_norm == pytest.approx(z @ z)
-            assert model.weights == pytest.approx(np.array([twin.value for twin in twins]), rel=1e-9, abs=1e-12)
         else:
+            twins = before
             assert model.last_round.skipped
+        for a, b in pairs:
+            mass[a, min(b, n_shown)] += weight(a, b)
+            sums[a, min(b, n_shown)] += weight(a, b) * (gains[a] - gains[b])
+        assert model.weights == pytest.approx(np.array([twin.value for twin in twins]), rel=1e-9, abs=1e-12)
     assert moved > 20
+    assert model._baseline[0].sum() == pytest.approx(sum(mass.values()))
+    assert model._baseline[1].sum() == pytest.approx(sum(sums.values()))
     theta, squares = model._state[:2]
     e = max(0.0, np.mean(theta**2 / squares) - 1.0)
     assert model.confidence == pytest.approx(e / (e + 2.0))
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("policy", [PlackettLuce, FairPairs])
+def test_one_slot_is_enough_to_learn(policy, k):
+    train, held_out = teacher(1500, seed=1), teacher(1700, seed=1)[1500:]
+    model, value = SwapRanker(policy(k=k, seed=3)), NDCG(k=10)
+    for x, clicks in click_stream(train, model, user("navigational", 4)):
+        assert len(clicks.gains) == min(k, len(x))
+        model.learn_one(x, clicks)
+    for x, y in held_out:
+        value.update(y, model.predict_one(x))
+    # Random orders have about .5.
+    assert value.get() > 0.85
+
+
+@pytest.mark.parametrize("ranker", [SwapRanker, ClickPerceptron])
+@pytest.mark.parametrize("policy", [PlackettLuce(k=4, seed=1), PlackettLuce(k=1, seed=1), FairPairs(k=4, seed=1)])
+def test_sparse_features_teach_the_same(ranker, policy, tmp_path):
+    rng = np.random.default_rng(3)
+    dense, sparse = ranker(policy), ranker(policy)
+    for t in range(60):
+        X = rng.normal(size=(9, 30)) * (rng.random((9, 30)) < 0.2)
+        y = (X[:, 0] - X[:, 1] > 0.1).astype(int) * 2
+        if t == 20:
+            # What was learned from arrays goes into rows.
+            sparse = copy.deepcopy(dense)
+        shown = dense.show_one(X)
+        if t >= 20:
+            assert sparse.show_one(csr_array(X)).order == shown.order
+            assert sparse._confidence() == pytest.approx(dense._confidence(), rel=1e-9, abs=1e-12)
+        feedback = y if t % 10 == 9 else user("navigational").clicks(shown, y, t)
+        dense.learn_one(X, feedback, w=0.5)
+        if t >= 20:
+            sparse.learn_one(csr_array(X), feedback, w=0.5)
+            assert sparse._rows is not None
+            assert sparse.weights == pytest.approx(dense.weights, rel=1e-9, abs=1e-12)
+            assert [*sparse.last_round] == pytest.approx([*dense.last_round], rel=1e-9, abs=1e-12, nan_ok=True)
+            assert sparse.predict_one(csr_array(X)) == pytest.approx(dense.predict_one(X), rel=1e-9, abs=1e-12)
+    save(sparse, tmp_path / "sparse.npz")
+    assert state(load(tmp_path / "sparse.npz")) == state(sparse)
+    before, X = state(sparse), csr_array(np.eye(9, 30) * 1e200)
+    with pytest.raises(ValueError, match=r"non-finite|not finite"):
+        sparse.learn_one(X, Impression((0, 1), logits=(0.0, 0.0)).clicked([1]))
+    assert state(sparse) == before
+
+
+@pytest.mark.parametrize("ranker", [SwapRanker, ClickPerceptron])
+def test_items_by_id_behind_hashing(ranker):
+    model = HashedFeatures() | ranker(PlackettLuce(k=3, seed=1))
+    items = {f"item {i}": {"item": f"item {i}"} for i in range(30)}
+    for _ in range(150):
+        shown = model.show_one(items)
+        model.learn_one(items, shown.clicked([i for i in shown.order if i == "item 7"]))
+    assert model.rank_one(items)[0] == "item 7"
+
+
+def test_an_encoder_learns_from_the_documents_shown():
+    # Normal scores -2.6, 0 and 2.6 stand on points of the grid; gains 0, 1 of two documents are -1 and 1, standardised.
+    model = StreamTargetEncoder(n_points=3, prior=1.0) | SwapRanker()
+    X = np.array([[-2.6], [0.0], [2.6]])
+    model.learn_one(X, Impression((2, 0), logits=(0.0, 0.0), rest=0.0).clicked([2]))
+    encoder = model["StreamTargetEncoder"]
+    assert encoder._sums.tolist() == [[-1.0, 0.0, 1.0]]
+    assert encoder._counts.tolist() == [[1.0, 0.0, 1.0]]
+    assert encoder.transform_one(X)[:, 1].tolist() == [-0.5, 0.0, 0.5]
+    several = StreamTargetEncoder(n_points=3, prior=1.0) | SwapRanker()
+    shown = Impression((2, 0), logits=(0.0, 0.0), rest=0.0)
+    several.learn_many(np.concatenate([X, X]), [shown.clicked([2]), shown.clicked([])], [1, 1, 1, 2, 2, 2])
+    assert several["StreamTargetEncoder"]._sums.tolist() == [[-1.0, 0.0, 1.0]]
+    with pytest.raises(ValueError, match="document 5 was shown"):
+        model.learn_one(X, Impression((5,), logits=(0.0,)).clicked([]))
 
 
 def policy_logits(shown):
@@ -157,13 +273,16 @@ def test_nothing_to_learn_from():
     before = model.weights
     X = teacher(1)[0][0]
     shown = model.show_one(X)
-    for clicks in (shown.clicked([]), shown.clicked(shown.order)):
-        model.learn_one(X, clicks)
-        assert model.last_round.skipped
-        assert model.last_round.loss == 0.0
+    model.learn_one(X, shown.clicked([]))
+    assert model.last_round.skipped
+    assert model.last_round.loss == 0.0
     model.learn_one(X, shown.clicked(shown.order[:1]), w=0.0)
     model.learn_one(X[:0], Impression((), logits=()).clicked([]))
     assert model.weights.tobytes() == before.tobytes()
+    # All clicked: nothing is preferred, but more was clicked below than is usual there.
+    model.learn_one(X, shown.clicked(shown.order))
+    assert model.last_round.skipped
+    assert model.weights.tobytes() != before.tobytes()
 
 
 @pytest.mark.parametrize(

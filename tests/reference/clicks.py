@@ -50,6 +50,19 @@ def pushes(order, gains, scores, weight):
     return moved
 
 
+def surplus_pushes(gains, n_shown, scores, weight, beta):
+    """What each pair of positions a < b moves, a shown: {(a, b): weight (g_a - g_b - beta) s'(s_a - s_b)}, up for a.
+
+    All by position; `weight(a, b)` is that of the positions, `beta(a, b)` their baseline.
+    """
+    moved = {}
+    for a, b in itertools.combinations(range(len(gains)), 2):
+        if a < n_shown:
+            sigmoid = 1 / (1 + math.exp(-(scores[a] - scores[b])))
+            moved[a, b] = weight(a, b) * (gains[a] - gains[b] - beta(a, b)) * sigmoid * (1 - sigmoid)
+    return moved
+
+
 def patterns(click, stop):
     """All click patterns of a cascade over positions with these probabilities of a click and of leaving after it."""
     k = len(click)

@@ -1,0 +1,108 @@
+"""The perceptron on clicks for sparse rows: what `click_perceptron.learn` does, in O(entries of the query)."""
+
+import math
+
+import numpy as np
+
+from online_rank._kernels._jit import kernel
+from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.averages import count_lazily, lag_of
+from online_rank._kernels.click_perceptron import MEAN_SQUARE, Clicked, credit_clicks, mean_square_with
+from online_rank._kernels.clicks import are_gains, longest_list
+from online_rank._kernels.codes import DOCUMENTS
+from online_rank._kernels.rounds import write_round
+from online_rank._kernels.sparse import (
+    LAZY,
+    OPTIMIZER,
+    OTHER_SUM,
+    SUM,
+    WEIGHT,
+    Rows,
+    add_scaled,
+    combine_rows,
+    score_with_norms,
+)
+from online_rank._kernels.sparse_clicks import count_evidence
+from online_rank._kernels.sparse_perceptron import most_entries
+from online_rank._kernels.workspace import longest_query
+
+# Where the sum of squared updates of a feature stands.
+SQUARES = OPTIMIZER
+
+
+@kernel
+def _take_sums(state, touched, z):
+    """Move SUM to z, leaving 0. Returns ||z||^2, and whether weights and squares stay finite."""
+    square = 0.0
+    fine = True
+    for k in range(touched.shape[0]):
+        row = state[touched[k]]
+        z[k] = row[SUM]
+        row[SUM] = 0.0
+        row[OTHER_SUM] = 0.0
+        square += z[k] * z[k]
+        fine &= math.isfinite(row[WEIGHT] + z[k]) and math.isfinite(row[SQUARES] + z[k] * z[k])
+    return square, fine and math.isfinite(square)
+
+
+@kernel
+def learn(
+    starts, columns, values, offsets, rows, list_starts, gains, logits, rests, kinds, weights, chances, by_discount, discounts,
+    constants, state, averages, counters, rounds,
+):  # fmt: skip
+    """Learn from the clicks of a block of queries.
+
+    Parameters
+    ----------
+    starts, columns, values : the documents as `online_rank.query.SparseRows`
+    rows, list_starts : the documents drawn (`rows` and `starts` of `click_perceptron.learn`)
+    state : (at least d, 5) of `sparse`, with the sums of squared updates at SQUARES, changed in place
+    averages : whether an average of the weights serves
+    counters : (6,) of `click_perceptron.learn`, with EVIDENCE and WITH_GRADIENTS of `sparse_clicks`, changed in place
+    offsets, gains, logits, rests, kinds, weights, chances, by_discount, discounts, constants, rounds : as for
+        `click_perceptron.learn`
+
+    Returns
+    -------
+    As `click_perceptron.learn`.
+    """
+    beta, keep = constants
+    longest = max(longest_query(offsets), longest_list(list_starts))
+    most = most_entries(starts, offsets)
+    reals = np.empty((5, longest))
+    touched, z = np.empty(most + 1, np.int64), np.empty(most + 1)
+    for q in range(weights.shape[0]):
+        first, stop, weight = list_starts[q], list_starts[q + 1], weights[q]
+        m = offsets[q + 1] - offsets[q]
+        documents = Rows(starts[offsets[q] : offsets[q + 1] + 1], columns, values)
+        s, c = reals[0, :m], reals[1, :m]
+        largest, norms = score_with_norms(documents.starts, columns, values, state, s)
+        if not (math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
+            return q
+        if not are_gains(kinds[q], gains[first:stop]):
+            return q
+        n_seen, mean_square = mean_square_with(counters, norms, m)
+        margin = beta * mean_square
+        drawn = Clicked(kinds[q], rows[first:stop], gains[first:stop], logits[first:stop], rests[q], chances[first:stop])
+        total, loss, mass = credit_clicks(drawn, by_discount, discounts, s, margin, reals, c)
+        mass *= weight
+        square = 0.0
+        if mass > 0.0:
+            for i in range(m):
+                c[i] *= weight
+            n = combine_rows(documents, c, state, touched)
+            square, fine = _take_sums(state, touched[:n], z)
+            if not (fine and math.isfinite(mass)):
+                return q
+            for k in range(n):
+                row = state[touched[k]]
+                count_evidence(counters, row[WEIGHT], row[SQUARES], row[WEIGHT] + z[k], row[SQUARES] + z[k] * z[k])
+                row[SQUARES] += z[k] * z[k]
+                # Now, since a feature may be listed twice, then with z = 0.
+                add_scaled(state, 1.0, touched[k : k + 1], z[k : k + 1], lag_of(keep, counters) if averages else 0.0)
+        counters[DOCUMENTS] = n_seen
+        counters[MEAN_SQUARE] = mean_square
+        if total > 0.0 and averages:
+            count_lazily(state, LAZY, keep, counters)
+        write_round(rounds[q], loss, mass, square, margin, weight, m, largest, 0.0, not total > 0.0)
+    return weights.shape[0]

@@ -1,0 +1,156 @@
+"""Learning from clicks on sparse rows: what `clicks.learn` does, in O(k x features of the documents drawn) for k of them.
+
+The features of the documents drawn are numbered from 0, and their numbers are copied to short arrays, where `clicks.teach`
+works as it does on all features.
+"""
+
+import math
+
+import numpy as np
+
+from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels.clicks import Drawn, add_to_baseline, are_gains, confidence_of, longest_list, teach
+from online_rank._kernels.codes import ALL_PAIRS
+from online_rank._kernels.rounds import write_round
+from online_rank._kernels.sparse import LAZY, OPTIMIZER, WEIGHT
+from online_rank._kernels.sparse_gradient import number_features
+
+# What the weights are besides the bets stands where a lazy average would: rankers for clicks have none beside bets.
+BEGINNING = LAZY
+# Of the counters: sum of theta^2 / G over the features that have gradients, and their number.
+EVIDENCE, WITH_GRADIENTS = 4, 5
+
+
+@leaf
+def _entries(starts, columns, values, rows, offset, found_columns, found_values):
+    """Copy the entries of some documents, one after the other. Returns their number."""
+    n = 0
+    for p in range(rows.shape[0]):
+        i = offset + rows[p]
+        for e in range(starts[i], starts[i + 1]):
+            found_columns[n] = columns[e]
+            found_values[n] = values[e]
+            n += 1
+    return n
+
+
+@kernel
+def _most_entries(starts, rows, offsets, list_starts):
+    """The largest number of entries of the documents drawn of a query."""
+    most = 0
+    for q in range(offsets.shape[0] - 1):
+        n = 0
+        for p in range(list_starts[q], list_starts[q + 1]):
+            i = offsets[q] + rows[p]
+            n += starts[i + 1] - starts[i]
+        most = max(most, n)
+    return most
+
+
+@leaf
+def _lay_out(starts, rows, offset, local, values, X):
+    """X (k, n), the documents drawn with their features as numbered. Returns the largest and the sum of the squared norms."""
+    X[:] = 0.0
+    largest = 0.0
+    norms = 0.0
+    n = 0
+    for p in range(rows.shape[0]):
+        i = offset + rows[p]
+        norm = 0.0
+        for _ in range(starts[i], starts[i + 1]):
+            X[p, local[n]] += values[n]
+            norm += values[n] * values[n]
+            n += 1
+        norms += norm
+        largest = max(largest, norm)
+    return largest, norms
+
+
+@leaf
+def count_evidence(counters, theta, squares, new_theta, new_squares):
+    """Put a feature's theta^2 / G, as they have become, in the place of what they were."""
+    if squares > 0.0:
+        counters[EVIDENCE] -= theta / squares * theta
+        counters[WITH_GRADIENTS] -= 1.0
+    if new_squares > 0.0:
+        counters[EVIDENCE] += new_theta / new_squares * new_theta
+        counters[WITH_GRADIENTS] += 1.0
+    # What rounding leaves of a sum of numbers >= 0.
+    counters[EVIDENCE] = max(counters[EVIDENCE], 0.0)
+
+
+@leaf
+def _write_back(touched, bets, beginning, kept, rows_state, counters):
+    """Put new weights and what the optimizer keeps into the state, and the change of the evidence into the counters."""
+    for k in range(touched.shape[0]):
+        row = rows_state[touched[k]]
+        count_evidence(counters, row[OPTIMIZER], row[OPTIMIZER + 1], kept[0, k], kept[1, k])
+        row[WEIGHT] = beginning[k] + bets[k]
+        for r in range(kept.shape[0]):
+            row[OPTIMIZER + r] = kept[r, k]
+
+
+@kernel
+def confidence(counters):
+    """`clicks.confidence` from the counters."""
+    return confidence_of(counters[EVIDENCE], counters[WITH_GRADIENTS])
+
+
+@kernel
+def learn(
+    starts, columns, values, offsets, rows, list_starts, held, gains, places, logits, rests, kinds, weights, wealth, state,
+    baseline, counters, rounds,
+):  # fmt: skip
+    """Learn from the clicks of a block of queries.
+
+    Parameters
+    ----------
+    starts, columns, values : the documents as `online_rank.query.SparseRows`, no column twice in a row
+    rows, list_starts : the documents drawn (`rows` and `starts` of `clicks.learn`)
+    state : (at least d, 4 and what the scale-free optimizer keeps) of `sparse`, changed in place
+    counters : (6,) with EVIDENCE and WITH_GRADIENTS, changed in place
+    offsets, held, gains, places, logits, rests, kinds, weights, wealth, baseline, rounds : as for `clicks.learn`
+
+    Returns
+    -------
+    As `clicks.learn`.
+    """
+    longest, most = longest_list(list_starts), _most_entries(starts, rows, offsets, list_starts)
+    found, numbers, features = np.empty(most, np.int32), np.empty(most, np.int64), np.empty(most, np.int64)
+    x = np.empty(most)
+    n_kept = state.shape[1] - OPTIMIZER
+    reals = np.empty((3, longest))
+    met = np.zeros(baseline.shape)
+    for q in range(weights.shape[0]):
+        first, stop, weight = list_starts[q], list_starts[q + 1], weights[q]
+        k, m = stop - first, offsets[q + 1] - offsets[q]
+        drawn_rows = rows[first:stop]
+        n_entries = _entries(starts, columns, values, drawn_rows, offsets[q], found, x)
+        n = number_features(found[:n_entries], state, features, numbers)
+        touched = features[:n]
+        X = np.empty((k, n))
+        largest, norms = _lay_out(starts, drawn_rows, offsets[q], numbers, x, X)
+        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and are_gains(kinds[q], gains[first:stop])):
+            return q
+        if n == 0:
+            write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
+            continue
+        beginning, kept = np.empty(n), np.empty((n_kept, n))
+        for f in range(n):
+            beginning[f] = state[touched[f], BEGINNING]
+            for r in range(n_kept):
+                kept[r, f] = state[touched[f], OPTIMIZER + r]
+        bets = np.zeros(n)
+        drawn = Drawn(X, kinds[q], k - held[q], gains[first:stop], places[first:stop], logits[first:stop], rests[q])
+        fine, learned, total, wrong, square = teach(
+            drawn, weight, wealth, beginning, baseline, bets, kept, met, np.empty(n), np.empty((2, n)), reals
+        )
+        if not fine:
+            return q
+        if learned:
+            _write_back(touched, bets, beginning, kept, state, counters)
+        if kinds[q] != ALL_PAIRS:
+            add_to_baseline(baseline, met, weight)
+        loss = wrong / total if total > 0.0 else 0.0
+        write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, 0.0, not total > 0.0)
+    return weights.shape[0]
