@@ -174,3 +174,13 @@ def _lower_split_float(context: Any, builder: Any, signature: Any, args: Any) ->
     mantissa = b.bitcast(b.add(b.and_(bits, ir.Constant(_INT64, 0x000FFFFFFFFFFFFF)), least), _DOUBLE)
     exponent = b.sitofp(b.sub(b.lshr(bits, ir.Constant(_INT64, 52)), ir.Constant(_INT64, 1023)), _DOUBLE)
     return context.make_tuple(builder, signature.return_type, [mantissa, exponent])
+
+
+@type_callable(primitives.bit_pattern)
+def _type_bit_pattern(context: Any) -> Any:
+    return lambda x: types.int64
+
+
+@lower_builtin(primitives.bit_pattern, types.Float)
+def _lower_bit_pattern(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    return builder.bitcast(args[0], _INT64)

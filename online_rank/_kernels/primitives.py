@@ -95,3 +95,8 @@ def split_float(x):
     bits = int(np.float64(x).view(np.int64)) + (0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
     mantissa = np.int64((bits & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD).view(np.float64)
     return float(mantissa), float((bits >> 52) - 1023)
+
+
+def bit_pattern(x):
+    """The bits of a float64 as an int64. Of positive numbers they ascend with the number, about as its logarithm does."""
+    return np.float64(x).view(np.int64)

@@ -1,16 +1,32 @@
-"""Features mapped by the quantiles of a uniform sample of documents: which documents to keep, knots, and the map."""
+"""Features mapped by their quantiles: sketches of what a stream has shown, knots found from them, and the map.
+
+The sketch of a feature is a sorted list of values other than 0, of equal weight, and the weight of all of them; what is missing
+to the weight of all documents is 0. Sketches are joined by systematic sampling, so that ranks are not biased by it. Only
+comparisons decide which values stay: the knots are values of the stream.
+"""
 
 import math
 
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.quantiles import normal_quantile
+from online_rank._kernels.primitives import bit_pattern
 
 # Added to the standard deviation within a query, so that a feature that hardly varies there stays small.
 _SOFT = 0.1
-# Features that are mapped side by side, and knots among which counting is faster than halving.
-_SIDE_BY_SIDE, _FEW = 8, 64
+# Where most documents have 0, other values are at least so far from its score, which is 0.
+_APART, _TINY = 0.5, 5e-324
+# Knots closer than this are not joined by a line.
+_CLOSE = 1e-300
+# Rows of numbers that describe how a value finds its cell: the smallest and the largest knot, cells a unit (0 for logarithmic
+# ones), and of those the unit, the cell of 0 and how many bits of a number are left out; how often a search halves.
+LOWEST, HIGHEST, DENSITY, UNIT, ORIGIN, SHIFT, STEPS = range(7)
+FINDER = 7
+# A knot: its value, its score, the slope to the next one, and room.
+VALUE, SCORE, SLOPE = range(3)
+KNOT = 4
 
 
 @kernel
@@ -22,126 +38,377 @@ def _mixed(z):
 
 
 @kernel
-def reservoir_slots(seed, count, size, slots):
-    """Where in a uniform sample of `size` the documents number `count`, `count + 1`, ... go: slots (m,), -1 for nowhere.
-
-    Algorithm R (Vitter 1985): document number n gets a uniform place of n + 1. A draw depends on `seed` and on n alone.
-    """
-    for i in range(slots.shape[0]):
-        n = count + i
-        if n < size:
-            slots[i] = n
-            continue
-        bits = _mixed(_mixed(np.uint64(seed)) + np.uint64(n) * np.uint64(0x9E3779B97F4A7C15))
-        place = np.int64(np.float64(bits >> np.uint64(11)) * 2.0**-53 * np.float64(n + 1))
-        slots[i] = place if place < size else -1
-
-
-@kernel
-def find_knots(columns, first, values, scores, sizes):
-    """Knots of the features `first`, `first + 1`, ... from `columns` (k, n): sorted values of each in a sample, n > 0.
-
-    Knots are the distinct ones of the values at steps of n / K, K = values.shape[1], and always the largest value. The
-    score of a knot is Phi^-1 of its mid-rank share: of the smaller values, and half of the equal ones.
-
-    values, scores : (d, K), and sizes : (d,), changed in place
-    """
-    n = columns.shape[1]
-    room = values.shape[1]
-    for k in range(columns.shape[0]):
-        column = columns[k]
-        j = first + k
-        size = 0
-        below = 0
-        for step in range(room):
-            place = n - 1 if step == room - 1 else (step * n) // room
-            if place < below:
-                continue
-            value = column[place]
-            while below < n and column[below] < value:
-                below += 1
-            above = place + 1
-            while above < n and column[above] == value:
-                above += 1
-            values[j, size] = value
-            scores[j, size] = normal_quantile((below + above) / (2.0 * n))
-            size += 1
-            below = above
-        sizes[j] = size
+def draws(seed, first, out):
+    """Uniform numbers in [0, 1): that number n follows from `seed` and n alone; out (k,) gets those from `first` on."""
+    for i in range(out.shape[0]):
+        bits = _mixed(_mixed(np.uint64(seed)) + np.uint64(first + i) * np.uint64(0x9E3779B97F4A7C15))
+        out[i] = np.float64(bits >> np.uint64(11)) * 2.0**-53
 
 
 @leaf
-def _map_column(x, values, scores, size, g):
-    """g = g(x) for the values x of a feature: linear between knots, constant beyond the first and the last."""
-    for i in range(x.shape[0]):
-        first, length = 0, size
-        while length > _FEW:
-            half = length // 2
-            first += half if values[first + half - 1] < x[i] else 0
-            length -= half
-        # The number of knots below x: every comparison is made, several at once, and none is waited for.
-        few = values[first : first + length]
-        low = first
-        for k in range(length):
-            low += 1 if few[k] < x[i] else 0
-        if low == size:
-            g[i] = scores[size - 1]
-        elif low == 0 or values[low] == x[i]:
-            g[i] = scores[low]
+def _join(a, n_a, w_a, b, n_b, w_b, draw, out):
+    """Join sorted values a[:n_a] of weight w_a each with b[:n_b] of weight w_b each, to values of equal weight in `out`.
+
+    All of them where they fit and weigh alike; else as many as there is room for, at equal steps of the cumulative weight that
+    begin at the share `draw` of a step. Returns how many.
+    """
+    room = out.shape[0]
+    i, k = 0, 0
+    if n_a + n_b <= room and (n_a == 0 or n_b == 0 or abs(w_a - w_b) <= 1e-9 * w_a):
+        for n in range(n_a + n_b):
+            if k == n_b or (i < n_a and a[i] <= b[k]):
+                out[n] = a[i]
+                i += 1
+            else:
+                out[n] = b[k]
+                k += 1
+        return n_a + n_b
+    step = (n_a * w_a + n_b * w_b) / room
+    above, value = 0.0, 0.0
+    for n in range(room):
+        target = (n + draw) * step
+        while above <= target and (i < n_a or k < n_b):
+            if k == n_b or (i < n_a and a[i] <= b[k]):
+                value = a[i]
+                above += w_a
+                i += 1
+            else:
+                value = b[k]
+                above += w_b
+                k += 1
+        out[n] = value
+    return room
+
+
+@kernel
+def join_documents(first, stop, documents, share, keep, draw, points, sizes, masses):
+    """Join sampled documents (n, d), each standing for `share` documents, to the sketches of the features first..stop.
+
+    keep : what stays of the weight that the sketches had
+    points : (d, P), sizes : (d,) and masses : (d,), changed in place
+    """
+    column, joined = np.empty(documents.shape[0]), np.empty(points.shape[1])
+    for j in range(first, stop):
+        n = 0
+        for i in range(documents.shape[0]):
+            if documents[i, j] != 0.0:
+                column[n] = documents[i, j]
+                n += 1
+        masses[j] *= keep
+        if n > 0:
+            column[:n].sort()
+            size = sizes[j] if masses[j] > 0.0 else 0
+            weight = masses[j] / size if size > 0 else 0.0
+            sizes[j] = _join(points[j], size, weight, column, n, share, draw, joined)
+            masses[j] += n * share
+            copy_to(points[j, : sizes[j]], joined[: sizes[j]])
+
+
+@kernel
+def join_sketches(points, sizes, masses, draw, others, other_sizes, other_masses):
+    """Join other sketches of the same features to `points` (d, P), `sizes` and `masses` (d,), which change in place."""
+    joined = np.empty(points.shape[1])
+    for j in range(points.shape[0]):
+        size, n = sizes[j], other_sizes[j]
+        if n > 0:
+            weight = masses[j] / size if size > 0 else 0.0
+            sizes[j] = _join(points[j], size, weight, others[j], n, other_masses[j] / n, draw, joined)
+            masses[j] += other_masses[j]
+            copy_to(points[j, : sizes[j]], joined[: sizes[j]])
+
+
+@leaf
+def _distinct(points, size, mass, zeros, values, weights):
+    """The distinct values of a sketch, ascending, with 0 among them where `zeros` > 0, and their weights. Returns how many."""
+    each = mass / size if size > 0 else 0.0
+    n = 0
+    placed = not zeros > 0.0
+    for i in range(size + 1):
+        if not placed and (i == size or points[i] > 0.0):
+            values[n], weights[n] = 0.0, zeros
+            n += 1
+            placed = True
+        if i < size:
+            if n > 0 and values[n - 1] == points[i]:
+                weights[n - 1] += each
+            else:
+                values[n], weights[n] = points[i], each
+                n += 1
+    return n
+
+
+@leaf
+def _choose_knots(values, weights, n, rare, knots, scores):
+    """Knots among n distinct values at equal steps of their weight, always the smallest, the largest and 0; how many.
+
+    The score of a knot is Phi^-1 of its mid-rank share: of the smaller values, and half of the equal ones.
+    """
+    total = 0.0
+    for i in range(n):
+        total += weights[i]
+    step = total / (knots.shape[0] - 5)
+    size, below, wanted, origin = 0, 0.0, 0.0, 0.0
+    for i in range(n):
+        above = below + weights[i]
+        if above > wanted or values[i] == 0.0 or i == n - 1:
+            score = normal_quantile((below + 0.5 * weights[i]) / total)
+            if rare and values[i] == 0.0:
+                origin = score
+                if i == 0 or values[i - 1] < -_TINY:
+                    knots[size], scores[size] = -_TINY, score - _APART
+                    size += 1
+                knots[size], scores[size] = 0.0, score
+                size += 1
+                if i == n - 1 or values[i + 1] > _TINY:
+                    knots[size], scores[size] = _TINY, score + _APART
+                    size += 1
+            else:
+                knots[size], scores[size] = values[i], score
+                size += 1
+            wanted = step * (math.floor(above / step) + 1.0)
+        below = above
+    for k in range(size):
+        scores[k] -= origin
+    return size
+
+
+@kernel
+def find_knots(
+    first, stop, points, sizes, masses, total, old_points, old_sizes, old_masses, old_total, draw,
+    rare, counts, knots, cells, finders,
+):  # fmt: skip
+    """Knots of the features first..stop, and the table by which a value finds the two it is between.
+
+    Where 0 has more than half of the weight, it counts for half, its score is made 0, and the feature is `rare`.
+
+    total : weight of all documents
+    old_points : (d', P), d' <= d; and so on: sketches of the first features that count too
+    rare, counts : (d,) out: 1 where 0 has more than half of the weight; number of knots
+    knots : (d, K + 1, KNOT) out: the value after the last one is infinite
+    cells : (d, 256) uint8 out: the last knot before each cell; finders : (FINDER, d) out
+    """
+    room = 2 * points.shape[1]
+    joined, values, weights = np.empty(room), np.empty(room + 1), np.empty(room + 1)
+    chosen, scores = np.empty(knots.shape[1] - 1), np.empty(knots.shape[1] - 1)
+    held, finder, best = np.empty(cells.shape[1], dtype=np.int64), np.empty(FINDER), np.empty(FINDER)
+    for j in range(first, stop):
+        size, mass, whole = sizes[j], masses[j], total + old_total
+        n = old_sizes[j] if j < old_points.shape[0] else 0
+        if n > 0:
+            weight = mass / size if size > 0 else 0.0
+            size = _join(points[j], size, weight, old_points[j], n, old_masses[j] / n, draw, joined)
+            mass += old_masses[j]
         else:
-            # The halves keep the difference of huge values finite.
-            part = (0.5 * x[i] - 0.5 * values[low - 1]) / (0.5 * values[low] - 0.5 * values[low - 1])
-            g[i] = scores[low - 1] + part * (scores[low] - scores[low - 1])
+            copy_to(joined[:size], points[j, :size])
+        zeros = max(whole - mass, 0.0)
+        rare[j] = 1 if zeros > mass else 0
+        if rare[j]:
+            zeros = mass if mass > 0.0 else 1.0
+        elif zeros < 1e-9 * mass:
+            zeros = 0.0
+        counts[j] = 0
+        if mass + zeros > 0.0:
+            n = _distinct(joined, size, mass, zeros, values, weights)
+            counts[j] = _choose_knots(values, weights, n, rare[j], chosen, scores)
+        _draw_lines(chosen, scores, counts[j], knots[j])
+        _make_cells(chosen, counts[j], cells[j], best, held, finder)
+        for k in range(FINDER):
+            finders[k, j] = best[k]
 
 
 @leaf
-def _mean_and_factor(g):
-    """The mean of g, and 1 / (deviation + 0.1); 0 where g is constant."""
-    total, lowest, highest = 0.0, np.inf, -np.inf
+def _draw_lines(values, scores, n, knots):
+    """Score and slope from each of n knots to the next one; nothing beyond the last."""
+    knots[:] = 0.0
+    for k in range(n):
+        gap = values[k + 1] - values[k] if k + 1 < n else 0.0
+        knots[k, VALUE] = values[k]
+        knots[k, SCORE] = scores[k]
+        knots[k, SLOPE] = (scores[k + 1] - scores[k]) / gap if gap > _CLOSE else 0.0
+    knots[max(n, 1), VALUE] = np.inf
+
+
+@leaf
+def _cell(z, finder):
+    """The cell of a value between the smallest and the largest knot; it does not fall where the value grows.
+
+    Cells have equal widths, or about equal widths in the logarithm of 1 + |z| / unit, on both sides of 0.
+    """
+    if finder[DENSITY] > 0.0 or finder[UNIT] == 0.0:
+        return np.int64((z - finder[LOWEST]) * finder[DENSITY])
+    place = (bit_pattern(1.0 + abs(z) * finder[UNIT]) - bit_pattern(1.0)) >> np.int64(finder[SHIFT])
+    return np.int64(finder[ORIGIN]) + (place if z >= 0.0 else -place)
+
+
+@leaf
+def _steps(knots, n, finder, held):
+    """How many times a search must halve the knots of the fullest cell; held (C,) out: knots in each cell."""
+    for c in range(held.shape[0]):
+        held[c] = 0
+    most = 0
+    for k in range(n):
+        c = _cell(knots[k], finder)
+        held[c] += 1
+        most = max(most, held[c])
+    steps = 0
+    while (1 << steps) <= most:
+        steps += 1
+    return steps
+
+
+@leaf
+def _make_cells(knots, n, cells, best, held, finder):
+    """Choose cells with few knots in the fullest one, and write the last knot before each; best (FINDER,) out.
+
+    held : (C,) and finder : (FINDER,) workspace
+    """
+    n_cells = cells.shape[0]
+    best[:] = 0.0
+    finder[:] = 0.0
+    cells[:] = 0
+    if n == 0:
+        return
+    width = knots[n - 1] - knots[0]
+    best[LOWEST], best[HIGHEST] = knots[0], knots[n - 1]
+    best[DENSITY] = (n_cells - 1.0) / width if width > _CLOSE else 0.0
+    best[STEPS] = _steps(knots, n, best, held)
+    for kind in range(1, 4):
+        size = abs(knots[(n * kind * kind) // 16])
+        if best[STEPS] > 1.0 and _CLOSE < size < 1.0 / _CLOSE:
+            finder[LOWEST], finder[HIGHEST], finder[UNIT] = knots[0], knots[n - 1], 1.0 / size
+            # The finest cells of which there are enough.
+            shift = 44
+            while True:
+                finder[ORIGIN], finder[SHIFT] = 0.0, shift
+                low = _cell(knots[0], finder)
+                if _cell(knots[n - 1], finder) - low < n_cells:
+                    break
+                shift += 1
+            finder[ORIGIN] = -low
+            finder[STEPS] = _steps(knots, n, finder, held)
+            if finder[STEPS] < best[STEPS]:
+                copy_to(best, finder)
+    _steps(knots, n, best, held)
+    below = 0
+    for c in range(n_cells):
+        cells[c] = max(below - 1, 0)
+        below += held[c]
+
+
+@leaf
+def _find_cells(X, lowest, highest, density, cells, bad):
+    """The cell of each value among those of equal widths; bad (d,) becomes NaN where a value is not finite."""
+    for i in range(X.shape[0]):
+        row, found = X[i], cells[i]
+        for j in range(row.shape[0]):
+            x = np.float64(row[j])
+            bad[j] += x - x
+            # NaN becomes the lowest: every comparison with it is false.
+            z = x if x > lowest[j] else lowest[j]
+            z = z if z < highest[j] else highest[j]
+            found[j] = np.uint8(np.int32((z - lowest[j]) * density[j]))
+
+
+@leaf
+def _find_log_cells(X, j, finders, cells):
+    """The cells of a column among logarithmic ones."""
+    lowest, highest, unit = finders[LOWEST, j], finders[HIGHEST, j], finders[UNIT, j]
+    origin, shift, one = np.int64(finders[ORIGIN, j]), np.int64(finders[SHIFT, j]), bit_pattern(1.0)
+    for i in range(X.shape[0]):
+        x = np.float64(X[i, j])
+        z = x if x > lowest else lowest
+        z = z if z < highest else highest
+        place = (bit_pattern(1.0 + abs(z) * unit) - one) >> shift
+        cells[i, j] = np.uint8(origin + (place if z >= 0.0 else -place))
+
+
+@leaf
+def _map_column(X, j, lowest, highest, steps, knots, starts, cells, g):
+    """g[:, j] = g(x) of the column j of X: linear between the knots, flat (K + 1, KNOT), and constant beyond.
+
+    Indices are unsigned, which need no test for negative ones.
+    """
+    own, one = np.uint64(j), np.uint64(1)
+    value, score, slope, next_one = np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
+    for i in range(X.shape[0]):
+        x = np.float64(X[i, own])
+        z = x if x > lowest else lowest
+        z = z if z < highest else highest
+        at = next_one * np.uint64(starts[np.uint64(cells[i, own])])
+        if steps > 1:
+            for s in range(steps - 1, 0, -1):
+                ahead = at + next_one * (one << np.uint64(s))
+                if ahead < np.uint64(knots.shape[0]) and knots[ahead + value] <= z:
+                    at = ahead
+        at += next_one if knots[at + next_one + value] <= z else np.uint64(0)
+        g[i, own] = knots[at + score] + (z - knots[at + value]) * knots[at + slope]
+
+
+@leaf
+def _relate(g, rare, means, factors):
+    """What is subtracted from each column of g (m, d), and by what it is multiplied then: means and factors, float32 (d,).
+
+    sums are of differences to the first row: they are exactly 0 where g is constant.
+    """
+    m, first = g.shape[0], g[0]
+    for j in range(g.shape[1]):
+        means[j], factors[j] = 0.0, 0.0
+    for i in range(m):
+        row = g[i]
+        for j in range(row.shape[0]):
+            away = np.float64(row[j]) - np.float64(first[j])
+            means[j] += away
+            factors[j] += away * away
+    for j in range(g.shape[1]):
+        mean = means[j] / m
+        variance = factors[j] / m - mean * mean
+        means[j] = 0.0 if rare[j] else first[j] + mean
+        factors[j] = 1.0 / (math.sqrt(variance) + _SOFT) if variance > 0.0 else 0.0
+
+
+@leaf
+def _write(g, means, factors, out):
     for i in range(g.shape[0]):
-        total += g[i]
-        lowest = min(lowest, g[i])
-        highest = max(highest, g[i])
-    mean = total / g.shape[0]
-    square = 0.0
-    for i in range(g.shape[0]):
-        difference = g[i] - mean
-        square += difference * difference
-    return mean, 1.0 / (math.sqrt(square / g.shape[0]) + _SOFT) if highest > lowest else 0.0
+        row, pairs = g[i], out[i]
+        for j in range(row.shape[0]):
+            pairs[2 * j] = row[j]
+            pairs[2 * j + 1] = (row[j] - means[j]) * factors[j]
 
 
 @kernel
-def map_queries(X, offsets, values, scores, sizes, out):
+def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
     """For each feature j and document: out[:, 2 j] = g, out[:, 2 j + 1] = (g - mean) / (deviation + 0.1) within the query.
 
-    The second is 0 where g is constant in the query, and both are where a feature has no knots yet.
+    Of rare features the mean is not subtracted: 0 stays 0. The second is 0 where g is constant in the query, and both are where
+    a feature has no knots yet. Returns whether all values are finite.
+
+    out : (n, 2 d) float32
     """
-    longest = 0
+    longest, d = 0, X.shape[1]
     for t in range(offsets.shape[0] - 1):
         longest = max(longest, offsets[t + 1] - offsets[t])
-    # Some columns at once, so that rows of X and of `out` are read and written in pieces.
-    x, g = np.empty((_SIDE_BY_SIDE, longest)), np.empty((_SIDE_BY_SIDE, longest))
-    means, factors = np.empty(_SIDE_BY_SIDE), np.empty(_SIDE_BY_SIDE)
+    g, found = np.empty((longest, d), dtype=np.float32), np.empty((longest, d), dtype=np.uint8)
+    bad, means, factors = np.zeros(d), np.empty(d), np.empty(d)
     for t in range(offsets.shape[0] - 1):
-        a, m = offsets[t], offsets[t + 1] - offsets[t]
-        for first in range(0, X.shape[1], _SIDE_BY_SIDE):
-            width = min(_SIDE_BY_SIDE, X.shape[1] - first)
-            for i in range(m):
-                for c in range(width):
-                    x[c, i] = X[a + i, first + c]
-            for c in range(width):
-                j, own = first + c, g[c, :m]
-                if sizes[j] == 0 or m == 0:
-                    own[:] = 0.0
-                    means[c], factors[c] = 0.0, 0.0
-                else:
-                    _map_column(x[c, :m], values[j], scores[j], sizes[j], own)
-                    means[c], factors[c] = _mean_and_factor(own)
-            for i in range(m):
-                row = out[a + i, 2 * first :]
-                for c in range(width):
-                    row[2 * c] = g[c, i]
-                    row[2 * c + 1] = (g[c, i] - means[c]) * factors[c]
+        a, b = offsets[t], offsets[t + 1]
+        m = b - a
+        if m == 0:
+            continue
+        own = X[a:b]
+        _find_cells(own, finders[LOWEST], finders[HIGHEST], finders[DENSITY], found, bad)
+        for j in range(d):
+            if finders[UNIT, j] > 0.0:
+                _find_log_cells(own, j, finders, found)
+            _map_column(
+                own, j, finders[LOWEST, j], finders[HIGHEST, j], np.int64(finders[STEPS, j]), knots[j].reshape(-1), cells[j],
+                found, g,
+            )  # fmt: skip
+        _relate(g[:m], rare, means, factors)
+        _write(g[:m], means, factors, out[a:b])
+    total = 0.0
+    for j in range(d):
+        total += bad[j]
+    return total == 0.0
 
 
 @kernel
