@@ -146,11 +146,11 @@ def _choose_knots(values, weights, n, rare, knots, scores):
     total = 0.0
     for i in range(n):
         total += weights[i]
-    step = total / (knots.shape[0] - 5)
-    size, below, wanted, origin = 0, 0.0, 0.0, 0.0
+    slots = knots.shape[0] - 5
+    size, below, passed, origin = 0, 0.0, 0.0, 0.0
     for i in range(n):
         above = below + weights[i]
-        if above > wanted or values[i] == 0.0 or i == n - 1:
+        if above * slots > passed * total or values[i] == 0.0 or i == n - 1:
             score = normal_quantile((below + 0.5 * weights[i]) / total)
             if rare and values[i] == 0.0:
                 origin = score
@@ -165,7 +165,7 @@ def _choose_knots(values, weights, n, rare, knots, scores):
             else:
                 knots[size], scores[size] = values[i], score
                 size += 1
-            wanted = step * (math.floor(above / step) + 1.0)
+            passed = math.floor(above * slots / total) + 1.0
         below = above
     for k in range(size):
         scores[k] -= origin
@@ -184,7 +184,7 @@ def find_knots(
     total : weight of all documents
     old_points : (d', P), d' <= d; and so on: sketches of the first features that count too
     rare, counts : (d,) out: 1 where 0 has more than half of the weight; number of knots
-    knots : (d, K + 1, KNOT) out: the value after the last one is infinite
+    knots : (d, K + 1, KNOT) out: values after the last one are infinite
     cells : (d, 256) uint8 out: the last knot before each cell; finders : (FINDER, d) out
     """
     room = 2 * points.shape[1]
@@ -225,7 +225,8 @@ def _draw_lines(values, scores, n, knots):
         knots[k, VALUE] = values[k]
         knots[k, SCORE] = scores[k]
         knots[k, SLOPE] = (scores[k + 1] - scores[k]) / gap if gap > _CLOSE else 0.0
-    knots[max(n, 1), VALUE] = np.inf
+    for k in range(max(n, 1), knots.shape[0]):
+        knots[k, VALUE] = np.inf
 
 
 @leaf
@@ -323,24 +324,36 @@ def _find_log_cells(X, j, finders, cells):
 
 
 @leaf
-def _map_column(X, j, lowest, highest, steps, knots, starts, cells, g):
+def _map_column(X, j, lowest, highest, knots, starts, cells, g):
     """g[:, j] = g(x) of the column j of X: linear between the knots, flat (K + 1, KNOT), and constant beyond.
 
-    Indices are unsigned, which need no test for negative ones.
+    No cell has more than one knot: that before the cell is the one, or the next. Indices are unsigned, which need no test for
+    negative ones.
     """
-    own, one = np.uint64(j), np.uint64(1)
-    value, score, slope, next_one = np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
+    own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
     for i in range(X.shape[0]):
         x = np.float64(X[i, own])
         z = x if x > lowest else lowest
         z = z if z < highest else highest
-        at = next_one * np.uint64(starts[np.uint64(cells[i, own])])
-        if steps > 1:
-            for s in range(steps - 1, 0, -1):
-                ahead = at + next_one * (one << np.uint64(s))
-                if ahead < np.uint64(knots.shape[0]) and knots[ahead + value] <= z:
-                    at = ahead
-        at += next_one if knots[at + next_one + value] <= z else np.uint64(0)
+        at = one * np.uint64(starts[np.uint64(cells[i, own])])
+        at += one if knots[at + one + value] <= z else np.uint64(0)
+        g[i, own] = knots[at + score] + (z - knots[at + value]) * knots[at + slope]
+
+
+@leaf
+def _search_column(X, j, lowest, highest, steps, knots, starts, cells, g):
+    """As `_map_column`, where a cell has up to 2^steps - 1 knots: the search for the last one below a value halves them."""
+    own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
+    end = np.uint64(knots.shape[0])
+    for i in range(X.shape[0]):
+        x = np.float64(X[i, own])
+        z = x if x > lowest else lowest
+        z = z if z < highest else highest
+        at = one * np.uint64(starts[np.uint64(cells[i, own])])
+        for s in range(steps - 1, -1, -1):
+            ahead = at + (one << np.uint64(s))
+            if ahead < end and knots[ahead + value] <= z:
+                at = ahead
         g[i, own] = knots[at + score] + (z - knots[at + value]) * knots[at + slope]
 
 
@@ -399,10 +412,11 @@ def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
         for j in range(d):
             if finders[UNIT, j] > 0.0:
                 _find_log_cells(own, j, finders, found)
-            _map_column(
-                own, j, finders[LOWEST, j], finders[HIGHEST, j], np.int64(finders[STEPS, j]), knots[j].reshape(-1), cells[j],
-                found, g,
-            )  # fmt: skip
+            lowest, highest, steps = finders[LOWEST, j], finders[HIGHEST, j], np.int64(finders[STEPS, j])
+            if steps > 1:
+                _search_column(own, j, lowest, highest, steps, knots[j].reshape(-1), cells[j], found, g)
+            else:
+                _map_column(own, j, lowest, highest, knots[j].reshape(-1), cells[j], found, g)
         _relate(g[:m], rare, means, factors)
         _write(g[:m], means, factors, out[a:b])
     total = 0.0

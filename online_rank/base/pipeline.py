@@ -18,7 +18,7 @@ from online_rank.base.schema import Derived, Schema
 from online_rank.base.step import QueryStep, check_calling_pipeline, require_query_step
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing, joined, snapshot
-from online_rank.query import Block, answer_in_kind, feature_dicts, in_form, read_block, read_query
+from online_rank.query import Block, answer_in_kind, are_plain, feature_dicts, in_form, plain_block, read_block, read_query
 
 __all__ = ["RankingPipeline"]
 
@@ -122,7 +122,10 @@ class RankingPipeline(Able, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        block = read_query(x, y, w, served=served, documents=self.abilities.takes_documents)
+        if w == 1.0 and served is None and self._reads_plain(x, y):
+            block = plain_block(x, y)
+        else:
+            block = read_query(x, y, w, served=served, documents=self.abilities.takes_documents)
         with self._lock, all_or_nothing() as changes:
             self._learn_block(block, changes)
 
@@ -282,6 +285,12 @@ class RankingPipeline(Able, compose.Pipeline):
     @property
     def _transformers(self) -> list[QueryTransformer]:
         return [step for step in self.steps.values() if not step._is_ranker]
+
+    def _reads_plain(self, x: Any, y: Any) -> bool:
+        """Whether a query and its grades are arrays as the first step knows them, which need no reading."""
+        first = next(iter(self.steps.values()), None)
+        n_features = getattr(first, "_n_features", 0)
+        return n_features > 0 and first._columns is None and are_plain(x, y, n_features)  # type: ignore[union-attr]
 
     def _require_grades_unneeded(self) -> None:
         if self._supervised:

@@ -2,13 +2,14 @@
 
 import abc
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import QueryEstimator, as_array
 from online_rank.base.transformer import QueryTransformer
-from online_rank.query import Block, document_name, require_finite, require_grades
+from online_rank.query import Block, document_name, require_finite, require_grades, with_features
 
 
 class ColumnTransformer(QueryEstimator, QueryTransformer):
@@ -23,7 +24,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         """
 
     @abc.abstractmethod
-    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> Any:
         """Write queries, features (n, n_features), transformed, to `out`."""
 
     def _room(self, X: np.ndarray) -> np.ndarray:
@@ -40,7 +41,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
                 raise TypeError(f"{type(self).__name__} is supervised: it learns from grades, y")
             if isinstance(block.y, np.ndarray):
                 require_grades(block.y, block.ids)
-        aligned = self._align_and_grow(block)
+        aligned = block if self._is_aligned(block) else self._align_and_grow(block)
         out = self._room(aligned.X)
         learned = self._learn_transform(aligned, out)
         if learned < len(block.w):
@@ -49,7 +50,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return self._answer(aligned, out)
 
     def _transform_block(self, block: Block) -> Block:
-        aligned = self._align(block)
+        aligned = block if self._is_aligned(block) else self._align(block)
         require_finite(block)
         if not self._n_features:
             out = self._room(as_array(block.X, self))
@@ -59,9 +60,17 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         self._transform(aligned.X, block.offsets, out)
         return self._answer(aligned, out)
 
+    def _is_aligned(self, block: Block) -> bool:
+        """Whether the features of a block are an array with the columns of the state, which have no names."""
+        return (
+            block.names is None
+            and self._columns is None
+            and type(block.X) is np.ndarray
+            and block.X.shape[1] == self._n_features
+        )
+
     def _answer(self, aligned: Block, out: np.ndarray) -> Block:
-        names = None if aligned.names is None else self._given_names(self._own_names())
-        return aligned._replace(X=out, names=names)
+        return with_features(aligned, out, None if aligned.names is None else self._given_names(self._own_names()))
 
 
 class StatelessTransformer(QueryTransformer):

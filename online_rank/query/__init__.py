@@ -21,6 +21,7 @@ from online_rank.query.blocks import (
     query_offsets,
     require_finite,
     single,
+    with_features,
 )
 from online_rank.query.feedback import Feedback, as_feedback
 from online_rank.query.forms import (
@@ -64,4 +65,5 @@ __all__ = [
     "require_finite",
     "require_grades",
     "single",
+    "with_features",
 ]

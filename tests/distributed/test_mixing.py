@@ -18,7 +18,6 @@ from online_rank import (
     QueryNormalizer,
     RidgeRanker,
     SignedLog,
-    StreamQuantileMap,
     StreamScaler,
     SwapRanker,
 )
@@ -196,7 +195,6 @@ def test_models_and_base_stay_as_they_are_and_equal_ones_give_equal_bits():
         (BestRanker([PerceptronRanker()]), TypeError, "BestRanker has no rule"),
         (LossTracker(DriftAwareRanker(PerceptronRanker())), TypeError, "DriftAwareRanker has no rule"),
         (GradientRanker(), TypeError, r"GradientRanker\(optimizer='scale_free'\) has no rule"),
-        (StreamQuantileMap() | PerceptronRanker(), TypeError, "StreamQuantileMap has no rule"),
         ((SignedLog() + StreamScaler()) | PerceptronRanker(), TypeError, "QueryUnion has no rule"),
         (PerceptronRanker(average=10), ValueError, "average=10 is an average with a half-life"),
         (RidgeRanker(half_life=5.0), ValueError, "half_life=5.0 depends on the order"),

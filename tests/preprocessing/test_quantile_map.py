@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtri
-from scipy.stats import kstest
+from scipy.special import ndtr, ndtri
+from scipy.stats import kstest, rankdata
 
 from online_rank import PerceptronRanker, StreamQuantileMap
-from online_rank._kernels.quantile_map import reservoir_slots
+from online_rank._kernels import quantile_map as kernels
 from online_rank.base.schema import mismatches
+from online_rank.distributed import fork, mix
 from online_rank.preprocessing import Ramps
-from online_rank.storage.files import to_bytes
+from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import preprocessing as reference
 
 
@@ -35,48 +36,101 @@ def test_by_hand():
     assert scores == pytest.approx([low, high])
     answer = quantiles.transform_one(np.array([[3.0], [1e300], [-1e300]]))
     g = [(low + high) / 2, high, low]
-    assert answer[:, 0] == pytest.approx(g)
-    assert answer[:, 1] == pytest.approx((np.array(g) - np.mean(g)) / (np.std(g) + 0.1))
+    assert answer[:, 0] == pytest.approx(g, abs=1e-6)
+    assert answer[:, 1] == pytest.approx((np.array(g) - np.mean(g)) / (np.std(g) + 0.1), abs=1e-6)
     assert quantiles.transform_one(np.array([[3.0], [3.0]]))[:, 1].tolist() == [0.0, 0.0]
 
 
 values = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e300, 1e300))
+mostly_zero = st.one_of(st.just(0.0), values)
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.lists(values, min_size=1, max_size=150), st.lists(values, min_size=1, max_size=9), st.integers(2, 9))
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(values, min_size=1, max_size=90) | st.lists(mostly_zero, min_size=1, max_size=90),
+    st.lists(mostly_zero, min_size=1, max_size=9),
+    st.integers(8, 20),
+)
 def test_knots_and_map_follow_their_definition(sample, x, n_knots):
     quantiles = StreamQuantileMap(n_knots=n_knots)
     quantiles.learn_one(np.array(sample)[:, None])
     knots, scores = quantiles.knots(0)
-    expected, expected_scores = reference.knots(sample, n_knots)
+    expected, expected_scores, rare = reference.knots(sample, n_knots)
     assert knots.tolist() == expected
+    assert len(knots) <= n_knots
     assert scores == pytest.approx(expected_scores, abs=1e-8)
+    assert quantiles.keeps_zero(0) == rare
     answer = quantiles.transform_one(np.array(x)[:, None])
-    # Numbers of one half keep the differences of the reference finite.
-    g = [reference.interpolated(0.5 * v, [0.5 * k for k in expected], expected_scores) for v in x]
-    assert answer[:, 0] == pytest.approx(g, abs=1e-8)
-    assert answer[:, 1] == pytest.approx(reference.relative(answer[:, 0].tolist()), abs=1e-9)
+    # Numbers of one half keep the differences of the reference finite; the smallest number has no half.
+    g = [
+        expected_scores[expected.index(v)] if v in expected else
+        reference.interpolated(0.5 * v, [0.5 * k for k in expected], expected_scores) for v in x
+    ]  # fmt: skip
+    assert answer[:, 0] == pytest.approx(g, abs=1e-6)
+    assert answer[:, 1] == pytest.approx(reference.relative(answer[:, 0].tolist(), rare), abs=1e-5)
+    if rare:
+        assert (answer[np.array(x) == 0] == 0.0).all()
 
 
-def test_the_sample_is_that_of_algorithm_r_and_uniform():
-    slots = np.empty(5000, dtype=np.int64)
-    reservoir_slots(3, 0, 100, slots)
-    assert slots[:100].tolist() == list(range(100))
-    assert slots.max() == 99
-    # Of the documents 100..4999 about 100 (H(5000) - H(100)) = 391 enter.
-    assert 330 < (slots[100:] >= 0).sum() < 460
-    parts = np.empty(5000, dtype=np.int64)
-    for start in range(0, 5000, 700):
-        reservoir_slots(3, start, 100, parts[start : start + 700])
-    assert parts.tolist() == slots.tolist()
-    quantiles = StreamQuantileMap(n_sample=100, seed=3)
-    for x in np.split(np.arange(5000.0), 50):
+@settings(deadline=None, max_examples=60)
+@given(st.lists(values, max_size=12), st.lists(values, max_size=12), st.floats(0.1, 9), st.floats(0.1, 9), st.floats(0, 0.999))
+def test_sketches_join_by_systematic_sampling(a, b, weight_a, weight_b, draw):
+    a, b = sorted(x for x in a if x), sorted(x for x in b if x)
+    points, others = np.zeros((1, 16)), np.zeros((1, 16))
+    points[0, : len(a)], others[0, : len(b)] = a, b
+    sizes, masses = np.array([len(a)]), np.array([len(a) * weight_a])
+    kernels.join_sketches(points, sizes, masses, draw, others, np.array([len(b)]), np.array([len(b) * weight_b]))
+    assert masses[0] == pytest.approx(len(a) * weight_a + len(b) * weight_b)
+    if len(a) + len(b) <= 16 and (not a or not b or weight_a == weight_b):
+        assert points[0, : sizes[0]].tolist() == sorted(a + b)
+        return
+    assert sizes[0] == 16
+    expected = reference.joined([[(x, weight_a) for x in a], [(x, weight_b) for x in b]], 16, draw)
+    # Sums in another order may leave a value on the other side of a step.
+    assert sum(x != y for x, y in zip(points[0], expected, strict=True)) <= 1
+
+
+def test_documents_are_sampled_evenly_and_by_the_seed_alone():
+    quantiles, cut = StreamQuantileMap(seed=3), StreamQuantileMap(seed=3)
+    for x in np.split(np.arange(1.0, 40_001.0), 400):
         quantiles.learn_one(x[:, None])
-    kept = np.concatenate(quantiles._sample)[:100, 0]
-    draws = dict(enumerate(slots.tolist()))
-    assert kept.tolist() == reference.reservoir(lambda n: draws[n] if draws[n] >= 0 else n, range(5000), 100)
-    assert kstest(kept / 5000, "uniform").pvalue > 0.01
+    for x in np.split(np.arange(1.0, 40_001.0), 100):
+        cut.learn_many(x[:, None], None, np.repeat([0, 1, 2, 3], 100))
+    assert to_bytes(cut) == to_bytes(quantiles)
+    # One document of every 96th part of a stretch.
+    places = np.array(quantiles._places)
+    width = (quantiles._due - quantiles._start) / 96
+    assert (np.diff(places) > 0).all()
+    assert abs((places - quantiles._start) // width - np.arange(96)).max() <= 1
+    assert quantiles._masses[0] == pytest.approx(quantiles._total) == quantiles._start
+    assert kstest(quantiles._points[0] / quantiles._start, "uniform").statistic < 0.03
+
+
+def test_a_drifting_feature_is_followed():
+    quantiles = StreamQuantileMap(memory=2000)
+    rng = np.random.default_rng(0)
+    for t in range(400):
+        quantiles.learn_one(rng.normal(t / 10, 1.0, size=(50, 1)))
+    # A document's weight falls by e in 2,000 documents, in which the mean rises by 4; the median is 4 ln 2 below the last.
+    newest, median, old = quantiles.transform_one(np.array([[40.0], [37.2], [20.0]]))[:, 0]
+    assert median == pytest.approx(0.0, abs=0.3)
+    assert newest > 0.8
+    assert old < -1.9
+
+
+def test_a_column_that_is_mostly_zero_keeps_zero_and_is_seen_at_once():
+    rng = np.random.default_rng(0)
+    quantiles = StreamQuantileMap()
+    for _ in range(100):
+        quantiles.learn_one(np.zeros((20, 2)))
+    answer = quantiles.transform_one(np.array([[0.0, 3.0], [0.0, -1e9], [0.0, 0.0]]))
+    assert answer[:, ::2].tolist() == [[0.0, 0.5], [0.0, -0.5], [0.0, 0.0]]
+    for _ in range(400):
+        quantiles.learn_one((rng.random((20, 2)) < 0.1) * rng.normal(size=(20, 2)))
+    assert quantiles.keeps_zero(0)
+    g = quantiles.transform_one(np.array([[-3.0], [-0.01], [0.0], [0.01], [0.67], [3.0]]).repeat(2, axis=1))[:, 0]
+    # Zeros count for half: negative values have F from 0 to 1/4, positive ones from 3/4 to 1.
+    assert g == pytest.approx([-3.0, ndtri(0.25), 0.0, ndtri(0.75), ndtri(0.875), 3.0], abs=0.3)
 
 
 def test_quantiles_of_a_long_stream_are_about_right():
@@ -104,32 +158,71 @@ def test_units_do_not_matter():
     np.testing.assert_array_equal(a.transform_one(x), b.transform_one(2.0**40 * x))
 
 
-def test_knots_are_found_when_it_is_time_a_few_features_a_query():
-    quantiles = StreamQuantileMap()
-    moved = []
-    for x in np.split(heavy(6000), 100):
-        before = quantiles._values.copy()
+def test_a_stretch_is_an_eighth_of_what_came_before():
+    quantiles, joined = StreamQuantileMap(memory=32_000), []
+    for x in np.split(heavy(60_000), 600):
+        before = quantiles._n_joined
         quantiles.learn_one(x)
-        moved.append(not np.array_equal(before, quantiles._values) if len(before) else True)
-    # At 60, 120 (above 90), 180, 300 (270), 480 (450), 720, 1080, 1620, 2460 (2430), 3720 (3690) and 5580 documents.
-    assert [60 * (i + 1) for i in np.flatnonzero(moved)] == [60, 120, 180, 300, 480, 720, 1080, 1620, 2460, 3720, 5580]
+        if quantiles._n_joined > before:
+            joined.append(quantiles.n_documents)
+    # The first query; stretches of at most half of what came before and 96 documents; then of an eighth, of at most 2,000.
+    assert joined[:8] == [100, 200, 300, 400, 500, 600, 700, 800]
+    assert joined[-3:] == [joined[-1] - 4000, joined[-1] - 2000, joined[-1]]
+    assert all(b - a <= max(100, a // 8 + 100) for a, b in itertools.pairwise(joined))
+
+
+def test_wide_queries_renew_a_part_of_the_features_each():
     wide = StreamQuantileMap()
     rng = np.random.default_rng(0)
-    wide.learn_one(rng.normal(size=(2000, 40)))
-    # 32,768 values of 2,000 rows: 16 features a query.
-    assert (wide._sizes > 0).sum() == 16
+    parts = []
     for _ in range(4):
-        wide.learn_one(rng.normal(size=(1, 40)))
-    assert (wide._sizes > 0).all()
+        wide.learn_one(rng.normal(size=(10, 300)))
+        parts.append(int((wide._sizes > 0).sum()))
+    assert parts == [75, 150, 225, 300]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 5),
+    st.sampled_from([-1e308, -1.0, 0.0, 5e-324, 1e-300, 1.0, 1e308]),
+    st.sampled_from([1e-320, 1e-9, 1.0, 1e300]),
+)
+def test_values_of_any_scale_are_found(seed, offset, scale):
+    x = offset + scale * np.random.default_rng(seed).normal(size=300)
+    quantiles = StreamQuantileMap()
+    for part in np.split(x, 3):
+        quantiles.learn_one(part[:, None])
+    knots, scores = quantiles.knots(0)
+    answer = quantiles.transform_one(knots[:, None])[:, 0]
+    assert answer == pytest.approx(scores, abs=1e-6)
+    between = quantiles.transform_one(np.sort(x)[:, None])[:, 0]
+    assert (np.diff(between) >= -1e-6).all()
+    assert scores[0] - 1e-6 <= between.min() <= between.max() <= scores[-1] + 1e-6
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_forms_of_arrays(dtype):
+    X = heavy(200).astype(dtype)
+    fortran, locked = np.asfortranarray(X), X.copy()
+    locked.flags.writeable = False
+    made = []
+    for x in (X, fortran, locked, np.repeat(X, 2, axis=1)[:, ::2]):
+        quantiles = StreamQuantileMap()
+        quantiles.learn_one(x)
+        made.append(quantiles.transform_one(x))
+    assert made[0].dtype == np.float32
+    for other in made[1:]:
+        np.testing.assert_array_equal(other, made[0])
 
 
 def test_frozen():
-    frozen, moving = StreamQuantileMap(frozen=True, n_sample=100), StreamQuantileMap(n_sample=100)
+    frozen, moving = StreamQuantileMap(frozen_after=100), StreamQuantileMap()
     for x in np.split(heavy(150), 3):
         frozen.learn_one(x)
         moving.learn_one(x)
-    state = to_bytes(frozen)
+    assert frozen.n_documents == 100
     assert sorted(frozen.knots(1)[0])[-1] == heavy(150)[:100, 1].max()
+    state = to_bytes(frozen)
     for x in np.split(heavy(3000, seed=2), 60):
         frozen.learn_one(x)
         moving.learn_one(x)
@@ -137,14 +230,71 @@ def test_frozen():
     assert moving.n_documents == 3150
 
 
+def test_it_is_saved_in_small():
+    quantiles = StreamQuantileMap()
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        quantiles.learn_one(rng.normal(size=(40, 136)))
+    content = to_bytes(quantiles)
+    assert len(content) <= 400_000
+    again = from_bytes(content)
+    X = rng.normal(size=(40, 136))
+    np.testing.assert_array_equal(again.transform_one(X), quantiles.transform_one(X))
+    quantiles.learn_one(X)
+    again.learn_one(X)
+    assert to_bytes(again) == to_bytes(quantiles)
+
+
+def test_mixed_maps_are_those_of_all_documents():
+    X = heavy(30_000)
+    base = StreamQuantileMap()
+    for x in np.split(X[:5000], 100):
+        base.learn_one(x)
+    shards = [fork(base | PerceptronRanker()) for _ in range(3)]
+    for k, shard in enumerate(shards):
+        for x in np.split(X[5000 + 5000 * k : 10_000 + 5000 * k], 100):
+            shard["StreamQuantileMap"].learn_one(x)
+    mixed = mix(shards, base | PerceptronRanker())["StreamQuantileMap"]
+    assert mixed.n_documents == 20_000
+    assert mixed._total == pytest.approx(20_000, rel=0.05)
+    # Shares of ranks of what all of them saw.
+    for j in (1, 2, 3):
+        share = rankdata(X[:20_000, j]) / 20_000
+        assert abs(ndtr(mixed.transform_one(X[:20_000])[:, 2 * j]) - share).max() < 0.04
+    # A shard serves with what the base knew and what it learned.
+    shard = shards[0]["StreamQuantileMap"]
+    share = rankdata(X[:10_000, 3]) / 10_000
+    assert abs(ndtr(shard.transform_one(X[:10_000])[:, 6]) - share).max() < 0.05
+    # Nothing learned: the map of the base, and its documents count once.
+    idle = mix([fork(base | PerceptronRanker()) for _ in range(3)], base | PerceptronRanker())["StreamQuantileMap"]
+    assert idle.n_documents == 5000
+    assert idle._total <= 5000
+
+
+def test_mixing_places_features_by_name():
+    base = StreamQuantileMap() | PerceptronRanker()
+    one, other = fork(base), fork(base)
+    one.learn_one([{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 5.0}], [0, 1])
+    other.learn_one([{"b": 9.0}, {"b": 7.0}], [0, 1])
+    mixed = mix([one, other], base)["StreamQuantileMap"]
+    assert mixed.feature_names == ("a", "b")
+    # a is 1, 3, 0 and 0; b is 2, 5, 9 and 7.
+    assert mixed.knots("a")[0].tolist() == [0.0, 1.0, 3.0]
+    assert mixed.knots("b")[0].tolist() == [2.0, 5.0, 7.0, 9.0]
+
+
 def test_a_feature_that_appears_late_was_zero_before():
-    late, always = StreamQuantileMap(n_sample=64), StreamQuantileMap(n_sample=64)
+    late, always = StreamQuantileMap(), StreamQuantileMap()
     for n in range(40):
         late.learn_one([{"a": float(n)}, {"a": 2.0}] if n < 20 else [{"a": float(n), "b": float(-n)}, {"b": 1.0}])
         always.learn_one(np.array([[n, 0], [2, 0]] if n < 20 else [[n, -n], [0, 1]], dtype=float))
-    assert [chunk.tobytes() for chunk in late._sample] == [chunk.tobytes() for chunk in always._sample]
+    np.testing.assert_array_equal(late.knots("b")[0], always.knots(1)[0])
+    np.testing.assert_array_equal(late.knots("b")[1], always.knots(1)[1])
     assert late.feature_names == ("a", "b")
     assert set(late.transform_one([{"a": 1.0}])[0]) == {"a", "a in query", "b", "b in query"}
+    late.learn_one([{"c": 4.0, "a": 1.0}, {"a": 2.0}])
+    # Of c one value is known, for which as much counts as for 0: F is 1/4 for 0 and 3/4 for 4.
+    assert late.transform_one([{"c": 4.0}, {"c": 0.0}])[0]["c"] == pytest.approx(ndtri(0.75) - ndtri(0.25))
 
 
 def test_names_of_columns():
@@ -177,7 +327,7 @@ def test_ramps_as_an_option_are_the_step():
 
 
 def test_a_rejected_query_leaves_the_sample_as_it_was():
-    model = StreamQuantileMap(n_sample=64) | PerceptronRanker()
+    model = StreamQuantileMap() | PerceptronRanker()
     rng = np.random.default_rng(0)
     for _ in range(30):
         model.learn_one(rng.normal(size=(10, 3)), rng.integers(0, 3, 10))
@@ -194,33 +344,38 @@ def test_a_rejected_query_leaves_the_sample_as_it_was():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda q: q._sizes.__setitem__(0, 65), "_sizes has entries outside 0 to 64"),
-        (lambda q: q._sizes.__setitem__(0, -1), "_sizes has entries outside 0 to 64"),
-        (lambda q: q._values.__setitem__((1, 0), np.nan), "_values has entries that are not finite"),
-        (lambda q: q._scores.__setitem__((1, 0), 9.0), "do not ascend"),
+        (lambda q: q._sizes.__setitem__(0, 225), "_sizes has entries outside 0 to 224"),
+        (lambda q: q._sizes.__setitem__(0, -1), "_sizes has entries outside 0 to 224"),
+        (lambda q: q._points.__setitem__((1, 0), np.nan), "_points has entries that are not finite"),
+        (lambda q: q._points.__setitem__((1, 0), 8e306), "do not ascend"),
+        (lambda q: q._points.__setitem__((1, slice(None)), 0.0), "a sketch holds a 0"),
         (lambda q: setattr(q, "_cursor", 6), "_cursor should be an integer from 0 to 5"),
-        (lambda q: setattr(q, "_count", 10), "_sample should be a tuple of 1"),
-        (
-            lambda q: setattr(q, "_sample", (q._sample[0], np.zeros((16, 4)), *q._sample[2:])),
-            r"_sample\[1\] should be an array",
-        ),
-        (lambda q: setattr(q, "_sample", (q._sample[0], np.full((16, 5), np.inf), *q._sample[2:])), "not finite"),
+        (lambda q: setattr(q, "_cursor", 4), "no documents are there to join"),
+        (lambda q: setattr(q, "_start", 10**6), "begins in the future"),
+        (lambda q: setattr(q, "_due", q._start), "has no length"),
+        (lambda q: setattr(q, "_rows", (np.zeros(4),)), r"_rows\[0\] should be an array"),
+        (lambda q: setattr(q, "_rows", (np.full(5, np.inf),)), "not finite"),
+        (lambda q: setattr(q, "_base_points", np.zeros((6, 224))), "_base_sizes should be an array"),
     ],
 )
 def test_state_that_kernels_could_not_take_is_refused(change, message):
-    quantiles = StreamQuantileMap(n_sample=100)
+    quantiles = StreamQuantileMap()
     quantiles.learn_one(heavy(150))
     assert mismatches(quantiles) == []
     change(quantiles)
-    assert re.search(message, *mismatches(quantiles))
+    assert re.search(message, " ".join(mismatches(quantiles)))
 
 
 def test_bad_parameters():
-    with pytest.raises(ValueError, match="n_sample is 10"):
-        StreamQuantileMap(n_sample=10)
-    with pytest.raises(ValueError, match="n_knots is 1"):
-        StreamQuantileMap(n_knots=1)
-    with pytest.raises(ValueError, match="knots of ramps is 1"):
-        StreamQuantileMap(1)
-    with pytest.raises(ValueError, match="knots of ramps is 2"):
+    for arguments, message in (
+        ({"n_knots": 7}, "n_knots is 7"),
+        ({"n_knots": 257}, "n_knots is 257"),
+        ({"memory": 1000}, "memory is 1000"),
+        ({"frozen_after": 0}, "frozen_after is 0"),
+        ({"ramps": 1}, "ramps is 1"),
+        ({"seed": -1}, "seed is -1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            StreamQuantileMap(**arguments)
+    with pytest.raises(TypeError, match=r"n_knots is 2\.5"):
         Ramps(2.5)

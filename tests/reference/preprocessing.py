@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import Counter
 from fractions import Fraction
 
 
@@ -59,24 +60,47 @@ def gaussianized(X, train, deviation=1 / 3):
     return answer
 
 
-def reservoir(draw, values, size):
-    """Algorithm R: the sample after `values`, where draw(n) is a uniform place of 0..n for the document number n."""
-    sample = []
-    for n, value in enumerate(values):
-        if n < size:
-            sample.append(value)
-        elif draw(n) < size:
-            sample[draw(n)] = value
-    return sample
-
-
 def knots(sample, room):
-    """Distinct values at steps of n / room and the largest one, each with the normal score of its mid-rank share."""
-    n, ordered = len(sample), sorted(sample)
-    places = [step * n // room for step in range(room - 1)] + [n - 1]
-    values = sorted({ordered[place] for place in places})
+    """Values and scores between which a map is linear, and whether 0 stays 0, from all documents of a feature.
+
+    Distinct values are knots when their cumulative weight passes the next of room - 5 equal steps; so are the smallest, the
+    largest and 0. Where more than half are 0, zeros count for as many as the others, and 0 gets the score 0.
+    """
+    others = [value for value in sample if value != 0]
+    zeros = len(sample) - len(others)
+    rare = zeros > len(others)
+    weights = Counter(others)
+    if zeros:
+        weights[0.0] = (len(others) or 1) if rare else zeros
+    total = sum(weights.values())
     normal = statistics.NormalDist()
-    return values, [normal.inv_cdf((sum(v < x for v in sample) + sum(v <= x for v in sample)) / (2 * n)) for x in values]
+    below, passed, found = 0, 0, []
+    for value in sorted(weights):
+        above = below + weights[value]
+        steps = math.floor(above * (room - 5) / total)
+        if above * (room - 5) > passed * total or value == 0 or above == total:
+            found.append((value, normal.inv_cdf((below + above) / 2 / total)))
+            passed = steps + 1
+        below = above
+    if rare:
+        origin = dict(found)[0.0]
+        found = [(value, score - origin) for value, score in found]
+        found += [(side * 5e-324, side * 0.5) for side in (-1, 1) if side * 5e-324 not in weights]
+    return [value for value, _ in sorted(found)], [score for _, score in sorted(found)], rare
+
+
+def joined(parts, room, draw):
+    """Lists of (value, weight) as `room` values of equal weight: those at equal steps of the cumulative weight."""
+    ordered = sorted(pair for part in parts for pair in part)
+    step = sum(weight for _, weight in ordered) / room
+    found, above, left = [], 0.0, iter(ordered)
+    value = None
+    for n in range(room):
+        while above <= (n + draw) * step:
+            value, weight = next(left, (value, math.inf))
+            above += weight
+        found.append(value)
+    return found
 
 
 def interpolated(x, values, scores):
@@ -88,11 +112,11 @@ def interpolated(x, values, scores):
     return scores[-1]
 
 
-def relative(scores):
-    """(g - mean) / (deviation + 0.1) within a query; 0 where g is constant."""
+def relative(scores, rare=False):
+    """(g - mean) / (deviation + 0.1) within a query, without the mean where 0 stays 0; 0 where g is constant."""
     if min(scores) == max(scores):
         return [0.0 for _ in scores]
-    mean, deviation = statistics.fmean(scores), statistics.pstdev(scores)
+    mean, deviation = 0.0 if rare else statistics.fmean(scores), statistics.pstdev(scores)
     return [(g - mean) / (deviation + 0.1) for g in scores]
 
 
