@@ -132,7 +132,7 @@ def test_the_command_on_a_scheduler_gives_the_bits_of_one_process(client, files,
         (("--shards", 2, "--workers", 2, "--scheduler", address), "give one of them"),
         (("--shards", 2, "--seed", 1), "--seed needs all queries in one place"),
         (("--shards", 2, "--certify"), "--certify is for one machine"),
-        (("--shards", 2, "--ranker", "blend"), "StreamQuantileMap has no rule"),
+        (("--shards", 2, "--ranker", "blend"), "BlendRanker has no rule"),
         (("--shards", 2, "--report", tmp_path), "--report shows the run of one machine"),
     ]:
         code, out, err = run("train", *files, *arguments)
