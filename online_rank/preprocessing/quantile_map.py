@@ -66,8 +66,11 @@ class _Table(NamedTuple):
 
     def extended(self, other: "_Table") -> "_Table":
         """The features of this table, and after them those of another one."""
-        *arrays, finders = zip(self, other, strict=True)
-        return _Table(*map(np.concatenate, arrays), np.concatenate(finders, axis=1))
+        arrays = [
+            np.concatenate(pair, axis=int(name == "finders"))
+            for name, pair in zip(self._fields, zip(self, other, strict=True), strict=True)
+        ]
+        return _Table._make(arrays)
 
 
 class StreamQuantileMap(ColumnTransformer):
