@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 from benchmarks._kills import command, forked, readable, requests, wait
 from online_rank import PerceptronRanker, StreamScaler
+from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
-from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.storage.files import to_bytes
 
 #: What happens at a call: it fails, a write fails half way, the process is killed, or power is lost.
 FAULTS = ("fails", "fails half way", "killed", "power lost")
@@ -163,7 +164,7 @@ def faults(most: int, seed: int = 0) -> Faults:
                 refused += 1
                 continue
             acknowledgements = {line for line in answers + again if b'"learned":' in line}
-            state = from_bytes((place / "state" / "checkpoint.npz").read_bytes())["service"]
+            state = read_service(place / "state")
             acknowledged += len(acknowledgements)
             lost += sum(int(line.split(b":")[1].split(b",")[0]) not in state._learned for line in acknowledgements)
             # Rankings are answered before they are synced: after power loss one may be unknown, which its grades are told.

@@ -18,8 +18,9 @@ import numpy as np
 import online_rank
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.cli import main as command
+from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
-from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.storage.files import to_bytes
 from online_rank.stream.letor import iter_letor
 
 
@@ -168,7 +169,7 @@ def kill_stream(n_kills: int, seed: int = 0, n_queries: int = 400) -> StreamKill
                 assert not errors, errors[0]
                 answered += len(new)
                 kills += not ended
-            state = from_bytes((place / "checkpoint.npz").read_bytes())["service"]
+            state = read_service(place)
             acknowledged += len(acks)
             lost += len(acks - set(state._learned))
             same &= to_bytes(state.model) == to_bytes(whole.model) == model.read_bytes()

@@ -22,6 +22,7 @@ import numpy as np
 
 __all__ = [
     "CELLS_A_BYTE",
+    "FORMAT_VERSION",
     "INT64_HIGH",
     "INT64_LOW",
     "MAX_CELLS",
@@ -36,6 +37,11 @@ __all__ = [
     "is_integer",
     "is_name",
 ]
+
+#: Version of everything that is written: model files, folders with the state of a service, impressions that users keep. This
+#: library reads it and all before it. What a file of an older version lacks has its default: a setting that of the constructor,
+#: state the attribute of the class.
+FORMAT_VERSION = 1
 
 #: The integers of 64 bits.
 INT64_LOW, INT64_HIGH = -(2**63), 2**63 - 1

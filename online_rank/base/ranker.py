@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.arrays import all_finite
+from online_rank.arguments import integer
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.rounds import LastRound, Round
 from online_rank.base.schema import Count, Schema
@@ -55,6 +56,7 @@ class Ranker(QueryEstimator):
         super().__init__()
         #: A row (1, fields of Round) of this ranker alone: `learn_one` writes the next round over it.
         self._last_round: np.ndarray | None = None
+        self._n_shown = 0
 
     @abc.abstractmethod
     def _score(self, X: Any) -> np.ndarray:
@@ -80,8 +82,16 @@ class Ranker(QueryEstimator):
         scores = self._score_all(query)
         return scores if self._learn(self._align_and_grow(query), row) else None
 
-    #: How many rankings `show_one` has drawn.
-    _n_shown = 0
+    @property
+    def n_shown(self) -> int:
+        """How many rankings `show_one` has drawn: what it draws next depends on it, and on the policy's seed."""
+        return self._n_shown
+
+    @n_shown.setter
+    def n_shown(self, n: int) -> None:
+        integer("n_shown", n, 0)
+        with self._lock:
+            self._n_shown = n
 
     @property
     def _own_policy(self) -> Any:

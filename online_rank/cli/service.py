@@ -43,7 +43,7 @@ def run(service: RankingService, places: Places) -> None:
                 else:
                     reply = state.service.handle(line, number)
                     if reply.changed:
-                        records.append(line)
+                        records.append(reply.outcome)
                         learned |= reply.learned
                     if reply.command == "save":
                         state.append(records, sync=learned)
@@ -52,9 +52,8 @@ def run(service: RankingService, places: Places) -> None:
                     else:
                         answers.append(reply.answer)
             state.append(records, sync=learned)
-            if state.is_due:
-                _save(state, places)
             _write(b"".join(encoded(answer) + b"\n" for answer in answers))
+            state.between_commits()
         _save(state, places)
 
 

@@ -1,11 +1,16 @@
-"""Group commit: requests that come while the disk is busy share its next wait; checkpoints are written meanwhile."""
+"""Group commit: what comes while the disk is busy shares its next wait; checkpoints are written in between."""
 
 import asyncio
-from collections.abc import Awaitable
+import logging
+from collections.abc import Awaitable, Iterator
 
-from online_rank.serving.durable import DurableService
+from online_rank.serving.durable import DurableService, is_fatal
+from online_rank.serving.protocol import Outcome
 
 __all__ = ["CommitError", "GroupCommit"]
+
+_log = logging.getLogger("online_rank.serving")
+_DONE = object()
 
 
 class CommitError(RuntimeError):
@@ -13,10 +18,14 @@ class CommitError(RuntimeError):
 
 
 class GroupCommit:
-    """Writes the requests that changed a service to its journal, in their order, from an event loop.
+    """Writes what requests changed to the journal of a service, in their order, from an event loop.
 
-    One write and one wait for the disk at a time, in a thread; whatever is added meanwhile goes together next. A checkpoint is
-    a snapshot, taken in the event loop and written in a thread too: rankings are answered meanwhile, what is learned waits.
+    One thread at a time does all that touches the disk, in turns: one transaction with all that was added since, rankings too;
+    then, when those who waited have been answered, a step of a checkpoint, if one is being written, and what SQLite has to
+    tidy. A checkpoint is a snapshot, taken in the event loop at the beginning of a turn.
+
+    A checkpoint that cannot be written stops nothing: the journal goes on, and it is tried again
+    (`DurableService.checkpoint_failure`). A journal that cannot be written stops everything (`failure`).
 
     Parameters
     ----------
@@ -26,9 +35,12 @@ class GroupCommit:
 
     def __init__(self, durable: DurableService) -> None:
         self._durable = durable
-        self._records: list[bytes] = []
+        self._outcomes: list[Outcome] = []
         self._waiting: list[asyncio.Future[None]] = []
+        #: Those who wait for the next checkpoint, and for the one that is being written.
+        self._asking: list[asyncio.Future[None]] = []
         self._saving: list[asyncio.Future[None]] = []
+        self._steps: Iterator[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
@@ -40,47 +52,42 @@ class GroupCommit:
     @property
     def is_idle(self) -> bool:
         """Whether all that was added is in the journal."""
-        return self._task is None and not self._records
+        return self._task is None and not self._outcomes
 
     def require_working(self) -> None:
         """Raise CommitError after a failure: the service must not change any more."""
         if self._failure is not None:
             raise CommitError(f"the journal cannot be written: {self._failure}") from self._failure
 
-    def add(self, record: bytes) -> None:
-        """Hand over a request that changed the service but that nobody must wait for."""
-        self._records.append(record)
+    def add(self, outcome: Outcome) -> None:
+        """Hand over what a request changed but nobody must wait for."""
+        self._outcomes.append(outcome)
         self._start()
 
-    def add_and_wait(self, record: bytes) -> Awaitable[None]:
-        """Hand over, at once, a request that changed the service.
+    def add_and_wait(self, outcome: Outcome) -> Awaitable[None]:
+        """Hand over, at once, what a request changed.
 
         Returns
         -------
         What to await until it is on the disk. Raises CommitError there when it is not, and never will be.
         """
-        self._records.append(record)
-        return self._waiter()
+        self._outcomes.append(outcome)
+        return self._future(self._waiting)
 
     async def wait(self) -> None:
-        """Returns when all that was added before is on the disk, as far as somebody waits for it. Raises CommitError."""
-        if not self.is_idle:
-            await self._waiter()
+        """Returns when all that was added before is on the disk. Raises CommitError."""
+        await self._future(self._waiting)
         self.require_working()
 
     async def checkpoint(self) -> None:
         """Write a checkpoint of the service as it is now. Raises CommitError when that fails."""
         self.require_working()
-        await self._future(self._saving)
+        await self._future(self._asking)
 
     async def flush(self) -> None:
         """Wait until all that was added is in the journal, or cannot be."""
         while self._task is not None:
             await asyncio.wait([self._task])
-
-    def _waiter(self) -> Awaitable[None]:
-        """What is done when all records so far are on the disk."""
-        return self._future(self._waiting)
 
     def _future(self, among: list[asyncio.Future[None]]) -> Awaitable[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -90,14 +97,14 @@ class GroupCommit:
         return asyncio.shield(future)
 
     def _start(self) -> None:
-        if self._task is None and self._failure is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
-        elif self._failure is not None:
+        if self._failure is not None:
             self._fail(self._failure)
+        elif self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         try:
-            while self._records or self._waiting or self._saving:
+            while self._outcomes or self._waiting or self._asking or self._steps is not None or self._durable.is_due:
                 await self._turn()
         except Exception as error:
             # Whatever it is: what waits must hear of it.
@@ -106,36 +113,65 @@ class GroupCommit:
             self._task = None
 
     async def _turn(self) -> None:
-        """Write what was added so far, and a checkpoint of what the service is now if one is due or asked for."""
-        # All four at one instant: the journal then ends with the snapshot's last change.
-        records, self._records = self._records, []
+        """Write what was added so far, answer, and go on with a checkpoint; begin one if it is due or asked for."""
+        # At one instant: the journal then ends with the snapshot's last change, and nothing comes between its first step.
+        outcomes, self._outcomes = self._outcomes, []
         waiting, self._waiting = self._waiting, []
-        saving, self._saving = self._saving, []
+        if self._steps is None and (self._asking or self._durable.is_due):
+            self._begin_checkpoint()
         try:
-            wanted = self._durable.is_due or (saving and self._durable.path is not None)
-            snapshot = self._durable.snapshot() if wanted else None
-            if waiting:
-                await asyncio.to_thread(self._durable.append, records, True)
-            else:
-                self._durable.append(records, False)
-            _done(waiting)
-            if snapshot is not None:
-                await asyncio.to_thread(self._durable.write, snapshot)
-            _done(saving)
+            if outcomes or waiting:
+                await asyncio.to_thread(self._durable.append, outcomes, bool(waiting))
         except BaseException:
-            self._waiting = waiting + saving + self._waiting
+            self._waiting = waiting + self._waiting
             raise
+        _settle(waiting)
+        if self._steps is not None or self._durable.is_untidy:
+            try:
+                done = await asyncio.to_thread(self._between_commits, self._steps)
+            except Exception as error:
+                if is_fatal(error):
+                    raise
+                self._checkpoint_failed(error)
+            else:
+                if done:
+                    self._steps, saved, self._saving = None, self._saving, []
+                    _settle(saved)
+
+    def _begin_checkpoint(self) -> None:
+        """Take a snapshot."""
+        self._saving, self._asking = self._asking, []
+        try:
+            self._steps = self._durable.writing(self._durable.generation())
+        except Exception as error:
+            self._checkpoint_failed(error)
+
+    def _between_commits(self, steps: Iterator[None] | None) -> bool:
+        """A step of a checkpoint, and what SQLite has to tidy. Returns whether the checkpoint is complete."""
+        done = steps is not None and next(steps, _DONE) is _DONE
+        self._durable.tidy()
+        return done
+
+    def _checkpoint_failed(self, error: Exception) -> None:
+        """Say so, and try again later."""
+        self._steps = None
+        saving, self._saving = self._saving, []
+        _log.error("the checkpoint cannot be written; the journal goes on, and it is tried again: %s", error)
+        _settle(saving, CommitError(f"the checkpoint cannot be written: {error}"))
+        asyncio.get_running_loop().call_later(self._durable.seconds_to_wait + 0.01, self._start)
 
     def _fail(self, error: Exception) -> None:
-        self._failure = error
-        waiting, self._waiting, self._saving, self._records = self._waiting + self._saving, [], [], []
-        for future in waiting:
-            if not future.done():
-                future.set_exception(CommitError(f"the journal cannot be written: {error}"))
+        self._failure, self._steps, self._outcomes = error, None, []
+        waiting, self._waiting, self._asking, self._saving = self._waiting + self._asking + self._saving, [], [], []
+        _settle(waiting, CommitError(f"the journal cannot be written: {error}"))
 
 
-def _done(futures: list[asyncio.Future[None]]) -> None:
+def _settle(futures: list[asyncio.Future[None]], error: Exception | None = None) -> None:
     """Let go on who waits; those that were cancelled do not."""
     for future in futures:
-        if not future.done():
+        if future.done():
+            continue
+        if error is None:
             future.set_result(None)
+        else:
+            future.set_exception(error)

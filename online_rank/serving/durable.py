@@ -1,42 +1,54 @@
-"""A service whose state survives being killed: its checkpoint, its journal, and how they are brought together."""
+"""A service whose state survives being killed: its generations, its journal, and how they are brought together."""
 
-import contextlib
+import errno
+import json
+import logging
 import os
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from online_rank.serving.protocol import RankingService
-from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
-from online_rank.storage.files import to_bytes
-from online_rank.storage.journal import Journal, new_run
+import numpy as np
+
+from online_rank.serving.protocol import Outcome, RankingService
+from online_rank.storage.folder import CheckpointError
+from online_rank.storage.generations import taken
+from online_rank.storage.saved import Saved, saved_state
+from online_rank.storage.state import Change, Generation, StateDirectory
 from online_rank.storage.tree import settings_of
 
-__all__ = ["DurableService", "Snapshot"]
+__all__ = ["DurableService", "is_fatal", "read_service"]
 
+_log = logging.getLogger("online_rank.serving")
 
-class Snapshot(NamedTuple):
-    """A service after its first `n_changes` changes, as a checkpoint holds it."""
-
-    n_changes: int
-    content: bytes
+#: Seconds until a checkpoint is tried again after one that failed: at first, and at most.
+_PATIENCE = 1.0
+_MOST_PATIENCE = 60.0
 
 
 class DurableService:
-    """A `RankingService` with a directory that holds all that it has acknowledged.
+    """A `RankingService` with a folder that holds all that it has acknowledged.
 
     Parameters
     ----------
     service
-        A service that has not begun. Where the directory holds the state of one with the same settings, it goes on from there.
+        A service that has not begun. Where the folder holds the state of one with the same settings, it goes on from there.
     path
-        The directory; None for a service without memory beyond its process.
+        The folder; None for a service without memory beyond its process.
     every
         Number of changes between two checkpoints.
+
+    Attributes
+    ----------
+    checkpoint_failure : Exception or None
+        Why the last checkpoint could not be written; None when it was. Nothing is lost meanwhile: the journal goes on, and the
+        checkpoint is tried again, after a second at first, then later and later, at most after a minute.
 
     Raises
     ------
     CheckpointError
-        The directory is in use, damaged, or of a service with other settings.
+        The folder is in use, damaged, or of a service with other settings.
     OSError
         It cannot be read or written.
 
@@ -45,12 +57,12 @@ class DurableService:
     >>> import tempfile
     >>> from online_rank import PerceptronRanker
     >>> from online_rank.serving.durable import DurableService
-    >>> directory = tempfile.mkdtemp()
+    >>> folder = tempfile.mkdtemp()
     >>> request = b'{"id": 1, "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}'
-    >>> killed = DurableService(RankingService(PerceptronRanker()), directory)
-    >>> killed.append([request] if killed.service.handle(request).changed else [], sync=True)
+    >>> killed = DurableService(RankingService(PerceptronRanker()), folder)
+    >>> killed.append([killed.service.handle(request).outcome], sync=True)
     >>> killed.close()
-    >>> again = DurableService(RankingService(PerceptronRanker()), directory)
+    >>> again = DurableService(RankingService(PerceptronRanker()), folder)
     >>> again.service.stats()["ranked"]
     1
     >>> again.close()
@@ -59,15 +71,16 @@ class DurableService:
     def __init__(self, service: RankingService, path: str | os.PathLike[str] | None = None, every: int = 10_000) -> None:
         self.service = service
         self.path = None if path is None else Path(path)
+        self.checkpoint_failure: Exception | None = None
         self._every = every
-        self._run = ""
-        self._directory: CheckpointDirectory | None = None
-        self._journal: Journal | None = None
+        self._folder: StateDirectory | None = None
+        self._gone: list[int] = []
         self._saved_at = service.n_changes
+        self._patience, self._not_before = _PATIENCE, 0.0
         if self.path is not None:
-            self._directory = CheckpointDirectory(self.path)
+            self._folder = StateDirectory(self.path)
             try:
-                self._journal = self._recovered(self._directory)
+                self._recover(self._folder)
             except BaseException:
                 self.close()
                 raise
@@ -75,83 +88,180 @@ class DurableService:
     @property
     def is_due(self) -> bool:
         """Whether it is time for a checkpoint."""
-        return self._journal is not None and self.service.n_changes - self._saved_at >= self._every
+        due = self._folder is not None and self.service.n_changes - self._saved_at >= self._every
+        return due and not self.seconds_to_wait
 
     @property
-    def journal_bytes(self) -> int | None:
-        """Size of the journal: what a restart would have to replay. None where there is none."""
-        if self.path is None:
-            return None
-        size = 0
-        for path in self.path.glob("journal-*"):
-            with contextlib.suppress(FileNotFoundError):  # A checkpoint may delete one meanwhile.
-                size += path.stat().st_size
-        return size
+    def seconds_to_wait(self) -> float:
+        """How long until a checkpoint is tried again after one that failed; 0 where none has."""
+        return 0.0 if self.checkpoint_failure is None else max(0.0, self._not_before - time.monotonic())
 
-    def append(self, records: list[bytes], sync: bool) -> None:
-        """Write requests that changed the service to the journal, in their order; wait until they are on the disk if `sync`.
-
-        Only this and `write` may run in another thread than the rest, one at a time.
-
-        Raises
-        ------
-        OSError, CheckpointError
-            They are not on the disk. Nothing may be acknowledged, and nothing more appended.
-        """
-        if self._journal is None or not records:
-            return
-        self._journal.append(records, sync)
-        if sync and self._directory is not None:
-            self._directory.require_in_place()
-
-    def save(self) -> None:
-        """Write a checkpoint. All requests that changed the service must have been appended."""
-        if self._journal is not None:
-            self.write(self.snapshot())
+    @property
+    def is_untidy(self) -> bool:
+        """Whether `tidy` has something to do."""
+        return self._folder is not None and self._folder.is_untidy
 
     @property
     def is_saved(self) -> bool:
         """Whether the last checkpoint covers all changes."""
-        return self._journal is None or self.service.n_changes == self._saved_at
+        return self._folder is None or self.service.n_changes == self._saved_at
 
-    def snapshot(self) -> Snapshot:
-        """The service as it is now."""
-        return Snapshot(self.service.n_changes, to_bytes({"run": self._run, "service": self.service}))
+    @property
+    def journal_bytes(self) -> int | None:
+        """Size of the journal: what a restart would have to do again. None where there is none."""
+        return None if self._folder is None else self._folder.journal_bytes
 
-    def write(self, snapshot: Snapshot) -> None:
-        """Write a checkpoint of the service as it was, when its journal ends with the snapshot's last change."""
-        if self._directory is None or self._journal is None:
+    def append(self, outcomes: Sequence[Outcome | None], sync: bool) -> None:
+        """Write what requests changed to the journal, in their order; it is on the disk when this returns if `sync`.
+
+        This, the steps of `writing` and `tidy` may run in another thread than the rest, one at a time.
+
+        Raises
+        ------
+        OSError, CheckpointError
+            It is not on the disk. Nothing may be acknowledged, and nothing more appended.
+        """
+        happened = [outcome for outcome in outcomes if outcome is not None]
+        if self._folder is None or not (happened or sync):
             return
-        self._journal.prepare(snapshot.n_changes)
-        self._directory.write_bytes(snapshot.content)
-        self._journal.switch(snapshot.n_changes)
-        self._saved_at = snapshot.n_changes
+        self._folder.append([_change(outcome) for outcome in happened], sync)
+        for outcome in happened:
+            self._gone += outcome.gone
+        numbers = [outcome.number for outcome in happened if outcome.number is not None]
+        self.service.stored(max(numbers, default=0))
+
+    def save(self) -> None:
+        """Write a checkpoint. All that requests changed must have been appended. Raises OSError when it cannot be written."""
+        for _ in self.writing(self.generation()):
+            pass
+
+    def between_commits(self) -> None:
+        """Write a checkpoint if it is due, and tidy, where nobody waits.
+
+        What keeps a checkpoint from being written stands in `checkpoint_failure`. Raises OSError where the disk fails.
+        """
+        try:
+            if self.is_due:
+                self.save()
+            self.tidy()
+        except (OSError, ValueError, MemoryError) as error:
+            if is_fatal(error):
+                raise
+            _log.error("the checkpoint cannot be written; the journal goes on, and it is tried again: %s", error)
+
+    def generation(self) -> Generation | None:
+        """The service as it is now; None where nothing is written, or it cannot be (see `checkpoint_failure`)."""
+        if self._folder is None:
+            return None
+        waiting = np.array(self.service.waiting_numbers(), dtype=np.int64)
+        learned = self.service.learned_changes()
+        try:
+            snapshot = taken((self.service.without_rows(), waiting))
+        except (TypeError, ValueError, MemoryError) as error:
+            self._failed(error)
+            raise
+        first = next(iter(learned), self.service.n_changes + 1)
+        return Generation(self.service.n_changes, snapshot, tuple(self._gone), first, len(learned))
+
+    def writing(self, generation: Generation | None) -> Iterator[None]:
+        """Write a checkpoint in steps, between which `append` may be called. It must begin before anything else is appended.
+
+        Raises
+        ------
+        OSError, ValueError, MemoryError
+            It could not be written; `checkpoint_failure` keeps the reason.
+        """
+        if generation is None or self._folder is None:
+            return
+        try:
+            yield from self._folder.replacing(generation)
+        except (OSError, ValueError, MemoryError) as error:
+            self._failed(error)
+            raise
+        del self._gone[: len(generation.gone)]
+        self._saved_at = generation.change
+        self.checkpoint_failure, self._patience = None, _PATIENCE
+
+    def tidy(self) -> None:
+        """What is done between two commits, after they were answered."""
+        if self._folder is not None:
+            self._folder.tidy()
 
     def close(self) -> None:
-        """Give the directory free; may be called again."""
-        if self._journal is not None:
-            self._journal.close()
-        if self._directory is not None:
-            self._directory.close()
+        """Let others work in the folder; may be called again."""
+        if self._folder is not None:
+            self._folder.close()
 
-    def _recovered(self, directory: CheckpointDirectory) -> Journal:
-        """The journal of the directory, after the service went on from the checkpoint and replayed it."""
-        saved = directory.read()
-        if saved is None:
-            self._run = new_run()
-            journal = Journal.begin(directory.path, self._run)
+    def _failed(self, error: Exception) -> None:
+        self.checkpoint_failure = error
+        self._not_before = time.monotonic() + self._patience
+        self._patience = min(2.0 * self._patience, _MOST_PATIENCE)
+
+    def _recover(self, folder: StateDirectory) -> None:
+        """Go on from the newest generation, and do again what the journal has since."""
+        if folder.saved.value is None:
             # Now already: the journal is of use only with the parameters that it began with.
-            directory.write({"run": self._run, "service": self.service})
-            return journal
-        if not isinstance(saved, dict) or set(saved) != {"run", "service"}:
-            raise CheckpointError(f"{directory.path} holds something else than the state of a service")
-        if settings_of(saved["service"]) != settings_of(self.service):
-            raise CheckpointError(f"{directory.path} holds the state of a service with other options")
-        self._run, self.service = saved["run"], saved["service"]
-        # Not what is replayed after it: a service that is killed again and again would never write another.
-        self._saved_at = self.service.n_changes
-        journal = Journal(directory.path, self._run, self.service.n_changes)
-        for record in journal.replay():
-            if not self.service.handle(record).changed:
-                raise CheckpointError(f"{directory.path}: the journal has a request that the model refuses")
-        return journal
+            self.save()
+        else:
+            settings = settings_of(self.service)
+            self.service = _restored(folder.saved, folder.path)
+            if settings_of(self.service) != settings:
+                raise CheckpointError(f"{folder.path} holds the state of a service with other options")
+            # Not what was done again: a service that is killed again and again would never write another.
+            self._saved_at = folder.saved.start
+            waiting = {*self.service.waiting_numbers()}
+            self._gone = [number for number in folder.saved.queries() if number not in waiting]
+        self.service.read_queries_from(lambda number: tuple(_parsed(folder.query(number))[2:]))
+
+
+def is_fatal(error: Exception) -> bool:
+    """Whether after an error not even the journal can be relied on: what was written before may not be on the disk either."""
+    return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def read_service(path: str | os.PathLike[str]) -> RankingService:
+    """The service in a folder as it is at this moment, whoever works in it.
+
+    Raises
+    ------
+    CheckpointError, ModelFileError
+        It is damaged, or nothing that a service has written.
+    OSError
+        There is none, or it cannot be read.
+    """
+    with saved_state(path) as saved:
+        return _restored(saved, path)
+
+
+def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
+    """The service that was saved, with what happened since its generation."""
+    service = saved.value
+    if not isinstance(service, RankingService):
+        raise CheckpointError(f"{path} holds something else than the state of a service")
+    learned = {json.loads(query_id): change for change, query_id in saved.learned()}
+    service.restore(learned, {number: _parsed(saved.query(number)) for number in saved.waited})
+    for outcome, number in saved.since():
+        fields, _, feedback = outcome.partition(b"\n")
+        waiting = () if number is None else _parsed(saved.query(number))
+        try:
+            service.replay(json.loads(fields), number, waiting, feedback)
+        except (ValueError, TypeError, LookupError) as error:
+            raise CheckpointError(f"{path}: what happened cannot be done again: {error}") from error
+    return service
+
+
+def _change(outcome: Outcome) -> Change:
+    """What a request changed, as the journal holds it."""
+    fields = json.dumps(outcome.fields).encode()
+    query_id, query = outcome.fields[1] if outcome.fields[0] == "learn" else None, b""
+    if outcome.number is not None:
+        (waiting_id, size, text, scores, drawn) = outcome.waiting
+        query = json.dumps((waiting_id, size, scores, drawn)).encode() + b"\n" + text.encode()
+    return Change(fields + b"\n" + outcome.feedback, outcome.number, query, None if query_id is None else json.dumps(query_id))
+
+
+def _parsed(query: bytes) -> tuple[Any, ...]:
+    """A query that waits, as an outcome has it."""
+    head, _, text = query.partition(b"\n")
+    query_id, size, scores, drawn = json.loads(head)
+    return query_id, size, text.decode(), scores, drawn

@@ -64,16 +64,13 @@ class ServedModel:
             commits.require_working()
             before = self.monitor.before_learning(service.model)
             reply = service.handle(request)
-            if reply.learned:
-                on_disk = commits.add_and_wait(_one_line(request))
+            if reply.outcome is not None and reply.learned:
+                on_disk = commits.add_and_wait(reply.outcome)
                 self.monitor.learned(reply, service.model, before)
                 await on_disk
-            elif reply.changed:
-                commits.add(_one_line(request))
+            elif reply.outcome is not None:
+                commits.add(reply.outcome)
                 self.monitor.ranked()
-            elif reply.answer.get("duplicate"):
-                # What was learned before may still be on its way to the disk.
-                await commits.wait()
             elif reply.command == "save":
                 await commits.checkpoint()
                 return 200, {"saved": True} if self.durable.path is not None else {"saved": False}
@@ -288,8 +285,3 @@ def _required(key: str | None) -> str:
     if key is None or not KEY.fullmatch(key):
         raise KeyRefused(400, "the key must be 1 to 100 letters, digits, _, - and ., not . at the beginning")
     return key
-
-
-def _one_line(request: bytes) -> bytes:
-    """A request as the journal keeps it; line breaks in valid JSON stand between tokens only."""
-    return request.replace(b"\n", b" ") if b"\n" in request else request

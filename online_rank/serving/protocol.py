@@ -28,12 +28,15 @@ What learning from clicks needs to know of the draw waits with the query; none o
 Ids are strings or integers, and stand for one query each.
 """
 
+import copy
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base import abilities_of, parts_of
+from online_rank.arguments import flag, integer
+from online_rank.base import abilities_of, parts_of, ranker_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
@@ -41,15 +44,46 @@ from online_rank.intervals import Interval, LossInterval, add_losses, served_los
 from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_ID_LENGTH, is_id
 from online_rank.measures import learned_measure
 from online_rank.metrics import metric
+from online_rank.query import Block, as_grades, read_query
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.wire import decoded
 
-__all__ = ["RankingService", "Reply"]
+__all__ = ["Outcome", "RankingService", "Reply"]
 
 _FIELDS = {frozenset({"id", "docs"}), frozenset({"id", "grades"}), frozenset({"id", "clicks"}), frozenset({"cmd"})}
 
-#: About what a waiting query takes besides its text and its scores.
+#: About what a waiting query takes besides its text, and each of its documents besides its features: names, scores, the draw.
 _ENTRY = 500
+_DOCUMENT = 200
+
+#: Queries that are kept as they were read until their feedback comes, and most bytes of each.
+_READ = 256
+_LARGEST_READ = 1 << 18
+
+
+class Outcome(NamedTuple):
+    """What a request changed: all that changing it again needs. Doing so draws nothing, and refuses nothing.
+
+    Attributes
+    ----------
+    fields
+        What happened, for JSON: `("rank", draws so far or None, numbers of the queries forgotten)`, `("learn", id, number of
+        its query)` or `("duplicate",)`.
+    number
+        The number of the query that waits from then on; None where none does.
+    waiting
+        That query: its id, what it takes, the request, the scores or the draw.
+    feedback
+        The request that was learned from.
+    gone
+        The numbers of the queries that wait no longer.
+    """
+
+    fields: tuple[Any, ...]
+    number: int | None = None
+    waiting: tuple[Any, ...] = ()
+    feedback: bytes = b""
+    gone: tuple[int, ...] = ()
 
 
 class Reply(NamedTuple):
@@ -59,10 +93,10 @@ class Reply(NamedTuple):
     ----------
     answer
         The answer, for JSON.
-    changed
-        Whether the request changed the state of the service, so that a journal must hold it.
+    outcome
+        What the request changed, which a journal must hold; None where it changed nothing.
     learned
-        Whether feedback was learned, so that the answer must wait until the journal is on the disk.
+        Whether the answer says that feedback was learned, now or before, and so must wait until the journal is on the disk.
     command
         The command that whoever runs the service has to carry out, or None.
     feedback
@@ -74,18 +108,23 @@ class Reply(NamedTuple):
     """
 
     answer: dict[str, Any]
-    changed: bool = False
+    outcome: Outcome | None = None
     learned: bool = False
     command: str | None = None
     feedback: Clicks | dict[str, Any] | None = None
     served: dict[str, float] | None = None
     loss: float | None = None
 
+    @property
+    def changed(self) -> bool:
+        """Whether the request changed the state of the service."""
+        return self.outcome is not None
+
 
 class RankingService:
     """Answers requests, and learns from grades or clicks whenever they come.
 
-    Its state follows from the requests alone, so that replaying those that changed it brings it back.
+    Its state follows from the outcomes of its requests alone, so that going through them again (`replay`) brings it back.
 
     Parameters
     ----------
@@ -127,6 +166,7 @@ class RankingService:
         _served=Array(3),
         _longest_delay=Count(),
         _target=Derived(),
+        _read=Derived(),
     )
 
     def __init__(
@@ -139,8 +179,8 @@ class RankingService:
         max_pending_bytes: int = 1 << 28,
         learn_served: bool = False,
     ) -> None:
-        if isinstance(max_learned, bool) or not isinstance(max_learned, int) or max_learned < 1:
-            raise ValueError(f"max_learned is {max_learned!r}; it must be an integer >= 1")
+        integer("max_learned", max_learned, 1)
+        flag("learn_served", learn_served)
         self.model = model
         self.measure = measure
         self.max_pending = max_pending
@@ -151,7 +191,10 @@ class RankingService:
         self.n_changes = 0
         self._pending = PendingQueries(max_pending, max_age, max_pending_bytes)
         self._metric = metric(measure)
-        self._learned: dict[str | int, None] = {}
+        #: The ids that were learned, with the number of the change.
+        self._learned: dict[str | int, int] = {}
+        #: Queries that wait, as they were read.
+        self._read: dict[int, Block] = {}
         self._counts = {"ranked": 0, "learned": 0, "duplicates": 0}
         self._target = learned_measure(model)
         self._served = np.zeros(3)
@@ -173,7 +216,7 @@ class RankingService:
             if "docs" in fields:
                 return self._rank(query_id, fields["docs"], request)
             kind = "clicks" if "clicks" in fields else "grades"
-            return self._learn(query_id, kind, fields[kind])
+            return self._learn(query_id, kind, fields[kind], request)
         except (ValueError, TypeError, OverflowError) as error:
             message = str(error)
         except MemoryError:
@@ -235,27 +278,105 @@ class RankingService:
         """
         return LossInterval(self._served).interval(level)
 
+    def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
+        """Change the service once more, as an outcome says (`Outcome`), whatever it was that led to it."""
+        kind, *rest = fields
+        if kind == "rank":
+            n_shown, gone = rest
+            if n_shown is not None:
+                ranker_of(self.model).n_shown = n_shown
+            self._ranked(number, waiting, gone)
+        elif kind == "learn":
+            request = decoded(feedback)
+            given = "clicks" if "clicks" in request else "grades"
+            self._learn(rest[0], given, request[given], feedback)
+        else:
+            self._counts["duplicates"] += 1
+            self.n_changes += 1
+
+    def without_rows(self) -> "RankingService":
+        """A service that has everything of this one but the queries that wait and the ids that were learned.
+
+        It is for saving only: what a table holds, row by row, is not written anew with the model.
+        """
+        bare = copy.copy(self)
+        bare._learned, bare._read = {}, {}
+        bare._pending = PendingQueries(self.max_pending, self.max_age, self.max_pending_bytes)
+        bare._pending._clock, bare._pending.n_evicted = self._pending._clock, self._pending.n_evicted
+        return bare
+
+    def waiting_numbers(self) -> list[int]:
+        """The numbers of the queries that wait, in order."""
+        return self._pending.numbers()
+
+    def learned_changes(self) -> list[int]:
+        """The numbers of the changes by which the ids that are known were learned, in order."""
+        return [*self._learned.values()]
+
+    def stored(self, number: int) -> None:
+        """Queries up to this number are on the disk."""
+        self._pending.n_stored = max(self._pending.n_stored, number)
+
+    def read_queries_from(self, fetch: Callable[[int], Any]) -> None:
+        """From now on queries are on the disk too, where `fetch` reads them by number: only the last ones stay in memory."""
+        self._pending.read_from(fetch)
+
+    def restore(self, learned: dict[str | int, int], waiting: dict[int, tuple[Any, ...]]) -> None:
+        """Give a service that was saved `without_rows` its ids, with their changes, and its queries, by number."""
+        self._learned = learned
+        for number, (query_id, size, *query) in waiting.items():
+            self._pending.put(query_id, tuple(query), size, number, [])
+
     def _rank(self, query_id: Any, docs: Any, request: bytes) -> Reply:
         if not isinstance(docs, dict) or not all(isinstance(features, dict) for features in docs.values()):
             raise ValueError("docs must be {document: {feature: value}}")
         self._require_moderate(docs, len(request))
-        if self.draws:
-            shown = self.model.show_one(docs)
-            answer = {"id": query_id, "ranking": list(shown.order)}
-            scores, drawn = {}, json.dumps(shown.to_dict(), separators=(",", ":"))
+        # Before anything is drawn: what is refused must not have changed what is drawn next.
+        text = request.decode()
+        size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * len(docs)
+        self._pending.require_room(size)
+        query = read_query(docs, documents=abilities_of(self.model).takes_documents)
+        if not self.draws:
+            scores = self.model.predict_one(query)
+            reply = self._waiting(_ranked(query_id, scores), None, (query_id, size, text, [*scores.values()], None))
         else:
-            scores, drawn = self.model.predict_one(docs), None
-            answer = _ranked(query_id, scores)
+            ranker = ranker_of(self.model)
+            before = ranker.n_shown
+            try:
+                shown = self.model.show_one(query)
+                answer = {"id": query_id, "ranking": [*shown.order]}
+                drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
+                reply = self._waiting(answer, ranker.n_shown, (query_id, size, text, [], drawn))
+            except BaseException:
+                ranker.n_shown = before
+                raise
+        if reply.outcome is not None and reply.outcome.number is not None and size <= _LARGEST_READ:
+            self._read[reply.outcome.number] = query
+            if len(self._read) > _READ:
+                del self._read[next(iter(self._read))]
+        return reply
+
+    def _waiting(self, answer: dict[str, Any], n_shown: int | None, waiting: tuple[Any, ...]) -> Reply:
+        """Let a query that was ranked wait for its feedback, unless that came before. Returns the answer to it."""
+        query_id, size, *_ = waiting
+        number, gone = None, list[int]()
+        replaced = self._pending.number(query_id)
         if query_id not in self._learned:
-            # The request itself: a fraction of the memory that dicts of floats take, and nothing to write out anew.
-            text = request.decode()
-            size = _ENTRY + len(text) * (1 if text.isascii() else 4) + 32 * len(scores) + len(drawn or "")
-            self._pending.remember(query_id, (text, list(scores.values()), drawn), size)
+            number, gone = self._pending.next_number, self._pending.crowded_out(query_id, size)
+        outcome = Outcome(("rank", n_shown, gone), number, waiting, gone=tuple(gone if replaced is None else [*gone, replaced]))
+        reply = Reply(answer, outcome)
+        self._ranked(number, waiting, gone)
+        return reply
+
+    def _ranked(self, number: int | None, waiting: Any, gone: list[int]) -> None:
+        """A ranking was given."""
+        if number is not None:
+            query_id, size, *query = waiting
+            self._pending.put(query_id, tuple(query), size, number, gone)
         self._counts["ranked"] += 1
         self.n_changes += 1
-        return Reply(answer, changed=True)
 
-    def _learn(self, query_id: Any, kind: str, feedback: Any) -> Reply:
+    def _learn(self, query_id: Any, kind: str, feedback: Any, request: bytes) -> Reply:
         if kind == "grades" and not isinstance(feedback, dict):
             raise ValueError("grades must be {document: grade}")
         if kind == "clicks" and not isinstance(feedback, dict | list):
@@ -264,35 +385,51 @@ class RankingService:
             _require_numbers(feedback)
         if query_id in self._learned:
             self._counts["duplicates"] += 1
-            return Reply({"id": query_id, "learned": False, "duplicate": True})
-        waiting = self._pending.get(query_id)
-        if waiting is None:
+            self.n_changes += 1
+            return Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
+        number = self._pending.number(query_id)
+        if number is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
-        docs, shown = decoded(waiting[0].encode())["docs"], waiting[2] and json.loads(waiting[2])
-        if kind == "clicks" and shown is None:
+        text, scores, drawn = self._pending.get(query_id)
+        query = self._read.get(number)
+        if query is None:
+            query = read_query(decoded(text.encode())["docs"], documents=abilities_of(self.model).takes_documents)
+        if kind == "clicks" and drawn is None:
             raise ValueError("this service learns from grades: its ranker draws no rankings that clicks could be learned from")
+        served = self._served
+        outcome = Outcome(("learn", query_id, number), feedback=request, gone=(number,))
         with all_or_nothing(self._metric):
-            loss, scores = None, None
+            loss: float | None = None
             if kind == "clicks":
-                feedback = Impression.from_dict(shown).clicked(feedback)
-                self.model.learn_one(docs, feedback)
+                feedback = Impression.from_dict(json.loads(drawn)).clicked(feedback)
+                y, options = feedback, {}
             else:
-                scores = _as_served(docs, shown["order"]) if shown else dict(zip(docs, waiting[1], strict=True))
-                self._metric.update(feedback, scores)
-                loss = served_loss(self._target, scores, feedback)
-                self.model.learn_one(docs, feedback, **({"served": scores} if self.learn_served else {}))
+                y = as_grades(feedback, query.n_documents, query.ids)
+                scores = _as_served(query.ids, json.loads(drawn)["order"]) if drawn else scores
+                self._metric.update(y, scores)
+                loss = served_loss(self._target, scores, y)
+                options = {"served": scores} if self.learn_served else {}
+                if loss is not None:
+                    served = served.copy()
+                    add_losses(served, np.array([loss]))
+            # The last that can fail, and the id that makes it known has its place already.
+            self._learned[query_id] = self.n_changes + 1
+            try:
+                self.model.learn_one(query, y, **options)
+            except BaseException:
+                del self._learned[query_id]
+                raise
         self._pending.take(query_id)
+        self._read.pop(number, None)
         self._longest_delay = max(self._longest_delay, len(self._pending))
-        self._learned[query_id] = None
         if len(self._learned) > self.max_learned:
             del self._learned[next(iter(self._learned))]
         self._counts["learned"] += 1
-        if loss is not None:
-            add_losses(self._served, np.array([loss]))
+        self._served = served
         self.n_changes += 1
         shown_loss = self.model.last_round.loss if kind == "clicks" else loss or 0.0
-        answer = {"id": query_id, "learned": True, "loss": shown_loss}
-        return Reply(answer, changed=True, learned=True, feedback=feedback, served=scores, loss=loss)
+        known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
+        return Reply({"id": query_id, "learned": True, "loss": shown_loss}, outcome, True, None, feedback, known, loss)
 
     def _require_moderate(self, docs: dict[str, dict], n_bytes: int) -> None:
         """Raise ValueError for too many documents, or where a step would make an array of them much larger than they are."""
@@ -332,10 +469,10 @@ def _ranked(query_id: Any, scores: dict[str, float]) -> dict[str, Any]:
     return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
 
 
-def _as_served(docs: dict[str, Any], order: list[str]) -> dict[str, float]:
-    """Scores that rank the documents as they were shown; those that were not tie behind them."""
+def _as_served(documents: Any, order: list[str]) -> list[float]:
+    """Scores that rank documents as they were shown; those that were not tie behind them."""
     place = {document: -float(position) for position, document in enumerate(order)}
-    return {document: place.get(document, -float(len(order))) for document in docs}
+    return [place.get(document, -float(len(order))) for document in documents]
 
 
 def _require_fields(fields: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Models in files, and runs that survive a crash."""
 
-from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
-from online_rank.storage.files import FORMAT_VERSION, ModelFileError, load, save
-from online_rank.storage.journal import Journal
+from online_rank.limits import FORMAT_VERSION
+from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError, read_checkpoint
+from online_rank.storage.files import ModelFileError, load, save
 
-__all__ = ["FORMAT_VERSION", "CheckpointDirectory", "CheckpointError", "Journal", "ModelFileError", "load", "save"]
+__all__ = ["FORMAT_VERSION", "CheckpointDirectory", "CheckpointError", "ModelFileError", "load", "read_checkpoint", "save"]

@@ -1,39 +1,47 @@
-"""Directories that hold the state of a run, so that it survives being killed at any instant."""
+"""Folders that hold the state of a run in SQLite, so that it survives being killed at any instant."""
 
 import os
-import re
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Iterator
 from typing import Any
 
-from online_rank.storage.files import from_bytes, sync_directory, to_bytes, write_atomically
+from online_rank.storage.database import Database, Rows, digest_of, reading
+from online_rank.storage.files import ModelFileError
+from online_rank.storage.folder import CheckpointError, Folder, sync_directory
+from online_rank.storage.generations import Snapshot, assembled, pieces_of, taken
 
-__all__ = ["CheckpointDirectory", "CheckpointError"]
+__all__ = ["GENERATIONS", "STATE", "CheckpointDirectory", "CheckpointError", "newest", "read_checkpoint"]
 
-_STATE = "checkpoint.npz"
-_LEFTOVER = re.compile(r"\.checkpoint\.npz\.[0-9a-f]{16}\.tmp")
+#: The database in a folder.
+STATE = "state.db"
+
+#: A piece stands under its digest; a generation names its pieces. `change` counts what has happened to the value before.
+GENERATIONS = """
+CREATE TABLE IF NOT EXISTS piece(digest BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS generation(
+    number INTEGER PRIMARY KEY, change INTEGER NOT NULL, notes BLOB NOT NULL, manifest BLOB NOT NULL, digest BLOB NOT NULL);
+"""
+
+#: Bytes of pieces that are written in one transaction, between two of which others may be.
+_AT_ONCE = 1 << 18
 
 
-class CheckpointError(ValueError):
-    """A checkpoint is in use, belongs to another run, or cannot be continued; the message says which."""
+class CheckpointDirectory(Folder):
+    """A folder with the state of one run, locked while it is open.
 
-
-class CheckpointDirectory:
-    """A directory with the state of one run, locked while it is open.
-
-    The lock is the operating system's: it ends with the process that holds it, however that ends.
+    A new state is written beside the one before, which goes when the new one has been read back. Only what has changed is
+    written: a state is kept in pieces of 64 KiB, each under its digest.
 
     Parameters
     ----------
     path
-        The directory; it is made if it is missing, in a directory that exists.
+        The folder; it is made if it is missing, in a folder that exists.
 
     Raises
     ------
     CheckpointError
-        Another process, or another part of this one, works in the directory.
+        Another process, or another part of this one, works in the folder; or it is damaged.
     OSError
-        The directory cannot be made or written to.
+        The folder cannot be made or written to.
 
     Examples
     --------
@@ -47,62 +55,128 @@ class CheckpointDirectory:
     {'queries': 10}
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        import fcntl
+    _tables = GENERATIONS
 
-        self.path = Path(path)
-        if not self.path.is_dir():
-            self.path.mkdir(mode=0o700)  # Checkpoints hold the queries of users.
-            sync_directory(self.path.parent)
-        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(self._lock, 20).decode("ascii", "replace").strip() or "unknown"
-            os.close(self._lock)
-            raise CheckpointError(f"{self.path} is in use by another process (id {owner})") from None
-        try:
-            os.ftruncate(self._lock, 0)
-            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
-            for leftover in self.path.iterdir():
-                if _LEFTOVER.fullmatch(leftover.name):
-                    leftover.unlink()
+            self._database = Database(self.path, STATE, self._tables)
+            sync_directory(self.path)
+            self._stored = {name for (name,) in self._database.rows("SELECT digest FROM piece")}
         except BaseException:
             self.close()
             raise
 
-    def __enter__(self) -> "CheckpointDirectory":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Give the directory free."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        """Let others work in the folder; may be called again."""
+        # In a forked child the connection is not this process's to close.
+        if hasattr(self, "_database") and not self._forked:
+            self._database.close()
+        super().close()
 
-    def require_in_place(self) -> None:
-        """Raise CheckpointError unless the checkpoint is where a restart looks for it."""
-        if not (self.path / _STATE).is_file():
-            raise CheckpointError(f"{self.path / _STATE} was removed while it was in use")
+    def _give_up(self) -> None:
+        super()._give_up()
+        if hasattr(self, "_database"):
+            self._database.abandon()
 
     def read(self) -> Any:
         """The state written last, or None. Raises ModelFileError when it is damaged."""
-        try:
-            content = (self.path / _STATE).read_bytes()
-        except FileNotFoundError:
-            return None
-        try:
-            return from_bytes(content)
-        except ValueError as error:
-            raise type(error)(f"{self.path / _STATE}: {error}") from None
+        self.require_open()
+        found = newest(self._database)
+        return None if found is None else found[2]
 
     def write(self, state: Any) -> None:
-        """Replace the state in one step; it is on the disk when this returns."""
-        self.write_bytes(to_bytes(state))
+        """Replace the state in one step; it is on the disk, and has been read back, when this returns."""
+        for _ in self.writing(taken(state)):
+            pass
 
-    def write_bytes(self, content: bytes) -> None:
-        """As `write`, for a state as `online_rank.storage.files.to_bytes` gives it."""
-        write_atomically(self.path / _STATE, content, mode=0o600)
+    def writing(self, snapshot: Snapshot, change: int = 0, notes: bytes = b"") -> Iterator[None]:
+        """Replace the state in several transactions, between which the caller may make others.
+
+        Raises
+        ------
+        OSError, MemoryError, CheckpointError
+            The state before is still there, or both are.
+        """
+        self.require_open()
+        manifest, contents = pieces_of(snapshot)
+        new = [(name, content) for name, content in contents.items() if name not in self._stored]
+        while new:
+            size = 0
+            with self._database.transaction(wait=False, n_bytes=_AT_ONCE) as connection:
+                while new and size < _AT_ONCE:
+                    name, content = new.pop()
+                    connection.execute("INSERT OR REPLACE INTO piece VALUES(?, ?)", (name, content))
+                    self._stored.add(name)
+                    size += len(content)
+            yield
+        with self._database.transaction(wait=True, n_bytes=len(manifest)) as connection:
+            row = (change, notes, manifest, _sealed(change, notes, manifest))
+            number = connection.execute(
+                "INSERT INTO generation(change, notes, manifest, digest) VALUES(?, ?, ?, ?)", row
+            ).lastrowid
+        yield
+        # Only what can be read back takes the place of what was there before.
+        try:
+            _value_of(row, self._database)
+        except ModelFileError:
+            self._stored.clear()  # so that the next attempt writes every piece anew
+            raise
+        yield
+        kept = set(contents)
+        with self._database.transaction(wait=False) as connection:
+            connection.execute("DELETE FROM generation WHERE number < ?", (number,))
+            connection.executemany("DELETE FROM piece WHERE digest = ?", [(name,) for name in self._stored - kept])
+            self._replaced(connection, change)
+        self._stored = kept
+
+    def _replaced(self, connection: Any, change: int) -> None:
+        """Delete what only the states before needed."""
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> Any:
+    """The state in a folder as it is now, or None, whoever works in it.
+
+    Raises
+    ------
+    ModelFileError, CheckpointError
+        It is damaged.
+    OSError
+        There is none, or it cannot be read.
+    """
+    with reading(path, STATE) as rows:
+        found = newest(rows)
+    return None if found is None else found[2]
+
+
+def newest(rows: Rows) -> tuple[int, bytes, Any] | None:
+    """The newest state that is whole: after which change it was, its notes, and the value. Raises ModelFileError."""
+    failure: ModelFileError | None = None
+    for row in list(rows.rows("SELECT change, notes, manifest, digest FROM generation ORDER BY number DESC")):
+        try:
+            return row[0], row[1], _value_of(row, rows)
+        except ModelFileError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return None
+
+
+def _value_of(row: Any, rows: Rows) -> Any:
+    """The value of a row of `generation`."""
+    change, notes, manifest, digest = row
+
+    def piece(name: bytes) -> bytes | None:
+        found = rows.first("SELECT content FROM piece WHERE digest = ?", name)
+        return None if found is None else found[0]
+
+    try:
+        if digest != _sealed(change, notes, manifest):
+            raise ModelFileError("a state is damaged (its digest is wrong)")
+        return assembled(manifest, piece)
+    except ModelFileError as error:
+        raise ModelFileError(f"{rows.path}: {error}") from None
+
+
+def _sealed(change: int, notes: bytes, manifest: bytes) -> bytes:
+    return digest_of(b"%d %d " % (change, len(notes)), notes, manifest)

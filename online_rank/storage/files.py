@@ -24,13 +24,12 @@ import numpy as np
 
 from online_rank import __version__
 from online_rank.base.schema import StateError
+from online_rank.limits import FORMAT_VERSION
 from online_rank.storage.archive import ArchiveError, read_archive, write_archive
+from online_rank.storage.folder import sync_directory
 from online_rank.storage.tree import Packed, pack, unpack
 
 __all__ = ["FORMAT_VERSION", "ModelFileError", "load", "save"]
-
-#: Version of the file format that this library writes; it reads this one and all before it.
-FORMAT_VERSION = 1
 
 _FORMAT = "online_rank"
 _HEADER = "header.json"
@@ -115,10 +114,8 @@ def load(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> Any:
 
 def to_bytes(value: Any) -> bytes:
     """The content of a file for `value`: a model, or plain containers of models, numbers and arrays."""
-    tree, arrays, pooled = pack(value)
-    header = {"format": _FORMAT, "version": FORMAT_VERSION, "library": __version__, "strings": pooled, "object": tree}
-    text = json.dumps(header, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    members = [(_HEADER, text.encode())]
+    header, arrays = described(value)
+    members = [(_HEADER, header)]
     for i, array in enumerate(arrays):
         member = io.BytesIO()
         np.lib.format.write_array(member, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
@@ -130,23 +127,47 @@ def from_bytes(content: bytes) -> Any:
     """What `to_bytes` made `content` of. Raises ModelFileError."""
     try:
         members = read_archive(content)
-        if not members or members[0][0] != _HEADER:
-            raise ModelFileError("it has no header, so it is not a model file of online_rank")
-        header = _read_header(members[0][1], len(content))
-        if [name for name, _ in members[1:]] != [f"{i}.npy" for i in range(len(members) - 1)]:
-            raise ModelFileError("its members are not a header and numbered arrays")
-        arrays = [_read_array(name, data) for name, data in members[1:]]
-        return unpack(Packed(header["object"], arrays, header.get("strings") is True))
-    except (ArchiveError, StateError) as error:
+    except ArchiveError as error:
         raise ModelFileError(str(error)) from None
+    if not members or members[0][0] != _HEADER:
+        raise ModelFileError("it has no header, so it is not a model file of online_rank")
+    if [name for name, _ in members[1:]] != [f"{i}.npy" for i in range(len(members) - 1)]:
+        raise ModelFileError("its members are not a header and numbered arrays")
+    _require_readable(members[0][1], len(content))
+    try:
+        return restored(bytes(members[0][1]), [_read_array(name, data) for name, data in members[1:]])
     except MemoryError:
         raise ModelFileError("the model needs more memory than there is") from None
 
 
-def _read_header(data: memoryview, file_size: int) -> dict[str, Any]:
-    text = bytes(data)
-    if _parsed_size(text) > _HEADER_ROOM + 4 * file_size:
+def described(value: Any) -> tuple[bytes, list[np.ndarray]]:
+    """What a value is written as: a header, which is JSON, and arrays, which are its own.
+
+    Raises TypeError for what is not saved, and ModelFileError for what could not be read back.
+    """
+    tree, arrays, pooled = pack(value)
+    header = {"format": _FORMAT, "version": FORMAT_VERSION, "library": __version__, "strings": pooled, "object": tree}
+    text = json.dumps(header, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    _require_readable(text, len(text) + sum(array.nbytes for array in arrays))
+    return text, arrays
+
+
+def restored(header: bytes, arrays: list[np.ndarray]) -> Any:
+    """What `described` made a header and arrays of. Raises ModelFileError."""
+    fields = _read_header(header)
+    try:
+        return unpack(Packed(fields["object"], arrays, fields.get("strings") is True))
+    except StateError as error:
+        raise ModelFileError(str(error)) from None
+
+
+def _require_readable(header: bytes | memoryview, size: int) -> None:
+    """Raise ModelFileError for a header that would take much more memory than the file has bytes."""
+    if _parsed_size(bytes(header)) > _HEADER_ROOM + 4 * size:
         raise ModelFileError("its header has more parts than a model file of its size can have")
+
+
+def _read_header(text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(text.decode("ascii"), parse_constant=_refuse_constant)
     except RecursionError:
@@ -233,14 +254,3 @@ def require_replaceable(path: str | os.PathLike[str]) -> None:
     except FileNotFoundError:
         if not target.parent.is_dir():
             raise OSError(errno.ENOENT, f"there is no directory {target.parent}", str(path)) from None
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable, where the system can."""
-    if os.name == "nt":
-        return
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

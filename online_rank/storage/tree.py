@@ -23,7 +23,7 @@ from online_rank.limits import MAX_DEPTH, is_integer
 from online_rank.storage.objects import Budget, class_of, name_of, restore, split
 from online_rank.storage.river_classes import COMPILED, TYPES, compiled_name
 
-__all__ = ["Packed", "adopt", "pack", "settings_of", "unpack"]
+__all__ = ["Packed", "adopt", "numeric", "pack", "settings_of", "unpack"]
 
 #: What objects may allocate besides the arrays of a file and as much again.
 _SPARE_BYTES = 8 << 20
@@ -303,12 +303,12 @@ def _split_pool(text: np.ndarray, lengths: np.ndarray) -> list[str]:
 
 def _scalar(dtype: str, content: str, where: str) -> Any:
     try:
-        return np.frombuffer(bytes.fromhex(content), _numeric(dtype))[0]
+        return np.frombuffer(bytes.fromhex(content), numeric(dtype))[0]
     except (ValueError, TypeError, IndexError):
         raise StateError(f"{where} is not a number") from None
 
 
-def _numeric(name: str) -> np.dtype:
+def numeric(name: str) -> np.dtype:
     """The dtype of that name, if it is a dtype of numbers."""
     dtype = np.dtype(name[:8])
     if dtype.kind not in "biuf":

@@ -2,6 +2,7 @@ import json
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 
@@ -12,8 +13,9 @@ from online_rank import PerceptronRanker, StreamScaler
 from online_rank.cli import main
 from online_rank.evaluate import progressive
 from online_rank.metrics import NDCG
-from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError, read_checkpoint
 from online_rank.storage.files import ModelFileError, to_bytes
+from online_rank.storage.generations import taken
 from online_rank.stream.letor import iter_letor, write_letor
 
 
@@ -93,26 +95,31 @@ def test_a_run_goes_on_from_a_position_without_reading_what_is_before(tmp_path):
 )
 def test_a_checkpoint_of_another_run_is_refused_and_kept(tmp_path, model, metrics, named):
     progressive(queries(), PerceptronRanker(), "ndcg", checkpoint=tmp_path)
-    before = (tmp_path / "checkpoint.npz").read_bytes()
+    before = to_bytes(read_checkpoint(tmp_path))
     with pytest.raises(CheckpointError, match=f"its {named} has other parameters"):
         progressive(queries(), model, metrics, checkpoint=tmp_path)
-    assert (tmp_path / "checkpoint.npz").read_bytes() == before
+    assert to_bytes(read_checkpoint(tmp_path)) == before
 
 
 def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path):
     progressive(queries(), PerceptronRanker(), checkpoint=tmp_path)
-    content = bytearray((tmp_path / "checkpoint.npz").read_bytes())
-    content[300] ^= 1
-    (tmp_path / "checkpoint.npz").write_bytes(content)
-    with pytest.raises(ModelFileError, match=r"checkpoint\.npz: the file is damaged"):
+    with sqlite3.connect(tmp_path / "state.db") as editor:
+        editor.execute("UPDATE piece SET content = CAST(content || ' ' AS BLOB)")
+    with pytest.raises(ModelFileError, match=r"state\.db: a piece of it is missing or damaged"):
+        progressive(queries(), PerceptronRanker(), checkpoint=tmp_path)
+    (tmp_path / "state.db").write_bytes(b"nothing that SQLite wrote" * 100)
+    with pytest.raises(CheckpointError, match=r"state\.db is damaged"):
         progressive(queries(), PerceptronRanker(), checkpoint=tmp_path)
 
 
-def test_leftovers_of_a_killed_write_go_away(tmp_path):
-    (tmp_path / ".checkpoint.npz.0123456789abcdef.tmp").write_bytes(b"half")
+def test_pieces_of_a_killed_write_go_away(tmp_path):
     with CheckpointDirectory(tmp_path) as directory:
+        writing = directory.writing(taken({"values": np.arange(100_000)}))
+        next(writing)
+    with CheckpointDirectory(tmp_path) as directory:
+        assert directory.read() is None
         directory.write(1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "lock"]
+        assert directory._database.first("SELECT count(*) FROM piece") == (1,)
 
 
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):
@@ -140,16 +147,16 @@ def test_the_lock_dies_with_a_killed_owner(tmp_path):
 def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tmp_path):
     model = PerceptronRanker()
     progressive(queries(), model, checkpoint=tmp_path)
-    before = (tmp_path / "checkpoint.npz").read_bytes()
+    before = to_bytes(read_checkpoint(tmp_path))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"), CheckpointDirectory(tmp_path) as directory:
-            directory.write(model)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert (tmp_path / "checkpoint.npz").read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint.npz", "lock"]
+    with CheckpointDirectory(tmp_path) as directory:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, limits[1]))
+        try:
+            with pytest.raises(OSError, match=r"state\.db"):
+                directory.write({"values": np.random.default_rng(0).normal(size=100_000)})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert to_bytes(read_checkpoint(tmp_path)) == before
 
 
 def test_a_directory_that_cannot_be_written_to(tmp_path):

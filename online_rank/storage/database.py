@@ -1,0 +1,218 @@
+"""SQLite as this library uses it: one writer, any number of readers, and no failure that goes unnoticed."""
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from online_rank.storage.folder import CheckpointError, identity, open_in
+
+__all__ = ["Database", "Rows", "digest_of", "reading"]
+
+#: Pages of the write-ahead log from which on they are brought into the database.
+_MANY_PAGES = 1000
+_LEAST_PAGES = 3
+
+#: Statements that are kept compiled.
+_STATEMENTS = 64
+
+_NUMBERS = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_CANTOPEN": errno.EMFILE, "SQLITE_READONLY": errno.EROFS}
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
+
+
+class Rows:
+    """What may be asked of a database: by its writer, and by anybody else (`reading`).
+
+    Parameters
+    ----------
+    path
+        The file.
+    connection
+        A connection to it.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+
+    def rows(self, query: str, *values: Any) -> Iterator[Any]:
+        """The rows that a query gives."""
+        with self._translated():
+            yield from self._connection.execute(query, values)
+
+    def first(self, query: str, *values: Any) -> Any:
+        """The first row that a query gives, or None."""
+        with self._translated():
+            return self._connection.execute(query, values).fetchone()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Errors of SQLite as those of this library, with the name of the file."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", "")
+            if name.startswith(_DAMAGED) or (isinstance(error, sqlite3.DatabaseError) and not name):
+                raise CheckpointError(f"{self.path} is damaged: {error}") from None
+            if name == "SQLITE_NOMEM":
+                raise MemoryError(str(error)) from None
+            raise OSError(_NUMBERS.get(name, errno.EIO), str(error), str(self.path)) from None
+
+
+class Database(Rows):
+    """A database in a locked folder, in write-ahead mode.
+
+    A transaction is on the disk when it returns if somebody waits for it (`synchronous=FULL`, one sync); others survive the
+    process, and the next one that somebody waits for covers them. SQLite never writes its log back by itself, in the middle of
+    a transaction: `tidy` does, between two.
+
+    What was read back after a failed sync only looks written: pages in the system's cache may not be on the disk. So all that
+    the log holds is written anew, into the database and to the disk, before `open` gives anything out.
+
+    Parameters
+    ----------
+    path
+        The folder, which a `Folder` has locked.
+    name
+        Name of the file.
+    tables
+        The tables, as SQL that does nothing where they exist.
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged, or no database.
+    OSError
+        It cannot be read or written, or is no regular file.
+    """
+
+    def __init__(self, path: Path, name: str, tables: str) -> None:
+        file = path / name
+        self._log = path / f"{name}-wal"
+        for each in (name, f"{name}-wal", f"{name}-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.close(open_in(path, each, os.O_RDWR))
+        # For the owner alone; SQLite gives its other files the same mode.
+        os.close(open_in(path, name, os.O_RDWR | os.O_CREAT))
+        self._in_place: dict[Path, Any] = {}
+        self._pages = 0
+        super().__init__(
+            file, sqlite3.connect(file, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS)
+        )
+        try:
+            with self._translated():
+                self._open(tables)
+            self._see()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self, tables: str) -> None:
+        for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "wal_autocheckpoint=0", "synchronous=FULL"):
+            self._connection.execute(f"PRAGMA {pragma}")
+        if self._connection.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
+            raise OSError(errno.EINVAL, "cannot be written ahead", str(self.path))
+        self._checkpoint("TRUNCATE")
+        found = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise CheckpointError(f"{self.path} is damaged: {found}")
+        self._connection.executescript(tables)
+
+    @contextlib.contextmanager
+    def transaction(self, wait: bool, n_bytes: int = 0) -> Iterator[sqlite3.Connection]:
+        """All or nothing; on the disk afterwards if `wait`. `n_bytes` is about how much is written.
+
+        Raises
+        ------
+        OSError, CheckpointError
+            Nothing was changed; or the files were removed, replaced or cut while they were in use.
+        """
+        if wait:
+            self.require_in_place()
+        with self._translated():
+            self._connection.execute(f"PRAGMA synchronous={'FULL' if wait else 'NORMAL'}")
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        self._pages += _LEAST_PAGES + n_bytes // 4096
+        self._see()
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the disk."""
+        self.require_in_place()
+        file = os.open(self._log, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def tidy(self) -> None:
+        """Bring the log into the database, if it has become long: for the thread that commits, after it has answered."""
+        if self.is_untidy:
+            with self._translated():
+                self._checkpoint("PASSIVE")
+            self._pages = 0
+
+    @property
+    def is_untidy(self) -> bool:
+        """Whether the log has become long."""
+        return self._pages >= _MANY_PAGES
+
+    def require_in_place(self) -> None:
+        """Raise CheckpointError unless database and log are where a restart looks for them, as long as they were."""
+        for path, (file, size) in self._in_place.items():
+            there, now = identity(path)
+            if there != file:
+                raise CheckpointError(f"{path} was replaced while it was in use")
+            if now < size:
+                raise CheckpointError(f"{path} was cut short while it was in use")
+
+    def close(self) -> None:
+        """Close the database; may be called again."""
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """In a forked child: never touch the connection again. SQLite may not even close it: the locks are the parent's."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+    def _checkpoint(self, kind: str) -> None:
+        self._connection.execute(f"PRAGMA wal_checkpoint({kind})").fetchall()
+
+    def _see(self) -> None:
+        """Remember the files as they are."""
+        self._in_place = {path: identity(path) for path in (self.path, self._log) if path in self._in_place or path.exists()}
+
+
+def digest_of(*parts: bytes | memoryview) -> bytes:
+    """A digest, 16 bytes, of parts one after the other."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str], name: str) -> Iterator[Rows]:
+    """A database as it is at one moment, from any thread and process, while the writer goes on.
+
+    Raises OSError when there is none, CheckpointError when it is damaged.
+    """
+    file = Path(path).absolute() / name
+    if not file.exists():
+        raise FileNotFoundError(errno.ENOENT, "there is no state", str(file))
+    connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, isolation_level=None)
+    try:
+        connection.execute("BEGIN")
+        yield Rows(file, connection)
+    finally:
+        connection.close()

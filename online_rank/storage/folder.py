@@ -1,0 +1,132 @@
+"""Folders that one process writes to: made for their owner alone, locked, and given up by forked children."""
+
+import contextlib
+import os
+import stat
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["CheckpointError", "Folder", "open_in", "sync_directory"]
+
+_OWNER = "owner"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is in use, damaged, belongs to another run, or cannot be continued; the message says which."""
+
+
+class Folder:
+    """A folder, locked while it is open.
+
+    The lock is the operating system's, on the folder itself: it ends with the process that holds it, however that ends, and no
+    file can be deleted to get around it. A forked child does not hold it, and cannot use what its parent has opened.
+
+    Parameters
+    ----------
+    path
+        The folder; it is made if it is missing, in a folder that exists.
+
+    Raises
+    ------
+    CheckpointError
+        Another process, or another part of this one, works in the folder.
+    OSError
+        It cannot be made or written to.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        import fcntl
+
+        self.path = Path(path)
+        with contextlib.suppress(FileExistsError):
+            self.path.mkdir(mode=0o700)  # It holds the queries of users.
+        with contextlib.suppress(PermissionError):
+            # Also where a process before was killed between making and syncing it.
+            sync_directory(self.path.absolute().parent)
+        self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            self._lock = -1
+            raise CheckpointError(f"{self.path} is in use by another process (id {self._owner()})") from None
+        self._forked = False
+        _OPEN.add(self)
+        # For the message above, and for nothing else.
+        with contextlib.suppress(OSError):
+            file = open_in(self.path, _OWNER, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.write(file, b"%d\n" % os.getpid())
+            os.close(file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others work in the folder; may be called again."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def require_open(self) -> None:
+        """Raise CheckpointError in a child of the process that opened the folder, and after `close`."""
+        if self._forked:
+            raise CheckpointError(f"{self.path} was opened by the process that this one was forked from: open it again here")
+        if self._lock < 0:
+            raise CheckpointError(f"{self.path} is closed")
+
+    def _give_up(self) -> None:
+        """In a forked child: let go of the lock, which stays the parent's."""
+        self._forked = True
+        self.close()
+
+    def _owner(self) -> str:
+        with contextlib.suppress(OSError):
+            return (self.path / _OWNER).read_bytes()[:20].decode("ascii", "replace").strip() or "unknown"
+        return "unknown"
+
+
+#: The folders of this process.
+_OPEN: "weakref.WeakSet[Folder]" = weakref.WeakSet()
+
+
+def _give_up_all() -> None:
+    for folder in list(_OPEN):
+        folder._give_up()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_give_up_all)
+
+
+def open_in(path: Path, name: str, flags: int) -> int:
+    """Open a regular file of a folder, for its owner alone; a link or anything else in its place is an OSError."""
+    file = os.open(path / name, flags | os.O_NOFOLLOW, 0o600)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(22, "is not a regular file", str(path / name))
+    return file
+
+
+def sync_directory(directory: str | os.PathLike[str]) -> None:
+    """Make the names in a directory durable, where the system can."""
+    if os.name == "nt":
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def identity(path: Path) -> Any:
+    """Which file stands under a name, and how long it is. Raises CheckpointError when none does."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        raise CheckpointError(f"{path} was removed while it was in use") from None
+    return (found.st_ino, found.st_dev), found.st_size

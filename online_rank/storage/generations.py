@@ -1,0 +1,84 @@
+"""A value as pieces under their digests, so that writing it again writes what has changed.
+
+A generation is a manifest: the digests of the pieces of its header and of each of its arrays. Pieces that two generations have
+in common are stored once.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank.limits import FORMAT_VERSION
+from online_rank.storage.database import digest_of
+from online_rank.storage.files import ModelFileError, described, restored
+from online_rank.storage.tree import numeric
+
+__all__ = ["Snapshot", "assembled", "pieces_of", "taken"]
+
+_PIECE = 1 << 16
+
+
+class Snapshot(NamedTuple):
+    """A value at one moment: what changes it afterwards changes nothing here.
+
+    Attributes
+    ----------
+    header
+        Its tree, as JSON.
+    arrays
+        Copies of its arrays.
+    """
+
+    header: bytes
+    arrays: list[np.ndarray]
+
+
+class Pieces(NamedTuple):
+    """A snapshot in pieces: its manifest, and the pieces by digest."""
+
+    manifest: bytes
+    contents: dict[bytes, memoryview]
+
+
+def taken(value: Any) -> Snapshot:
+    """A snapshot. Raises TypeError for what is not saved."""
+    header, arrays = described(value)
+    return Snapshot(header, [np.array(array, order="C") for array in arrays])
+
+
+def pieces_of(snapshot: Snapshot) -> Pieces:
+    """A snapshot in pieces."""
+    contents: dict[bytes, memoryview] = {}
+
+    def cut(data: memoryview) -> list[str]:
+        names = []
+        for at in range(0, len(data), _PIECE):
+            piece = data[at : at + _PIECE]
+            names.append(digest_of(piece))
+            contents[names[-1]] = piece
+        return [name.hex() for name in names]
+
+    arrays = [[array.dtype.str, array.shape, cut(array.reshape(-1).view(np.uint8).data)] for array in snapshot.arrays]
+    manifest = {"format": FORMAT_VERSION, "header": cut(memoryview(snapshot.header)), "arrays": arrays}
+    return Pieces(json.dumps(manifest, separators=(",", ":")).encode(), contents)
+
+
+def assembled(manifest: bytes, read: Callable[[bytes], bytes | None]) -> Any:
+    """The value of a manifest, whose pieces `read` gives by digest. Raises ModelFileError."""
+    fields = json.loads(manifest)
+    if fields["format"] > FORMAT_VERSION:
+        raise ModelFileError(f"format version {fields['format']} was written by a newer online_rank: upgrade online_rank")
+
+    def joined(names: list[str]) -> bytes:
+        found = []
+        for name in map(bytes.fromhex, names):
+            piece = read(name)
+            if piece is None or digest_of(piece) != name:
+                raise ModelFileError("a piece of it is missing or damaged")
+            found.append(piece)
+        return b"".join(found)
+
+    arrays = [np.ndarray(shape, numeric(dtype), bytearray(joined(names))) for dtype, shape, names in fields["arrays"]]
+    return restored(joined(fields["header"]), arrays)

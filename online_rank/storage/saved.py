@@ -1,0 +1,124 @@
+"""Reading the state of a service: by the service itself, when it starts, and by anybody else."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+
+from online_rank.storage.checkpoint import STATE, newest
+from online_rank.storage.database import Rows, digest_of, reading
+from online_rank.storage.folder import CheckpointError
+
+__all__ = ["Saved", "chained", "digest_of_id", "digest_of_query", "saved_state"]
+
+_JOURNAL = "SELECT change, outcome, number, digest FROM journal WHERE change > ? ORDER BY change"
+_LEARNED = "SELECT change, id, digest FROM learned WHERE change BETWEEN ? AND ? ORDER BY change"
+
+
+class Saved:
+    """The newest generation of a service, and what goes with it. Every digest is compared.
+
+    Parameters
+    ----------
+    rows
+        The database.
+
+    Attributes
+    ----------
+    run : str
+        Name of the run; empty in a new folder.
+    start : int
+        Number of the last change that the generation covers.
+    value
+        The generation; None in a new folder.
+    waited : list of int
+        The numbers of the queries that waited then, in order.
+    change : int
+        Number of the last change of the journal.
+    chain : bytes
+        Its digest, and that of all before it.
+    journal_bytes : int
+        Size of the changes since the generation: what a restart has to do again.
+
+    Raises
+    ------
+    CheckpointError, ModelFileError
+        Something is damaged or missing.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        found = newest(rows)
+        self.run, self.chain, self._first, self._n_learned = "", b"", 1, 0
+        self.start, self.value, self.waited = 0, None, list[int]()
+        if found is not None:
+            self.start, notes, (self.value, waited) = found
+            self.run, chain, self._first, self._n_learned = json.loads(notes)
+            self.chain, self.waited = bytes.fromhex(chain), waited.tolist()
+        self.change, self.journal_bytes = self.start, 0
+        for change, outcome, number, digest in rows.rows(_JOURNAL, self.start):
+            content = b"" if number is None else self.query(number)
+            self.chain = chained(self.chain, change, outcome, b"" if number is None else digest_of_query(number, content))
+            self.require(change == self.change + 1 and digest == self.chain, f"change {self.change + 1} is missing or damaged")
+            self.change = change
+            self.journal_bytes += len(outcome) + len(content)
+
+    def learned(self) -> Iterator[tuple[int, str]]:
+        """The ids that were known at the generation, in order, each with the number of its change."""
+        n = 0
+        for change, query_id, digest in self._rows.rows(_LEARNED, self._first, self.start):
+            self.require(digest == digest_of_id(change, query_id), f"the id learned by change {change} is damaged")
+            n += 1
+            yield change, query_id
+        self.require(n == self._n_learned, f"{self._n_learned - n} learned ids are missing")
+
+    def since(self) -> Iterator[tuple[bytes, int | None]]:
+        """The outcomes since the generation, in order, each with the number of the query that waits from then on."""
+        for _, outcome, number, _ in self._rows.rows(_JOURNAL, self.start):
+            yield outcome, number
+
+    def queries(self) -> list[int]:
+        """The numbers of all queries that are there; some are gone."""
+        return [number for (number,) in self._rows.rows("SELECT number FROM query ORDER BY number")]
+
+    def query(self, number: int) -> bytes:
+        """A query. Raises CheckpointError when it is damaged or missing."""
+        row = self._rows.first("SELECT content, digest FROM query WHERE number = ?", number)
+        whole = row is not None and row[1] == digest_of_query(number, row[0])
+        self.require(whole, f"query {number} is missing or damaged")
+        return row[0]
+
+    def require(self, condition: bool, message: str) -> None:
+        """Raise CheckpointError with a message unless a condition holds."""
+        if not condition:
+            raise CheckpointError(f"{self._rows.path}: {message}")
+
+
+@contextlib.contextmanager
+def saved_state(path: str | os.PathLike[str]) -> Iterator[Saved]:
+    """The state of a service in a folder as it is at one moment, whoever works in it, without any lock.
+
+    Raises
+    ------
+    CheckpointError, ModelFileError
+        It is damaged.
+    OSError
+        There is none, or it cannot be read.
+    """
+    with reading(path, STATE) as rows:
+        yield Saved(rows)
+
+
+def chained(chain: bytes, change: int, outcome: bytes, query: bytes) -> bytes:
+    """The digest of a change and of all before it; `query` is the digest of the query that waits from then on."""
+    return digest_of(b"%d %d " % (change, len(outcome)), chain, query, outcome)
+
+
+def digest_of_query(number: int, content: bytes) -> bytes:
+    """The digest of a query under its number."""
+    return digest_of(b"%d " % number, content)
+
+
+def digest_of_id(change: int, query_id: str) -> bytes:
+    """The digest of an id that was learned by a change."""
+    return digest_of(b"%d " % change, query_id.encode())

@@ -1,0 +1,259 @@
+"""The state of a service in SQLite: its model, the queries that wait, the ids that were learned, the journal of outcomes.
+
+A generation holds the model, and whatever else is small, after some change. The journal has a row for each change since, with a
+digest of the row and of all rows before it. So what was acknowledged is the newest generation, the queries that waited and the
+ids that were known then, each in a row of its own, and the journal.
+
+What is noticed, and what is not
+--------------------------------
+Every row has a digest, and a generation says which rows belong to it. But damage in the middle of SQLite's log makes SQLite
+drop the rest of the log without a word. So the number of the last acknowledged change stands outside of the log, in the file
+`acknowledged`. It is written after the log was synced and before anything is acknowledged, which costs no sync: 2 µs. Every
+process sees it at once. It is on the disk when the system has written it back, and is synced by the thread that commits, after
+it has answered: once a second while changes are acknowledged, at each new generation, and when the folder is closed. One
+damage is not noticed: the log is damaged in changes of the last second before power was lost.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from online_rank.storage.checkpoint import GENERATIONS, STATE, CheckpointDirectory, CheckpointError
+from online_rank.storage.database import digest_of, reading
+from online_rank.storage.folder import identity, open_in, sync_directory
+from online_rank.storage.generations import Snapshot
+from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
+
+__all__ = ["Change", "Generation", "StateDirectory"]
+
+_COUNT = "acknowledged"
+_COUNT_SIZE = 128
+_SECONDS_BETWEEN_SYNCS = 1.0
+
+_TABLES = f"""{GENERATIONS}
+CREATE TABLE IF NOT EXISTS journal(change INTEGER PRIMARY KEY, outcome BLOB NOT NULL, number INTEGER, digest BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS query(number INTEGER PRIMARY KEY, content BLOB NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS learned(change INTEGER PRIMARY KEY, id TEXT NOT NULL, digest BLOB NOT NULL);
+"""
+
+
+class Change(NamedTuple):
+    """A change of the state, as the journal holds it.
+
+    Attributes
+    ----------
+    outcome
+        What happened: all that doing it again needs, but queries.
+    number
+        The number of the query that waits from now on; None where none does. Numbers rise.
+    query
+        That query.
+    learned
+        The id that was learned, as JSON; None where none was.
+    """
+
+    outcome: bytes
+    number: int | None = None
+    query: bytes = b""
+    learned: str | None = None
+
+
+class Generation(NamedTuple):
+    """What is written of a service at one moment.
+
+    Attributes
+    ----------
+    change
+        Number of its last change.
+    snapshot
+        Its state but for queries and ids; and the numbers of the queries that wait, in order, int64.
+    gone
+        Numbers of queries that wait no longer since the generation before.
+    first, n_learned
+        The oldest change whose id is still known, and how many are.
+    """
+
+    change: int
+    snapshot: Snapshot
+    gone: tuple[int, ...]
+    first: int
+    n_learned: int
+
+
+class StateDirectory(CheckpointDirectory):
+    """A folder with the state of a service, locked while it is open.
+
+    First it is read (`saved`). Then it is written to, by `append` and `replacing`, one thread at a time.
+
+    Parameters
+    ----------
+    path
+        As in `CheckpointDirectory`.
+
+    Attributes
+    ----------
+    saved : Saved
+        What there was when the folder was opened.
+    change : int
+        Number of the last change.
+    journal_bytes : int
+        Size of the changes since the newest generation: what a restart has to do again.
+
+    Raises
+    ------
+    CheckpointError
+        Also: something that was acknowledged is missing.
+    """
+
+    _tables = _TABLES
+
+    _acknowledged = _synced = -1
+    _synced_at = 0.0
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._count = -1
+        super().__init__(path)
+        try:
+            # All that is read is on the disk by now.
+            self.saved = Saved(self._database)
+            self._require_acknowledged(_read_count(self.path / _COUNT))
+            self._run, self._chain = self.saved.run or secrets.token_hex(16), self.saved.chain
+            self.change, self.journal_bytes = self.saved.change, self.saved.journal_bytes
+            self._count = open_in(self.path, _COUNT, os.O_RDWR | os.O_CREAT)
+            sync_directory(self.path)
+            self._acknowledge()
+            self.sync_count(at_once=True)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let others work in the folder; may be called again."""
+        if self._count >= 0:
+            if not self._forked:
+                with contextlib.suppress(OSError):
+                    self.sync_count(at_once=True)
+            os.close(self._count)
+            self._count = -1
+        super().close()
+
+    def query(self, number: int) -> bytes:
+        """A query, from any thread. Raises CheckpointError when it is damaged or missing."""
+        self.require_open()
+        with reading(self.path, STATE) as rows:
+            row = rows.first("SELECT content, digest FROM query WHERE number = ?", number)
+        self.saved.require(
+            row is not None and row[1] == digest_of_query(number, row[0]), f"query {number} is missing or damaged"
+        )
+        return row[0]
+
+    def append(self, changes: Sequence[Change], wait: bool) -> None:
+        """Write changes, in their order; they are on the disk, and counted as acknowledged, when this returns if `wait`.
+
+        Raises
+        ------
+        OSError, CheckpointError
+            They are not on the disk. Nothing may be acknowledged, and nothing more appended.
+        """
+        self.require_open()
+        at, chain = self.change, self._chain
+        journal, queries, learned = [], [], []
+        for outcome, number, content, query_id in changes:
+            at += 1
+            own = b"" if number is None else digest_of_query(number, content)
+            chain = chained(chain, at, outcome, own)
+            journal.append((at, outcome, number, chain))
+            if number is not None:
+                queries.append((number, content, own))
+            if query_id is not None:
+                learned.append((at, query_id, digest_of_id(at, query_id)))
+        n_bytes = sum(len(change.outcome) + len(change.query) for change in changes)
+        if journal:
+            with self._database.transaction(wait, n_bytes) as connection:
+                connection.executemany("INSERT INTO journal VALUES(?, ?, ?, ?)", journal)
+                connection.executemany("INSERT INTO query VALUES(?, ?, ?)", queries)
+                connection.executemany("INSERT INTO learned VALUES(?, ?, ?)", learned)
+        elif wait:
+            self._database.sync()
+        self.change, self._chain = at, chain
+        self.journal_bytes += n_bytes
+        if wait:
+            self._acknowledge()
+
+    def replacing(self, generation: Generation) -> Iterator[None]:
+        """Write a generation, whose last change is the last that was appended, as `writing` does."""
+        self._generation, before = generation, self.journal_bytes
+        notes = json.dumps((self._run, self._chain.hex(), generation.first, generation.n_learned)).encode()
+        yield from self.writing(generation.snapshot, generation.change, notes)
+        self.journal_bytes -= before
+        self.sync_count(at_once=True)
+
+    def tidy(self) -> None:
+        """What is done between two commits, after they were answered: bring SQLite's log into the database, sync the count."""
+        self._database.tidy()
+        self.sync_count()
+
+    @property
+    def is_untidy(self) -> bool:
+        """Whether `tidy` has something to do."""
+        return self._database.is_untidy or self._is_late
+
+    def sync_count(self, at_once: bool = False) -> None:
+        """Sync the number of the last acknowledged change, now or when it was not synced for a second."""
+        if (at_once and self._acknowledged != self._synced) or self._is_late:
+            os.fsync(self._count)
+            self._synced, self._synced_at = self._acknowledged, time.monotonic()
+
+    @property
+    def _is_late(self) -> bool:
+        return self._acknowledged != self._synced and time.monotonic() - self._synced_at >= _SECONDS_BETWEEN_SYNCS
+
+    def _require_acknowledged(self, counted: tuple[str, int] | None) -> None:
+        """Raise CheckpointError when something that was acknowledged is missing, or the count itself."""
+        saved = self.saved
+        run, acknowledged = counted or (saved.run, 0)
+        saved.require(bool(saved.run) or not (acknowledged or saved.change), "its first generation is missing")
+        saved.require(counted is not None or not saved.change, f"{_COUNT} is missing or empty")
+        saved.require(run == saved.run or not (saved.run and acknowledged), f"{_COUNT} is of another run")
+        missing = acknowledged - saved.change
+        saved.require(missing <= 0, f"{missing} acknowledged changes are missing: the end of its log is damaged or cut off")
+
+    def _acknowledge(self) -> None:
+        """Say outside of the log how far it has come."""
+        text = f"{self._run} {self.change}"
+        line = f"{text} {digest_of(text.encode()).hex()}".ljust(_COUNT_SIZE - 1) + "\n"
+        there, _ = identity(self.path / _COUNT)
+        here = os.fstat(self._count)
+        self.saved.require(there == (here.st_ino, here.st_dev), f"{_COUNT} was replaced while it was in use")
+        if os.pwrite(self._count, line.encode(), 0) != _COUNT_SIZE:
+            raise OSError(5, "was not written", str(self.path / _COUNT))
+        self._acknowledged = self.change
+
+    def _replaced(self, connection: Any, change: int) -> None:
+        generation = self._generation
+        connection.execute("DELETE FROM journal WHERE change <= ?", (change,))
+        connection.execute("DELETE FROM learned WHERE change < ?", (generation.first,))
+        connection.executemany("DELETE FROM query WHERE number = ?", [(number,) for number in generation.gone])
+
+
+def _read_count(path: Path) -> tuple[str, int] | None:
+    """Name of the run, and number of the last acknowledged change; None where nothing was written yet."""
+    try:
+        file = open_in(path.parent, path.name, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        content = os.read(file, _COUNT_SIZE + 1)
+    finally:
+        os.close(file)
+    if not content.strip(b"\0"):
+        return None  # A crash of the system before the file was first synced: nothing had been acknowledged.
+    parts = content.decode("latin-1").split()
+    if len(content) != _COUNT_SIZE or len(parts) != 3 or digest_of(" ".join(parts[:2]).encode("latin-1")).hex() != parts[2]:
+        raise CheckpointError(f"{path} is damaged")
+    return parts[0], int(parts[1])

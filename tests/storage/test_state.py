@@ -1,0 +1,470 @@
+"""What the folder of a service gives back after a kill, a crash of the machine, and damage to each of its files."""
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
+from online_rank.serving import RankingService
+from online_rank.serving.durable import DurableService, read_service
+from online_rank.storage.checkpoint import CheckpointError
+from online_rank.storage.files import ModelFileError, to_bytes
+
+ASK = [b'{"id": %d, "docs": {"a": {"x": 3}, "b": {"x": 1, "y": 2}}}' % i for i in range(6)]
+GRADE = [b'{"id": %d, "grades": {"a": 0, "b": 2}}' % i for i in range(6)]
+PAIRS = [line for pair in zip(ASK, GRADE, strict=True) for line in pair]
+
+
+def serving(place, every=1000):
+    return DurableService(RankingService(PerceptronRanker()), place, every)
+
+
+def handled(durable, lines):
+    replies = [durable.service.handle(line) for line in lines]
+    durable.append([reply.outcome for reply in replies], any(reply.learned for reply in replies))
+    durable.between_commits()
+    return replies
+
+
+def killed(durable):
+    """Let the process end here, as far as others can see: nothing is closed in good order."""
+    durable._folder._give_up()
+
+
+def copied(place, to):
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(place, to)
+    return to
+
+
+@pytest.mark.parametrize("every", [1, 3, 1000])
+@pytest.mark.parametrize("make", [PerceptronRanker, lambda: SwapRanker(PlackettLuce(2, seed=3))])
+def test_a_service_goes_on_equal_to_the_bit_wherever_it_is_killed(tmp_path, every, make):
+    durable = DurableService(RankingService(make()), tmp_path / "run", every)
+    for i, line in enumerate([*PAIRS, GRADE[0], ASK[0], *ASK[3:]]):
+        handled(durable, [line])
+        # With the queries that wait, the ids that were learned, and all counts.
+        again = DurableService(RankingService(make()), copied(tmp_path / "run", tmp_path / "copy"), every)
+        assert to_bytes(again.service) == to_bytes(durable.service)
+        assert again.service.stats() == durable.service.stats()
+        asked = b'{"id": "new", "docs": {"a": {"x": %d}, "b": {"x": 1}, "c": {}}}' % i
+        drawn = RankingService.handle(again.service, asked).answer
+        assert (
+            drawn
+            == DurableService(RankingService(make()), copied(tmp_path / "run", tmp_path / "other")).service.handle(asked).answer
+        )
+        again.close()
+    durable.close()
+
+
+def test_replay_draws_nothing(tmp_path, monkeypatch):
+    durable = DurableService(RankingService(SwapRanker(PlackettLuce(2, seed=3))), tmp_path, 1000)
+    handled(durable, ASK)
+    expected = to_bytes(durable.service)
+    killed(durable)
+    monkeypatch.setattr(SwapRanker, "_show", None)
+    again = DurableService(RankingService(SwapRanker(PlackettLuce(2, seed=3))), tmp_path, 1000)
+    assert to_bytes(again.service) == expected
+    again.close()
+
+
+def test_a_query_that_is_too_large_draws_nothing(tmp_path):
+    def make():
+        return RankingService(SwapRanker(PlackettLuce(2, seed=3)), max_pending_bytes=2000)
+
+    durable = DurableService(make(), tmp_path / "run")
+    large = b'{"id": 9, "docs": {%s}}' % b",".join(b'"d%d": {"x": 1}' % i for i in range(100))
+    before = to_bytes(durable.service)
+    assert "all that wait may take" in durable.service.handle(large).answer["error"]
+    assert to_bytes(durable.service) == before
+    handled(durable, ASK[:3])
+    expected = to_bytes(durable.service)
+    killed(durable)
+    again = DurableService(make(), tmp_path / "run")
+    assert to_bytes(again.service) == expected
+    again.close()
+
+
+@pytest.mark.parametrize("fails", ["Impression.to_dict", "PendingQueries.put"])
+def test_memory_that_runs_out_after_a_draw_leaves_the_draws_as_they_were(monkeypatch, fails):
+    from online_rank.feedback import Impression
+    from online_rank.serving.pending import PendingQueries
+
+    service, other = (RankingService(SwapRanker(PlackettLuce(2, seed=3))) for _ in range(2))
+    before = to_bytes(service)
+
+    def full(*arguments):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        owner = Impression if fails.startswith("I") else PendingQueries
+        patch.setattr(owner, fails.partition(".")[2], full)
+        assert "not enough memory" in service.handle(ASK[0]).answer["error"]
+    assert to_bytes(service) == before
+    assert service.handle(ASK[1]).answer == other.handle(ASK[1]).answer
+
+
+def test_a_checkpoint_of_many_waiting_queries_can_be_read_back(tmp_path):
+    """They stood in a header, which the reader limited and the writer did not."""
+    durable = DurableService(RankingService(PerceptronRanker(), max_pending=10**6), tmp_path, 10**6)
+    many = [b'{"id": %d, "docs": {"a": {}, "b": {}}}' % i for i in range(30_000)]
+    durable.append([durable.service.handle(line).outcome for line in many], sync=True)
+    durable.save()
+    expected = durable.service.stats()
+    durable.close()
+    again = DurableService(RankingService(PerceptronRanker(), max_pending=10**6), tmp_path)
+    assert again.service.stats() == expected
+    assert again.service.handle(b'{"id": 17, "grades": {"a": 0, "b": 1}}').answer["learned"]
+    again.close()
+
+
+def test_queries_that_no_longer_fit_into_memory_are_read_from_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("online_rank.serving.pending._IN_MEMORY", 3000)
+    durable, alone = serving(tmp_path, 5), RankingService(PerceptronRanker())
+    for line in ASK:
+        handled(durable, [line])
+        alone.handle(line)
+    assert sum(query is None for _, _, query in durable.service._pending._queries.values()) >= 2
+    durable.service._read.clear()
+    for line in GRADE:
+        assert handled(durable, [line])[0].answer == alone.handle(line).answer
+    assert to_bytes(durable.service) == to_bytes(alone)
+    durable.close()
+
+
+def test_what_a_checkpoint_covers_is_deleted(tmp_path):
+    durable = serving(tmp_path, every=10**6)
+    handled(durable, PAIRS)
+    handled(durable, ASK)  # again: learned already, so that none waits
+    assert durable.journal_bytes > 0
+    durable.save()
+    assert durable.journal_bytes == 0
+    with sqlite3.connect(tmp_path / "state.db") as reader:
+        assert [reader.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("journal", "query", "learned")] == [
+            0, 0, 6,
+        ]  # fmt: skip
+        assert reader.execute("SELECT count(*) FROM generation").fetchone() == (1,)
+    durable.close()
+
+
+def test_only_pieces_that_changed_are_written(tmp_path):
+    import numpy as np
+
+    from online_rank.storage.checkpoint import CheckpointDirectory
+
+    values = np.arange(100_000.0)
+    with CheckpointDirectory(tmp_path) as place:
+        place.write({"values": values})
+        before = place._database._connection.total_changes
+        values[50_000] = -1.0
+        place.write({"values": values})
+        # A piece and a generation, new and old; the header is the same.
+        assert place._database._connection.total_changes - before == 4
+        assert (place.read()["values"] == values).all()
+
+
+def test_a_service_that_is_killed_again_and_again_writes_checkpoints_all_the_same(tmp_path):
+    replayed = []
+    for life in range(6):
+        durable = serving(tmp_path, every=5)
+        replayed.append(durable.service.n_changes - durable._saved_at)
+        handled(durable, [b'{"id": "%d %d", "docs": {"a": {"x": 3}, "b": {"x": 1}}}' % (life, i) for i in range(3)])
+        killed(durable)
+    # Two lives of three changes are more than five: a checkpoint.
+    assert replayed == [0, 3, 0, 3, 0, 3]
+
+
+# Order: what is synced before what is acknowledged.
+
+
+def test_nothing_is_counted_as_acknowledged_before_it_was_synced(tmp_path, monkeypatch):
+    durable, order = serving(tmp_path), []
+    transaction, count = durable._folder._database.transaction, durable._folder._acknowledge
+
+    def watched(wait, n_bytes=0):
+        order.append(f"commit, {wait}")
+        return transaction(wait, n_bytes)
+
+    monkeypatch.setattr(durable._folder._database, "transaction", watched)
+    monkeypatch.setattr(durable._folder, "_acknowledge", lambda: (order.append("counted"), count()))
+    handled(durable, ASK[:1])
+    assert order == ["commit, False"]
+    handled(durable, GRADE[:1])
+    assert order == ["commit, False", "commit, True", "counted"]
+    level = durable._folder._database._connection.execute("PRAGMA synchronous").fetchone()
+    assert level == (2,)  # FULL
+    durable.close()
+
+
+def test_the_folder_and_the_one_around_it_are_synced(tmp_path, monkeypatch):
+    synced, real = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), real(file)))
+    serving(tmp_path / "run").close()
+    assert {str(tmp_path), str(tmp_path / "run"), str(tmp_path / "run" / "acknowledged")} <= set(synced)
+
+
+def test_the_state_of_a_service_is_for_its_owner_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        durable = serving(tmp_path / "run")
+        handled(durable, PAIRS)
+        assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+        files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "run").iterdir()}
+        assert files == dict.fromkeys(("state.db", "state.db-wal", "state.db-shm", "acknowledged", "owner"), 0o600)
+        durable.close()
+    finally:
+        os.umask(before)
+
+
+# Who may write.
+
+
+def test_a_second_writer_is_refused_whatever_was_deleted(tmp_path):
+    durable = serving(tmp_path)
+    for name in ("nothing", "owner", "lock"):
+        (tmp_path / name).unlink(missing_ok=True)
+        with pytest.raises(CheckpointError, match="in use by another process"):
+            serving(tmp_path)
+    durable.close()
+    serving(tmp_path).close()
+
+
+def test_others_read_while_one_writes(tmp_path):
+    durable = serving(tmp_path, every=4)
+    for line in PAIRS:
+        handled(durable, [line])
+        assert to_bytes(read_service(tmp_path)) == to_bytes(durable.service)
+    code = f"from online_rank.serving.durable import read_service; print(read_service({str(tmp_path)!r}).stats()['learned'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=os.getcwd())
+    assert done.stdout == b"6\n"
+    handled(durable, ASK)
+    durable.close()
+    with pytest.raises(FileNotFoundError):
+        read_service(tmp_path / "none")
+
+
+def _in_child(durable, answers):
+    try:
+        durable.append([], sync=True)
+        answers.put("wrote")
+    except CheckpointError as error:
+        answers.put(str(error))
+    durable.close()
+
+
+def test_a_forked_child_neither_writes_nor_keeps_the_lock(tmp_path):
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:4])
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=_in_child, args=(durable, answers))
+    child.start()
+    assert "forked from" in answers.get(timeout=60)
+    child.join(60)
+    handled(durable, PAIRS[4:])
+    expected = to_bytes(durable.service)
+    sleeping = context.Process(target=__import__("time").sleep, args=(60,))
+    sleeping.start()
+    durable.close()
+    again = serving(tmp_path)  # although the child lives
+    assert to_bytes(again.service) == expected
+    again.close()
+    sleeping.kill()
+    sleeping.join()
+
+
+@pytest.mark.parametrize("name", ["state.db", "state.db-wal", "acknowledged"])
+def test_links_are_not_followed(tmp_path, name):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "mine").write_text("")
+    (tmp_path / "run" / name).symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match=r"symbolic links|not a regular"):
+        serving(tmp_path / "run")
+    assert (tmp_path / "mine").read_text() == ""
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("what", ["folder", "state.db", "state.db-wal", "acknowledged", "replaced", "cut"])
+def test_a_state_that_goes_away_while_the_service_runs_is_noticed_before_the_next_acknowledgement(tmp_path, what):
+    place = tmp_path / "run"
+    durable = serving(place)
+    handled(durable, ASK[:2])
+    handled(durable, GRADE[:1])
+    if what == "folder":
+        shutil.rmtree(place)
+    elif what == "replaced":
+        content = (place / "state.db").read_bytes()
+        (place / "state.db").unlink()
+        (place / "state.db").write_bytes(content)
+    elif what == "cut":
+        os.truncate(place / "state.db-wal", 0)
+    else:
+        (place / what).unlink()
+    with pytest.raises(CheckpointError, match=r"removed while|replaced while|cut short while"):
+        handled(durable, GRADE[1:2])
+
+
+def damaged(place, to, name, content):
+    copied(place, to)
+    (to / name).write_bytes(content)
+    durable = serving(to)
+    try:
+        return to_bytes(durable.service)
+    finally:
+        durable.close()
+
+
+def test_changed_bytes_and_cuts_are_refused_or_change_nothing(tmp_path):
+    place = tmp_path / "run"
+    durable = serving(place, every=5)
+    handled(durable, PAIRS[:8])
+    handled(durable, ASK)
+    handled(durable, PAIRS[8:])
+    expected = to_bytes(durable.service)
+    copied(place, tmp_path / "live")  # with the log, as after a kill
+    durable.close()
+    silent, refused = [], 0
+    for folder_ in ("live", "run"):
+        names = [path.name for path in (tmp_path / folder_).iterdir() if path.name not in ("owner", "state.db-shm")]
+        for name in names:
+            whole = (tmp_path / folder_ / name).read_bytes()
+            for i in range(0, len(whole), 1 if name == "acknowledged" else 997):
+                for content in (whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1 :], whole[:i]):
+                    try:
+                        if damaged(tmp_path / folder_, tmp_path / "copy", name, content) != expected:
+                            silent.append((folder_, name, i, len(content)))
+                    except (CheckpointError, ModelFileError, OSError):
+                        refused += 1
+    assert silent == []
+    assert refused > 50
+
+
+@pytest.mark.parametrize("name", ["state.db", "acknowledged"])
+@pytest.mark.parametrize("content", [None, b"", b"\0" * 200])
+def test_a_file_that_is_missing_or_empty_is_no_new_service(tmp_path, name, content):
+    place = tmp_path / "run"
+    durable = serving(place)
+    handled(durable, PAIRS)
+    durable.save()
+    durable.close()
+    (place / name).unlink()
+    if content is not None:
+        (place / name).write_bytes(content)
+    with pytest.raises((CheckpointError, OSError), match=r"missing|empty|damaged|not a database"):
+        serving(place)
+
+
+def test_an_older_database_is_noticed(tmp_path):
+    place = tmp_path / "run"
+    durable = serving(place)
+    handled(durable, PAIRS[:4])
+    durable.close()
+    older = (place / "state.db").read_bytes()
+    durable = serving(place)
+    handled(durable, PAIRS[4:])
+    durable.close()
+    (place / "state.db").write_bytes(older)
+    with pytest.raises(CheckpointError, match="8 acknowledged changes are missing"):
+        serving(place)
+
+
+def test_a_count_of_another_run_is_noticed(tmp_path):
+    for name in ("one", "other"):
+        durable = serving(tmp_path / name)
+        handled(durable, PAIRS)
+        durable.close()
+    shutil.copy(tmp_path / "one" / "acknowledged", tmp_path / "other" / "acknowledged")
+    with pytest.raises(CheckpointError, match="of another run"):
+        serving(tmp_path / "other")
+
+
+@pytest.mark.parametrize("table", ["piece", "query", "learned", "journal", "generation"])
+def test_a_row_whose_digest_does_not_match_is_noticed(tmp_path, table):
+    place = tmp_path / "run"
+    durable = serving(place)
+    handled(durable, PAIRS[:6])
+    durable.save()
+    handled(durable, ASK[3:])
+    durable.close()
+    column = {"piece": "content", "query": "content", "learned": "id", "journal": "outcome", "generation": "notes"}[table]
+    with sqlite3.connect(place / "state.db") as editor:
+        editor.execute(f"UPDATE {table} SET {column} = CAST({column} || ' ' AS {'TEXT' if table == 'learned' else 'BLOB'})")
+        assert editor.execute("SELECT changes()").fetchone()[0] > 0
+    with pytest.raises((CheckpointError, ModelFileError)):
+        serving(place)
+
+
+@pytest.mark.parametrize("table", ["piece", "query", "learned", "journal"])
+def test_a_row_that_is_missing_is_noticed(tmp_path, table):
+    place = tmp_path / "run"
+    durable = serving(place)
+    handled(durable, PAIRS[:6])
+    handled(durable, ASK[5:])
+    durable.save()
+    handled(durable, ASK[3:4])
+    handled(durable, GRADE[3:4])
+    durable.close()
+    with sqlite3.connect(place / "state.db") as editor:
+        editor.execute(f"DELETE FROM {table} WHERE rowid = (SELECT min(rowid) FROM {table})" if table != "piece" else
+                       "DELETE FROM piece WHERE digest = (SELECT min(digest) FROM piece)")  # fmt: skip
+    with pytest.raises((CheckpointError, ModelFileError), match="missing"):
+        serving(place)
+
+
+# A disk that fails.
+
+
+def test_a_checkpoint_that_fails_leaves_the_journal_working_and_is_tried_again(tmp_path, monkeypatch):
+    durable = serving(tmp_path, every=4)
+    clock = [100.0]
+    monkeypatch.setattr("online_rank.serving.durable.time.monotonic", lambda: clock[0])
+    write = durable._folder.writing
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+        yield
+
+    durable._folder.writing = full
+    for line in PAIRS[:8]:
+        assert handled(durable, [line])[0].changed
+    assert durable.checkpoint_failure.errno == 28
+    assert 0.0 < durable.seconds_to_wait <= 1.0
+    assert to_bytes(read_service(tmp_path)) == to_bytes(durable.service)
+    durable._folder.writing = write
+    clock[0] += 1.1
+    handled(durable, PAIRS[8:9])
+    assert durable.checkpoint_failure is None
+    assert durable.is_saved
+    durable.close()
+
+
+def test_a_state_that_cannot_be_read_back_does_not_replace_the_one_before(tmp_path, monkeypatch):
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:4])
+    durable.save()
+    handled(durable, PAIRS[4:])
+
+    def unreadable(row, rows):
+        raise ModelFileError("cannot be read back")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("online_rank.storage.checkpoint._value_of", unreadable)
+        with pytest.raises(ModelFileError):
+            durable.save()
+    expected = to_bytes(durable.service)
+    with sqlite3.connect(tmp_path / "state.db") as reader:
+        assert reader.execute("SELECT count(*) FROM generation").fetchone() == (2,)
+        assert reader.execute("SELECT count(*) FROM journal").fetchone() == (8,)
+    killed(durable)
+    again = serving(tmp_path)
+    assert to_bytes(again.service) == expected
+    again.save()
+    again.close()
