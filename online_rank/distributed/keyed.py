@@ -4,12 +4,14 @@ Events of a key are requests of `online_rank.serving.protocol`: queries, and lat
 key has a `RankingService` of its own, whose state is the engine's: on the disk, in a changelog topic, and moved with the key.
 
 Nothing is learned twice. After a failure the engine may deliver an event again that was learned but not acknowledged; so the
-state of a key holds the place of the last event, and an event before it is answered, but not learned.
+state of a key holds the place of the last event of each topic, and an event before it is answered, but not learned.
 
-A service is written whole only after every so many events. In between, each event is written behind it as it came: the state
-follows from the events alone, so replaying them brings it back. Of both the last two generations are kept, and a service whose
-write was lost is written again as soon as an event comes a second time. So the state of a key is whole whichever of the writes
-since the last commit survive a failure, as long as a commit has no more events than that; `rankers` checks it.
+A service is written whole only after every so many events, in parts of which only those are written that have changed
+(`online_rank.distributed.parts`). In between, each event is written behind it as it came: the state follows from the events
+alone, so replaying them brings it back. Of both the last two generations are kept, and a service whose write was lost is
+written again as soon as an event comes a second time. So the state of a key is whole whichever of the writes since the last
+commit survive a failure, as long as a commit has no more events than that; `rankers` checks it. No value of the state is larger
+than `MAX_VALUE`, which every broker takes.
 
 So nothing more is needed for learning, but an answer may come twice after a failure. In the engine's exactly-once mode,
 `Application(..., processing_guarantee="exactly-once")`, consumers that read what is committed get each answer once: answers,
@@ -19,17 +21,25 @@ broker that does not hide what was aborted shows answers twice here, too.
 """
 
 import collections
-import struct
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from online_rank.arguments import integer
+from online_rank.distributed.parts import MAX_VALUE, joined, names_of, written
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import settings_of
 
 __all__ = ["KeyedRankers", "KeyedStateError", "rankers"]
 
-_PLACE = struct.Struct("<qqq")
+#: What stands before a request in the value that holds it takes at most this, with topics as long as they may be.
+_HEAD = 1000
+#: Where the `every` is kept with which the first events were written.
+_FIRST_EVERY = "every"
+#: Milliseconds. An event of a topic that was deleted and made again has a lower offset than the last one and a later time, by
+#: more than clocks of producers differ.
+_RECREATED_AFTER = 60_000
 
 
 class KeyedStateError(ValueError):
@@ -37,19 +47,46 @@ class KeyedStateError(ValueError):
 
 
 class _Place(NamedTuple):
-    """How far a key is: the partition and offset of the last event that changed it, and how many did."""
+    """Where an event stood, and its number among those that changed the key."""
 
-    partition: int = -1
-    offset: int = -1
-    number: int = 0
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    number: int
+
+
+#: The last event of each topic and partition.
+_Places = dict[tuple[str, int], _Place]
+
+
+class _Whole(NamedTuple):
+    """A service as it was written whole: after how many events, by a handler with which `every`, in which parts."""
+
+    number: int
+    every: int
+    places: _Places
+    parts: list[str]
+
+    def encoded(self) -> bytes:
+        places = [list(place) for place in self.places.values()]
+        return json.dumps({**self._asdict(), "places": places}, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, value: bytes) -> "_Whole":
+        fields = json.loads(value)
+        places = [_Place(*place) for place in fields.pop("places")]
+        return cls(**fields, places={(place.topic, place.partition): place for place in places})
 
 
 class _Kept(NamedTuple):
-    """A service in memory: how far it is, and the number of the event after which its state was last written whole."""
+    """A service in memory: how far it is, and what was last written whole of it, in which slot."""
 
-    place: _Place
+    number: int
+    places: _Places
     service: RankingService
-    whole: int
+    whole: _Whole
+    slot: int
 
 
 class KeyedRankers:
@@ -60,8 +97,8 @@ class KeyedRankers:
     make_service
         Gives a `RankingService` that has not begun; called for each new key. The same settings each time.
     every
-        After how many events a service is written whole. More make writing cheaper, and coming back slower. The state of a key
-        is that of a handler with the same `every`.
+        After how many events a service is written whole. More make writing cheaper, and coming back slower. It may be changed:
+        a state comes back with the `every` that it was written with.
     max_services
         How many services are held in memory; the others come back from their state.
 
@@ -73,20 +110,20 @@ class KeyedRankers:
     >>> class State(dict):
     ...     get_bytes = dict.get
     ...     set_bytes = dict.__setitem__
+    ...     delete = dict.__delitem__
     >>> handle, state = KeyedRankers(lambda: RankingService(PerceptronRanker())), State()
-    >>> handle.event(b'{"id": 1, "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}', b"shop", state, 0, 17)
+    >>> handle.event(b'{"id": 1, "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}', b"shop", state, "events", 0, 17)
     {'id': 1, 'ranking': ['a', 'b'], 'scores': [0.0, 0.0]}
-    >>> handle.event(b'{"id": 1, "grades": {"a": 0, "b": 2}}', b"shop", state, 0, 18)
+    >>> handle.event(b'{"id": 1, "grades": {"a": 0, "b": 2}}', b"shop", state, "events", 0, 18)
     {'id': 1, 'learned': True, 'loss': 0.369...}
     >>> again = KeyedRankers(lambda: RankingService(PerceptronRanker()))  # after a failure; the event comes a second time
-    >>> again.event(b'{"id": 1, "grades": {"a": 0, "b": 2}}', b"shop", state, 0, 18)
+    >>> again.event(b'{"id": 1, "grades": {"a": 0, "b": 2}}', b"shop", state, "events", 0, 18)
     {'id': 1, 'learned': False, 'duplicate': True}
     """
 
     def __init__(self, make_service: Callable[[], RankingService], *, every: int = 256, max_services: int = 1000) -> None:
-        for name, value in (("every", every), ("max_services", max_services)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}; it must be an integer >= 1")
+        integer("every", every, 1)
+        integer("max_services", max_services, 1)
         if not isinstance(service := make_service(), RankingService):
             raise TypeError(f"make_service gives a {type(service).__name__}; it must give a RankingService")
         self.make_service = make_service
@@ -95,89 +132,144 @@ class KeyedRankers:
         self._settings = settings_of(service)
         self._services: collections.OrderedDict[Any, _Kept] = collections.OrderedDict()
 
-    def event(self, request: bytes, key: Any, state: Any, partition: int, offset: int) -> dict[str, Any]:
+    def event(
+        self, request: Any, key: Any, state: Any, topic: str, partition: int, offset: int, timestamp: int = 0
+    ) -> dict[str, Any]:
         """Answer an event of a key.
 
         Parameters
         ----------
         request
-            A request of `online_rank.serving.protocol`, as JSON.
+            A request of `online_rank.serving.protocol`, as JSON. None, a tombstone, deletes all that is known of the key.
         key
             The key, which is hashable.
         state
-            Where the state of the key is: an object with `get_bytes(name)`, which gives None for what is not there, and
-            `set_bytes(name, value)`. All that an event writes must become durable together.
-        partition, offset
+            Where the state of the key is: an object with `get_bytes(name)`, which gives None for what is not there,
+            `set_bytes(name, value)` and `delete(name)`. All that an event does to it must become durable together.
+        topic, partition, offset
             The place of the event. Offsets of a partition rise.
+        timestamp
+            Of the event, in milliseconds. By it a topic that was deleted and made again is known.
 
         Returns
         -------
-        The answer. A bad request is answered by what is wrong, and changes nothing.
+        The answer. A bad request, which need not even be bytes, is answered by what is wrong, and changes nothing.
 
         Raises
         ------
         KeyedStateError
             The state is of a service with other settings, or not whole.
         """
+        if request is not None and not isinstance(request, bytes):
+            return {"error": f"an event is of type {type(request).__name__}; it must be bytes: value_deserializer='bytes'"}
+        if request is not None and len(request) > MAX_VALUE - _HEAD:
+            return {"error": f"an event of {len(request)} bytes; it may have {MAX_VALUE - _HEAD}"}
         kept = self._current(key, state)
-        if _came(kept.place, partition, offset):
+        at = _Place(topic, partition, offset, timestamp, kept.number + 1)
+        if _came(kept.places, at):
             # It comes again, so something was lost: perhaps writes that the service in memory has seen.
             kept = self._services[key] = self._restored(state)
-        place, service, whole = kept
+            at = at._replace(number=kept.number + 1)
         # Not in memory until it is written, lest it be ahead of its state.
         del self._services[key]
-        again = _came(place, partition, offset)
-        reply = service.answer_again(request) if again else service.handle(request, offset)
-        if not (again or "error" in reply.answer or reply.command is not None or "stats" in reply.answer):
-            place = _Place(partition, offset, place.number + 1)
-            state.set_bytes(self._event_name(place.number), _PLACE.pack(*place) + request)
-        if place.number - whole >= self.every:
-            state.set_bytes(self._whole_name(place.number), _PLACE.pack(*place) + to_bytes(service))
-            whole = place.number
-        self._services[key] = _Kept(place, service, whole)
-        return reply.answer
+        if request is None:
+            kept, answer = self._deleted(kept, at, state), {"deleted": True}
+        else:
+            kept, answer = self._handled(kept, at, request, state)
+        self._services[key] = kept
+        return answer
 
     def service(self, key: Any, state: Any) -> RankingService:
         """The service of a key as it is now."""
         return self._current(key, state).service
 
-    def _event_name(self, number: int) -> str:
-        return f"event {number % (2 * self.every)}"
+    def _handled(self, kept: _Kept, at: _Place, request: bytes, state: Any) -> tuple[_Kept, dict[str, Any]]:
+        """Answer a request, and write what it changes."""
+        again = _came(kept.places, at)
+        reply = kept.service.answer_again(request) if again else kept.service.handle(request, at.offset)
+        if not (again or "error" in reply.answer or reply.command is not None or "stats" in reply.answer):
+            if at.number == 1:
+                state.set_bytes(_FIRST_EVERY, str(self.every).encode())
+            state.set_bytes(_event_name(self.every, at.number), json.dumps(at).encode() + b"\n" + request)
+            kept = kept._replace(number=at.number, places=kept.places | {(at.topic, at.partition): at})
+        since = kept.number - kept.whole.number
+        # A state that was written with another `every` goes over to this one with the first event.
+        if since >= self.every or (since and kept.whole.every != self.every):
+            kept = self._written(kept, state)
+        return kept, reply.answer
 
-    def _whole_name(self, number: int) -> str:
-        return f"whole {number // self.every % 2}"
+    def _written(self, kept: _Kept, state: Any) -> _Kept:
+        """Write a service whole, in place of the generation before the last one."""
+        slot = 1 - kept.slot
+        replaced = _whole(slot, state)
+        whole = _Whole(kept.number, self.every, kept.places, written(to_bytes(kept.service), state))
+        state.set_bytes(_whole_name(slot), whole.encoded())
+        if replaced is not None:
+            for name in names_of(replaced.parts) - names_of(whole.parts) - names_of(kept.whole.parts):
+                state.delete(name)
+            if replaced.every not in (self.every, kept.whole.every):
+                _delete_events(replaced.every, state)
+        return kept._replace(whole=whole, slot=slot)
+
+    def _deleted(self, kept: _Kept, at: _Place, state: Any) -> _Kept:
+        """Forget a key, but for the places of its events; what is known of it goes from the state, too."""
+        before = [whole for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
+        empty = _Whole(at.number, self.every, kept.places | {(at.topic, at.partition): at}, [])
+        for slot in (0, 1):
+            state.set_bytes(_whole_name(slot), empty.encoded())
+        for name in set().union(*(names_of(whole.parts) for whole in before)):
+            state.delete(name)
+        for every in {self.every, *(whole.every for whole in before)}:
+            _delete_events(every, state)
+        return _Kept(at.number, empty.places, self.make_service(), empty, 0)
 
     def _current(self, key: Any, state: Any) -> _Kept:
         """The service that the state is of: the one in memory, unless the state has moved on, or back, without it."""
         current = self._services.pop(key, None)
-        if current is None or not self._is_last(current.place, state):
+        if current is None or not self._is_last(current, state):
             current = self._restored(state)
         self._services[key] = current
         if len(self._services) > self.max_services:
             self._services.popitem(last=False)
         return current
 
-    def _is_last(self, place: _Place, state: Any) -> bool:
-        own = self._event(place.number, state)
-        return (not place.number or (own is not None and own[0] == place)) and self._event(place.number + 1, state) is None
-
-    def _event(self, number: int, state: Any) -> tuple[_Place, bytes] | None:
-        """The event with a number, and its place; None where the state does not have it."""
-        found = _split(state.get_bytes(self._event_name(number)))
-        return found if found is not None and found[0].number == number else None
+    def _is_last(self, kept: _Kept, state: Any) -> bool:
+        """Whether the state ends with the last event of a service in memory."""
+        if _event(self.every, kept.number + 1, state) is not None:
+            return False
+        if kept.number == kept.whole.number:
+            wholes = [whole for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
+            last = max(wholes, key=lambda whole: whole.number, default=None)
+            return last == kept.whole if kept.number else last is None
+        own = _event(self.every, kept.number, state)
+        return own is not None and own[0] in kept.places.values()
 
     def _restored(self, state: Any) -> _Kept:
-        wholes = [found for k in (0, 1) if (found := _split(state.get_bytes(self._whole_name(k * self.every)))) is not None]
-        place, content = max(wholes, key=lambda found: found[0].number, default=(_Place(), b""))
+        whole, content, slot = self._last_whole(state)
         service = from_bytes(content) if content else self.make_service()
         if not isinstance(service, RankingService) or settings_of(service) != self._settings:
             raise KeyedStateError("the state of the key is of a service with other settings")
-        whole = place.number
-        while (following := self._event(place.number + 1, state)) is not None:
+        number, places = whole.number, dict(whole.places)
+        while (following := _event(whole.every, number + 1, state)) is not None:
             place, request = following
+            number = place.number
             if "error" in service.handle(request, place.offset).answer:
-                raise KeyedStateError(f"the state of the key cannot be replayed: event {place.number} is refused")
-        return _Kept(place, service, whole)
+                raise KeyedStateError(f"the state of the key cannot be replayed: event {number} is refused")
+            places[place.topic, place.partition] = place
+        return _Kept(number, places, service, whole, slot)
+
+    def _last_whole(self, state: Any) -> tuple[_Whole, bytes, int]:
+        """What was last written whole, with all of its parts; its content; and its slot."""
+        found = [(whole, slot) for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
+        for whole, slot in sorted(found, key=lambda each: -each[0].number):
+            content = joined(whole.parts, state)
+            if content is not None:
+                return whole, content, slot
+        if len(found) == 2:
+            raise KeyedStateError("the state of the key is not whole: parts of it are missing")
+        # Nothing was written whole yet, or not all of it.
+        first = state.get_bytes(_FIRST_EVERY)
+        return _Whole(0, self.every if first is None else int(first), {}, []), b"", 1
 
 
 def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every: int = 256, max_services: int = 1000) -> Any:
@@ -214,18 +306,44 @@ def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every
             "in the middle of a commit leaves a state that is whole"
         )
 
-    def answer(value: bytes, key: Any, timestamp: int, headers: Any, state: Any) -> dict[str, Any]:
+    def answer(value: Any, key: Any, timestamp: int, headers: Any, state: Any) -> dict[str, Any]:
         at = message_context()
-        return handler.event(value, key, state, at.partition, at.offset)
+        return handler.event(value, key, state, at.topic, at.partition, at.offset, timestamp)
 
     return dataframe.apply(answer, stateful=True, metadata=True)
 
 
-def _came(place: _Place, partition: int, offset: int) -> bool:
-    """Whether an event is not behind a place of its partition: it has come before."""
-    return place.partition == partition and offset <= place.offset
+def _came(places: _Places, at: _Place) -> bool:
+    """Whether an event is not behind the last one of its topic and partition: it has come before."""
+    last = places.get((at.topic, at.partition))
+    return last is not None and at.offset <= last.offset and at.timestamp <= last.timestamp + _RECREATED_AFTER
 
 
-def _split(value: bytes | None) -> tuple[_Place, bytes] | None:
-    """A value of the state as its place and what stands behind it."""
-    return None if value is None else (_Place(*_PLACE.unpack_from(value)), value[_PLACE.size :])
+def _event_name(every: int, number: int) -> str:
+    # With `every`, so that handlers with another one do not write over what this one may still need.
+    return f"event {every} {number % (2 * every)}"
+
+
+def _whole_name(slot: int) -> str:
+    return f"whole {slot}"
+
+
+def _event(every: int, number: int, state: Any) -> tuple[_Place, bytes] | None:
+    """The event with a number, and its place; None where the state does not have it."""
+    value = state.get_bytes(_event_name(every, number))
+    if value is None:
+        return None
+    head, _, request = value.partition(b"\n")
+    place = _Place(*json.loads(head))
+    return (place, request) if place.number == number else None
+
+
+def _whole(slot: int, state: Any) -> _Whole | None:
+    value = state.get_bytes(_whole_name(slot))
+    return None if value is None else _Whole.decoded(value)
+
+
+def _delete_events(every: int, state: Any) -> None:
+    for number in range(2 * every):
+        if state.get_bytes(name := _event_name(every, number)) is not None:
+            state.delete(name)

@@ -87,9 +87,9 @@ def work(setting, state, to_live):
     """Handle events; die after `to_live` of them, or live on where they are 0."""
     left, event = to_live, KeyedRankers.event
 
-    def mortal(self, request, key, state, partition, offset):
+    def mortal(self, request, key, state, *place):
         nonlocal left
-        answer = event(self, request, key, state, partition, offset)
+        answer = event(self, request, key, state, *place)
         if "stats" in answer:
             answer["digest"] = hashlib.sha256(to_bytes(self.service(key, state))).hexdigest()
         left -= 1

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from online_rank import PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.distributed import to_bytes
 from online_rank.distributed.keyed import KeyedRankers, KeyedStateError
+from online_rank.distributed.parts import MAX_VALUE, cut, joined, names_of, written
 from online_rank.serving.protocol import RankingService
 
 
 class State(dict):
     get_bytes = dict.get
     set_bytes = dict.__setitem__
+
+    def delete(self, name):
+        self.pop(name, None)
 
 
 def graded():
@@ -53,7 +57,8 @@ def run(events, make, **options):
     """All events, without a failure: answers, and the digest of each key."""
     handle, states = KeyedRankers(make, **options), {}
     answers = [
-        handle.event(request, key, states.setdefault(key, State()), 0, offset) for offset, (key, request) in enumerate(events)
+        handle.event(request, key, states.setdefault(key, State()), "events", 0, offset)
+        for offset, (key, request) in enumerate(events)
     ]
     return answers, digests(handle, states)
 
@@ -69,7 +74,7 @@ def test_failures_anywhere_change_neither_answers_nor_state(seed, every, kind, d
     durable = {}
     while offset < len(events):
         key, request = events[offset]
-        answer = handle.event(request, key, states.setdefault(key, State()), 0, offset)
+        answer = handle.event(request, key, states.setdefault(key, State()), "events", 0, offset)
         answers.setdefault(offset, []).append(answer)
         offset += 1
         if offset - committed >= every or data.draw(st.integers(0, 5)) == 0:
@@ -97,18 +102,18 @@ def test_failures_anywhere_change_neither_answers_nor_state(seed, every, kind, d
 def test_a_query_that_waits_is_answered_again_as_it_was():
     handle, state = KeyedRankers(graded, every=3), State()
     query = b'{"id": 1, "docs": {"a": {"x": 3}, "b": {"x": 1}}}'
-    first = handle.event(query, "k", state, 0, 5)
-    assert handle.event(query, "k", state, 0, 5) == first
+    first = handle.event(query, "k", state, "events", 0, 5)
+    assert handle.event(query, "k", state, "events", 0, 5) == first
     assert handle.service("k", state).stats()["ranked"] == 1
-    handle.event(b'{"id": 1, "grades": {"a": 0, "b": 1}}', "k", state, 0, 7)
-    assert handle.event(query, "k", state, 0, 5) == {"id": 1, "duplicate": True}
+    handle.event(b'{"id": 1, "grades": {"a": 0, "b": 1}}', "k", state, "events", 0, 7)
+    assert handle.event(query, "k", state, "events", 0, 5) == {"id": 1, "duplicate": True}
     # Another partition counts anew.
-    assert "ranking" in handle.event(query, "k", state, 1, 0)
+    assert "ranking" in handle.event(query, "k", state, "events", 1, 0)
     drawn, state = KeyedRankers(clicked), State()
-    shown = drawn.event(query, "k", state, 0, 1)
-    assert drawn.event(query, "k", state, 0, 1) == shown
-    assert "error" in drawn.event(b"{", "k", state, 0, 1)
-    assert "stats" in drawn.event(b'{"cmd": "stats"}', "k", state, 0, 1)
+    shown = drawn.event(query, "k", state, "events", 0, 1)
+    assert drawn.event(query, "k", state, "events", 0, 1) == shown
+    assert "error" in drawn.event(b"{", "k", state, "events", 0, 1)
+    assert "stats" in drawn.event(b'{"cmd": "stats"}', "k", state, "events", 0, 1)
 
 
 def test_an_event_writes_what_it_brings_and_no_more():
@@ -117,11 +122,13 @@ def test_an_event_writes_what_it_brings_and_no_more():
     written = []
     state.set_bytes = lambda name, value: (written.append((name, len(value))), State.set_bytes(state, name, value))
     for offset, request in enumerate(events):
-        handle.event(request, "k", state, 0, offset)
+        handle.event(request, "k", state, "events", 0, offset)
     brought = [size for name, size in written if name.startswith("event")]
-    assert max(brought) == 24 + max(map(len, events))
-    assert len(written) - len(brought) == len(brought) // 50 > 1
-    assert len(state) <= 102
+    assert max(brought) <= 40 + max(map(len, events))
+    wholes = [size for name, size in written if name.startswith("whole")]
+    assert len(wholes) == len(brought) // 50 > 1
+    assert len([name for name in state if name.startswith("event")]) <= 100
+    assert {name for name in state if name.startswith("part")} <= {name for name, _ in written}
 
 
 def test_a_write_that_fails_leaves_the_service_as_the_state_has_it():
@@ -130,22 +137,145 @@ def test_a_write_that_fails_leaves_the_service_as_the_state_has_it():
     broken = State()
     broken.set_bytes = lambda name, value: 1 / 0
     with pytest.raises(ZeroDivisionError):
-        handle.event(query, "k", broken, 0, 0)
-    handle.event(query, "k", state, 0, 0)
+        handle.event(query, "k", broken, "events", 0, 0)
+    handle.event(query, "k", state, "events", 0, 0)
     assert handle.service("k", state).stats()["ranked"] == 1
 
 
 def test_bad_states_and_arguments():
     handle, state = KeyedRankers(graded, every=1), State()
-    handle.event(b'{"id": 1, "docs": {"a": {"x": 3}}}', "k", state, 0, 0)
+    handle.event(b'{"id": 1, "docs": {"a": {"x": 3}}}', "k", state, "events", 0, 0)
     with pytest.raises(KeyedStateError, match="other settings"):
         KeyedRankers(clicked).service("k", state)
     state = State()
-    KeyedRankers(graded).event(b'{"id": 1, "docs": {"a": {"x": 3}}}', "k", state, 0, 0)
-    state["event 1"] = state["event 1"][:24] + b"{}"
+    KeyedRankers(graded).event(b'{"id": 1, "docs": {"a": {"x": 3}}}', "k", state, "events", 0, 0)
+    state["event 256 1"] = state["event 256 1"].partition(b"\n")[0] + b"\n{}"
     with pytest.raises(KeyedStateError, match="event 1 is refused"):
         KeyedRankers(graded).service("k", state)
     with pytest.raises(TypeError, match="gives a PerceptronRanker"):
         KeyedRankers(PerceptronRanker)
     with pytest.raises(ValueError, match="every is 0"):
         KeyedRankers(graded, every=0)
+
+
+def long_query(i, n_documents=10):
+    features = [{f"feature {k}": round(0.1 * i + 7.3 * j + k, 3) for k in range(5)} for j in range(n_documents)]
+    return {"id": i, "docs": {f"document-{i}-{j}": of for j, of in enumerate(features)}}
+
+
+def long_service():
+    return RankingService(PerceptronRanker(), max_pending=3000)
+
+
+def test_no_value_of_the_state_is_larger_than_a_broker_takes_and_only_what_changed_is_written():
+    handle, state, sizes = KeyedRankers(long_service, every=100), State(), []
+    state.set_bytes = lambda name, value: (sizes.append((name, len(value))), State.set_bytes(state, name, value))
+    per_whole = []
+    for i in range(1200):
+        sizes.clear()
+        handle.event(json.dumps(long_query(i)).encode(), "k", state, "events", 0, i)
+        if any(name.startswith("whole") for name, _ in sizes):
+            per_whole.append(sum(name.startswith("part") for name, _ in sizes))
+        assert max(size for _, size in sizes) <= 900_000
+    whole = to_bytes(handle.service("k", state))
+    assert len(whole) > 1_000_000
+    # A hundred queries are about 80 kB; what waited before is not written again.
+    assert per_whole[-1] <= 8 < len(cut(whole)) / 1.5
+    again = KeyedRankers(long_service, every=100)
+    assert to_bytes(again.service("k", state)) == whole
+    # No part is left that nothing refers to.
+    referred = {name for slot in "01" for name in names_of(json.loads(state[f"whole {slot}"])["parts"])}
+    assert {name for name in state if name.startswith("part")} == referred
+
+
+def test_what_is_too_large_or_not_bytes_is_answered_with_an_error_and_changes_nothing():
+    handle, state = KeyedRankers(graded), State()
+    large = json.dumps({"id": "x" * 990_000, "docs": {}}).encode()
+    assert handle.event(large, "k", state, "events", 0, 0) == {"error": f"an event of {len(large)} bytes; it may have 899000"}
+    for value in ({"id": 1}, "text", 3.5):
+        assert "it must be bytes" in handle.event(value, "k", state, "events", 0, 1)["error"]
+    assert state == {}
+
+
+def test_places_of_several_topics_are_kept_apart():
+    handle, state = KeyedRankers(graded, every=3), State()
+    for i in range(10):
+        answer = handle.event(json.dumps(long_query(i, 3)).encode(), "k", state, "queries", 0, 100 + i)
+        assert "ranking" in answer
+        grades = {name: j for j, name in enumerate(answer["ranking"])}
+        feedback = json.dumps({"id": i, "grades": grades}).encode()
+        assert handle.event(feedback, "k", state, "feedback", 0, i)["learned"]
+        again = KeyedRankers(graded, every=3)
+        assert again.event(feedback, "k", state, "feedback", 0, i) == {"id": i, "learned": False, "duplicate": True}
+        assert again.event(feedback, "k", state, "queries", 0, 100 + i)["duplicate"]
+    assert handle.service("k", state).stats()["learned"] == 10
+
+
+def test_a_topic_that_was_made_again_begins_anew():
+    handle, state = KeyedRankers(graded), State()
+
+    def at(i, offset, timestamp):
+        return handle.event(json.dumps(long_query(i, 3)).encode(), "k", state, "events", 0, offset, timestamp)
+
+    for i in range(5):
+        at(i, i, 1_000_000 + i)
+    # A producer's clock may be ahead by seconds.
+    assert at(7, 2, 1_003_000) == {"id": 7, "duplicate": True}
+    assert "ranking" in at(8, 0, 1_900_000)
+    assert "ranking" in at(9, 1, 1_900_001)
+
+
+@pytest.mark.parametrize("n", [1, 7, 40])
+def test_a_tombstone_deletes_the_key(n):
+    handle, state = KeyedRankers(graded, every=10), State()
+    for i in range(n):
+        handle.event(json.dumps(long_query(i, 3)).encode(), "k", state, "events", 0, i)
+    assert handle.event(None, "k", state, "events", 0, n) == {"deleted": True}
+    assert set(state) <= {"whole 0", "whole 1", "every"}
+    for handler in (handle, KeyedRankers(graded, every=10)):
+        assert handler.service("k", state).stats()["ranked"] == 0
+        # What came before the tombstone is not learned when it comes again.
+        assert handler.event(json.dumps(long_query(0, 3)).encode(), "k", state, "events", 0, 0)["duplicate"]
+    assert "ranking" in handle.event(json.dumps(long_query(50, 3)).encode(), "k", state, "events", 0, n + 1)
+    assert KeyedRankers(graded, every=10).service("k", state).stats()["ranked"] == 1
+    assert KeyedRankers(graded).event(None, "new", State(), "events", 0, 0) == {"deleted": True}
+
+
+@given(st.lists(st.tuples(st.sampled_from([2, 7, 50]), st.integers(1, 9)), min_size=1, max_size=4), st.data())
+@settings(deadline=None, max_examples=12)
+def test_every_may_be_changed(lives, data):
+    """Workers with different settings, the last events of each lost in part: nothing is rolled back."""
+    events = [request for _, request in events_of(60)]
+    durable, offset, service = State(), 0, graded()
+    for every, n in lives:
+        handle, state = KeyedRankers(graded, every=every), State(durable)
+        for _ in range(n):
+            handle.event(events[offset], "k", state, "events", 0, offset)
+            service.handle(events[offset])
+            offset += 1
+            durable = State(state)
+        for i in range(data.draw(st.integers(0, every))):  # a commit that does not come through whole
+            handle.event(events[offset + i], "k", state, "events", 0, offset + i)
+        for name in {*state, *durable}:
+            if state.get(name) != durable.get(name) and name in state and data.draw(st.booleans()):
+                durable[name] = state[name]
+    for k in range(offset, len(events)):
+        # The events come again, to a worker with the settings of the last one.
+        handle = handle if k > offset else KeyedRankers(graded, every=lives[-1][0])
+        handle.event(events[k], "k", durable, "events", 0, k)
+        service.handle(events[k])
+    assert to_bytes(handle.service("k", durable)) == to_bytes(service)
+
+
+@given(st.binary(max_size=300_000), st.integers(1, 50), st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=10)
+def test_parts_make_the_content_again(content, times, seed):
+    content = content * times + np.random.default_rng(seed).bytes(seed % 700_000)
+    state = State()
+    assert b"".join(cut(content)) == content
+    digests = written(content, state)
+    assert joined(digests, state) == content
+    assert max(map(len, state.values()), default=0) <= MAX_VALUE
+    if digests:
+        del state[next(iter(state))]
+        assert joined(digests, state) is None

@@ -88,11 +88,11 @@ def uninterrupted(events):
     """Digest and figures of each key."""
 
     class State(dict):
-        get_bytes, set_bytes = dict.get, dict.__setitem__
+        get_bytes, set_bytes, delete = dict.get, dict.__setitem__, dict.__delitem__
 
     handle, states, stats = KeyedRankers(make_service, every=20), {}, {}
     for offset, (key, request) in enumerate(events):
-        answer = handle.event(request, key, states.setdefault(key, State()), 0, offset)
+        answer = handle.event(request, key, states.setdefault(key, State()), "events", 0, offset)
         if "stats" in answer:
             stats[key] = hashlib.sha256(to_bytes(handle.service(key, states[key]))).hexdigest(), answer["stats"]
     return stats
