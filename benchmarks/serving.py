@@ -54,7 +54,7 @@ class Server:
         self.port = _free_port()
         command = [sys.executable, "-c", _BARE, str(self.port)]
         if not bare:
-            command = [sys.executable, "-m", "online_rank", "serve", "--new", "--port", str(self.port)]
+            command = [sys.executable, "-m", "online_rank", "serve", "--port", str(self.port)]
             command += [] if directory is None else ["--checkpoint", directory]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         asyncio.run(self._ready())

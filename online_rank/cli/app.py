@@ -437,35 +437,59 @@ def _warn(message: str) -> None:
     print(f"online-rank: {message}", file=sys.stderr)
 
 
+ServedModel = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODEL", help="Begin with a model that [bold]train --save[/bold] wrote. [dim]Without it: a new one.[/dim]"
+    ),
+]
+NewKind = Annotated[
+    Kind,
+    typer.Option(
+        "--ranker", help="What a new model is. The blends take features of any scale: --scale and --log do not apply."
+    ),
+]
+Clicks = Annotated[
+    bool, typer.Option("--clicks", help="A new model that draws the list to show, and learns from what is clicked on it.")
+]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint", metavar="DIR", help="Lose nothing that was acknowledged; go on from there when started again."
+    ),
+]
+Every = Annotated[int, typer.Option("--every", metavar="N", min=1, help="Changes between two checkpoints.")]
+MaxRequest = Annotated[int, typer.Option("--max-request", metavar="BYTES", min=1, help="Largest request.")]
+MaxPending = Annotated[int, typer.Option("--max-pending", metavar="N", min=1, help="Queries that wait for feedback.")]
+MaxAge = Annotated[
+    int, typer.Option("--max-age", metavar="N", min=1, help="For how many further queries a query waits for its feedback.")
+]
+MaxPendingBytes = Annotated[
+    int, typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory of the queries that wait for feedback.")
+]
+
+#: Options that say what a new model is; a MODEL knows it itself.
+_OF_NEW = ("ranker", "clicks", "scale", "log")
+
+
 @app.command(cls=_Command)
 def stream(
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="Start from this model, not from nothing.")
-    ] = None,
-    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks: a new model for them.")] = False,
+    context: typer.Context,
+    model: ServedModel = None,
+    ranker: NewKind = Kind.perceptron,
+    clicks: Clicks = False,
     measure: Measure = "ndcg@10",
     scale: Scaling = Scale.stream,
     log: Log = False,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            "--checkpoint", metavar="DIR", help="Lose nothing that was acknowledged; go on from there when started again."
-        ),
-    ] = None,
-    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Requests between two checkpoints.")] = 10_000,
+    checkpoint: Checkpoint = None,
+    every: Every = 10_000,
     save: Annotated[
         str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file at the end.")
     ] = None,
-    max_pending: Annotated[
-        int, typer.Option("--max-pending", metavar="N", min=1, help="Queries that wait for grades.")
-    ] = 10_000,
-    max_age: Annotated[
-        int, typer.Option("--max-age", metavar="N", min=1, help="For how many further queries a query waits for its grades.")
-    ] = 100_000,
-    max_pending_bytes: Annotated[
-        int, typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory of the queries that wait for grades.")
-    ] = 1 << 28,
-    max_line: Annotated[int, typer.Option("--max-line", metavar="BYTES", min=1, help="Longest request.")] = 1 << 24,
+    max_request: MaxRequest = 1 << 22,
+    max_pending: MaxPending = 10_000,
+    max_age: MaxAge = 100_000,
+    max_pending_bytes: MaxPendingBytes = 1 << 28,
 ) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
 
@@ -477,45 +501,36 @@ def stream(
 
     {"cmd": "stats"} gives counts and figures, {"cmd": "save"} writes checkpoint and model.
     """
-    from online_rank.cli.files import load_model
-    from online_rank.cli.service import Places, run
-    from online_rank.cli.train import new_model
-    from online_rank.serving.protocol import RankingService
+    from online_rank.cli.service import Beginning, Pending, Places, maker, run
 
-    if clicks and model is not None:
-        raise typer.BadParameter("--clicks begins a new model; without it, a --model for clicks learns from clicks")
-    ranker = new_model(measure, scale.value, log, "swap" if clicks else "perceptron") if model is None else load_model(model)
-    service = RankingService(ranker, measure, max_pending, max_age, max_pending_bytes=max_pending_bytes)
-    run(service, Places(checkpoint, every, save, max_line))
+    _require_for_new(context, model)
+    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log)
+    make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes))
+    run(make(), Places(checkpoint, every, save, max_request))
 
 
 @app.command(cls=_Command)
 def serve(
-    model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="Start from a model that [bold]train --save[/bold] wrote.")
-    ] = None,
-    new: Annotated[bool, typer.Option("--new", help="Start from nothing.")] = False,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any that is free.")] = 8000,
+    context: typer.Context,
+    model: ServedModel = None,
+    ranker: NewKind = Kind.perceptron,
+    clicks: Clicks = False,
     measure: Measure = "ndcg@10",
     scale: Scaling = Scale.stream,
     log: Log = False,
-    clicks: Annotated[
-        bool, typer.Option("--clicks", help="With --new: draw the list to show, and learn from what is clicked on it.")
-    ] = False,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            "--checkpoint", metavar="DIR", help="Lose nothing that was acknowledged; go on from there when started again."
-        ),
-    ] = None,
-    every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Changes between two checkpoints.")] = 10_000,
+    checkpoint: Checkpoint = None,
+    every: Every = 10_000,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any that is free.")] = 8000,
     key: Annotated[
         str | None,
         typer.Option("--key", metavar="NAME", help="One model for each value of this query parameter: POST /rank?NAME=shop."),
     ] = None,
     max_models: Annotated[int, typer.Option("--max-models", metavar="N", min=1, help="Models in memory, with --key.")] = 100,
-    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", min=1, help="Largest request.")] = 1 << 20,
+    max_request: MaxRequest = 1 << 22,
+    max_pending: MaxPending = 10_000,
+    max_age: MaxAge = 100_000,
+    max_pending_bytes: MaxPendingBytes = 1 << 28,
 ) -> None:
     """Rank and learn over HTTP, with a live page and metrics (extra 'serve').
 
@@ -525,18 +540,19 @@ def serve(
 
     / is a page, /docs describes the rest. With ONLINE_RANK_TOKEN in the environment clients must send it as a bearer token.
     """
-    import copy
-
-    from online_rank.cli.files import load_model
     from online_rank.cli.serve import Place, make_app
     from online_rank.cli.serve import serve as listen
-    from online_rank.cli.train import new_model
-    from online_rank.serving.protocol import RankingService
+    from online_rank.cli.service import Beginning, Pending, maker
 
-    if (model is None) != new:
-        raise typer.BadParameter("give a MODEL or --new")
-    if clicks and not new:
-        raise typer.BadParameter("--clicks goes with --new; a MODEL knows what it learns from")
-    ranker = new_model(measure, scale.value, log, "swap" if clicks else "perceptron") if model is None else load_model(model)
-    place = Place(host, port, checkpoint, every, key, max_models, max_body)
-    listen(make_app(lambda: RankingService(copy.deepcopy(ranker), measure), place), place)
+    _require_for_new(context, model)
+    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log)
+    make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes))
+    place = Place(host, port, checkpoint, every, key, max_models, max_request)
+    listen(make_app(make, place), place)
+
+
+def _require_for_new(context: typer.Context, model: str | None) -> None:
+    """Raise a usage error for options of a new model beside a MODEL, which would not apply."""
+    for name in _OF_NEW if model is not None else ():
+        if getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT":
+            raise typer.BadParameter(f"--{name} is for a new model; {model} has its own")

@@ -26,7 +26,7 @@ class Place(NamedTuple):
     every: int = 10_000
     key: str | None = None
     max_models: int = 100
-    max_body: int = 1 << 20
+    max_request: int = 1 << 22
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
@@ -46,7 +46,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         print(f"online-rank: {TOKEN} is not set: whoever reaches {place.host} can teach the model", file=sys.stderr)
     models = Models(make, place.checkpoint, place.key is not None, place.every, place.max_models)
     return RankingApp(
-        models, place.key, token, local_only=place.host in _LOOPBACK and token is None, limits=Limits(body=place.max_body)
+        models, place.key, token, local_only=place.host in _LOOPBACK and token is None, limits=Limits(body=place.max_request)
     )
 
 

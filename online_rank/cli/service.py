@@ -1,9 +1,10 @@
-"""`online-rank stream`: the service of `online_rank.serving.protocol` on standard input and output."""
+"""How a service begins, for `online-rank stream` and `serve`; and `stream`: the service on standard input and output."""
 
 import contextlib
+import copy
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from online_rank.serving.durable import DurableService
@@ -11,18 +12,63 @@ from online_rank.serving.protocol import RankingService
 from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save
 
-__all__ = ["Places", "run"]
+__all__ = ["Beginning", "Pending", "Places", "maker", "run"]
 
 _CHUNK = 1 << 18
 
 
+class Beginning(NamedTuple):
+    """What a service begins with: a file, or a new model of some kind."""
+
+    model: str | None
+    measure: str
+    ranker: str
+    clicks: bool
+    scale: str
+    log: bool
+
+
+class Pending(NamedTuple):
+    """How many queries may wait for their feedback, for how many others, and in how much memory."""
+
+    queries: int
+    age: int
+    n_bytes: int
+
+
 class Places(NamedTuple):
-    """Where the service keeps its state, and how much it may keep."""
+    """Where `stream` keeps its state, and how large a request may be."""
 
     checkpoint: str | None
     every: int
     save: str | None
-    max_line: int
+    max_request: int
+
+
+def maker(beginning: Beginning, pending: Pending) -> Callable[[], RankingService]:
+    """What makes services that have not begun, each with a model of its own.
+
+    Raises
+    ------
+    ValueError, OSError
+        The file cannot be read, or options contradict one another.
+    """
+    from online_rank.cli.files import load_model
+    from online_rank.cli.train import new_model
+
+    if beginning.clicks and beginning.ranker != "perceptron":
+        raise ValueError(f"--clicks has a ranker of its own; --ranker {beginning.ranker} learns from grades")
+    if beginning.model is not None:
+        model = load_model(beginning.model)
+    else:
+        kind = "swap" if beginning.clicks else beginning.ranker
+        model = new_model(beginning.measure, beginning.scale, beginning.log, kind)
+
+    def make() -> RankingService:
+        mine = copy.deepcopy(model)
+        return RankingService(mine, beginning.measure, pending.queries, pending.age, max_pending_bytes=pending.n_bytes)
+
+    return make
 
 
 def run(service: RankingService, places: Places) -> None:
@@ -32,12 +78,12 @@ def run(service: RankingService, places: Places) -> None:
     sys.stdout.flush()
     with contextlib.closing(DurableService(service, places.checkpoint, places.every)) as state:
         number = 0
-        for lines in _batches(0, places.max_line):
+        for lines in _batches(0, places.max_request):
             answers, records, learned = [], [], False
             for line in lines:
                 number += 1
                 if line is None:
-                    answers.append({"error": f"a line of more than {places.max_line} bytes", "line": number})
+                    answers.append({"error": f"a line of more than {places.max_request} bytes", "line": number})
                 elif not line.strip():
                     answers.append({"error": "an empty line", "line": number})
                 else:
@@ -74,7 +120,7 @@ def _saved(state: DurableService, places: Places, number: int) -> dict[str, Any]
     )
 
 
-def _batches(file: int, max_line: int) -> Iterator[list[bytes | None]]:
+def _batches(file: int, max_request: int) -> Iterator[list[bytes | None]]:
     """The lines that are there, again and again until the end; None stands for a line that is too long."""
     pieces: list[bytes] = []
     size, dropping = 0, False
@@ -82,10 +128,10 @@ def _batches(file: int, max_line: int) -> Iterator[list[bytes | None]]:
         *ended, rest = data.split(b"\n")
         lines: list[bytes | None] = []
         for piece in ended:
-            too_long = dropping or size + len(piece) > max_line
+            too_long = dropping or size + len(piece) > max_request
             lines.append(None if too_long else b"".join([*pieces, piece]))
             pieces, size, dropping = [], 0, False
-        if dropping or size + len(rest) > max_line:
+        if dropping or size + len(rest) > max_request:
             pieces, size, dropping = [], 0, True
         elif rest:
             pieces.append(rest)

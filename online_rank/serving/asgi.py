@@ -32,9 +32,9 @@ class Limits(NamedTuple):
         Most connections. Where there are more, the one that has been idle for longest is closed.
     """
 
-    body: int = 1 << 20
+    body: int = 1 << 22
     seconds: float = 10.0
-    requests: int = 500
+    requests: int = 250
     streams: int = 50
     connections: int = 1000
 

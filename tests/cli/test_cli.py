@@ -1,4 +1,5 @@
 import gzip
+import inspect
 import io
 import json
 import os
@@ -17,7 +18,9 @@ import pytest
 
 import online_rank
 from online_rank import PerceptronRanker, StreamScaler, load, rank_one
+from online_rank.base import steps_of
 from online_rank.cli import main
+from online_rank.cli.service import Beginning, Pending, maker
 from online_rank.cli.settings import SHUFFLE_BUFFER, shuffled
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
@@ -279,10 +282,47 @@ def test_demo_of_clicks_in_a_pipe(run):
     assert "\x1b" not in out
 
 
-def test_a_stream_of_clicks_begins_a_new_model(files, run):
-    code, _, err = run("stream", "--clicks", "--model", files / "model.npz")
+@pytest.mark.parametrize("verb", ["stream", "serve"])
+@pytest.mark.parametrize("option", [["--clicks"], ["--ranker", "blend"], ["--scale", "none"], ["--log"]])
+def test_options_of_a_new_model_are_refused_beside_a_model(files, run, verb, option):
+    code, _, err = run(verb, files / "model.npz", *option)
     assert code == 2
-    assert "--clicks begins a new model" in err
+    assert f"{option[0]} is for a new model" in err
+
+
+def test_clicks_and_blends_exclude_one_another(run):
+    code, _, err = run("serve", "--clicks", "--ranker", "blend")
+    assert (code, err) == (2, "online-rank: --clicks has a ranker of its own; --ranker blend learns from grades\n")
+
+
+def test_stream_and_serve_begin_alike():
+    from online_rank.cli.app import serve, stream
+
+    options = {verb.__name__: inspect.signature(verb, eval_str=True).parameters for verb in (serve, stream)}
+    shared = options["serve"].keys() & options["stream"].keys()
+    assert options["stream"].keys() - shared == {"save"}
+    assert options["serve"].keys() - shared == {"host", "port", "key", "max_models"}
+    for name in shared:
+        assert options["serve"][name].annotation == options["stream"][name].annotation
+        assert options["serve"][name].default == options["stream"][name].default
+
+
+@pytest.mark.parametrize(
+    ("beginning", "expected"),
+    [
+        ({}, "StreamScaler | PerceptronRanker"),
+        ({"clicks": True, "log": True}, "SignedLog | StreamScaler | SwapRanker"),
+        ({"ranker": "blend"}, "StreamQuantileMap | BlendRanker"),
+        ({"scale": "none"}, "PerceptronRanker"),
+    ],
+)
+def test_what_a_service_begins_with(beginning, expected):
+    given = {"model": None, "measure": "ap", "ranker": "perceptron", "clicks": False, "scale": "stream", "log": False}
+    make = maker(Beginning(**{**given, **beginning}), Pending(7, 8, 9000))
+    service, other = make(), make()
+    assert " | ".join(type(step).__name__ for step in steps_of(service.model)) == expected
+    assert service.model is not other.model
+    assert (service.measure, service.max_pending, service.max_age, service.max_pending_bytes) == ("ap", 7, 8, 9000)
 
 
 #: The command on a terminal, with bars that appear at once, however fast it is.

@@ -877,7 +877,7 @@ class TestProcess:
 
     @staticmethod
     def start(directory, **environment):
-        command = [sys.executable, "-m", "online_rank", "serve", "--new", "--port", "0", "--checkpoint", str(directory)]
+        command = [sys.executable, "-m", "online_rank", "serve", "--port", "0", "--checkpoint", str(directory)]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
         line = next((line for line in process.stderr if "listening on" in line or "compiling" not in line), "")
         assert "listening on" in line, line

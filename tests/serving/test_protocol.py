@@ -310,7 +310,7 @@ def serve(*options, lines, check=True):
 
 def test_the_command_answers_line_by_line_and_saves_at_the_end(tmp_path):
     lines = b"\n".join([ask(1), b"", b"nonsense", grade(1), b'{"cmd": "stats"}', b'{"cmd": "save"}', b"x" * 300, ask(2)])
-    answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", "--max-line", 200, lines=lines)
+    answers, done = serve("--save", tmp_path / "m.npz", "--scale", "none", "--max-request", 200, lines=lines)
     assert done.stderr == b""
     assert [answer.get("line") for answer in answers] == [None, 2, 3, None, None, None, 7, None]
     assert answers[1]["error"] == "an empty line"
@@ -347,7 +347,7 @@ def test_grades_that_come_late_are_certified_for_what_was_served():
     teacher = {"x": 2.0, "y": -1.0}
     services = {
         learn_served: RankingService(
-            StreamScaler() | LossTracker(PerceptronRanker(), {"u": teacher}), "ndcg", learn_served=learn_served
+            StreamScaler() | LossTracker(PerceptronRanker(average=False), {"u": teacher}), "ndcg", learn_served=learn_served
         )
         for learn_served in (False, True)
     }
