@@ -540,15 +540,14 @@ def serve(
 
     / is a page, /docs describes the rest. With ONLINE_RANK_TOKEN in the environment clients must send it as a bearer token.
     """
-    from online_rank.cli.serve import Place, make_app
+    from online_rank.cli.serve import Place
     from online_rank.cli.serve import serve as listen
     from online_rank.cli.service import Beginning, Pending, maker
 
     _require_for_new(context, model)
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes))
-    place = Place(host, port, checkpoint, every, key, max_models, max_request)
-    listen(make_app(make, place), place)
+    listen(make, Place(host, port, checkpoint, every, key, max_models, max_request))
 
 
 def _require_for_new(context: typer.Context, model: str | None) -> None:

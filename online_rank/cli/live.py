@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from online_rank import Impression, LossTracker, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
-from online_rank.cli.serve import Place, make_app, serve
+from online_rank.cli.serve import Place, serve
 from online_rank.serving.protocol import RankingService
 from online_rank.stream.clicks import user
 from online_rank.stream.synth import Drifting
@@ -46,11 +46,9 @@ def run(seed: int, port: int, n_queries: int, a_second: float, browser: bool, cl
     changes = () if clicks else tuple(range(n_queries, 100 * n_queries, n_queries))
     stream = Drifting(None, changes, n_features=len(_FEATURES), n_documents=(10, 30), seed=seed)
     model = _clicked_model(seed) if clicks else _graded_model(stream)
-    place = Place(port=port)
-    app = make_app(lambda: RankingService(copy.deepcopy(model), _MEASURE), place)
     feeding: list[asyncio.Task[None]] = []
 
-    def started(address: str) -> None:
+    def started(app: Any, address: str) -> None:
         feeding.append(
             asyncio.get_running_loop().create_task(_feed(app, stream, _clicks(seed) if clicks else _grades, a_second))
         )
@@ -58,7 +56,7 @@ def run(seed: int, port: int, n_queries: int, a_second: float, browser: bool, cl
             with contextlib.suppress(webbrowser.Error):
                 webbrowser.open(address)
 
-    serve(app, place, started)
+    serve(lambda: RankingService(copy.deepcopy(model), _MEASURE), Place(port=port), started)
 
 
 def _graded_model(stream: Any) -> Any:

@@ -50,8 +50,11 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     )
 
 
-def serve(app: Any, place: Place, started: Callable[[str], None] | None = None) -> None:
-    """Serve until a signal to stop; requests that have begun are answered, then checkpoints are written."""
+def serve(make: Callable[[], RankingService], place: Place, started: Callable[[Any, str], None] | None = None) -> None:
+    """Serve until a signal to stop; requests that have begun are answered, then checkpoints are written.
+
+    `started` is called with the application and its address.
+    """
     try:
         from online_rank.serving.server import listening_sockets, server
     except ImportError as error:
@@ -59,7 +62,9 @@ def serve(app: Any, place: Place, started: Callable[[str], None] | None = None) 
             raise
         raise ImportError('the server needs uvicorn: pip install "online_rank[serve]"') from None
 
+    # Before kernels are compiled, which may take a minute: a port in use is said at once.
     sockets = listening_sockets(place.host, place.port)
+    app = make_app(make, place)
     running = server(app, place.max_models if place.key is not None else 1)
     leave, begin = running.handle_exit, running.startup
 
@@ -73,7 +78,7 @@ def serve(app: Any, place: Place, started: Callable[[str], None] | None = None) 
         address = f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/"
         print(f"online-rank: listening on {address}", file=sys.stderr, flush=True)
         if started is not None:
-            started(address)
+            started(app, address)
 
     running.handle_exit, running.startup = handle_exit, startup  # type: ignore[method-assign]
     # uvicorn raises the signal again after it has stopped in good order; that is no error here.
