@@ -139,6 +139,6 @@ def test_the_command_then_leaves_with_an_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [sys.executable, "-m", "online_rank", "serve", "--port", port]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == f"online-rank: cannot listen on 127.0.0.1 port {port}: Address already in use"
