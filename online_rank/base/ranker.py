@@ -9,6 +9,7 @@ import numpy as np
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.base.columns import QueryEstimator
+from online_rank.base.form import Head
 from online_rank.base.rounds import LastRound, Round
 from online_rank.base.schema import Count, Schema
 from online_rank.base.step import check_calling_pipeline
@@ -61,6 +62,10 @@ class Ranker(QueryEstimator):
     @abc.abstractmethod
     def _score(self, X: Any) -> np.ndarray:
         """Scores of documents (n, d), as float64 (n,), by the weights that serve. A document's score depends on it alone."""
+
+    def _head(self) -> Head:
+        """How scores are made of features, in closed form. Raises TypeError, with the reason, where there is none."""
+        raise TypeError("its scores have no closed form that engines compute")
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         """As `_score`, for queries: for rankers whose score of a document depends on the other documents of its query."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from river import base
 
+from online_rank.base.form import Layer
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import Block, in_form, read_block, read_query
@@ -26,6 +27,10 @@ class QueryTransformer(QueryStep, base.Transformer):
     def _scale(self) -> np.ndarray | None:
         """By what the step divides each feature now, float64 (d,), if all that it does is to subtract and divide; else None."""
         return None
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        """What the step does to so many columns, in closed form. Raises TypeError, with the reason, where there is none."""
+        raise TypeError("its columns are not numbers made of one feature each in closed form")
 
     @abc.abstractmethod
     def _transform_block(self, block: Block) -> Block:

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import online_rank
+from online_rank.export.table import TARGETS
 
 __all__ = ["app"]
 
@@ -343,7 +344,7 @@ def export(
         typer.Option(
             "--to",
             metavar="FORMAT",
-            help="solr, solr-normalized, elasticsearch, opensearch, ranklib, vespa, onnx, json or c.",
+            help=f"{', '.join(TARGETS)}.",
         ),
     ],
     out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write there, not to standard output.")] = None,
@@ -354,14 +355,26 @@ def export(
             "--feature", metavar="NAME", help="What the target calls a feature; once for each, in the order of the model."
         ),
     ] = None,
+    map_feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map-feature",
+            metavar="NAME=TARGET",
+            help="What the target calls one feature, where it differs; or a file of JSON, {NAME: TARGET}, "
+            "in which TARGET may be a query of the engine. May be repeated.",
+        ),
+    ] = None,
+    features_out: Annotated[
+        str | None, typer.Option("--features-out", metavar="FILE", help="With --to solr: write its feature store there.")
+    ] = None,
 ) -> None:
-    """Write a model for a search engine, an ONNX runtime or a C compiler.
+    """Write a model for a search engine, an ONNX runtime, other libraries or a C compiler.
 
-    What the target cannot compute is refused with the reason. Scaling of features is folded into the weights.
+    What the target cannot compute is refused with the reason, and the targets that can are named.
     """
-    from online_rank.cli.export import run
+    from online_rank.cli.export import Called, run
 
-    run(model, to, out, name, feature)
+    run(model, to, out, Called(name, feature, map_feature), features_out)
 
 
 @app.command(cls=_Command)

@@ -1,18 +1,71 @@
 """`online-rank export`: a saved model for other programs."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from online_rank.cli.files import load_model
-from online_rank.export import export
+from online_rank.cli.files import load_model, refuse_overwriting
+from online_rank.export import export, solr_features
+from online_rank.export.reading import Names
 
-__all__ = ["run"]
+__all__ = ["Called", "run"]
 
 
-def run(path: str, to: str, out: str | None, name: str, names: Sequence[str] | None) -> None:
+class Called(NamedTuple):
+    """What the target calls model and features.
+
+    Attributes
+    ----------
+    name
+        The model.
+    features
+        All features, in the order of the model.
+    renamed
+        `NAME=TARGET` for features that differ, or files of JSON, `{NAME: TARGET}`, where TARGET may be a template.
+    """
+
+    name: str
+    features: Sequence[str] | None = None
+    renamed: Sequence[str] | None = None
+
+    def names(self) -> Names:
+        """As `export` takes them."""
+        if self.features and self.renamed:
+            raise ValueError("--feature names all features, --map-feature those that differ: give one of the two")
+        if not self.renamed:
+            return self.features or None
+        names: dict[str, Any] = {}
+        for given in self.renamed:
+            name, equals, target = given.partition("=")
+            names |= {name: target} if equals else _read(given)
+        return names
+
+
+def _read(path: str) -> dict[str, Any]:
+    """Names and templates from a file of JSON."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"--map-feature {path}: neither NAME=TARGET nor a file of JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"--map-feature {path}: it holds no object {{NAME: TARGET}}")
+    return found
+
+
+def run(path: str, to: str, out: str | None, called: Called, features_out: str | None = None) -> None:
     """Write a model as `to` to a file, or to standard output."""
-    content = export(load_model(path), to, name=name, names=names or None)
+    if out is not None:
+        refuse_overwriting("--out", out, [path])
+    if features_out is not None and not to.startswith("solr"):
+        raise ValueError("--features-out writes Solr's feature store: give it with --to solr")
+    model, names = load_model(path), called.names()
+    content = export(model, to, name=called.name, names=names)
+    if features_out is not None:
+        refuse_overwriting("--features-out", features_out, [path, *([out] if out else [])])
+        Path(features_out).write_text(json.dumps(solr_features(model, names=names), indent=2, ensure_ascii=False) + "\n")
+    _notice_certificates(model)
     data = content.encode() if isinstance(content, str) else content
     if out is not None:
         Path(out).write_bytes(data)
@@ -22,3 +75,15 @@ def run(path: str, to: str, out: str | None, name: str, names: Sequence[str] | N
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
+
+
+def _notice_certificates(model: Any) -> None:
+    """Say what a certificate does not cover, where the model carries one."""
+    from online_rank.base import serving_chain
+    from online_rank.bounds import LossTracker
+
+    if any(isinstance(part, LossTracker) for part in serving_chain(model)):
+        print(
+            "online-rank: the certificate is of what the model computes here; an engine that rounds otherwise is not covered",
+            file=sys.stderr,
+        )

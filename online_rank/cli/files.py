@@ -10,7 +10,16 @@ from online_rank.base import steps_of
 from online_rank.query import Block
 from online_rank.storage.files import ModelFileError, load
 
-__all__ = ["Asked", "Reading", "check_files", "load_model", "n_features_of", "read_names", "warnings_as_lines"]
+__all__ = [
+    "Asked",
+    "Reading",
+    "check_files",
+    "load_model",
+    "n_features_of",
+    "read_names",
+    "refuse_overwriting",
+    "warnings_as_lines",
+]
 
 _TABLES = (".csv", ".tsv", ".parquet", ".feather", ".xlsx")
 
@@ -109,6 +118,15 @@ def load_model(path: str) -> Any:
     if not hasattr(model, "predict_one"):
         raise ModelFileError(f"{path}: holds a {type(model).__name__}, not a model that ranks")
     return model
+
+
+def refuse_overwriting(option: str, path: str, read: Sequence[str]) -> None:
+    """Raise ValueError for output that would go over a file that is read, or to a file called "-"."""
+    if path == "-":
+        raise ValueError(f"{option} -: a file is needed here")
+    for file in read:
+        if os.path.exists(file) and os.path.exists(path) and os.path.samefile(file, path):
+            raise ValueError(f"{option} {path}: that file is read; give another one to write to")
 
 
 def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> None:

@@ -18,7 +18,7 @@ from online_rank._progress import progress
 from online_rank.base import ranker_of, serving_ranker
 from online_rank.cli.advice import advice
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
-from online_rank.cli.files import n_features_of, warnings_as_lines
+from online_rank.cli.files import n_features_of, refuse_overwriting, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import Machines, learn_passes
 from online_rank.cli.speed import Speed, speed_in_words
@@ -91,6 +91,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
     settings.check()
     machines.check(settings)
     if output.save is not None:
+        refuse_overwriting("--save", output.save, [*settings.files, *settings.test])
         require_replaceable(output.save)
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None

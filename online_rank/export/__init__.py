@@ -1,17 +1,7 @@
 """Learned models for the programs that rank: search engines, ONNX runtimes, C.
 
-What is linear in the raw features goes everywhere: the scaler in front of a linear ranker is folded into its weights
-(`serving_weights`). Networks, logarithms and quantile maps go to ONNX. Every function raises TypeError for a model that its
-target cannot compute, and says which part is the reason.
-
-| target | function | what it gives |
-|---|---|---|
-| Solr LTR | `to_solr` | a LinearModel as JSON, folded or with normalisers |
-| Elasticsearch, OpenSearch LTR | `to_elasticsearch` | feature set and model as JSON |
-| RankLib | `to_ranklib` | the text of a linear model |
-| Vespa | `to_vespa` | a rank profile |
-| ONNX | `to_onnx` (extra `onnx`) | a model from features to scores |
-| anything else | `to_json`, `to_c` | names, weights and constant; a C header |
+Every model is read as its closed form (`online_rank.base.form`), and every target writes what it can compute of that: see
+`TARGETS`. What it cannot is refused with a TypeError that says why, and which targets can.
 
 `from_ranklib` reads the weights of a linear RankLib model, as a start for learning: `PerceptronRanker.from_weights`.
 """
@@ -20,17 +10,22 @@ from online_rank._lazy import lazily
 
 _HOMES = {
     "FORMATS": "formats",
+    "KINDS": "table",
     "LinearForm": "linear",
+    "TARGETS": "table",
     "export": "formats",
     "from_ranklib": "ranklib",
     "serving_weights": "linear",
-    "to_c": "plain",
+    "solr_features": "solr",
+    "to_c": "c",
     "to_elasticsearch": "elasticsearch",
     "to_json": "plain",
+    "to_lightgbm": "boosters",
     "to_onnx": "onnx",
     "to_ranklib": "ranklib",
     "to_solr": "solr",
     "to_vespa": "vespa",
+    "to_xgboost": "boosters",
 }
 
 __all__ = [*_HOMES]

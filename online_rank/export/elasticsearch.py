@@ -1,64 +1,117 @@
-"""Linear models for the learning-to-rank plugins of Elasticsearch and OpenSearch."""
+"""Models for the learning-to-rank plugins of Elasticsearch and OpenSearch: linear ones and trees."""
 
-from collections.abc import Sequence
+import json
 from typing import Any
 
-from online_rank.export.linear import feature_texts, serving_weights
-from online_rank.export.ranklib import to_ranklib
+import numpy as np
+
+from online_rank.base.form import Tree, Trees
+from online_rank.export.linear import linear_form
+from online_rank.export.reading import Names, Prepared, prepared
 
 __all__ = ["to_elasticsearch"]
 
 
-def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-    """A linear model and its features for the LTR plugin, which Elasticsearch and OpenSearch share.
+def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
+    """A model for the LTR plugin, which Elasticsearch and OpenSearch share, and its features where you give their queries.
+
+    Weights and splits name their features: the feature set must have features of these names, in any order. What the plugin
+    computes for a feature must be what the model has learned from: the value of a field, or the score of a query. Give
+    templates in `names` and they are written as a feature set too.
 
     Parameters
     ----------
     model
-        A linear ranker, or a pipeline of scalers and one.
+        A linear ranker or `BoostedRanker`, or a pipeline of transformers of single documents and one.
     name
         Name of the feature set and of the model.
     names
-        The plugin's names of the d features; None for the names that the model has learned, or f0, f1, ...
+        The plugin's names of the d features, in order, or `{name: plugin's name}` for those that differ. A dict in place of a
+        name is the feature's query, as in `{"bm25": {"match": {"title": "{{text}}"}}}`; parameters in `{{}}` are declared.
 
     Returns
     -------
-    Two bodies: `featureset`, for `POST _ltr/_featureset/NAME`, and `model`, for `POST _ltr/_featureset/NAME/_createmodel`.
-    Each feature of the set is read from the document's field of that name; put your own query in place of one that depends
-    on what was searched for, and keep the order: the model knows features by their place in the set.
+    Bodies of requests, by the request: with templates for all features `POST _ltr/_featureset/NAME`, and always
+    `POST _ltr/_featureset/NAME/_createmodel`.
 
     Raises
     ------
     TypeError, ValueError
-        The model is not linear in the raw features (see `serving_weights`).
+        The plugin cannot compute the model; or some features have templates and others have not; or a feature without a
+        template has been negative, which the plugin refuses.
 
     Examples
     --------
     >>> from online_rank import PerceptronRanker
-    >>> bodies = to_elasticsearch(PerceptronRanker.from_weights({"clicks": 2.0, "age": -0.5}))
-    >>> [feature["name"] for feature in bodies["featureset"]["featureset"]["features"]]
-    ['clicks', 'age']
-    >>> bodies["model"]["model"]["model"]["type"]
-    'model/ranklib'
+    >>> ranker = PerceptronRanker.from_weights({"clicks": 2.0, "age": -0.5})
+    >>> for request, body in to_elasticsearch(ranker, name="shop").items():
+    ...     print(request, body["model"]["model"])
+    POST _ltr/_featureset/shop/_createmodel {'type': 'model/linear', 'definition': '{"clicks": 2.0, "age": -0.5}'}
     """
-    form = serving_weights(model)
-    texts = feature_texts(form.names, len(form.weights), names)
+    given = prepared(model, "elasticsearch", names)
+    _require_no_negative(given)
+    if isinstance(given.form.head, Trees):
+        kind = "model/xgboost+json"
+        definition: Any = [_node(tree, 0, 0, given) for tree in given.form.head.trees]
+    else:
+        weights = linear_form(given.form).weights.tolist()
+        kind = "model/linear"
+        definition = dict(zip(given.texts, weights, strict=True))
+    body = {"model": {"name": name, "model": {"type": kind, "definition": json.dumps(definition, ensure_ascii=False)}}}
+    return {**_feature_set(given, name), f"POST _ltr/_featureset/{name}/_createmodel": body}
+
+
+def _feature_set(given: Prepared, name: str) -> dict[str, Any]:
+    """The request that makes the feature set, where all features have templates."""
+    if not given.templates:
+        return {}
+    if without := [text for text in given.texts if text not in given.templates]:
+        raise ValueError(f"names has templates for {len(given.templates)} features, but none for {', '.join(without[:10])}")
     features = [
-        {
-            "name": text,
-            "params": [],
-            "template_language": "mustache",
-            "template": {
-                "function_score": {
-                    "query": {"match_all": {}},
-                    "field_value_factor": {"field": text, "missing": 0},
-                    "boost_mode": "replace",
-                }
-            },
-        }
-        for text in texts
-    ]
+        {"name": text, "params": _parameters(given.templates[text]), "template_language": "mustache",
+         "template": given.templates[text]}
+        for text in given.texts
+    ]  # fmt: skip
+    return {f"POST _ltr/_featureset/{name}": {"featureset": {"name": name, "features": features}}}
+
+
+def _parameters(template: Any) -> list[str]:
+    """The parameters of a template, {{name}} in its texts, in the order in which they first stand."""
+    parts = json.dumps(template, ensure_ascii=False).split("{{")[1:]
+    return list(dict.fromkeys(part.partition("}}")[0].strip("{#^/ ") for part in parts))
+
+
+def _require_no_negative(given: Prepared) -> None:
+    """Raise ValueError for a feature that has been negative, as far as a scaler in front of the ranker knows."""
+    from online_rank.base.form import Curves, Scale
+
+    for layer in given.form.layers[:1]:
+        if isinstance(layer, Scale):
+            lowest = layer.means
+        elif isinstance(layer, Curves):
+            lowest = np.array([0.0 if curve is None else curve[0][0] for curve in layer.knots])
+        else:
+            continue
+        for text, low in zip(given.texts, lowest, strict=False):
+            if low < 0.0 and text not in given.templates:
+                raise ValueError(
+                    f"feature {text!r} has been negative, about {low:.3g}, and the plugin refuses negative values: learn from "
+                    "it with a constant added, or give a template that adds one (argument names)"
+                )
+
+
+def _node(tree: Tree, n: int, depth: int, given: Prepared) -> dict[str, Any]:
+    """A node of a tree as XGBoost dumps it: a value < the condition goes to "yes", a missing one as 0 does."""
+    if tree.columns[n] < 0:
+        return {"nodeid": n, "leaf": float(tree.values[n])}
+    yes, no, threshold = int(tree.left[n]), int(tree.right[n]), float(tree.thresholds[n])
     return {
-        "featureset": {"featureset": {"name": name, "features": features}},
-        "model": {"model": {"name": name, "model": {"type": "model/ranklib", "definition": to_ranklib(model)}}},
+        "nodeid": n,
+        "depth": depth,
+        "split": given.texts[tree.columns[n]],
+        "split_condition": threshold,
+        "yes": yes,
+        "no": no,
+        "missing": yes if threshold > 0.0 else no,
+        "children": [_node(tree, yes, depth + 1, given), _node(tree, no, depth + 1, given)],
     }

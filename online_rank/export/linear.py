@@ -1,16 +1,22 @@
 """A model as one weight for each raw feature and a constant."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base import serving_ranker, transformers_of
-from online_rank.preprocessing import StreamScaler
-from online_rank.rankers.averaged import LinearRanker
-from online_rank.rankers.ridge import RidgeRanker
+from online_rank.base.closed import form_of
+from online_rank.base.form import Curves, Form, InQuery, Linear, Quantiles, Scale, SignedLogs, Take
 
-__all__ = ["LinearForm", "feature_texts", "served_weights", "serving_weights"]
+__all__ = ["LinearForm", "linear_form", "serving_weights"]
+
+#: Why layers are not linear.
+_REASONS = {
+    SignedLogs: "SignedLog has no linear form: a logarithm is not linear",
+    Quantiles: "StreamGaussianizer has no linear form: quantiles are not linear",
+    Curves: "piecewise linear functions of a feature have no linear form",
+    InQuery: "QueryNormalizer has no linear form: it scales each query by the documents of that query",
+}
 
 
 class LinearForm(NamedTuple):
@@ -37,7 +43,7 @@ class LinearForm(NamedTuple):
 
 
 def serving_weights(model: Any) -> LinearForm:
-    """The weights that serve rankings, on raw features: every `StreamScaler` in front of the ranker is folded in.
+    """The weights that serve rankings, on raw features: every scaler in front of the ranker is folded in.
 
     Parameters
     ----------
@@ -67,82 +73,40 @@ def serving_weights(model: Any) -> LinearForm:
     >>> model.predict_one({"c": {"clicks": 2}, "d": {"clicks": 0}})
     {'c': 0.0, 'd': 2.430...}
     """
-    transformers, ranker = transformers_of(model), serving_ranker(model)
-    weights = served_weights(ranker)
-    if weights is None:
-        raise TypeError(f"{type(ranker).__name__} has no linear form: its scores are not a weighted sum of the features")
-    names = ranker.feature_names
-    means, deviations = np.zeros(len(weights)), np.ones(len(weights))
-    scaled = weights
-    for step in reversed(transformers):
-        if not isinstance(step, StreamScaler):
-            raise TypeError(f"{type(step).__name__} has no linear form: {_reason(step)}")
-        scaled, means, deviations = (_at(step, names, values) for values in (scaled, means, deviations))
-        names = step.feature_names
-        scaled, means, deviations = _behind(step, scaled, means, deviations)
-    if not len(scaled):
-        raise ValueError("the model has met no feature yet; let it learn before it is exported")
-    folded = scaled / deviations
-    constant = -float(folded @ means)
-    if not (np.isfinite(folded).all() and np.isfinite(constant)):
+    return linear_form(form_of(model))
+
+
+def linear_form(form: Form) -> LinearForm:
+    """A closed form of scalers and a linear head as one weight for each raw feature. Raises as `serving_weights`."""
+    d = form.n_features
+    # Of each column: the raw feature that it is made of, and x (factors) + shifts; means as long as one scaler is behind it.
+    sources, factors, means = np.arange(d), np.ones(d), np.zeros(d)
+    for layer in form.layers:
+        if isinstance(layer, Take):
+            known = layer.columns >= 0
+            sources, factors, means = (values[layer.columns] for values in (sources, factors, means))
+            sources, factors = np.where(known, sources, -1), np.where(known, factors, 0.0)
+        elif isinstance(layer, Scale):
+            # A column that never varied is 0, before and behind another scaler.
+            safe = np.where(factors == 0.0, 1.0, factors)
+            means, factors = means + layer.means / safe, factors * layer.factors
+        else:
+            raise TypeError(_REASONS[type(layer)])
+    if not isinstance(form.head, Linear):
+        raise TypeError(
+            f"{_RANKERS[type(form.head).__name__]} has no linear form: its scores are no weighted sum of the features"
+        )
+    scaled, weights, at, deviations = np.zeros(d), np.zeros(d), np.zeros(d), np.ones(d)
+    used = factors != 0.0
+    at[sources[sources >= 0]] = means[sources >= 0]
+    deviations[sources[used]] = 1.0 / factors[used]
+    scaled[sources[used]] = form.head.weights[used]
+    weights[sources[used]] = (form.head.weights * factors)[used]
+    constant = -float(weights @ at)
+    if not (np.isfinite(weights).all() and np.isfinite(constant)):
         raise ValueError("weights on raw features are not finite; scale the features down")
-    return LinearForm(folded, constant, names, scaled, means, deviations)
+    return LinearForm(weights, constant, form.names, scaled, at, deviations)
 
 
-def served_weights(ranker: Any) -> np.ndarray | None:
-    """The weights (d,) by which a linear ranker ranks; None for any other."""
-    if isinstance(ranker, LinearRanker):
-        return ranker.served_weights
-    return ranker.weights if isinstance(ranker, RidgeRanker) else None
-
-
-def feature_texts(form_names: Sequence[Hashable] | None, n_features: int, names: Sequence[str] | None = None) -> list[str]:
-    """Names of features for a target that needs text: `names` if given, those learned, or f0, f1, ... for positions.
-
-    Raises
-    ------
-    TypeError, ValueError
-        `names` has another length, or two features would have one name.
-    """
-    if names is not None:
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-            raise TypeError("names is a sequence of one text for each feature")
-        if len(names) != n_features:
-            raise ValueError(f"names has {len(names)} names, but the model has {n_features} features")
-        texts = list(names)
-    else:
-        texts = [f"f{j}" for j in range(n_features)] if form_names is None else [str(name) for name in form_names]
-    if len(set(texts)) < n_features:
-        twice = next(text for text in texts if texts.count(text) > 1)
-        raise ValueError(f"two features would be called {twice!r}; give other names (argument names)")
-    return texts
-
-
-def _at(step: StreamScaler, names: tuple[Hashable, ...] | None, values: np.ndarray) -> np.ndarray:
-    """Values of the ranker's columns at the scaler's; 0 for a feature that the ranker has not met."""
-    if names == step.feature_names and len(values) == step.n_features:
-        return values
-    own = dict(zip(names or (), values.tolist(), strict=False))
-    return np.array([own.get(name, 0.0) for name in step.feature_names or ()])
-
-
-def _behind(
-    step: StreamScaler, scaled: np.ndarray, means: np.ndarray, deviations: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A form on scaled features as one on the features that the scaler gets. A feature that never varied has weight 0."""
-    mean, m2 = step._mean, step._m2
-    own = np.sqrt(m2 / max(step.n_documents, 1)) if step.with_std else np.ones(len(mean))
-    varies = own > 0.0
-    safe = np.where(varies, own, 1.0)
-    scale = np.where(deviations > 0.0, deviations, 1.0)
-    return np.where(varies, scaled, 0.0), mean + safe * means, safe * scale
-
-
-def _reason(step: Any) -> str:
-    reasons = {
-        "HashedFeatures": "names of features are not kept, only their hashes",
-        "SignedLog": "a logarithm is not linear (ONNX can compute it)",
-        "StreamGaussianizer": "quantiles are not linear (ONNX can compute them)",
-        "QueryNormalizer": "it scales each query by the documents of that query",
-    }
-    return reasons.get(type(step).__name__, "only a StreamScaler can be folded into weights")
+#: Which rankers have which heads.
+_RANKERS = {"Trees": "BoostedRanker", "Network": "DirectRanker", "Blend": "BlendRanker"}

@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base import serving_ranker, transformers_of
-from online_rank.export.linear import feature_texts, served_weights
+from online_rank.base.form import Blend, Curves, Form, InQuery, Linear, Network, Quantiles, Scale, SignedLogs, Take, Trees
+from online_rank.export.quantiles import MIDDLE_DOWN, MIDDLE_UP, TAIL, TAIL_DOWN, TAIL_UP, shares
+from online_rank.export.reading import Names, prepared
 
-__all__ = ["to_onnx"]
+__all__ = ["to_onnx", "to_onnx_bytes"]
 
 #: Of the operators; the newest that every runtime of the last years knows.
 _OPSET = 17
 _IR_VERSION = 8
+#: Of trees.
+_ML, _ML_OPSET = "ai.onnx.ml", 3
 
 
 class Graph:
@@ -24,6 +27,11 @@ class Graph:
         self.constants: list[Any] = []
         self._helper = helper
         self._numpy_helper = numpy_helper
+        self.has_trees = False
+
+    def tensor(self, values: np.ndarray) -> Any:
+        """Values as a tensor, for an attribute of a node."""
+        return self._numpy_helper.from_array(values)
 
     def constant(self, value: Any) -> str:
         """A constant array; its name."""
@@ -39,32 +47,32 @@ class Graph:
         return output
 
 
-def to_onnx(model: Any, *, name: str = "online_rank", names: Sequence[str] | None = None) -> Any:
-    """A ranker, with the transformers in front of it, as an ONNX model.
-
-    Linear rankers and `DirectRanker`, behind any number of `StreamScaler`, `SignedLog` and `StreamGaussianizer`, and inside
-    `LossTracker`, `DriftAwareRanker` or `BestRanker`.
+def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> Any:
+    """A model, with the transformers in front of it, as an ONNX model.
 
     Parameters
     ----------
     model
-        A ranker, or a pipeline that ends in one.
+        Any model with a closed form.
     name
         Name of the graph.
     names
-        Names of the d features, which go into the model's metadata; None for the names that the model has learned, or f0, f1.
+        Names of the d features, which go into the model's metadata, in order, or `{name: other name}` for those that differ;
+        None for the names that the model has learned, or f1, f2, ...
 
     Returns
     -------
     An `onnx.ModelProto` with the input `features`, float64 (n, d), and the output `scores`, float64 (n,). The order of the
-    features is the JSON list `features` of the metadata. Networks are computed in float64, also those that learn in float32.
+    features is the JSON list `features` of the metadata. Where a document's score depends on the other documents of its query,
+    the n documents are those of one query, and the metadata `documents` says "of one query", else "any". Networks are computed
+    in float64, also those that learn in float32; trees add up in float32.
 
     Raises
     ------
     ImportError
         The package onnx is missing.
     TypeError
-        A step depends on the other documents of a query, or is a user's own; the message names it.
+        A step has no closed form; the message names it.
     ValueError
         The model has met no feature.
 
@@ -76,20 +84,13 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Sequence[str] | Non
     ['MatMul', 'Squeeze']
     """
     helper, numpy_helper, checker = _onnx()
-    transformers, ranker = transformers_of(model), serving_ranker(model)
-    first = transformers[0] if transformers else ranker
-    columns = _columns(transformers, ranker)
-    texts = feature_texts(columns, len(columns) if columns is not None else _n_features([*transformers, ranker]), names)
-    if not texts:
-        raise ValueError("the model has met no feature yet; let it learn before it is exported")
+    given = prepared(model, "onnx", names)
+    form, texts = given.form, given.texts
     graph = Graph(helper, numpy_helper)
-    value, known = "features", columns
-    for step in [*transformers, ranker]:
-        value = _arranged(graph, value, known, step)
-        known = getattr(step, "feature_names", None) or known
-        value = _writer(step)(graph, value, step)
+    _form(graph, "features", form)
     graph.nodes[-1].output[0] = "scores"
     double = helper.TensorProto.DOUBLE if hasattr(helper, "TensorProto") else 11
+    opsets = [helper.make_opsetid("", _OPSET), *([helper.make_opsetid(_ML, _ML_OPSET)] if graph.has_trees else [])]
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,
@@ -97,15 +98,21 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Sequence[str] | Non
             [helper.make_tensor_value_info("features", double, ["n", len(texts)])],
             [helper.make_tensor_value_info("scores", double, ["n"])],
             graph.constants,
-            doc_string=f"{type(first).__name__} to {type(ranker).__name__} of online_rank",
+            doc_string=f"{type(form.head).__name__} of {len(form.layers)} layers, by online_rank",
         ),
         producer_name="online_rank",
-        opset_imports=[helper.make_opsetid("", _OPSET)],
+        opset_imports=opsets,
         ir_version=_IR_VERSION,
     )
-    helper.set_model_props(made, {"features": json.dumps(texts, ensure_ascii=False)})
+    documents = "of one query" if form.is_relative else "any"
+    helper.set_model_props(made, {"features": json.dumps(texts, ensure_ascii=False), "documents": documents})
     checker.check_model(made, full_check=True)
     return made
+
+
+def to_onnx_bytes(model: Any, *, name: str = "online_rank", names: Names = None) -> bytes:
+    """The content of an ONNX file: see `to_onnx`."""
+    return to_onnx(model, name=name, names=names).SerializeToString()
 
 
 def _onnx() -> tuple[Any, Any, Any]:
@@ -116,40 +123,20 @@ def _onnx() -> tuple[Any, Any, Any]:
     return helper, numpy_helper, checker
 
 
-def _columns(transformers: Sequence[Any], ranker: Any) -> tuple[Any, ...] | None:
-    """Names of the raw features: those of the first step that has met any."""
-    return next((step.feature_names for step in [*transformers, ranker] if getattr(step, "feature_names", None)), None)
+def _form(graph: Graph, X: str, form: Form) -> str:
+    """The scores of a form on the columns X."""
+    for layer in form.layers:
+        X = _LAYERS[type(layer)](graph, X, layer)
+    return _HEADS[type(form.head)](graph, X, form.head)
 
 
-def _n_features(steps: Sequence[Any]) -> int:
-    return next((step.n_features for step in steps if getattr(step, "n_features", 0)), 0)
+def _take(graph: Graph, X: str, layer: Take) -> str:
+    taken = graph.add("Gather", X, np.maximum(layer.columns, 0), axis=1)
+    return graph.add("Mul", taken, (layer.columns >= 0).astype(float)) if (layer.columns < 0).any() else taken
 
 
-def _arranged(graph: Graph, value: str, known: tuple[Any, ...] | None, step: Any) -> str:
-    """Features in the order of a step's columns."""
-    own = getattr(step, "feature_names", None)
-    if own is None or own == known:
-        return value
-    places = {name: j for j, name in enumerate(known or ())}
-    if missing := [name for name in own if name not in places]:
-        raise ValueError(f"{type(step).__name__} has met feature {missing[0]!r}, which the steps before it have not")
-    return graph.add("Gather", value, np.array([places[name] for name in own], np.int64), axis=1)
-
-
-def _writer(step: Any) -> Any:
-    """The function that writes a step's nodes; it takes the graph, the name of an (n, d) value and the step."""
-    kind = type(step).__name__
-    if served_weights(step) is not None:
-        return _linear
-    if kind in _WRITERS:
-        return _WRITERS[kind]
-    if kind == "QueryNormalizer":
-        raise TypeError("QueryNormalizer scales each query by its own documents, which a graph that scores documents cannot")
-    raise TypeError(f"{kind} has no ONNX form")
-
-
-def _linear(graph: Graph, X: str, ranker: Any) -> str:
-    return _times(graph, X, np.asarray(served_weights(ranker)))
+def _linear(graph: Graph, X: str, head: Linear) -> str:
+    return _times(graph, X, head.weights)
 
 
 def _times(graph: Graph, X: str, w: np.ndarray) -> str:
@@ -157,16 +144,12 @@ def _times(graph: Graph, X: str, w: np.ndarray) -> str:
     return graph.add("Squeeze", graph.add("MatMul", X, w[:, None].astype(np.float64)), np.array([1]))
 
 
-def _scaler(graph: Graph, X: str, step: Any) -> str:
-    centred = graph.add("Sub", X, step._mean)
-    if not step.with_std:
-        return centred
-    varies = step._m2 > 0.0
-    deviation = np.sqrt(np.where(varies, step._m2, 1.0) / max(step.n_documents, 1))
-    return graph.add("Mul", centred, np.where(varies, 1.0 / deviation, 0.0))
+def _scale(graph: Graph, X: str, layer: Scale) -> str:
+    centred = graph.add("Sub", X, layer.means) if layer.means.any() else X
+    return graph.add("Mul", centred, layer.factors)
 
 
-def _signed_log(graph: Graph, X: str, step: Any) -> str:
+def _signed_log(graph: Graph, X: str, layer: SignedLogs) -> str:
     # log(1 + a) = log(u) + c, u the rounded 1 + a and c what rounding lost, over u.
     a = graph.add("Abs", X)
     u = graph.add("Add", a, 1.0)
@@ -174,7 +157,77 @@ def _signed_log(graph: Graph, X: str, step: Any) -> str:
     return graph.add("Mul", graph.add("Sign", X), graph.add("Add", graph.add("Log", u), lost))
 
 
-def _gaussianizer(graph: Graph, X: str, step: Any) -> str:
+def _curves(graph: Graph, X: str, layer: Curves) -> str:
+    """For each column the place among its points, then the line of that place: level + slope (x - start)."""
+    chosen = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
+    k, most = len(layer.knots), max((len(curve[0]) for curve in layer.knots if curve is not None), default=1)
+    limits = np.full((k, most), np.inf)
+    starts, levels, slopes = (np.zeros((k, most + 1)) for _ in range(3))
+    for c, curve in enumerate(layer.knots):
+        if curve is None:
+            slopes[c] = 1.0
+            continue
+        xs, ys = curve
+        n = len(xs)
+        limits[c, :n] = xs
+        levels[c, 0], levels[c, 1 : n + 1], levels[c, n:] = ys[0], ys, ys[-1]
+        starts[c, 1 : n + 1] = xs
+        slopes[c, 1:n] = layer.slopes(c)
+    below = graph.add("Less", graph.add("Unsqueeze", chosen, np.array([2])), graph.constant(limits[None]))
+    place = graph.add("ReduceSum", graph.add("Cast", graph.add("Not", below), to=7), np.array([2]), keepdims=0)
+    place = graph.add("Add", place, np.arange(k, dtype=np.int64) * (most + 1))
+
+    def at(table: np.ndarray) -> str:
+        return graph.add("Gather", table.ravel(), place, axis=0)
+
+    return graph.add("Add", at(levels), graph.add("Mul", graph.add("Sub", chosen, at(starts)), at(slopes)))
+
+
+def _in_query(graph: Graph, X: str, layer: InQuery) -> str:
+    X = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
+    relative = _RELATIVE[layer.how](graph, X, layer.soft)
+    if layer.centred is not None and not layer.centred.all():
+        # What was subtracted is added again: mean over deviation.
+        mean, deviation = _moments(graph, X)
+        shift = _unless_constant(graph, X, graph.add("Div", mean, graph.add("Add", deviation, layer.soft)))
+        relative = graph.add("Add", relative, graph.add("Mul", shift, (~layer.centred).astype(float)))
+    return relative if layer.relative.all() else graph.add("Where", layer.relative[None], relative, X)
+
+
+def _moments(graph: Graph, X: str) -> tuple[str, str]:
+    """Mean and deviation of each column."""
+    mean = graph.add("ReduceMean", X, axes=[0], keepdims=1)
+    centred = graph.add("Sub", X, mean)
+    square = graph.add("ReduceMean", graph.add("Mul", centred, centred), axes=[0], keepdims=1)
+    return mean, graph.add("Sqrt", square)
+
+
+def _standard(graph: Graph, X: str, soft: float) -> str:
+    mean, deviation = _moments(graph, X)
+    return _unless_constant(graph, X, graph.add("Div", graph.add("Sub", X, mean), graph.add("Add", deviation, soft)))
+
+
+def _minmax(graph: Graph, X: str, soft: float) -> str:
+    low, high = (graph.add(kind, X, axes=[0], keepdims=1) for kind in ("ReduceMin", "ReduceMax"))
+    return _unless_constant(graph, X, graph.add("Div", graph.add("Sub", X, low), graph.add("Sub", high, low)))
+
+
+def _unless_constant(graph: Graph, X: str, made: str) -> str:
+    low, high = (graph.add(kind, X, axes=[0], keepdims=1) for kind in ("ReduceMin", "ReduceMax"))
+    return graph.add("Where", graph.add("Less", low, high), made, 0.0)
+
+
+def _ranks(graph: Graph, X: str, soft: float) -> str:
+    own, others = graph.add("Unsqueeze", X, np.array([1])), graph.add("Unsqueeze", X, np.array([0]))
+    below, equal = (graph.add("Cast", graph.add(kind, others, own), to=11) for kind in ("Less", "Equal"))
+    share = graph.add("ReduceMean", graph.add("Add", below, graph.add("Mul", equal, 0.5)), axes=[1], keepdims=0)
+    return graph.add("Sub", share, 0.5)
+
+
+_RELATIVE = {"standard": _standard, "minmax": _minmax, "ranks": _ranks}
+
+
+def _gaussianizer(graph: Graph, X: str, step: Quantiles) -> str:
     """deviation Phi^-1(F(x)), F linear between neighbouring centroids: a search, six look-ups, a rational function."""
     tables = _sketches(step)
     d, capacity = tables["values"].shape
@@ -193,54 +246,40 @@ def _gaussianizer(graph: Graph, X: str, step: Any) -> str:
     return graph.add("Mul", _normal_quantile(graph, share), np.full(d, step.deviation))
 
 
-def _sketches(step: Any) -> dict[str, np.ndarray]:
+def _sketches(step: Quantiles) -> dict[str, np.ndarray]:
     """What `_kernels.quantiles.gaussianize` finds out about each interval of each feature: (d, capacity + 1) each.
 
     Interval k of a feature begins at its centroid k - 1 and ends at centroid k; the first and the last have one end only.
     """
-    d, capacity = step._values.shape
-    tables = {name: np.zeros((d, capacity + 1)) for name in ("half", "half_width", "left", "rise", "next", "middle")}
-    tables["half_width"][:] = 1.0
-    tables["next"][:] = np.inf
-    values = np.full((d, capacity), np.inf)
-    for j in range(d):
-        n = int(step._sizes[j])
-        if n == 0:
+    d, most = len(step.values), max(map(len, step.values), default=0)
+    values = np.full((d, most), np.inf)
+    tables = {name: np.zeros((d, most + 1)) for name in ("next", "middle", "left", "rise", "half")}
+    tables["next"][:] = np.nan
+    tables["half_width"] = np.ones((d, most + 1))
+    for j, (v, weights) in enumerate(zip(step.values, step.weights, strict=True)):
+        n = len(v)
+        if not n:
             tables["left"][j] = 0.5
             continue
-        v, weights = step._values[j, :n], step._weights[j, :n]
         values[j, :n] = v
-        upper = np.cumsum(np.abs(weights)) / step.n_documents
-        middle = (np.concatenate(([0.0], np.cumsum(np.abs(weights))[:-1])) + 0.5 * np.abs(weights)) / step.n_documents
+        middle, left, right = shares(v, weights, step.n_documents)
         tables["next"][j, :n], tables["middle"][j, :n] = v, middle
         tables["left"][j, 0], tables["left"][j, n:] = middle[0], middle[-1]
-        left = np.where(weights[:-1] < 0.0, middle[:-1], upper[:-1])
-        right = np.where(weights[1:] < 0.0, middle[1:], upper[:-1])
         tables["left"][j, 1:n], tables["rise"][j, 1:n] = left, right - left
         tables["half"][j, 1:n], tables["half_width"][j, 1:n] = 0.5 * v[:-1], 0.5 * v[1:] - 0.5 * v[:-1]
     return {**tables, "values": values}
-
-
-#: Acklam's rational approximations of Phi^-1, as in `_kernels.quantiles.normal_quantile`: coefficients from the highest power.
-_TAIL_UP = (-7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838, -2.549732539343734, 4.374664141464968,
-            2.938163982698783)  # fmt: skip
-_TAIL_DOWN = (7.784695709041462e-03, 3.224671290700398e-01, 2.445134137142996, 3.754408661907416, 1.0)
-_MIDDLE_UP = (-3.969683028665376e01, 2.209460984245205e02, -2.759285104469687e02, 1.383577518672690e02, -3.066479806614716e01,
-              2.506628277459239)  # fmt: skip
-_MIDDLE_DOWN = (-5.447609879822406e01, 1.615858368580409e02, -1.556989798598866e02, 6.680131188771972e01,
-                -1.328068155288572e01, 1.0)  # fmt: skip
 
 
 def _normal_quantile(graph: Graph, p: str) -> str:
     """Phi^-1(p), 0 < p < 1."""
     tail = graph.add("Min", p, graph.add("Sub", 1.0, p))
     t = graph.add("Sqrt", graph.add("Mul", graph.add("Log", tail), -2.0))
-    outer = graph.add("Div", _polynomial(graph, t, _TAIL_UP), _polynomial(graph, t, _TAIL_DOWN))
+    outer = graph.add("Div", _polynomial(graph, t, TAIL_UP), _polynomial(graph, t, TAIL_DOWN))
     q = graph.add("Sub", p, 0.5)
     signed = graph.add("Mul", outer, graph.add("Neg", graph.add("Sign", q)))
     r = graph.add("Mul", q, q)
-    inner = graph.add("Div", _polynomial(graph, r, _MIDDLE_UP), _polynomial(graph, r, _MIDDLE_DOWN))
-    return graph.add("Where", graph.add("Less", tail, 0.02425), signed, graph.add("Mul", q, inner))
+    inner = graph.add("Div", _polynomial(graph, r, MIDDLE_UP), _polynomial(graph, r, MIDDLE_DOWN))
+    return graph.add("Where", graph.add("Less", tail, TAIL), signed, graph.add("Mul", q, inner))
 
 
 def _polynomial(graph: Graph, x: str, coefficients: Sequence[float]) -> str:
@@ -250,21 +289,53 @@ def _polynomial(graph: Graph, x: str, coefficients: Sequence[float]) -> str:
     return value
 
 
-def _network(graph: Graph, X: str, ranker: Any) -> str:
-    from online_rank._kernels.network import layer
-
-    activation = {"tanh": "Tanh", "relu": "Relu"}[ranker.activation]
-    value = X
-    for number in range(1, len(ranker._widths)):
-        weights, biases = layer.py_func(ranker._served, ranker._widths, number)
-        product = graph.add("MatMul", value, weights.astype(np.float64))
-        value = graph.add(activation, graph.add("Add", product, biases.astype(np.float64)))
-    return _times(graph, value, ranker._served[: ranker._widths[-1]])
+def _network(graph: Graph, X: str, head: Network) -> str:
+    value, activation = X, {"tanh": "Tanh", "relu": "Relu"}[head.activation]
+    for weights, biases in head.layers:
+        value = graph.add(activation, graph.add("Add", graph.add("MatMul", value, weights), biases))
+    return _times(graph, value, head.output)
 
 
-_WRITERS = {
-    "DirectRanker": _network,
-    "SignedLog": _signed_log,
-    "StreamGaussianizer": _gaussianizer,
-    "StreamScaler": _scaler,
+def _trees(graph: Graph, X: str, head: Trees) -> str:
+    """The operator of ensembles. It compares in float64 and adds up in float32."""
+    graph.has_trees = True
+    ids = [(number, n) for number, tree in enumerate(head.trees) for n in range(len(tree.columns))]
+    columns, thresholds, left, right, values = (
+        np.concatenate([getattr(tree, part) for tree in head.trees]) for part in head.trees[0]._fields
+    )
+    leaves = np.flatnonzero(columns < 0)
+    ensemble = graph.add(
+        "TreeEnsembleRegressor",
+        X,
+        domain=_ML,
+        n_targets=1,
+        nodes_treeids=[t for t, _ in ids],
+        nodes_nodeids=[n for _, n in ids],
+        nodes_featureids=np.maximum(columns, 0).tolist(),
+        nodes_modes=["BRANCH_LT" if column >= 0 else "LEAF" for column in columns],
+        nodes_values_as_tensor=graph.tensor(np.where(columns >= 0, thresholds, 0.0)),
+        nodes_truenodeids=left.tolist(),
+        nodes_falsenodeids=right.tolist(),
+        target_treeids=[ids[n][0] for n in leaves],
+        target_nodeids=[ids[n][1] for n in leaves],
+        target_ids=[0] * len(leaves),
+        target_weights_as_tensor=graph.tensor(values[leaves]),
+    )
+    return graph.add("Squeeze", graph.add("Cast", ensemble, to=11), np.array([1]))
+
+
+def _blend(graph: Graph, X: str, head: Blend) -> str:
+    scores = [graph.add("Unsqueeze", _form(graph, X, form), np.array([1])) for form in head.forms]
+    return _times(graph, _standard(graph, graph.add("Concat", *scores, axis=1), 0.0), head.weights)
+
+
+_LAYERS: dict[type, Any] = {
+    Curves: _curves,
+    InQuery: _in_query,
+    Quantiles: _gaussianizer,
+    Scale: _scale,
+    SignedLogs: _signed_log,
+    Take: _take,
 }
+
+_HEADS: dict[type, Any] = {Blend: _blend, Linear: _linear, Network: _network, Trees: _trees}

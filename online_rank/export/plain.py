@@ -1,25 +1,31 @@
-"""Linear models for programs without a library: JSON and a C header."""
+"""Models for programs without a library, as JSON."""
 
-import re
-from collections.abc import Sequence
 from typing import Any
 
-from online_rank.export.linear import feature_texts, serving_weights
+import numpy as np
 
-__all__ = ["to_c", "to_json"]
+from online_rank.export.linear import linear_form
+from online_rank.export.reading import Names, prepared
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+__all__ = ["to_json"]
 
 
-def to_json(model: Any, *, names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Names, weights and constant of a linear model: score = sum of weight times raw feature, plus the constant.
+def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
+    """A model as JSON: weights of raw features where it is linear, else layers and a head.
+
+    A linear score is the sum of weight times raw feature, plus the constant. Otherwise each layer makes columns of the columns
+    before it and the head makes scores of the last ones, as `online_rank.base.form` says of each kind; layers of the kind
+    "InQuery" and the head "Blend" need all documents of a query.
 
     Parameters
     ----------
     model
-        A linear ranker, or a pipeline of scalers and one.
+        Any model with a closed form.
+    name
+        Not in what is written.
     names
-        Names of the d features; None for the names that the model has learned, or f0, f1, ...
+        Names of the d features, in order, or `{name: other name}` for those that differ; None for the names that the model has
+        learned, or f1, f2, ...
 
     Returns
     -------
@@ -28,7 +34,7 @@ def to_json(model: Any, *, names: Sequence[str] | None = None) -> dict[str, Any]
     Raises
     ------
     TypeError, ValueError
-        The model is not linear in the raw features (see `serving_weights`).
+        The model has no closed form, or has met no feature.
 
     Examples
     --------
@@ -36,72 +42,18 @@ def to_json(model: Any, *, names: Sequence[str] | None = None) -> dict[str, Any]
     >>> to_json(PerceptronRanker.from_weights({"clicks": 2.0, "age": -0.5}))
     {'features': ['clicks', 'age'], 'weights': [2.0, -0.5], 'constant': 0.0}
     """
-    form = serving_weights(model)
-    return {
-        "features": feature_texts(form.names, len(form.weights), names),
-        "weights": form.weights.tolist(),
-        "constant": form.constant + 0.0,
-    }
+    given = prepared(model, "json", names)
+    if given.kind == "linear":
+        form = linear_form(given.form)
+        return {"features": given.texts, "weights": form.weights.tolist(), "constant": form.constant + 0.0}
+    return {"features": given.texts, "layers": _plain(given.form.layers), "head": _plain(given.form.head)}
 
 
-def to_c(model: Any, *, name: str = "online_rank", names: Sequence[str] | None = None) -> str:
-    """A C99 header with one function, `double NAME_score(const double *x)`, and nothing to link.
-
-    Parameters
-    ----------
-    model
-        A linear ranker, or a pipeline of scalers and one.
-    name
-        What the names in the header begin with: a C identifier.
-    names
-        Names of the d features, for `NAME_features`; None for the names that the model has learned, or f0, f1, ...
-
-    Raises
-    ------
-    TypeError, ValueError
-        The model is not linear in the raw features (see `serving_weights`), or `name` is no identifier.
-
-    Examples
-    --------
-    >>> from online_rank import PerceptronRanker
-    >>> header = to_c(PerceptronRanker.from_weights({"clicks": 2.0, "age": -0.5}), name="shop")
-    >>> "static inline double shop_score(const double *x)" in header
-    True
-    """
-    if not _IDENTIFIER.fullmatch(name):
-        raise ValueError(f"name is {name!r}; it must be a C identifier")
-    form = serving_weights(model)
-    texts = feature_texts(form.names, len(form.weights), names)
-    quoted = ",\n    ".join(_c_text(text) for text in texts)
-    weights = ",\n    ".join(map(repr, form.weights.tolist()))
-    guard = f"{name.upper()}_SCORE_H"
-    return f"""#ifndef {guard}
-#define {guard}
-
-#define {name.upper()}_N_FEATURES {len(texts)}
-
-static const char *const {name}_features[{len(texts)}] = {{
-    {quoted}
-}};
-
-static const double {name}_weights[{len(texts)}] = {{
-    {weights}
-}};
-
-/* Score of a document by its {len(texts)} raw features, in the order of {name}_features; higher ranks earlier. */
-static inline double {name}_score(const double *x) {{
-    double score = {form.constant + 0.0!r};
-    for (int j = 0; j < {len(texts)}; ++j) {{
-        score += {name}_weights[j] * x[j];
-    }}
-    return score;
-}}
-
-#endif
-"""
-
-
-def _c_text(text: str) -> str:
-    """Text as a C string of UTF-8 bytes."""
-    plain = {*range(32, 127)} - {ord('"'), ord("\\"), ord("?")}
-    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()) + '"'
+def _plain(value: Any) -> Any:
+    """Arrays as lists, and parts of a form as dicts with their kind."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if hasattr(value, "_fields"):
+        parts = {name: _plain(part) for name, part in value._asdict().items() if name not in ("names", "n_features")}
+        return {"kind": type(value).__name__, **parts}
+    return [_plain(part) for part in value] if isinstance(value, tuple | list) else value

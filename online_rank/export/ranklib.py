@@ -4,7 +4,8 @@ import math
 import re
 from typing import Any
 
-from online_rank.export.linear import serving_weights
+from online_rank.export.linear import linear_form
+from online_rank.export.reading import Names, prepared
 
 __all__ = ["from_ranklib", "to_ranklib"]
 
@@ -12,10 +13,11 @@ __all__ = ["from_ranklib", "to_ranklib"]
 _HEADER = re.compile(r"##\s*(Linear Regression|Coordinate Ascent)\s*$")
 
 
-def to_ranklib(model: Any) -> str:
+def to_ranklib(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
     """A linear model in RankLib's text form, as a "Linear Regression".
 
-    Features are numbered from 1, in the order of `serving_weights(model).names`; number 0 is the constant.
+    Features are numbered from 1, in the order of `serving_weights(model).names`; number 0 is the constant. The text has no
+    names: `name` and `names` are looked at by no one.
 
     Raises
     ------
@@ -30,7 +32,7 @@ def to_ranklib(model: Any) -> str:
     ## Lambda = 0.0
     0:0.0 1:2.0 2:-0.5
     """
-    form = serving_weights(model)
+    form = linear_form(prepared(model, "ranklib", names).form)
     pairs = [f"0:{form.constant + 0.0!r}", *(f"{j}:{weight!r}" for j, weight in enumerate(form.weights.tolist(), start=1))]
     return "\n".join(["## Linear Regression", "## Lambda = 0.0", " ".join(pairs)])
 

@@ -1,42 +1,43 @@
-"""Linear models for Apache Solr's learning-to-rank module."""
+"""Models for Apache Solr's learning-to-rank module: linear ones and trees."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from online_rank.export.linear import feature_texts, serving_weights
+import numpy as np
 
-__all__ = ["to_solr"]
+from online_rank.base.form import Tree, Trees
+from online_rank.export.linear import linear_form
+from online_rank.export.reading import Names, Prepared, prepared
 
-_MODEL = "org.apache.solr.ltr.model.LinearModel"
+__all__ = ["solr_features", "to_solr", "to_solr_normalized"]
+
+_LINEAR = "org.apache.solr.ltr.model.LinearModel"
+_TREES = "org.apache.solr.ltr.model.MultipleAdditiveTreesModel"
 _NORMALIZER = "org.apache.solr.ltr.norm.StandardNormalizer"
 
 
 def to_solr(
-    model: Any,
-    *,
-    name: str = "online_rank",
-    normalizers: bool = False,
-    store: str | None = None,
-    names: Sequence[str] | None = None,
+    model: Any, *, name: str = "online_rank", normalizers: bool = False, store: str | None = None, names: Names = None
 ) -> dict[str, Any]:
-    """A linear model as Solr's `LinearModel`, to be put to `schema/model-store` as JSON.
+    """A model as Solr's `LinearModel` or `MultipleAdditiveTreesModel`, to be put to `schema/model-store` as JSON.
 
-    Solr adds up weight times feature value, in single precision; it has no constant, which changes no ranking.
+    Solr adds up in single precision; a linear model has no constant, which changes no ranking. The features themselves are
+    what you put to `schema/feature-store`; `solr_features` writes that for features that are fields.
 
     Parameters
     ----------
     model
-        A linear ranker, or a pipeline of scalers and one.
+        A linear ranker or `BoostedRanker`, or a pipeline of transformers of single documents and one.
     name
         Name of the model in Solr.
     normalizers
-        Whether Solr scales the features itself, by a `StandardNormalizer` each, and weights are those on scaled features. That
-        is as fast, and more precise where features have large means, since Solr counts in single precision. Without it scaling
-        is folded into the weights.
+        Whether Solr scales the features of a linear model itself, by a `StandardNormalizer` each, and weights are those on
+        scaled features. That is as fast, and more precise where features have large means, since Solr counts in single
+        precision. Without it scaling is folded into the weights.
     store
         The feature store; None for Solr's default.
     names
-        Solr's names of the d features; None for the names that the model has learned, or f0, f1, ...
+        Solr's names of the d features, in order, or `{name: Solr's name}` for those that differ; None for the names that the
+        model has learned, or f1, f2, ...
 
     Returns
     -------
@@ -45,7 +46,7 @@ def to_solr(
     Raises
     ------
     TypeError, ValueError
-        The model is not linear in the raw features (see `serving_weights`).
+        Solr cannot compute the model.
 
     Examples
     --------
@@ -54,17 +55,62 @@ def to_solr(
     >>> to_solr(model)["params"]
     {'weights': {'clicks': 2.0, 'age': -0.5}}
     """
-    form = serving_weights(model)
-    texts = feature_texts(form.names, len(form.weights), names)
-    features: list[dict[str, Any]] = [{"name": text} for text in texts]
-    if normalizers:
-        for feature, mean, deviation in zip(features, form.means.tolist(), form.deviations.tolist(), strict=True):
-            feature["norm"] = {"class": _NORMALIZER, "params": {"avg": repr(mean), "std": repr(deviation)}}
-    weights = form.scaled_weights if normalizers else form.weights
+    given = prepared(model, "solr-normalized" if normalizers else "solr", names)
+    features: list[dict[str, Any]] = [{"name": text} for text in given.texts]
+    if isinstance(given.form.head, Trees):
+        params: dict[str, Any] = {"trees": [{"weight": "1", "root": _node(tree, 0, given)} for tree in given.form.head.trees]}
+    else:
+        form = linear_form(given.form)
+        if normalizers:
+            for feature, mean, deviation in zip(features, form.means.tolist(), form.deviations.tolist(), strict=True):
+                feature["norm"] = {"class": _NORMALIZER, "params": {"avg": repr(mean), "std": repr(deviation)}}
+        weights = form.scaled_weights if normalizers else form.weights
+        params = {"weights": dict(zip(given.texts, weights.tolist(), strict=True))}
+    kind = _TREES if isinstance(given.form.head, Trees) else _LINEAR
+    return {"class": kind, "name": name, **({} if store is None else {"store": store}), "features": features, "params": params}
+
+
+def to_solr_normalized(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
+    """A linear model for Solr with normalisers: see `to_solr`."""
+    return to_solr(model, name=name, normalizers=True, names=names)
+
+
+def solr_features(model: Any, *, store: str | None = None, names: Names = None) -> list[dict[str, Any]]:
+    """The features of a model as fields, to be put to Solr's `schema/feature-store` as JSON.
+
+    Parameters
+    ----------
+    model, store, names
+        As in `to_solr`. A template in `names`, a dict, stands in place of a field, such as
+        `{"class": "org.apache.solr.ltr.feature.SolrFeature", "params": {"q": "{!dismax qf=title}${text}"}}`.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> solr_features(PerceptronRanker.from_weights({"clicks": 2.0}))
+    [{'name': 'clicks', 'class': 'org.apache.solr.ltr.feature.FieldValueFeature', 'params': {'field': 'clicks'}}]
+    """
+    given = prepared(model, "solr", names)
+    made = []
+    for text in given.texts:
+        field = {"class": "org.apache.solr.ltr.feature.FieldValueFeature", "params": {"field": text}}
+        made.append({"name": text, **given.templates.get(text, field), **({} if store is None else {"store": store})})
+    return made
+
+
+def _node(tree: Tree, n: int, given: Prepared) -> dict[str, Any]:
+    """A node of a tree. Solr goes to the left if the value, in single precision, is <= the threshold."""
+    if tree.columns[n] < 0:
+        return {"value": repr(float(tree.values[n]))}
     return {
-        "class": _MODEL,
-        "name": name,
-        **({} if store is None else {"store": store}),
-        "features": features,
-        "params": {"weights": dict(zip(texts, weights.tolist(), strict=True))},
+        "feature": given.texts[tree.columns[n]],
+        "threshold": repr(_at_most(float(tree.thresholds[n]))),
+        "left": _node(tree, int(tree.left[n]), given),
+        "right": _node(tree, int(tree.right[n]), given),
     }
+
+
+def _at_most(threshold: float) -> float:
+    """The largest single-precision number below a threshold: a value is < the threshold if it is <= that."""
+    rounded = np.float32(threshold)
+    return float(rounded if rounded < threshold else np.nextafter(rounded, np.float32(-np.inf)))

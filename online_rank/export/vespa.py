@@ -1,35 +1,39 @@
-"""Linear models as Vespa rank profiles."""
+"""Models as Vespa rank profiles: everything that scores one document at a time."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
-from online_rank.export.linear import feature_texts, serving_weights
+from online_rank.base.form import Trees
+from online_rank.export.expression import Dialect, definitions
+from online_rank.export.expression import number as literal
+from online_rank.export.linear import linear_form
+from online_rank.export.reading import Names, prepared
 
 __all__ = ["to_vespa"]
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: What Vespa itself computes: bm25(title), fieldMatch(title).completeness, query(age), ...
 _RANK_FEATURE = re.compile(r"[A-Za-z_]\w*\([\w.,\" -]*\)(\.\w+)*")
+_DIALECT = Dialect(choose=lambda condition, then, other: f"if({condition}, {then}, {other})")
 
 
-def to_vespa(model: Any, *, name: str = "online_rank", names: Sequence[str] | None = None) -> str:
-    """A linear model as a rank profile for a Vespa schema.
+def to_vespa(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
+    """A model as a rank profile for a Vespa schema. An attribute that a document lacks counts as 0, as it does here.
 
     Parameters
     ----------
     model
-        A linear ranker, or a pipeline of scalers and one.
+        A linear ranker, `BoostedRanker` or `DirectRanker`, or a pipeline of transformers of single documents and one.
     name
         Name of the profile.
     names
-        What stands for the d features: the name of an attribute, or one of Vespa's rank features, such as `bm25(title)`. None
-        for the names that the model has learned, or f0, f1, ...
+        What stands for the d features, in order, or `{name: Vespa's}` for those that differ: the name of an attribute, or one
+        of Vespa's rank features, such as `bm25(title)`. None for the names that the model has learned, or f1, f2, ...
 
     Raises
     ------
     TypeError, ValueError
-        The model is not linear in the raw features (see `serving_weights`), or a name is neither of the two.
+        The score of a document depends on the others of its query, or a name is neither of the two.
 
     Examples
     --------
@@ -39,28 +43,45 @@ def to_vespa(model: Any, *, name: str = "online_rank", names: Sequence[str] | No
         first-phase {
             expression {
                 2.0 * bm25(title)
-                + -0.5 * attribute(age)
+                + (-0.5) * if(isNan(attribute(age)) == 1, 0, attribute(age))
                 + 0.0
             }
         }
     }
     """
-    form = serving_weights(model)
-    texts = feature_texts(form.names, len(form.weights), names)
+    given = prepared(model, "vespa", names)
+    if given.templates:
+        raise TypeError(
+            f"names: {next(iter(given.templates))!r} has a template; Vespa takes names of attributes and rank features"
+        )
     if not _ATTRIBUTE.fullmatch(name):
         raise ValueError(f"name is {name!r}; the name of a rank profile has letters, digits and _")
-    terms = [f"{weight!r} * {_operand(text)}" for text, weight in zip(texts, form.weights.tolist(), strict=True)]
-    lines = [("" if i == 0 else "+ ") + term for i, term in enumerate([*terms, repr(form.constant + 0.0)])]
-    indented = "\n".join(" " * 12 + line for line in lines)
-    return (
-        f"rank-profile {name} inherits default {{\n    first-phase {{\n        expression {{\n{indented}\n"
-        "        }\n    }\n}"
-    )
+    features = [_operand(text) for text in given.texts]
+    functions: list[tuple[str, str]] = []
+    if given.kind == "linear":
+        form = linear_form(given.form)
+        terms = [f"{literal(weight)} * {x}" for weight, x in zip(form.weights, features, strict=True)]
+        score = "\n+ ".join([*terms, literal(form.constant)])
+    else:
+        if isinstance(given.form.head, Trees):
+            # Raw features are used at many splits.
+            functions = [(f"x{j + 1}", text) for j, text in enumerate(features)]
+            features = [function for function, _ in functions]
+        named, score = definitions(given.form, features, _DIALECT)
+        functions += named
+    blocks = [f"    function {function}() {{\n{_indented('expression', text, 8)}\n    }}\n" for function, text in functions]
+    first = f"    first-phase {{\n{_indented('expression', score, 8)}\n    }}\n"
+    return f"rank-profile {name} inherits default {{\n{''.join(blocks)}{first}}}"
+
+
+def _indented(what: str, text: str, by: int) -> str:
+    lines = "\n".join(" " * (by + 4) + line for line in text.split("\n"))
+    return f"{' ' * by}{what} {{\n{lines}\n{' ' * by}}}"
 
 
 def _operand(text: str) -> str:
     if _ATTRIBUTE.fullmatch(text):
-        return f"attribute({text})"
+        return f"if(isNan(attribute({text})) == 1, 0, attribute({text}))"
     if _RANK_FEATURE.fullmatch(text):
         return text
     raise ValueError(

@@ -6,6 +6,7 @@ import numpy as np
 
 from online_rank._kernels import quantiles as kernels
 from online_rank.base.columns import as_array
+from online_rank.base.form import Layer, Quantiles
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block, in_form, read_query, require_finite
@@ -98,6 +99,10 @@ class StreamGaussianizer(ColumnTransformer):
             block.X, block.offsets, self._count, self._values, self._weights, self._sizes, self.deviation, out
         )
         return learned
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        rows = [(self._values[j, :n].copy(), self._weights[j, :n].copy()) for j, n in enumerate(self._sizes.tolist())]
+        return (Quantiles(tuple(v for v, _ in rows), tuple(w for _, w in rows), self._count, self.deviation),)
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         kernels.gaussianize(X, 0, len(X), self._count, self._values, self._weights, self._sizes, self.deviation, out)

@@ -8,6 +8,7 @@ from online_rank._kernels import preprocessing as dense
 from online_rank._kernels import sparse
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import QueryEstimator
+from online_rank.base.form import Layer, Scale
 from online_rank.base.schema import Array, Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, require_finite
@@ -62,6 +63,11 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
             grown[:n] = self._largest[:n]
             self._largest = grown
         self._largest[n : n + n_new] = 0.0
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        largest = self._largest[: self._n_features]
+        factors = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 0.0)
+        return (Scale(np.zeros(len(factors)), factors),)
 
     def _learn_block(self, block: Block) -> Block:
         block = self._meet(block)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from online_rank._kernels import preprocessing as kernels
+from online_rank.base.form import InQuery, Layer, SignedLogs
 from online_rank.base.schema import Schema
 from online_rank.preprocessing._columns import StatelessTransformer
 
@@ -26,6 +27,9 @@ class SignedLog(StatelessTransformer):
 
     def __init__(self) -> None:
         super().__init__()
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        return (SignedLogs(),)
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
         kernels.signed_log(X, out)
@@ -63,6 +67,9 @@ class QueryNormalizer(StatelessTransformer):
         if method not in ("standard", "minmax"):
             raise ValueError(f"method is {method!r}; it is 'standard' or 'minmax'")
         self.method = method
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        return (InQuery(np.arange(n_features), np.ones(n_features, dtype=bool), self.method),)
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
         normalise = kernels.standardise_queries if self.method == "standard" else kernels.minmax_queries

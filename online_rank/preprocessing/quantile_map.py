@@ -13,6 +13,7 @@ from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
 from online_rank.base.columns import as_array
+from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
 from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer
 from online_rank.query import Block, require_finite
@@ -35,6 +36,8 @@ _CELLS = 256
 _LARGEST = 8e307
 #: Ramps run over [-2, 2], in which 95 % of normal scores lie, and are this high.
 _REACH, _HEIGHT = 2.0, 0.7
+#: What the kernel adds to the deviation of a query.
+_SOFT = 0.1
 
 #: More knots say nothing more of a sketch.
 _MOST_KNOTS = 256
@@ -266,6 +269,19 @@ class StreamQuantileMap(ColumnTransformer):
         pairs = _pair_names(names)
         return pairs if self._ramps is None else _ramp_names(pairs, self._ramps.n_knots)
 
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        zero = (np.zeros(1), np.zeros(1))
+        found = [(table[:n, kernels.VALUE].copy(), table[:n, kernels.SCORE].copy()) for table, n in zip(
+            self._table.knots, self._table.counts.tolist(), strict=True)]  # fmt: skip
+        both = np.repeat(np.arange(n_features), 2)
+        # Of features that keep their zero the mean is not subtracted.
+        centred = np.repeat(self._table.rare == 0, 2)
+        mapped = (
+            Curves(np.arange(n_features), tuple(knots if len(knots[0]) else zero for knots in found)),
+            InQuery(both, np.arange(2 * n_features) % 2 == 1, "standard", _SOFT, centred),
+        )
+        return mapped if self._ramps is None else (*mapped, *self._ramps._layers(2 * n_features))
+
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         X, offsets, n = block.X, block.offsets, len(block.w)
         if self._quiet(self._count + len(X)):
@@ -452,6 +468,11 @@ class Ramps(StatelessTransformer):
         super().__init__()
         integer("n_knots", n_knots, 2, _MOST_KNOTS)
         self.n_knots = n_knots
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        points, ends = _knots(self.n_knots), np.array([0.0, _HEIGHT])
+        own = [None, *((points[k : k + 2], ends) for k in range(self.n_knots - 1))]
+        return (Curves(np.repeat(np.arange(n_features), self.n_knots), tuple(own * n_features)),)
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
         kernels.ramps(X, _knots(self.n_knots), _HEIGHT, out)

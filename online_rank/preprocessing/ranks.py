@@ -4,6 +4,7 @@ import numpy as np
 
 from online_rank._kernels.ranks import beside_ranks
 from online_rank.base.columns import as_array
+from online_rank.base.form import InQuery, Layer
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, require_finite
@@ -46,6 +47,11 @@ class QueryRanks(QueryTransformer):
     def __init__(self, *, keep: bool = True) -> None:
         super().__init__()
         self.keep = keep
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        copies = 1 + self.keep
+        relative = np.arange(copies * n_features) >= (n_features if self.keep else 0)
+        return (InQuery(np.tile(np.arange(n_features), copies), relative, "ranks"),)
 
     def _transform_block(self, block: Block) -> Block:
         require_finite(block)

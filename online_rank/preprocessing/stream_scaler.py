@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels import preprocessing as kernels
+from online_rank.base.form import Layer, Scale
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
@@ -108,6 +109,10 @@ class StreamScaler(ColumnTransformer):
             block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, out, *own
         )
         return learned
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        scale = self._scale()
+        return (Scale(self._mean.copy(), np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)),)
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
         kernels.scale(X, self._count, self._mean, self._m2, self.with_std, out)

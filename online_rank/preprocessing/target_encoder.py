@@ -9,6 +9,7 @@ import numpy as np
 from online_rank._kernels import encoder as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank.base.anatomy import Abilities
+from online_rank.base.form import Curves, Layer
 from online_rank.base.schema import Array, Schema
 from online_rank.feedback.arrays import shown_block
 from online_rank.preprocessing._columns import ColumnTransformer
@@ -110,6 +111,19 @@ class StreamTargetEncoder(ColumnTransformer):
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
         return _encoded_names(names, _KEPT.index(self.keep))
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        points = -_REACH + self._step * np.arange(self.n_points)
+        encodings = self.prior * (self._sums / (self._counts + self.prior))
+        sources: list[int] = []
+        knots: list[tuple[np.ndarray, np.ndarray] | None] = []
+        for j in range(n_features):
+            if self.keep == "all" or (self.keep == "relative" and j % 2):
+                sources.append(j)
+                knots.append(None)
+            sources.append(j)
+            knots.append((points, encodings[j]))
+        return (Curves(np.array(sources, dtype=np.int64), tuple(knots)),)
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         if not all_finite(block.X.reshape(-1)):

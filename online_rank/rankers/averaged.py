@@ -11,6 +11,7 @@ from online_rank._kernels import dense, sparse
 from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
+from online_rank.base.form import Head, Linear
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
@@ -275,6 +276,9 @@ class LinearRanker(AveragedRanker):
         rounds = self._counters[SINCE_REFERENCE] + len(block.w) + 2.0
         moves = self._decay < 1.0 and rounds > 400.0 * self.average
         return None if moves else super()._touched(block)
+
+    def _head(self) -> Head:
+        return Linear(self.served_weights)
 
     def _score(self, X: Any) -> np.ndarray:
         if self._rows is not None:

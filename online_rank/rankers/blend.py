@@ -12,6 +12,8 @@ from online_rank._kernels import blend as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank.base import QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, steps_of, transformers_of
+from online_rank.base.closed import form_of
+from online_rank.base.form import Blend, Head
 from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -144,6 +146,10 @@ class BlendRanker(NestedRanker):
     @property
     def _serving(self) -> None:
         return None
+
+    def _head(self) -> Head:
+        names = self.feature_names
+        return Blend(tuple(form_of(learner, names, self.n_features) for learner in self._learners), self.weights)
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._score_queries(X, single(len(X)))

@@ -12,6 +12,7 @@ from online_rank._kernels import trees as kernels
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank._kernels.judge import judge_rankings
 from online_rank.base import Ranker
+from online_rank.base.form import Head, Trees, first_at_least, full_tree
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -218,6 +219,20 @@ class BoostedRanker(Ranker):
     @property
     def _width(self) -> float:
         return 2.0 * _REACH / (_N_BINS - 2)
+
+    def _head(self) -> Head:
+        def bins(x: np.ndarray) -> np.ndarray:
+            found = np.empty((len(x), 1), dtype=np.uint8)
+            kernels.to_bins(x[:, None], -_REACH, self._width, _N_BINS, found)
+            return found[:, 0]
+
+        # The least value of each bin: what is smaller goes to the left. A node that does not split has the last bin.
+        least = np.append(first_at_least(bins, np.arange(1, _N_BINS)), [np.inf, np.inf])
+        n, keep, trees = len(self._features), 1.0 - self.decay, []
+        for t in range(n):
+            leaves = self.learning_rate * keep ** (n - 1 - t) * self._leaves[t]
+            trees.append(full_tree(self._features[t], least[self._thresholds[t]], leaves))
+        return Trees(tuple(trees))
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         bins = np.empty(X.shape, dtype=np.uint8)

@@ -9,7 +9,8 @@ import numpy as np
 
 from online_rank._kernels import direct as kernels
 from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
-from online_rank._kernels.network import LANES, score
+from online_rank._kernels.network import LANES, layer, score
+from online_rank.base.form import Head, Network
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
 from online_rank.query import Block, answer_in_kind, read_query
@@ -279,6 +280,13 @@ class DirectRanker(AveragedRanker):
                 parts.append(np.zeros(padded_above, self.dtype))
             parts.append(matrix.ravel())
         return np.concatenate(parts)
+
+    def _head(self) -> Head:
+        layers = []
+        for number in range(1, len(self._widths)):
+            weights, biases = layer.py_func(self._served, self._widths, number)
+            layers.append((weights.astype(np.float64), biases.astype(np.float64)))
+        return Network(tuple(layers), self.activation, self._served[: self._widths[-1]].astype(np.float64))
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         scores = np.empty(len(X))

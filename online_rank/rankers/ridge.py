@@ -11,6 +11,7 @@ import numpy as np
 from online_rank._kernels import ridge as kernels
 from online_rank._kernels.dense import score
 from online_rank.base import Ranker
+from online_rank.base.form import Head, Linear
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -189,6 +190,9 @@ class RidgeRanker(Ranker):
         self._pending = tuple(np.pad(rows, ((0, 0), (0, n_new))) for rows in self._pending)
         self._moment = np.pad(self._moment, (0, n_new))
         self._weights = np.pad(self._weights, ((0, 0), (0, n_new)))
+
+    def _head(self) -> Head:
+        return Linear(self.weights)
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         scores = np.empty(len(X))

@@ -37,7 +37,7 @@ def test_features_may_be_called_otherwise(saved, capfdbinary):
     code, out, _ = run(capfdbinary, "export", saved, "--to", "vespa", "--feature", "bm25(title)", "--feature", "age")
     assert code == 0
     assert b"* bm25(title)" in out
-    assert b"* attribute(age)" in out
+    assert b"* if(isNan(attribute(age)) == 1, 0, attribute(age))" in out
 
 
 def test_onnx_is_written_as_it_is(saved, capfdbinary):
@@ -52,7 +52,10 @@ def test_what_cannot_be_exported_says_why_in_one_line(saved, tmp_path, capfdbina
     model.learn_one([[1.0], [2.0]], [0, 1])
     online_rank.save(model, tmp_path / "other.npz")
     for arguments, reason in (
-        ((tmp_path / "other.npz", "--to", "solr"), "QueryNormalizer has no linear form: it scales each query by the documents"),
+        (
+            (tmp_path / "other.npz", "--to", "solr"),
+            "Solr cannot compute this model: QueryNormalizer scales",
+        ),
         ((saved, "--to", "pmml"), "to is 'pmml'; it must be one of"),
         ((saved, "--to", "c", "--name", "a b"), "it must be a C identifier"),
         ((saved, "--to", "json", "--feature", "one"), "names has 1 names, but the model has 2 features"),

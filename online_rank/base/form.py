@@ -1,0 +1,334 @@
+"""What a model computes, in closed form: layers from columns to columns, then a head that makes scores.
+
+Transformers and rankers declare it once (`_layers`, `_head`), and whatever needs to know how scores come about reads it:
+exports to engines, and explanations. Every layer makes each of its columns of one column before it, so that every
+column goes back to one raw feature.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+__all__ = [
+    "Blend",
+    "Curves",
+    "Form",
+    "Head",
+    "InQuery",
+    "Layer",
+    "Linear",
+    "Network",
+    "Quantiles",
+    "Scale",
+    "SignedLogs",
+    "Take",
+    "Tree",
+    "Trees",
+    "first_at_least",
+    "full_tree",
+    "sources_of",
+    "transformed",
+]
+
+
+class Take(NamedTuple):
+    """The columns at `columns`, int64 (k,); -1 gives 0."""
+
+    columns: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The columns that it makes of those of one query."""
+        return np.where(self.columns >= 0, X[:, self.columns], 0.0)
+
+
+class Scale(NamedTuple):
+    """(x - means) factors; float64 (d,) each."""
+
+    means: np.ndarray
+    factors: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The columns that it makes of those of one query."""
+        return (X - self.means) * self.factors
+
+
+class SignedLogs(NamedTuple):
+    """sign(x) log(1 + |x|)."""
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The columns that it makes of those of one query."""
+        return np.sign(X) * np.log1p(np.abs(X))
+
+
+class Curves(NamedTuple):
+    """Of column `sources[k]` its value where `knots[k]` is None, else the function linear between the points (xs, ys).
+
+    Before the first point and after the last a function is constant.
+    """
+
+    sources: np.ndarray
+    knots: tuple[tuple[np.ndarray, np.ndarray] | None, ...]
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The columns that it makes of those of one query."""
+        columns = [
+            X[:, j] if curve is None else np.interp(X[:, j], *curve) for j, curve in zip(self.sources, self.knots, strict=True)
+        ]
+        return np.column_stack(columns) if columns else np.empty((len(X), 0))
+
+    def slopes(self, k: int) -> np.ndarray:
+        """The slopes between the points of a function; 0 between neighbouring floats, where there is nothing to go through."""
+        xs, ys = self.knots[k] or (np.zeros(1), np.zeros(1))
+        with np.errstate(over="ignore"):
+            slopes = np.diff(ys) / np.diff(xs)
+        return np.where(np.isfinite(slopes), slopes, 0.0)
+
+
+class Quantiles(NamedTuple):
+    """`deviation` times Phi^-1(F(x)), F the mid-rank share by a sketch of weighted centroids.
+
+    Attributes
+    ----------
+    values
+        Ascending centroids of each feature.
+    weights
+        How many documents each stands for; negative for one that joins several values.
+    n_documents
+        The sum of the absolute weights.
+    deviation
+        The factor.
+    """
+
+    values: tuple[np.ndarray, ...]
+    weights: tuple[np.ndarray, ...]
+    n_documents: int
+    deviation: float
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The columns that it makes of those of one query."""
+        from online_rank._kernels import quantiles
+
+        most = max(map(len, self.values), default=0)
+        tables = [np.stack([np.pad(row, (0, most - len(row))) for row in rows]) for rows in (self.values, self.weights)]
+        out = np.empty_like(X)
+        sizes = np.array([*map(len, self.values)])
+        quantiles.gaussianize(X, 0, len(X), self.n_documents, *tables, sizes, self.deviation, out)
+        return out
+
+
+class InQuery(NamedTuple):
+    """Of column `sources[k]` its value, or where `relative[k]` what it is among those of the query.
+
+    Attributes
+    ----------
+    sources, relative
+        int64 and bool (k,).
+    how
+        "standard": (x - mean) / (deviation + soft); "minmax": (x - min) / (max - min); "ranks": the share of smaller values
+        plus half that of equal ones, minus 1/2. All are 0 where the column is constant.
+    soft
+        Of "standard".
+    centred
+        bool (k,), of "standard": whether the mean is subtracted; None for all.
+    """
+
+    sources: np.ndarray
+    relative: np.ndarray
+    how: str
+    soft: float = 0.0
+    centred: np.ndarray | None = None
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The columns that it makes of those of one query."""
+        if not len(X):
+            return np.empty((0, len(self.sources)))
+        X, relative = X[:, self.sources], _RELATIVE[self.how]
+        made = relative(X, self.soft)
+        if self.centred is not None and not self.centred.all():
+            made = np.where(self.centred | (X.max(axis=0) == X.min(axis=0)), made, X / (X.std(axis=0) + self.soft))
+        return np.where(self.relative, made, X)
+
+
+def _standard(X: np.ndarray, soft: float) -> np.ndarray:
+    varies = X.max(axis=0) > X.min(axis=0)
+    return np.where(varies, (X - X.mean(axis=0)) / np.where(varies, X.std(axis=0) + soft, 1.0), 0.0)
+
+
+def _minmax(X: np.ndarray, soft: float) -> np.ndarray:
+    span = X.max(axis=0) - X.min(axis=0)
+    return (X - X.min(axis=0)) / np.where(span > 0.0, span, 1.0)
+
+
+def _ranks(X: np.ndarray, soft: float) -> np.ndarray:
+    smaller, equal = ((side(X[None], X[:, None])).sum(axis=1) for side in (np.less, np.equal))
+    return (smaller + 0.5 * equal) / len(X) - 0.5
+
+
+_RELATIVE = {"standard": _standard, "minmax": _minmax, "ranks": _ranks}
+
+Layer: TypeAlias = Take | Scale | SignedLogs | Curves | Quantiles | InQuery
+
+
+class Linear(NamedTuple):
+    """A weighted sum of the columns; float64 (d,)."""
+
+    weights: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query."""
+        return X @ self.weights
+
+
+class Tree(NamedTuple):
+    """A binary tree: node n goes to `left[n]` if column `columns[n]` is < `thresholds[n]`, else to `right[n]`.
+
+    Node 0 is the root. A leaf has column -1, and gives `values[n]`.
+    """
+
+    columns: np.ndarray
+    thresholds: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    values: np.ndarray
+
+
+def full_tree(columns: np.ndarray, thresholds: np.ndarray, leaves: np.ndarray) -> Tree:
+    """The tree of a heap of 2^D - 1 inner nodes and 2^D leaves; a node whose threshold is infinite does not split."""
+    nodes: list[tuple[int, float, int, int, float]] = []
+
+    def add(place: int) -> int:
+        while place < len(columns) and np.isinf(thresholds[place]):
+            place = 2 * place + (1 if thresholds[place] > 0.0 else 2)
+        number = len(nodes)
+        if place >= len(columns):
+            nodes.append((-1, 0.0, 0, 0, float(leaves[place - len(columns)])))
+            return number
+        nodes.append((0, 0.0, 0, 0, 0.0))
+        below, above = add(2 * place + 1), add(2 * place + 2)
+        nodes[number] = (int(columns[place]), float(thresholds[place]), below, above, 0.0)
+        return number
+
+    add(0)
+    own, limits, left, right, values = zip(*nodes, strict=True)
+    return Tree(np.array(own), np.array(limits), np.array(left), np.array(right), np.array(values))
+
+
+def first_at_least(function: Callable[[np.ndarray], np.ndarray], targets: np.ndarray) -> np.ndarray:
+    """For each target the smallest float64 x with function(x) >= target; infinity where there is none.
+
+    The function takes and gives (n,), entry for entry, and does not decrease.
+    """
+    largest = 1e300  # Beyond it functions overflow.
+    # Floats in their order as integers: those of negative numbers run backwards.
+    low, high = (np.full(len(targets), _ordered(np.array([end]))[0]) for end in (-largest, largest))
+    reached = function(np.full(len(targets), largest)) >= targets
+    while (low < high).any():
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)
+        there = function(_float(middle)) >= targets
+        low, high = np.where(there, low, np.minimum(middle + 1, high)), np.where(there, middle, high)
+    return np.where(reached, _float(low), np.inf)
+
+
+def _ordered(x: np.ndarray) -> np.ndarray:
+    bits = x.view(np.int64)
+    return np.where(bits < 0, np.int64(-(2**63)) - bits, bits)
+
+
+def _float(order: np.ndarray) -> np.ndarray:
+    return np.where(order < 0, np.int64(-(2**63)) - order, order).view(np.float64)
+
+
+class Trees(NamedTuple):
+    """The sum of the leaves of trees."""
+
+    trees: tuple[Tree, ...]
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query."""
+        scores = np.zeros(len(X))
+        for tree in self.trees:
+            nodes = np.zeros(len(X), np.int64)
+            while (inner := tree.columns[nodes] >= 0).any():
+                values = X[np.arange(len(X)), np.maximum(tree.columns[nodes], 0)]
+                below = np.where(values < tree.thresholds[nodes], tree.left[nodes], tree.right[nodes])
+                nodes = np.where(inner, below, nodes)
+            scores += tree.values[nodes]
+        return scores
+
+
+class Network(NamedTuple):
+    """Fully connected layers (weights, biases), each followed by the activation, "tanh" or "relu", and a weighted sum."""
+
+    layers: tuple[tuple[np.ndarray, np.ndarray], ...]
+    activation: str
+    output: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query."""
+        for weights, biases in self.layers:
+            X = X @ weights + biases
+            X = np.tanh(X) if self.activation == "tanh" else np.maximum(X, 0.0)
+        return X @ self.output
+
+
+class Blend(NamedTuple):
+    """Scores of several models on the same columns, standardised within the query, in a weighted sum."""
+
+    forms: tuple["Form", ...]
+    weights: np.ndarray
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query."""
+        scores = np.column_stack([form(X) for form in self.forms])
+        return _standard(scores, 0.0) @ self.weights if len(X) else np.zeros(0)
+
+
+Head: TypeAlias = Linear | Trees | Network | Blend
+
+
+class Form(NamedTuple):
+    """What a model computes of raw features.
+
+    Attributes
+    ----------
+    names
+        The d feature names; None when features are known by their position.
+    n_features
+        d.
+    layers, head
+        What is done, in order.
+    """
+
+    names: tuple[Hashable, ...] | None
+    n_features: int
+    layers: tuple[Layer, ...]
+    head: Head
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The scores of the documents of one query."""
+        """The scores (m,) of the documents of one query, features (m, d)."""
+        return self.head(transformed(self.layers, X))
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether the score of a document depends on the other documents of its query."""
+        return isinstance(self.head, Blend) or any(isinstance(layer, InQuery) and layer.relative.any() for layer in self.layers)
+
+
+def transformed(layers: tuple[Layer, ...], X: np.ndarray) -> np.ndarray:
+    """The columns that layers make of the features X of one query."""
+    for layer in layers:
+        X = layer(X)
+    return X
+
+
+def sources_of(layers: tuple[Any, ...], n_features: int) -> np.ndarray:
+    """The raw feature, int64 (k,), that each of the columns after the layers is made of; -1 for one that is always 0."""
+    sources = np.arange(n_features)
+    for layer in layers:
+        if isinstance(layer, Take):
+            sources = np.where(layer.columns >= 0, sources[layer.columns], -1)
+        elif isinstance(layer, Curves | InQuery):
+            sources = sources[layer.sources]
+    return sources

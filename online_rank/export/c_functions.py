@@ -1,0 +1,178 @@
+"""The functions of C that the layers of a model call."""
+
+from collections.abc import Sequence
+
+from online_rank.export.quantiles import MIDDLE_DOWN, MIDDLE_UP, TAIL, TAIL_DOWN, TAIL_UP
+
+__all__ = ["HELPERS"]
+
+
+def _polynomial(x: str, coefficients: Sequence[float]) -> str:
+    text = repr(coefficients[0])
+    for coefficient in coefficients[1:]:
+        text = f"({text}) * {x} + ({coefficient!r})"
+    return text
+
+
+#: The functions that layers call. Each makes columns b (n, k), row by row, of columns a (n, d).
+HELPERS = {
+    "find": """/* How many of the k ascending numbers are <= x. */
+static int NAME_find(double x, const double *numbers, int k) {
+    int low = 0, high = k;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (numbers[middle] <= x) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+""",
+    "quantile": f"""/* The quantile of the normal distribution, by Acklam's rational functions. */
+static double NAME_quantile(double p) {{
+    double low = p < 0.5 ? p : 1.0 - p, q = p - 0.5, r = q * q;
+    if (low < {TAIL!r}) {{
+        double t = sqrt(-2.0 * log(low));
+        double outer = ({_polynomial("t", TAIL_UP)}) / ({_polynomial("t", TAIL_DOWN)});
+        return p < 0.5 ? outer : -outer;
+    }}
+    return q * ({_polynomial("r", MIDDLE_UP)}) / ({_polynomial("r", MIDDLE_DOWN)});
+}}
+""",
+    "take": """static void NAME_take(const double *a, int n, int d, int k, const int *columns, double *b) {
+    for (int i = 0; i < n; ++i) {
+        for (int c = 0; c < k; ++c) {
+            b[i * k + c] = columns[c] < 0 ? 0.0 : a[i * d + columns[c]];
+        }
+    }
+}
+""",
+    "scale": """static void NAME_scale(const double *a, int n, int d, const double *means, const double *factors, double *b) {
+    for (int i = 0; i < n; ++i) {
+        for (int j = 0; j < d; ++j) {
+            b[i * d + j] = (a[i * d + j] - means[j]) * factors[j];
+        }
+    }
+}
+""",
+    "logs": """static void NAME_logs(const double *a, int n, int d, double *b) {
+    for (int i = 0; i < n * d; ++i) {
+        b[i] = a[i] < 0.0 ? -log1p(-a[i]) : log1p(a[i]);
+    }
+}
+""",
+    "curves": """static void NAME_curves(const double *a, int n, int d, int k, const int *sources, const int *starts,
+                        const int *sizes, const double *xs, const double *ys, const double *slopes, double *b) {
+    for (int i = 0; i < n; ++i) {
+        for (int c = 0; c < k; ++c) {
+            double x = a[i * d + sources[c]];
+            const double *u = xs + starts[c], *v = ys + starts[c], *s = slopes + starts[c];
+            int last = sizes[c] - 1, place = last < 0 ? 0 : NAME_find(x, u, sizes[c]);
+            if (last >= 0) {
+                x = place == 0 ? v[0] : place > last ? v[last]
+                    : v[place - 1] + (x - u[place - 1]) * s[place - 1];
+            }
+            b[i * k + c] = x;
+        }
+    }
+}
+""",
+    "quantiles": """static void NAME_quantiles(const double *a, int n, int d, const int *starts, const int *sizes,
+                           const double *limits, const double *levels, const double *slopes, double deviation, double *b) {
+    for (int i = 0; i < n; ++i) {
+        for (int j = 0; j < d; ++j) {
+            double x = a[i * d + j];
+            int place = starts[j] + j + NAME_find(x, limits + starts[j], sizes[j]);
+            b[i * d + j] = deviation * NAME_quantile(levels[place] + (slopes[place] == 0.0 ? 0.0 : slopes[place] * x));
+        }
+    }
+}
+""",
+    "in_query": """/* Of column sources[c] its value, or what it is in the query: standardised, from 0 to 1, or its rank. */
+static void NAME_in_query(const double *a, int n, int d, int k, const int *sources, const int *relative, const int *centred,
+                          int how, double soft, double *b) {
+    for (int c = 0; c < k; ++c) {
+        const double *x = a + sources[c];
+        double low = n ? x[0] : 0.0, high = low, mean = 0.0, square = 0.0;
+        for (int i = 0; i < n; ++i) {
+            low = x[i * d] < low ? x[i * d] : low;
+            high = x[i * d] > high ? x[i * d] : high;
+            mean += x[i * d] / n;
+        }
+        for (int i = 0; i < n; ++i) {
+            square += (x[i * d] - mean) * (x[i * d] - mean) / n;
+        }
+        for (int i = 0; i < n; ++i) {
+            double value = x[i * d];
+            if (relative[c] && how == 2) {
+                double below = 0.0;
+                for (int j = 0; j < n; ++j) {
+                    below += x[j * d] < value ? 1.0 : x[j * d] == value ? 0.5 : 0.0;
+                }
+                value = below / n - 0.5;
+            } else if (relative[c]) {
+                double start = centred[c] ? mean : 0.0;
+                value = high <= low ? 0.0 : how ? (value - low) / (high - low) : (value - start) / (sqrt(square) + soft);
+            }
+            b[i * k + c] = value;
+        }
+    }
+}
+""",
+    "linear": """static void NAME_linear(const double *a, int n, int d, const double *weights, double *scores) {
+    for (int i = 0; i < n; ++i) {
+        double sum = 0.0;
+        for (int j = 0; j < d; ++j) {
+            sum += weights[j] * a[i * d + j];
+        }
+        scores[i] = sum;
+    }
+}
+""",
+    "dense": """static void NAME_dense(const double *a, int n, int d, int k, const double *weights, const double *biases,
+                       int relu, double *b) {
+    for (int i = 0; i < n; ++i) {
+        for (int c = 0; c < k; ++c) {
+            double sum = biases[c];
+            for (int j = 0; j < d; ++j) {
+                sum += a[i * d + j] * weights[j * k + c];
+            }
+            b[i * k + c] = relu ? (sum > 0.0 ? sum : 0.0) : tanh(sum);
+        }
+    }
+}
+""",
+    "trees": """static void NAME_trees(const double *a, int n, int d, int k, const int *starts, const int *columns,
+                       const double *thresholds, const int *left, const int *right, const double *values, double *scores) {
+    for (int i = 0; i < n; ++i) {
+        double sum = 0.0;
+        for (int t = 0; t < k; ++t) {
+            int node = starts[t];
+            while (columns[node] >= 0) {
+                node = starts[t] + (a[i * d + columns[node]] < thresholds[node] ? left[node] : right[node]);
+            }
+            sum += values[node];
+        }
+        scores[i] = sum;
+    }
+}
+""",
+    "blend": """/* Adds scores, standardised within the query, to those of the blend. */
+static void NAME_blend(const double *own, int n, double weight, double *scores) {
+    double low = n ? own[0] : 0.0, high = low, mean = 0.0, square = 0.0;
+    for (int i = 0; i < n; ++i) {
+        low = own[i] < low ? own[i] : low;
+        high = own[i] > high ? own[i] : high;
+        mean += own[i] / n;
+    }
+    for (int i = 0; i < n; ++i) {
+        square += (own[i] - mean) * (own[i] - mean) / n;
+    }
+    for (int i = 0; i < n; ++i) {
+        scores[i] += high > low ? weight * (own[i] - mean) / sqrt(square) : 0.0;
+    }
+}
+""",
+}

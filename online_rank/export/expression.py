@@ -1,0 +1,149 @@
+"""The closed form of a model of single documents as definitions of numbers, one after the other, in arithmetic and `if`."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from online_rank.base.form import Curves, Form, Linear, Network, Quantiles, Scale, SignedLogs, Take, Tree, Trees
+from online_rank.export.quantiles import MIDDLE_DOWN, MIDDLE_UP, TAIL, TAIL_DOWN, TAIL_UP, intervals
+
+__all__ = ["Definitions", "Dialect", "definitions"]
+
+
+class Dialect(NamedTuple):
+    """How a language writes what is not arithmetic.
+
+    Attributes
+    ----------
+    choose
+        From a condition and two values, which are texts, the text of the first value where it holds, else of the second.
+    log, sqrt, tanh
+        Names of functions.
+    """
+
+    choose: Callable[[str, str, str], str]
+    log: str = "log"
+    sqrt: str = "sqrt"
+    tanh: str = "tanh"
+
+
+class Definitions(NamedTuple):
+    """Named numbers, each made of those before it, and the score made of them."""
+
+    named: list[tuple[str, str]]
+    score: str
+
+
+class _Writer:
+    """Writes definitions."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.named: list[tuple[str, str]] = []
+
+    def define(self, text: str) -> str:
+        """A name for what is used more than once."""
+        name = f"v{len(self.named) + 1}"
+        self.named.append((name, text))
+        return name
+
+    def curve(self, x: str, xs: np.ndarray, ys: np.ndarray, slopes: np.ndarray) -> str:
+        """The function that is linear between points."""
+        pieces = [f"{number(ys[k])} + ({x} - {number(xs[k])}) * {number(slope)}" for k, slope in enumerate(slopes.tolist())]
+        return self.search(x, xs.tolist(), [number(ys[0]), *pieces, number(ys[-1])])
+
+    def search(self, x: str, limits: Sequence[float], pieces: Sequence[str]) -> str:
+        """The piece k for which k of the ascending limits are <= x, by halving."""
+        if len(pieces) == 1:
+            return pieces[0]
+        middle = len(pieces) // 2
+        below = self.search(x, limits[: middle - 1], pieces[:middle])
+        above = self.search(x, limits[middle:], pieces[middle:])
+        return self.dialect.choose(f"{x} < {number(limits[middle - 1])}", below, above)
+
+    def tree(self, tree: Tree, n: int, columns: Sequence[str]) -> str:
+        """A tree from node n on."""
+        if tree.columns[n] < 0:
+            return number(tree.values[n])
+        left, right = (self.tree(tree, int(side[n]), columns) for side in (tree.left, tree.right))
+        return self.dialect.choose(f"{columns[tree.columns[n]]} < {number(tree.thresholds[n])}", left, right)
+
+    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+        """A polynomial; the highest power first."""
+        text = number(coefficients[0])
+        for coefficient in coefficients[1:]:
+            text = f"({text}) * {x} + {number(coefficient)}"
+        return text
+
+    def normal_quantile(self, p: str) -> str:
+        """Phi^-1 by Acklam's rational functions."""
+        choose = self.dialect.choose
+        low = self.define(choose(f"{p} < 0.5", p, f"1 - {p}"))
+        t = self.define(f"{self.dialect.sqrt}(-2 * {self.dialect.log}({low}))")
+        outer = f"({self.polynomial(t, TAIL_UP)}) / ({self.polynomial(t, TAIL_DOWN)})"
+        q = self.define(f"{p} - 0.5")
+        r = self.define(f"{q} * {q}")
+        inner = f"{q} * ({self.polynomial(r, MIDDLE_UP)}) / ({self.polynomial(r, MIDDLE_DOWN)})"
+        signed = choose(f"{p} < 0.5", outer, f"-({outer})")
+        return choose(f"{low} < {number(TAIL)}", signed, inner)
+
+
+def definitions(form: Form, features: Sequence[str], dialect: Dialect) -> Definitions:
+    """A form of single documents as definitions, with texts for the raw features."""
+    writer = _Writer(dialect)
+    columns = [writer.define(text) if form.layers else text for text in features]
+    for layer in form.layers:
+        columns = _layer(layer, columns, writer)
+    return Definitions(writer.named, _head(form.head, columns, writer))
+
+
+def _layer(layer: object, columns: list[str], writer: _Writer) -> list[str]:
+    """The texts of the columns that a layer makes."""
+    define, choose, log = writer.define, writer.dialect.choose, writer.dialect.log
+    if isinstance(layer, Take):
+        return [columns[j] if j >= 0 else "0" for j in layer.columns.tolist()]
+    if isinstance(layer, Scale):
+        each = zip(columns, layer.means, layer.factors, strict=True)
+        return [define(f"({x} - {number(mean)}) * {number(factor)}") for x, mean, factor in each]
+    if isinstance(layer, SignedLogs):
+        return [define(choose(f"{x} < 0", f"-{log}(1 - {x})", f"{log}(1 + {x})")) for x in columns]
+    if isinstance(layer, Curves):
+        made = []
+        for k, (j, curve) in enumerate(zip(layer.sources.tolist(), layer.knots, strict=True)):
+            made.append(columns[j] if curve is None else define(writer.curve(columns[j], *curve, layer.slopes(k))))
+        return made
+    if isinstance(layer, Quantiles):
+        made = []
+        for x, sketch in zip(columns, intervals(layer), strict=True):
+            found = define(writer.search(x, sketch.limits, [f"{number(a)} + {x} * {number(b)}" for a, b in sketch.lines]))
+            made.append(define(f"{number(layer.deviation)} * ({writer.normal_quantile(found)})"))
+        return made
+    raise TypeError(f"{type(layer).__name__} needs all documents of a query")
+
+
+def _head(head: object, columns: list[str], writer: _Writer) -> str:
+    if isinstance(head, Linear):
+        return _sum(head.weights, columns)
+    if isinstance(head, Trees):
+        return "\n+ ".join(writer.tree(tree, 0, columns) for tree in head.trees) or "0"
+    if isinstance(head, Network):
+        for weights, biases in head.layers:
+            sums = [writer.define(f"{_sum(w, columns)} + {number(b)}") for w, b in zip(weights.T, biases, strict=True)]
+            if head.activation == "tanh":
+                columns = [writer.define(f"{writer.dialect.tanh}({s})") for s in sums]
+            else:
+                columns = [writer.define(writer.dialect.choose(f"{s} < 0", "0", s)) for s in sums]
+        return _sum(head.output, columns)
+    raise TypeError(f"{type(head).__name__} needs all documents of a query")
+
+
+def _sum(weights: np.ndarray, columns: Sequence[str]) -> str:
+    terms = [f"{number(w)} * {x}" for w, x in zip(weights, columns, strict=True) if w != 0.0]
+    return "\n+ ".join(terms) or "0"
+
+
+def number(value: float) -> str:
+    """A number that reads back the same; a negative one in brackets."""
+    text = repr(float(value) + 0.0)
+    return f"({text})" if text.startswith("-") else text

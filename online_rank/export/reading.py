@@ -1,0 +1,194 @@
+"""A model as every target reads it: its closed form, and what the target calls the features."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from online_rank.base import serving_ranker, transformers_of
+from online_rank.base.closed import form_of
+from online_rank.base.form import Curves, Form, InQuery, Linear, Scale, Take, Tree, Trees, first_at_least, sources_of
+from online_rank.export.table import KINDS, TARGETS
+
+__all__ = ["Names", "Prepared", "feature_texts", "kind_of", "prepared", "raw_trees"]
+
+#: What a target calls the features: all of them in order, or those that differ by the name that the model knows.
+Names: TypeAlias = Sequence[str] | Mapping[str, Any] | None
+
+
+class Prepared(NamedTuple):
+    """A model for a target.
+
+    Attributes
+    ----------
+    form
+        What is to be computed. Of the kind "trees" the layers are folded into the thresholds.
+    kind
+        One of `KINDS`.
+    texts
+        What the target calls the d features.
+    templates
+        For features that the target computes by a query of its own: that query, by the target's name.
+    """
+
+    form: Form
+    kind: str
+    texts: list[str]
+    templates: dict[str, Any]
+
+
+def prepared(model: Any, to: str, names: Names = None) -> Prepared:
+    """A model for the target `to`.
+
+    Raises
+    ------
+    TypeError
+        The target cannot compute the model. The message says why, and what can.
+    ValueError
+        The model has met no feature, or `names` do not fit.
+    """
+    form = form_of(model)
+    kind, target = kind_of(form), TARGETS[to]
+    if kind not in target.kinds:
+        others = ", ".join(name for name, other in TARGETS.items() if kind in other.kinds)
+        raise TypeError(f"{target.title} cannot compute this model: {_reason(model, kind)}. Targets that can: {others}")
+    texts, templates = feature_texts(form.names, form.n_features, names)
+    return Prepared(raw_trees(form) if kind == "trees" else form, kind, texts, templates)
+
+
+def kind_of(form: Form) -> str:
+    """Which of `KINDS` a form is."""
+    if isinstance(form.head, Linear) and all(isinstance(layer, Take | Scale) for layer in form.layers):
+        return "linear"
+    if isinstance(form.head, Trees) and not _relative_splits(form):
+        return "trees"
+    return "query" if form.is_relative else "document"
+
+
+def _relative_splits(form: Form) -> bool:
+    """Whether a tree splits by a column that is relative to the query."""
+    relative = np.zeros(form.n_features, dtype=bool)
+    for layer in form.layers:
+        if isinstance(layer, Take):
+            relative = relative[layer.columns] & (layer.columns >= 0)
+        elif isinstance(layer, InQuery):
+            relative = relative[layer.sources] | layer.relative
+        elif isinstance(layer, Curves):
+            relative = relative[layer.sources]
+    trees = form.head.trees if isinstance(form.head, Trees) else ()
+    return any(relative[tree.columns[tree.columns >= 0]].any() for tree in trees)
+
+
+def _reason(model: Any, kind: str) -> str:
+    """Why a target does not compute a model of a kind."""
+    if kind != "query":
+        return f"it is one of {KINDS[kind]}"
+    steps = [step for step in transformers_of(model) if _needs_query(step)]
+    names = " and ".join(type(step).__name__ for step in steps) or type(serving_ranker(model)).__name__
+    return f"{names} scales by what else is in the query, and the target sees one document at a time"
+
+
+def _needs_query(step: Any) -> bool:
+    return any(isinstance(layer, InQuery) for layer in step._layers(getattr(step, "n_features", 0) or 1))
+
+
+def raw_trees(form: Form) -> Form:
+    """Trees on columns that are made of one raw feature each, without decreasing, as trees on raw features."""
+    if not isinstance(form.head, Trees):
+        raise TypeError(f"form ends in {type(form.head).__name__}; it ends in trees")
+    sources = sources_of(form.layers, form.n_features)
+    by_column = [
+        np.unique(np.concatenate([[], *(t.thresholds[t.columns == j] for t in form.head.trees)])) for j in range(len(sources))
+    ]
+    moved: list[np.ndarray] = []
+    for j, targets in enumerate(by_column):
+        moved.append(_moved(form, int(sources[j]), j, targets) if len(targets) else targets)
+    trees = []
+    for tree in form.head.trees:
+        inner = tree.columns >= 0
+        thresholds = tree.thresholds.copy()
+        for n in np.flatnonzero(inner).tolist():
+            j = tree.columns[n]
+            thresholds[n] = moved[j][np.searchsorted(by_column[j], tree.thresholds[n])]
+        trees.append(tree._replace(columns=np.where(inner, sources[tree.columns], -1), thresholds=thresholds))
+    return Form(form.names, form.n_features, (), Trees(tuple(map(_without_infinite, trees))))
+
+
+def _moved(form: Form, source: int, column: int, targets: np.ndarray) -> np.ndarray:
+    """The smallest raw values of a feature at which a column reaches targets."""
+
+    def made(x: np.ndarray) -> np.ndarray:
+        X = np.zeros((len(x), form.n_features))
+        if source >= 0:
+            X[:, source] = x
+        for layer in form.layers:
+            X = layer(X)
+        return X[:, column]
+
+    return first_at_least(made, targets)
+
+
+def _without_infinite(tree: Tree) -> Tree:
+    """A tree without splits that send everything to one side, its nodes numbered from the root on."""
+
+    def place(n: int) -> int:
+        while tree.columns[n] >= 0 and np.isinf(tree.thresholds[n]):
+            n = int(tree.left[n] if tree.thresholds[n] > 0.0 else tree.right[n])
+        return n
+
+    order = [place(0)]
+    left: list[int] = []
+    right: list[int] = []
+    for n in order:  # It grows as children are found.
+        for side, numbers in ((tree.left, left), (tree.right, right)):
+            numbers.append(len(order) if tree.columns[n] >= 0 else 0)
+            if tree.columns[n] >= 0:
+                order.append(place(int(side[n])))
+    return Tree(tree.columns[order], tree.thresholds[order], np.array(left), np.array(right), tree.values[order])
+
+
+def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Names = None) -> tuple[list[str], dict[str, Any]]:
+    """What a target calls the d features, and templates for those that it computes itself.
+
+    Parameters
+    ----------
+    known
+        The names that the model has learned; None for features that are known by their position, called "f1", "f2", ..., as
+        files of text number them.
+    n_features
+        d.
+    names
+        The target's names of all features, in order; or `{name: target's name}` for those that differ. In place of a name a
+        mapping may have a template: a dict, which is a query of the target.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `names` has another length, names a feature that there is not, or two features would have one name.
+    """
+    own = [f"f{j + 1}" for j in range(n_features)] if known is None else [str(name) for name in known]
+    texts, templates = list(own), {}
+    if isinstance(names, Mapping):
+        places = {name: j for j, name in enumerate(own)}
+        if known is None:
+            places |= {str(j + 1): j for j in range(n_features)}
+        for name, target in names.items():
+            if name not in places:
+                shown = ", ".join(own[:10]) + (", ..." if n_features > 10 else "")
+                raise ValueError(f"names: the model has no feature {name!r}; there are {shown}")
+            if isinstance(target, Mapping):
+                templates[own[places[name]]] = dict(target)
+            elif isinstance(target, str):
+                texts[places[name]] = target
+            else:
+                raise TypeError(f"names[{name!r}] is of type {type(target).__name__}; it is a name, or a template (a dict)")
+    elif names is not None:
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise TypeError("names is a sequence of one text for each feature, or {name: target's name}")
+        if len(names) != n_features:
+            raise ValueError(f"names has {len(names)} names, but the model has {n_features} features")
+        texts = list(names)
+    if len(set(texts)) < n_features:
+        twice = next(text for text in texts if texts.count(text) > 1)
+        raise ValueError(f"two features would be called {twice!r}; give other names (argument names)")
+    return texts, templates

@@ -1,0 +1,165 @@
+"""The closed form of a model beside the model."""
+
+import numpy as np
+import pytest
+
+from online_rank import (
+    BestRanker,
+    BlendRanker,
+    BoostedRanker,
+    DirectRanker,
+    DriftAwareRanker,
+    ForEachDocument,
+    GradientRanker,
+    HashedFeatures,
+    KernelPerceptronRanker,
+    LossTracker,
+    MaxAbsStreamScaler,
+    PerceptronRanker,
+    QueryNormalizer,
+    QueryRanks,
+    RidgeRanker,
+    SignedLog,
+    StreamGaussianizer,
+    StreamQuantileMap,
+    StreamScaler,
+    StreamTargetEncoder,
+    SwapRanker,
+)
+from online_rank.base.closed import form_of
+from online_rank.base.form import Take, Tree, Trees, first_at_least, full_tree, sources_of
+from online_rank.preprocessing import Ramps
+
+MODELS = {
+    "perceptron": lambda: PerceptronRanker(),
+    "perceptron behind a scaler": lambda: StreamScaler() | PerceptronRanker(),
+    "centred only": lambda: StreamScaler(with_std=False) | PerceptronRanker(),
+    "gradient behind two scalers": lambda: StreamScaler() | MaxAbsStreamScaler() | GradientRanker("logistic"),
+    "ridge on logarithms": lambda: SignedLog() | StreamScaler() | RidgeRanker(),
+    "perceptron on quantiles": lambda: StreamQuantileMap() | PerceptronRanker(),
+    "perceptron on ramps": lambda: StreamQuantileMap(5) | PerceptronRanker(),
+    "ramps behind a scaler": lambda: StreamScaler() | Ramps(4) | PerceptronRanker(),
+    "ramps alone": lambda: Ramps(4) | PerceptronRanker(),
+    "ridge on encodings": lambda: StreamQuantileMap() | StreamTargetEncoder(keep="relative") | RidgeRanker(),
+    "ridge on all encodings": lambda: StreamScaler() | StreamTargetEncoder() | RidgeRanker(),
+    "standard in the query": lambda: QueryNormalizer() | PerceptronRanker(),
+    "minmax in the query": lambda: QueryNormalizer("minmax") | PerceptronRanker(),
+    "ranks": lambda: QueryRanks() | StreamScaler() | PerceptronRanker(),
+    "gaussianized": lambda: StreamGaussianizer() | PerceptronRanker(),
+    "trees on quantiles": lambda: StreamQuantileMap() | BoostedRanker(),
+    "trees behind a scaler": lambda: StreamScaler() | BoostedRanker(),
+    "network": lambda: StreamGaussianizer() | DirectRanker(dtype="float64"),
+    "blend": lambda: StreamQuantileMap() | BlendRanker(),
+    "blend of pipelines": lambda: BlendRanker([StreamScaler() | PerceptronRanker(), SignedLog() | RidgeRanker()]),
+    "tracked": lambda: StreamScaler() | LossTracker(PerceptronRanker()),
+    "watched for drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
+    "chosen": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(credit="argmax")]),
+}
+
+
+def queries(n=60, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        m = int(rng.integers(2, 12))
+        X = np.column_stack([rng.normal(size=(m, d - 2)), np.exp(2 * rng.normal(size=m)), rng.integers(0, 3, m)])
+        yield X, np.digitize(X[:, 0] + 0.3 * np.log1p(X[:, -2]) + rng.normal(size=m), [0.5, 1.5])
+
+
+def dicts(X):
+    return [{f"x{j}": value for j, value in enumerate(row)} for row in X.tolist()]
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_form_scores_as_the_model_does(name, named):
+    model = MODELS[name]()
+    for t, (X, y) in enumerate(queries()):
+        model.learn_one(dicts(X if t else X[:, ::-1]) if named else X, y)
+    form = form_of(model)
+    if named:
+        assert sorted(form.names) == ["x0", "x1", "x2", "x3", "x4"]
+    for X, _ in queries(10, seed=1):
+        X = np.concatenate([X, [[1e9, -1e9, 0.0, 0.0, 0.0]]])
+        columns = [int(name[1:]) for name in form.names] if named else range(5)
+        expected = model.predict_one(dicts(X) if named else X)
+        # The quantile map gives single precision.
+        tolerance = 2e-6 if "StreamQuantileMap" in str(model) else 1e-9
+        np.testing.assert_allclose(form(X[:, columns]), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_column_goes_back_to_its_feature(name):
+    model = MODELS[name]()
+    for X, y in queries():
+        model.learn_one(X, y)
+    form = form_of(model)
+    sources = sources_of(form.layers, form.n_features)
+    X, _ = next(queries(1, seed=3))
+    from online_rank.base.form import transformed
+
+    before = transformed(form.layers, X)
+    for j in range(form.n_features):
+        changed = X.copy()
+        changed[0, j] += 1.0
+        moved = (transformed(form.layers, changed) != before).any(axis=0)
+        assert set(np.flatnonzero(moved)) <= set(np.flatnonzero(sources == j))
+
+
+def test_names_before_ranks_alone_are_not_known():
+    model = QueryRanks(keep=False) | PerceptronRanker()
+    for X, y in queries(5):
+        model.learn_one(dicts(X), y)
+    with pytest.raises(TypeError, match="the names of the features before QueryRanks are not known"):
+        form_of(model)
+
+
+def test_features_that_a_ranker_has_not_met_do_not_count():
+    scaler, ranker = StreamScaler(), PerceptronRanker.from_weights({"a": 2.0})
+    scaler.learn_one([{"b": 0.0, "a": 0.0}, {"b": 2.0, "a": 4.0}])
+    form = form_of(scaler | ranker)
+    assert [type(layer) for layer in form.layers][1:] == [Take]
+    assert form(np.array([[7.0, 4.0]])).tolist() == [2.0 * (4.0 - 2.0) / 2.0]
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (HashedFeatures(16) | PerceptronRanker(), "HashedFeatures has no closed form"),
+        (KernelPerceptronRanker(), "KernelPerceptronRanker has no closed form"),
+        (StreamScaler() | KernelPerceptronRanker(), "KernelPerceptronRanker has no closed form"),
+    ],
+)
+def test_what_has_no_form_is_named(model, reason):
+    for X, y in queries(5):
+        model.learn_one(dicts(X), y)
+    with pytest.raises(TypeError, match=reason):
+        form_of(model)
+
+
+def test_lifted_transformers_have_no_form():
+    from river import preprocessing
+
+    model = ForEachDocument(preprocessing.StandardScaler()) | SwapRanker()
+    with pytest.raises(ValueError, match="has met no feature"):
+        form_of(model)
+    model = ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker()
+    for X, y in queries(5):
+        model.learn_one(X, y)
+    with pytest.raises(TypeError, match="ForEachDocument has no closed form"):
+        form_of(model)
+
+
+def test_a_full_tree_by_hand():
+    # Node 1 does not split; column 0 decides at the root, column 1 at node 2.
+    tree = full_tree(np.array([0, 9, 1]), np.array([0.5, np.inf, -1.0]), np.array([1.0, 2.0, 3.0, 4.0]))
+    assert isinstance(tree, Tree)
+    X = np.array([[0.4, 0.0], [0.5, -2.0], [0.5, -1.0]])
+    assert Trees((tree,))(X).tolist() == [1.0, 3.0, 4.0]
+
+
+def test_the_first_float_that_reaches_a_target():
+    targets = np.array([0.0, 1.0, 2.0, 3.0])
+    found = first_at_least(lambda x: np.clip(np.floor(x / 0.1), -1.0, 2.0), targets)
+    assert found[3] == np.inf
+    for x, target in zip(found[:3], targets, strict=False):
+        assert np.floor(x / 0.1) >= target > np.floor(np.nextafter(x, -np.inf) / 0.1)

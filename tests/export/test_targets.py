@@ -1,0 +1,162 @@
+"""Every kind of model to every target: equal, equal within float32, or refused with what can be deployed instead.
+
+What engines compute is in `tests/reference/engines.py`, written from their documented formats, and onnxruntime, a C compiler,
+LightGBM and XGBoost.
+"""
+
+import importlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from online_rank import (
+    BlendRanker,
+    BoostedRanker,
+    DirectRanker,
+    GradientRanker,
+    PerceptronRanker,
+    QueryNormalizer,
+    QueryRanks,
+    RidgeRanker,
+    SignedLog,
+    StreamGaussianizer,
+    StreamQuantileMap,
+    StreamScaler,
+    StreamTargetEncoder,
+)
+from online_rank.base.closed import form_of
+from online_rank.export import KINDS, TARGETS, export, solr_features
+from online_rank.export.reading import kind_of
+from online_rank.preprocessing import Ramps
+from tests.reference import engines
+
+NAMES = ("clicks", "age", "length", "year")
+
+MODELS = {
+    "linear": [
+        lambda: PerceptronRanker(),
+        lambda: StreamScaler() | RidgeRanker(),
+        lambda: StreamScaler() | StreamScaler(with_std=False) | GradientRanker(),
+    ],
+    "trees": [lambda: StreamScaler() | BoostedRanker(), lambda: SignedLog() | StreamScaler() | BoostedRanker()],
+    "document": [
+        lambda: SignedLog() | StreamScaler() | PerceptronRanker(),
+        lambda: StreamScaler() | Ramps(4) | PerceptronRanker(),
+        lambda: StreamScaler() | StreamTargetEncoder(6) | RidgeRanker(),
+        lambda: StreamGaussianizer() | PerceptronRanker(),
+        lambda: StreamGaussianizer() | DirectRanker(hidden=(6,), dtype="float64"),
+    ],
+    "query": [
+        lambda: QueryNormalizer() | PerceptronRanker(),
+        lambda: QueryNormalizer("minmax") | PerceptronRanker(),
+        lambda: QueryRanks() | StreamScaler() | PerceptronRanker(),
+        lambda: StreamQuantileMap() | PerceptronRanker(),
+        lambda: StreamQuantileMap() | BoostedRanker(),
+        lambda: StreamQuantileMap() | BlendRanker(),
+        lambda: BlendRanker([StreamScaler() | PerceptronRanker(), SignedLog() | RidgeRanker()]),
+    ],
+}
+
+#: Targets that add up in single precision.
+SINGLE = {"solr", "solr-normalized", "elasticsearch", "opensearch", "xgboost"}
+
+
+def queries(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        m = int(rng.integers(2, 12))
+        length, year = np.exp(2 * rng.normal(size=m)), 2000.0 + rng.integers(0, 26, m)
+        X = np.column_stack([rng.integers(0, 9, m).astype(float), 5 * rng.random(m), length, year])
+        yield X, np.digitize(0.3 * X[:, 0] + np.log1p(X[:, 2]) + rng.normal(size=m), [1.5, 3.0])
+
+
+@pytest.fixture(scope="module")
+def models():
+    """(kind, model) of all, taught."""
+    made = []
+    for kind, makes in MODELS.items():
+        for make in makes:
+            model = make()
+            for X, y in queries():
+                model.learn_one([dict(zip(NAMES, row, strict=True)) for row in X.tolist()], y)
+            made.append((kind, model))
+    return made
+
+
+def available(to):
+    needed = {"onnx": ("onnx", "onnxruntime"), "lightgbm": ("lightgbm",), "xgboost": ("xgboost",)}
+    if to == "c" and shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    for module in needed.get(to, ()):
+        pytest.importorskip(module)
+
+
+def test_models_are_of_the_kinds_that_they_stand_under(models):
+    assert set(MODELS) == set(KINDS)
+    for kind, model in models:
+        assert kind_of(form_of(model)) == kind, model
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_a_target_computes_the_model_or_refuses_it(to, models, tmp_path):
+    available(to)
+    for kind, model in models:
+        if kind not in TARGETS[to].kinds:
+            title = TARGETS[to].title
+            others = [name for name, target in TARGETS.items() if kind in target.kinds]
+            with pytest.raises(TypeError, match=f"{title} cannot compute this model: .*: {', '.join(others)}"):
+                export(model, to)
+            continue
+        content = export(model, to, name="model")
+        for X, _ in queries(3, seed=1):
+            X = np.concatenate([X, [[0.0, 0.0, 0.0, 0.0], [1e6, 3.0, 1e9, 1.0]]])
+            if to in SINGLE:
+                X = X.astype(np.float32).astype(float)
+            expected = np.array(model.predict_one([dict(zip(NAMES, row, strict=True)) for row in X.tolist()]))
+            found = engines.scores(to, content, NAMES, X, tmp_path)
+            scale = np.abs(expected).max() + 1e-9
+            if to in SINGLE or (to == "onnx" and "BoostedRanker" in str(model)):
+                # Single precision of sums of terms that may be larger than the sum.
+                exact, tolerance = np.abs(X).max() * scale, 1e-6
+                found, expected = found - found.mean(), expected - expected.mean()
+                np.testing.assert_allclose(found, expected, atol=tolerance * exact if kind == "linear" else 1e-5 * scale)
+            else:
+                # The quantile map gives single precision here, and double there.
+                tolerance = 1e-5 if "StreamQuantileMap" in str(model) else 1e-7
+                np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def test_what_is_missing_in_vespa_counts_as_0(models):
+    for kind, model in models:
+        if kind in TARGETS["vespa"].kinds:
+            text = export(model, "vespa")
+            X = np.array([[1.0, np.nan, 3.0, 2001.0], [np.nan, 1.0, np.nan, np.nan]])
+            found, zeros = engines.vespa(text, NAMES, X), engines.vespa(text, NAMES, np.nan_to_num(X))
+            assert found.tolist() == zeros.tolist()
+
+
+def test_every_entry_of_the_table_has_a_function():
+    for target in TARGETS.values():
+        module, _, function = target.home.partition(":")
+        assert function in importlib.import_module(f"online_rank.export.{module}").__all__
+        assert set(target.kinds) <= set(KINDS)
+
+
+def test_the_feature_store_of_solr_takes_fields_and_templates():
+    ranker = PerceptronRanker.from_weights({"clicks": 2.0, "bm25": 1.0})
+    query = {"class": "org.apache.solr.ltr.feature.SolrFeature", "params": {"q": "{!dismax qf=title}${text}"}}
+    field = {"class": "org.apache.solr.ltr.feature.FieldValueFeature", "params": {"field": "clicks"}}
+    made = solr_features(ranker, store="shop", names={"bm25": query})
+    assert made == [{"name": "clicks", **field, "store": "shop"}, {"name": "bm25", **query, "store": "shop"}]
+
+
+def test_names_that_differ():
+    ranker = PerceptronRanker.from_weights([2.0, 1.0])
+    body = json.loads(export(ranker, "json", names={"2": "age"}))
+    assert body == {"features": ["f1", "age"], "weights": [2.0, 1.0], "constant": 0.0}
+    with pytest.raises(ValueError, match="the model has no feature 'f3'; there are f1, f2"):
+        export(ranker, "json", names={"f3": "age"})
+    with pytest.raises(TypeError, match=r"names\['f1'\] is of type int"):
+        export(ranker, "json", names={"f1": 3})

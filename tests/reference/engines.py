@@ -1,0 +1,329 @@
+"""What engines make of exported models, from the documented formats: slow, and without anything of `online_rank.export`."""
+
+import ctypes
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+F = np.float32
+
+
+def solr(body, X):
+    """Solr: features are floats; a linear model adds up weight times value, trees go left where value <= threshold."""
+    places = {feature["name"]: j for j, feature in enumerate(body["features"])}
+    norms = [feature.get("norm", {"params": {"avg": "0", "std": "1"}})["params"] for feature in body["features"]]
+    scores = []
+    for row in X.astype(F):
+        values = [(F(x) - F(norm["avg"])) / F(norm["std"]) for x, norm in zip(row, norms, strict=True)]
+        if body["class"].endswith("LinearModel"):
+            scores.append(sum((F(weight) * values[places[name]] for name, weight in body["params"]["weights"].items()), F(0)))
+            continue
+        total = F(0)
+        for tree in body["params"]["trees"]:
+            node = tree["root"]
+            while "value" not in node:
+                node = node["left" if values[places[node["feature"]]] <= F(node["threshold"]) else "right"]
+            total += F(tree["weight"]) * F(node["value"])
+        scores.append(total)
+    return np.array(scores, float)
+
+
+def plugin(bodies, names, X):
+    """The LTR plugin: weights by name, or XGBoost's dump: yes where value < condition. Negative values are refused."""
+    (body,) = [body["model"]["model"] for body in bodies.values() if "model" in body]
+    definition = json.loads(body["definition"])
+    scores = []
+    for row in X.astype(F):
+        document = dict(zip(names, row, strict=True))
+        if body["type"] == "model/linear":
+            if min(row) < 0:
+                raise ValueError("negative")
+            scores.append(sum((F(weight) * document[name] for name, weight in definition.items()), F(0)))
+            continue
+        total = F(0)
+        for tree in definition:
+            node = tree
+            while "leaf" not in node:
+                wanted = node["yes" if document[node["split"]] < F(node["split_condition"]) else "no"]
+                (node,) = [child for child in node["children"] if child["nodeid"] == wanted]
+            total += F(node["leaf"])
+        scores.append(total)
+    return np.array(scores, float)
+
+
+def ranklib(text, X):
+    """RankLib's linear model: feature 0 is the constant."""
+    (line,) = [line for line in text.splitlines() if not line.startswith("#")]
+    weights = {int(n): float(w) for n, w in (pair.split(":") for pair in line.split())}
+    return np.array([weights[0] + sum(weights[j + 1] * x for j, x in enumerate(row)) for row in X])
+
+
+class _Expression:
+    """Vespa's ranking expressions: + - * / < == , if(), log, sqrt, tanh, isNan, attribute(), and functions of the profile."""
+
+    def __init__(self, text):
+        self.tokens = re.findall(r"\d[\d.]*(?:e[-+]?\d+)?|[A-Za-z_]\w*|==|[-+*/<(),]", text)
+        self.place = 0
+
+    def take(self, token=None):
+        found = self.tokens[self.place] if self.place < len(self.tokens) else None
+        if token is not None and found != token:
+            return False
+        self.place += 1
+        return found
+
+    def parse(self):
+        left = self.sum()
+        for sign in ("<", "=="):
+            if self.take(sign):
+                return (sign, left, self.sum())
+        return left
+
+    def sum(self):
+        left = self.product()
+        while True:
+            if self.take("+"):
+                left = ("+", left, self.product())
+            elif self.take("-"):
+                left = ("-", left, self.product())
+            else:
+                return left
+
+    def product(self):
+        left = self.unary()
+        while True:
+            if self.take("*"):
+                left = ("*", left, self.unary())
+            elif self.take("/"):
+                left = ("/", left, self.unary())
+            else:
+                return left
+
+    def unary(self):
+        if self.take("-"):
+            return ("-", 0.0, self.unary())
+        if self.take("("):
+            inner = self.parse()
+            assert self.take(")")
+            return inner
+        token = self.take()
+        if token[0].isdigit():
+            return float(token)
+        if not self.take("("):
+            return ("name", token)
+        arguments = [self.parse()]
+        while self.take(","):
+            arguments.append(self.parse())
+        assert self.take(")")
+        return ("call", token, *arguments)
+
+
+def _value(node, functions, document):
+    def value(node):
+        if isinstance(node, float):
+            return node
+        kind, *parts = node
+        if kind == "name":
+            if parts[0] not in known:
+                known[parts[0]] = value(functions[parts[0]])
+            return known[parts[0]]
+        if kind == "call":
+            function, *arguments = parts
+            if function == "attribute":
+                return document[arguments[0][1]]
+            if function == "if":
+                return value(arguments[1] if value(arguments[0]) else arguments[2])
+            return {"log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "isNan": np.isnan}[function](value(arguments[0]))
+        a, b = map(value, parts)
+        return {"+": a + b, "-": a - b, "*": a * b, "<": a < b, "==": a == b, "/": a / b if b else 0.0}[kind]
+
+    known = {}
+    return float(value(node))
+
+
+def vespa(text, names, X):
+    """A rank profile; NaN in X is an attribute that a document lacks."""
+    functions = dict(re.findall(r"function (\w+)\(\) \{\s*expression \{(.*?)\n\s*\}\s*\}", text, re.S))
+    parsed = {name: _Expression(body).parse() for name, body in functions.items()}
+    (score,) = re.findall(r"first-phase \{\s*expression \{(.*?)\n\s*\}\s*\}", text, re.S)
+    score = _Expression(score).parse()
+    return np.array([_value(score, parsed, dict(zip(names, row.tolist(), strict=True))) for row in X])
+
+
+def c(header, name, X, folder):
+    """Compiles a header with warnings as errors; the scores of the documents X of one query."""
+    folder = Path(tempfile.mkdtemp(dir=folder))  # A library is loaded once from each place.
+    (folder / "model.h").write_text(header)
+    scores = f"{name}_scores(x, n, s)" if f"{name}_scores(" in header else None
+    one = f"{name}_score(x + i * {X.shape[1]})" if f"{name}_score(" in header else None
+    body = f"return {scores};" if scores else f"for (int i = 0; i < n; ++i) s[i] = {one}; return 0;"
+    if scores and one:
+        body = f"int r = {scores}; for (int i = 0; i < n; ++i) if (s[i] != {one}) r = 9; return r;"
+    (folder / "model.c").write_text(f'#include "model.h"\nint run(const double *x, int n, double *s) {{ {body} }}\n')
+    options = ["-std=c99", "-Wall", "-Wextra", "-Wno-unused-variable", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
+    library = folder / "model.so"
+    subprocess.run(["cc", *options, "-o", library, folder / "model.c", "-lm"], check=True)
+    run = ctypes.CDLL(str(library)).run
+    X, found = np.ascontiguousarray(X, float), np.empty(len(X))
+    pointer = ctypes.POINTER(ctypes.c_double)
+    assert run(X.ctypes.data_as(pointer), len(X), found.ctypes.data_as(pointer)) == 0
+    return found
+
+
+def onnx(data, X):
+    """onnxruntime."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    return session.run(["scores"], {"features": np.asarray(X, float)})[0]
+
+
+def lightgbm(text, X):
+    """LightGBM."""
+    import lightgbm
+
+    return lightgbm.Booster(model_str=text).predict(X, raw_score=True)
+
+
+def xgboost(data, X):
+    """XGBoost."""
+    import xgboost
+
+    booster = xgboost.Booster(model_file=bytearray(data.encode()))
+    return booster.predict(xgboost.DMatrix(X, feature_names=booster.feature_names), output_margin=True).astype(float)
+
+
+def plain(body, X):
+    """JSON: weights, or layers and a head."""
+    if "weights" in body:
+        return np.array([body["constant"] + sum(w * x for w, x in zip(body["weights"], row, strict=True)) for row in X])
+    return _scores(body, np.asarray(X, float).tolist())
+
+
+def _scores(form, rows):
+    for layer in form["layers"]:
+        rows = _LAYERS[layer["kind"]](layer, rows)
+    return np.array(_HEADS[form["head"]["kind"]](form["head"], rows))
+
+
+def _curve(x, curve):
+    xs, ys = curve
+    if x <= xs[0]:
+        return ys[0]
+    for k in range(len(xs) - 1):
+        if x <= xs[k + 1]:
+            return ys[k] + (ys[k + 1] - ys[k]) * (x - xs[k]) / (xs[k + 1] - xs[k])
+    return ys[-1]
+
+
+def _quantiles(layer, rows):
+    from statistics import NormalDist
+
+    def share(x, values, weights):
+        total, before = layer["n_documents"], 0.0
+        middles = []
+        for w in weights:
+            middles.append((before + abs(w) / 2) / total)
+            before += abs(w)
+        if x <= values[0]:
+            return middles[0]
+        if x >= values[-1]:
+            return middles[-1]
+        k = max(k for k, v in enumerate(values) if v <= x)
+        if x == values[k]:
+            return middles[k]
+        left = middles[k] if weights[k] < 0 else middles[k] + abs(weights[k]) / 2 / total
+        right = middles[k + 1] if weights[k + 1] < 0 else middles[k + 1] - abs(weights[k + 1]) / 2 / total
+        return left + (right - left) * (x - values[k]) / (values[k + 1] - values[k])
+
+    sketches = list(zip(layer["values"], layer["weights"], strict=True))
+    return [
+        [layer["deviation"] * NormalDist().inv_cdf(share(x, *sketch)) for x, sketch in zip(row, sketches, strict=True)]
+        for row in rows
+    ]
+
+
+def _relative(how, column, soft, centred=True):
+    low, high, n = min(column), max(column), len(column)
+    if low == high:
+        return [0.0] * n
+    if how == "minmax":
+        return [(x - low) / (high - low) for x in column]
+    if how == "ranks":
+        return [sum(0.5 if y == x else y < x for y in column) / n - 0.5 for x in column]
+    mean = sum(column) / n
+    start = mean if centred else 0.0
+    deviation = (sum((x - mean) ** 2 for x in column) / n) ** 0.5
+    return [(x - start) / (deviation + soft) for x in column]
+
+
+def _in_query(layer, rows):
+    columns = list(map(list, zip(*rows, strict=True)))
+    made = [
+        _relative(layer["how"], columns[j], layer["soft"], centred) if relative else columns[j]
+        for j, relative, centred in zip(
+            layer["sources"], layer["relative"], layer["centred"] or [True] * len(layer["sources"]), strict=True
+        )
+    ]
+    return list(map(list, zip(*made, strict=True)))
+
+
+_LAYERS = {
+    "Take": lambda layer, rows: [[row[j] if j >= 0 else 0.0 for j in layer["columns"]] for row in rows],
+    "Scale": lambda layer, rows: [
+        [(x - m) * f for x, m, f in zip(row, layer["means"], layer["factors"], strict=True)] for row in rows
+    ],
+    "SignedLogs": lambda layer, rows: [[float(np.sign(x) * np.log1p(abs(x))) for x in row] for row in rows],
+    "Curves": lambda layer, rows: [
+        [row[j] if curve is None else _curve(row[j], curve) for j, curve in zip(layer["sources"], layer["knots"], strict=True)]
+        for row in rows
+    ],
+    "Quantiles": _quantiles,
+    "InQuery": _in_query,
+}
+
+
+def _tree(tree, row):
+    n = 0
+    while tree["columns"][n] >= 0:
+        n = tree["left" if row[tree["columns"][n]] < tree["thresholds"][n] else "right"][n]
+    return tree["values"][n]
+
+
+def _network(head, rows):
+    for weights, biases in head["layers"]:
+        rows = np.array(rows) @ np.array(weights) + np.array(biases)
+        rows = np.tanh(rows) if head["activation"] == "tanh" else np.maximum(rows, 0.0)
+    return (np.array(rows) @ np.array(head["output"])).tolist()
+
+
+def _blend(head, rows):
+    parts = [_relative("standard", _scores(form, rows).tolist(), 0.0) for form in head["forms"]]
+    return [sum(w * s for w, s in zip(head["weights"], scores, strict=True)) for scores in zip(*parts, strict=True)]
+
+
+_HEADS = {
+    "Linear": lambda head, rows: [sum(w * x for w, x in zip(head["weights"], row, strict=True)) for row in rows],
+    "Trees": lambda head, rows: [sum(_tree(tree, row) for tree in head["trees"]) for row in rows],
+    "Network": _network,
+    "Blend": _blend,
+}
+
+
+def scores(to, content, names, X, folder, name="model"):
+    """The scores that a target gives to the documents X of one query, with features called `names`."""
+    if to in ("solr", "solr-normalized"):
+        return solr(json.loads(content), X)
+    if to in ("elasticsearch", "opensearch"):
+        return plugin(json.loads(content), names, X)
+    if to == "vespa":
+        return vespa(content, names, X)
+    if to == "c":
+        return c(content, name, X, folder)
+    if to == "json":
+        return plain(json.loads(content), X)
+    return {"onnx": onnx, "lightgbm": lightgbm, "xgboost": xgboost, "ranklib": ranklib}[to](content, X)
