@@ -47,7 +47,12 @@ _FILE = typer.Argument(
     metavar="FILE", help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables."
 )
 Files = Annotated[list[str], _FILE]
-ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that [bold]train --save[/bold] wrote.")]
+ModelFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A model that [bold]train --save[/bold] wrote, or the folder of [bold]serve --checkpoint[/bold]."
+    ),
+]
 Measure = Annotated[
     str,
     typer.Option("--measure", metavar="NAME", help="What to learn for, and to report: ndcg@K, ndcg, linear_ndcg, ap."),

@@ -113,7 +113,11 @@ class Reading(NamedTuple):
 
 
 def load_model(path: str) -> Any:
-    """A model that ranks, from a file."""
+    """A model that ranks, from a file, or from a folder in which a service keeps its state, as it is at this moment."""
+    if os.path.isdir(path):
+        from online_rank.serving.durable import read_service
+
+        return read_service(path).model
     model = load(path)
     if not hasattr(model, "predict_one"):
         raise ModelFileError(f"{path}: holds a {type(model).__name__}, not a model that ranks")

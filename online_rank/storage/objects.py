@@ -157,7 +157,8 @@ def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
     expected = _settings(cls)
     if unknown := sorted(set(parameters) - set(expected)):
         raise StateError(f"{where}: a {cls.__name__} has no parameter {unknown[0]!r}")
-    if missing := sorted(set(expected) - set(parameters)):
+    # What an older version did not know takes the constructor's default.
+    if missing := sorted(name for name in set(expected) - set(parameters) if not _has_default(cls, name)):
         raise StateError(f"{where} has no parameter {missing[0]!r}")
     if (name := river_name(cls)) is not None:
         _check_river_settings(name, parameters, where)
@@ -168,6 +169,14 @@ def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
             raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {key} is a {type(value).__name__}")
         if type(value) is int and not is_integer(value):
             raise StateError(f"{where}.{key} is an integer of more than 64 bits")
+
+
+def _has_default(cls: type, name: str) -> bool:
+    """Whether the constructor of a class of this library has a default for a parameter."""
+    if river_name(cls) is not None:
+        return False
+    parameter = inspect.signature(cls).parameters.get(name)
+    return parameter is not None and parameter.default is not inspect.Parameter.empty
 
 
 def _check_river_settings(name: str, parameters: dict[str, Any], where: str) -> None:

@@ -297,3 +297,79 @@ def test_a_table_is_certified(run, log):
     certificate = json.loads(out)["certificate"]
     assert certificate["holds"]
     assert certificate["comparator"] == "best in hindsight"
+
+
+def test_output_does_not_go_over_what_is_read(run):
+    run("train", "train.txt", "-q", "--save", "m")
+    before = Path("train.txt").read_bytes(), Path("m").read_bytes()
+    for arguments, message in [
+        (("train", "train.txt", "--save", "train.txt"), "--save train.txt: that file is read"),
+        (("train", "train.txt", "--save", "./train.txt"), "that file is read"),
+        (("train", "train.txt", "--test", "test.txt", "--save", "test.txt"), "--save test.txt: that file is read"),
+        (("train", "train.txt", "--save", "-"), "--save -: a file is needed here"),
+        (("export", "m", "--to", "json", "--out", "m"), "--out m: that file is read"),
+        (("export", "m", "--to", "json", "--features-out", "f"), "--features-out writes Solr's feature store"),
+    ]:
+        with pytest.raises(AssertionError, match=message):
+            run(*arguments)
+    assert (Path("train.txt").read_bytes(), Path("m").read_bytes()) == before
+    assert not Path("-").exists()
+
+
+@pytest.mark.parametrize("head", [b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\x00", b"PK\x03\x04"])
+def test_files_that_are_packed_otherwise_are_named(run, head):
+    Path("log.txt").write_bytes(head + bytes(range(100)))
+    with pytest.raises(AssertionError, match=r"log\.txt: compressed, and not by gzip; unpack it in front: .* log\.txt"):
+        run("train", "log.txt")
+    with pytest.raises(ValueError, match="compressed, and not by gzip"):
+        list(iter_letor(io.BytesIO(head + b"more")))
+
+
+def test_more_features_than_are_guessed(run):
+    Path("wide.txt").write_text("0 qid:1 1:1 70000:2\n1 qid:1 1:2\n")
+    with pytest.raises(AssertionError, match=r"feature 70000.*more than 65536 are not guessed; pass n_features=70000"):
+        run("train", "wide.txt")
+
+
+def test_the_names_of_documents_in_comments(run):
+    run("train", "train.txt", "-q", "--save", "m")
+    Path("es.txt").write_text(
+        "4 qid:1 1:9.8 2:1 3:1 # 7555 rambo\n0 qid:1 1:1 2:1 3:1 # 1370\trambo\n1 qid:1 1:1 2:0 3:2 #docid = x\n"
+    )
+    out, _ = run("rank", "m", "es.txt")
+    assert {line.split()[2] for line in out.splitlines()} == {"7555", "1370", "x"}
+
+
+def test_features_are_mapped_by_name_or_from_a_file(run):
+    run("train", "train.txt", "-q", "--save", "m")
+    features = json.loads(run("export", "m", "--to", "json", "--map-feature", "2=age")[0])["features"]
+    assert features == ["f1", "age", "f3"]
+    Path("map.json").write_text(json.dumps({"f1": "price", "f3": "clicks"}))
+    features = json.loads(run("export", "m", "--to", "json", "--map-feature", "map.json", "--map-feature", "f2=age")[0])[
+        "features"
+    ]
+    assert features == ["price", "age", "clicks"]
+    run("export", "m", "--to", "solr", "--features-out", "store.json", "--map-feature", "map.json")
+    assert [feature["name"] for feature in json.loads(Path("store.json").read_text())] == ["price", "f2", "clicks"]
+    Path("bad.json").write_text("{")
+    for arguments, message in [
+        (("--map-feature", "f9=age"), "the model has no feature 'f9'"),
+        (("--map-feature", "bad.json"), "neither NAME=TARGET nor a file of JSON"),
+        (("--map-feature", "f1=a", "--feature", "b"), "give one of the two"),
+    ]:
+        with pytest.raises(AssertionError, match=message):
+            run("export", "m", "--to", "json", *arguments)
+
+
+def test_a_service_s_folder_is_a_model(run):
+    from online_rank import PerceptronRanker
+    from online_rank.serving.durable import DurableService
+    from online_rank.serving.protocol import RankingService
+
+    durable = DurableService(RankingService(PerceptronRanker.from_weights([1.0, 0.5, 0.25])), "state", 10)
+    durable.save()
+    made = json.loads(run("export", "state", "--to", "json")[0])
+    assert made["weights"] == [1.0, 0.5, 0.25]
+    assert "mean" in run("evaluate", "state", "test.txt")[0]
+    assert run("rank", "state", "test.txt")[0]
+    durable.close()

@@ -627,3 +627,15 @@ def test_a_rolling_metric():
         each.update([2, 1], [0.0, 1.0])
     assert again.get() == rolling.get()
     assert again.window_size == 3
+
+
+def test_a_parameter_that_an_older_version_did_not_know_takes_its_default():
+    model = learned(average=False)
+    old = repacked(to_bytes(model), lambda header: header["object"]["parameters"].pop("norm_cap") and None)
+    found = from_bytes(old)
+    assert (found.norm_cap, found.average) == (None, False)
+    assert to_bytes(found) == to_bytes(model)
+    lifted = to_bytes(ForEachDocument(preprocessing.StandardScaler()))
+    lacking = repacked(lifted, lambda header: header["object"]["parameters"].pop("transformer") and None)
+    with pytest.raises(ModelFileError, match="has no parameter 'transformer'"):
+        from_bytes(lacking)

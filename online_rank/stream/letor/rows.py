@@ -340,7 +340,13 @@ class RowReader:
         if code == kernels.FEATURE_RANGE:
             origin = f"the first {LOOK_AHEAD >> 20} MiB of the stream name" if self._guessed else "the stream has"
             needed = feature + 1 - self._first_id
-            what = f"feature {feature}, but {origin} {self.n_features} features: pass n_features={needed} or more"
+            what = f"feature {feature}, but {origin} {self.n_features} features: "
+            if self._guessed and needed > WIDEST_GUESS:
+                what += (
+                    f"more than {WIDEST_GUESS} are not guessed; pass n_features={needed} or more (--features), or sparse=True"
+                )
+            else:
+                what += f"pass n_features={needed} or more (--features)"
         else:
             what = _WRONG[code].format(token=token, feature=feature)
         if 0 <= text.find(b"\r", line_at) < text.find(b"\n", line_at) - 1:
@@ -406,7 +412,7 @@ class RowReader:
         size = n_documents * self.row_bytes
         if self._guessed and size > max(_ALWAYS_ALLOWED, _ALLOWED_A_BYTE * self.n_bytes):
             what += f" {n_documents} documents or more with {self.n_features} features: {size} bytes as an array, from"
-            what += f" {self.n_bytes} bytes of text; give n_features={self.n_features} if that is meant"
+            what += f" {self.n_bytes} bytes of text; give n_features={self.n_features} (--features) if that is meant"
             raise LetorError(what, self.name_of(begin.file), begin.line)
 
     def name_of(self, file: int) -> str:
@@ -436,7 +442,8 @@ def _qid_rule(rule: int, meta: np.ndarray) -> int:
 
 
 def _docid(text: bytearray, at: int, length: int) -> str:
-    """The X of a comment that says ``docid = X``; else the comment; "" without one."""
+    """The X of a comment that says ``docid = X``; else its first word, as in RankLib's "# 7555 rambo"; "" without one."""
     comment = text[at + 1 : at + length]
     match = _DOCID.search(comment)
-    return (match.group(1) if match else comment.strip()).decode("utf-8", "backslashreplace")
+    first = comment.split(None, 1)[:1]
+    return (match.group(1) if match else first[0] if first else b"").decode("utf-8", "backslashreplace")

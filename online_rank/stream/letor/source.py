@@ -32,6 +32,14 @@ class FileRange:
 Source: TypeAlias = str | os.PathLike[str] | FileRange | IO[bytes] | IO[str]
 
 _GZIP_MAGIC = b"\x1f\x8b"
+#: The first bytes of what is compressed otherwise, with what unpacks it.
+_PACKED = {
+    b"\x28\xb5\x2f\xfd": "zstd -dc",
+    b"BZh": "bzip2 -dc",
+    b"\xfd7zXZ\x00": "xz -dc",
+    b"PK\x03\x04": "unzip -p",
+}
+_HEAD = max(map(len, _PACKED))
 _INFLATE_SIZE = 1 << 20
 _LONGEST_LINE = 1 << 28
 _FIRST_SIZE = 1 << 16
@@ -69,14 +77,14 @@ def plain_size(source: Source) -> int | None:
 
 
 class _Raw(io.RawIOBase):
-    """Any object with `read`, text or binary, as raw bytes, its first two bytes known beforehand as `head`."""
+    """Any object with `read`, text or binary, as raw bytes, its first bytes known beforehand as `head`."""
 
     def __init__(self, stream: Any):
         # A buffered reader's read1 returns what a pipe holds now instead of waiting until everything asked for is there.
         self._read = getattr(stream, "read1", stream.read)
         self._left = b""
         head = b""
-        while len(head) < len(_GZIP_MAGIC) and (more := self._next(1 << 16)):
+        while len(head) < _HEAD and (more := self._next(1 << 16)):
             head += more
         self._left = self.head = head
 
@@ -165,11 +173,14 @@ def open_source(source: Source, offset: int = 0) -> Iterator[Any]:
             raise TypeError(f"a source is a path, '-' or a file object, not {type(source).__name__}")
         on_disk = bool(own) and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         if on_disk:
-            zipped = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-            stream.seek(0 if zipped else offset)
+            head = stream.read(_HEAD)
         else:
             stream = _Raw(stream)
-            zipped = stream.head.startswith(_GZIP_MAGIC)
+            head = stream.head
+        _require_text(head, source_name(source))
+        zipped = head.startswith(_GZIP_MAGIC)
+        if on_disk:
+            stream.seek(0 if zipped else offset)
         if zipped:
             stream = gzip.GzipFile(fileobj=io.BufferedReader(stream, 1 << 17), mode="rb")
         if offset and (zipped or not on_disk):
@@ -181,6 +192,13 @@ def open_source(source: Source, offset: int = 0) -> Iterator[Any]:
     finally:
         for stream in reversed(own):
             stream.close()
+
+
+def _require_text(head: bytes, name: str) -> None:
+    """Raise ValueError for what is compressed in another way than gzip, by its first bytes."""
+    for magic, command in _PACKED.items():
+        if head.startswith(magic):
+            raise ValueError(f"{name}: compressed, and not by gzip; unpack it in front: {command} {name} | ... -")
 
 
 def _skip(stream: Any, size: int) -> None:
