@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from online_rank import PlackettLuce, PositionBias, StreamScaler, SwapRanker
+from online_rank.base import ranker_of
 from online_rank.metrics import NDCG
 from online_rank.stream.clicks import User, user
 from online_rank.stream.synth import NoisyTeacher
@@ -48,6 +49,7 @@ def run(n_queries: int, seed: int) -> None:
     console.print(
         f"How often the last users click at positions 1 to {_K}, had the documents been the same, as their clicks tell:\n"
         f"  {examination}\n"
+        "Confidence says how far lists shown follow the scores; so much of the greedy DCG they keep at least, in expectation.\n"
         "Next, your own users: model.show_one(query), then model.learn_one(query, shown.clicked([...])); see the README."
     )
 
@@ -91,7 +93,11 @@ def _screen(learners: list[_Learner], t: int) -> Group:
     table.add_column(f"NDCG@{_K} of lists shown, {low:.2f} to {high:.2f}")
     for heading in ("so far", "lately"):
         table.add_column(heading, justify="right", style="bold")
+    for heading in ("confidence", "keeps at least"):
+        table.add_column(heading, justify="right")
     for learner in learners:
-        figures = f"{learner.overall.get():.3f}", f"{learner.windows[-1].get():.3f}"
-        table.add_row(learner.name, learner.sparkline(low, high), *figures)
+        ranker = ranker_of(learner.model)
+        figures = learner.overall.get(), learner.windows[-1].get()
+        price = f"{ranker.confidence:.2f}", f"{ranker.retention:.2f}"
+        table.add_row(learner.name, learner.sparkline(low, high), *(f"{value:.3f}" for value in figures), *price)
     return Group("", table, Text(f"{t:,} queries", style="dim"))

@@ -11,6 +11,7 @@ from online_rank import arguments
 from online_rank._kernels import clicks as kernels
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Schema
+from online_rank.feedback.exploring import retention
 from online_rank.feedback.impressions import Impression
 
 __all__ = ["FairPairs", "PlackettLuce", "Policy"]
@@ -69,6 +70,10 @@ class Policy(base.Base, abc.ABC):
         return self._show(values, ids, len(values) if self.k is None else min(self.k, len(values)), rng, confidence)
 
     @abc.abstractmethod
+    def retention(self, confidence: float) -> float:
+        """At least this share of the greedy ranking's DCG is expected of what is drawn, whatever the scores."""
+
+    @abc.abstractmethod
     def _show(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
@@ -107,13 +112,34 @@ class PlackettLuce(Policy):
     True
     """
 
+    def retention(self, confidence: float) -> float:
+        """At least this share of the greedy ranking's DCG is expected of what is drawn, whatever the scores.
+
+        It is `online_rank.feedback.exploring.retention`: .92 at confidence 1.
+        """
+        return retention(confidence)
+
+    def logits(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> np.ndarray:
+        """The m logits that the ranking of m documents with these scores is drawn from, float64.
+
+        `exploring.kept_share` of them says what the draw is expected to keep of this query's greedy DCG.
+
+        Raises
+        ------
+        ValueError
+            The scores have no finite deviation.
+        """
+        values = np.asarray(scores, np.float64)
+        logits = np.empty(len(values))
+        if not kernels.mixed_logits(values, float(confidence), logits):
+            raise ValueError("scores are too large for a deviation; scale the features")
+        return logits
+
     def _show(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
         n = min(k + (_HELD_BACK if k <= _FEW else 0), len(scores))
-        logits = np.empty(len(scores))
-        if not kernels.mixed_logits(scores, float(confidence), logits):
-            raise ValueError("scores are too large for a deviation; scale the features")
+        logits = self.logits(scores, confidence)
         order, drawn_logits = np.empty(n, np.int64), np.empty(n)
         rest = kernels.draw(logits, rng.gumbel(size=len(scores)), n, order, drawn_logits)
         drawn = tuple(order.tolist() if isinstance(ids, range) else [ids[i] for i in order.tolist()])
@@ -145,6 +171,13 @@ class FairPairs(Policy):
     >>> shown.order, shown.pairs_from
     ((1, 0, 2, 3), 0)
     """
+
+    def retention(self, confidence: float) -> float:
+        """At least this share of the greedy ranking's DCG is expected of what is drawn, whatever the scores: .908.
+
+        Only the first document can lose, a quarter of the time; all others move up as often as down, and discounts are convex.
+        """
+        return 1.0 - 0.25 * (1.0 - 1.0 / np.log2(3.0)) if self.k != 1 else 0.75
 
     def _show(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float

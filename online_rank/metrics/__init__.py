@@ -19,14 +19,18 @@ __all__ = [
     "NDCG",
     "HitRate",
     "LinearNDCG",
+    "OffPolicyValue",
     "PairwiseAccuracy",
     "PrecisionAtK",
     "RandomRanking",
     "RankingMetric",
     "RecallAtK",
+    "SwapComparison",
     "TeamDraft",
     "metric",
 ]
 
-# Not a metric of grades, and the only one that needs the rooms of clicks and bounds.
-__getattr__, __dir__ = lazily(__name__, {"TeamDraft": "interleaving"})
+# No metrics of grades, and the only ones that need the rooms of clicks and bounds.
+__getattr__, __dir__ = lazily(
+    __name__, {"TeamDraft": "interleaving", "OffPolicyValue": "off_policy", "SwapComparison": "off_policy"}
+)

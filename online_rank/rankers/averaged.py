@@ -91,7 +91,9 @@ class LinearRanker(AveragedRanker):
         self._rows: np.ndarray | None = None
 
     @classmethod
-    def from_weights(cls, weights: Sequence[float] | np.ndarray | Mapping[Hashable, float], **parameters: Any) -> Self:
+    def from_weights(
+        cls, weights: Sequence[float] | np.ndarray | Mapping[Hashable, float], *, strength: float = 1.0, **parameters: Any
+    ) -> Self:
         """A ranker that begins with weights from elsewhere: those of a model trained on a batch, or of what ranks today.
 
         It ranks by them at once, and learns from there. How soon they are outweighed depends on their size: an update of a
@@ -101,6 +103,9 @@ class LinearRanker(AveragedRanker):
         ----------
         weights
             d numbers for features known by their position, or `{feature: weight}`.
+        strength
+            By what the weights are multiplied: the larger, the longer the ranker holds on to them. For `SwapRanker`, whose
+            learning knows no scale: by how much their scores deviate within a query.
         parameters
             Arguments of the constructor.
 
@@ -116,12 +121,11 @@ class LinearRanker(AveragedRanker):
         >>> model.rank_one({"old": {"clicks": 1.0, "age": 9.0}, "new": {"clicks": 4.0, "age": 1.0}})
         ['new', 'old']
         """
+        arguments.number("strength", strength, above=0)
         names, values = as_weights(weights)
         model = cls(**parameters)
-        if model.abilities.takes_clicks:
-            raise TypeError(f"{cls.__name__} learns from clicks, and begins with lists in random order: it takes no weights")
         model._extend(names, 0 if names else len(values))
-        model._begin_with(values)
+        model._begin_with(values, strength)
         return model
 
     @classmethod
@@ -147,7 +151,7 @@ class LinearRanker(AveragedRanker):
         weights
             One weight a run; None for 1 each.
         strength
-            By what the weights are multiplied: the larger, the longer the ranker holds on to the rule.
+            How strongly the ranker holds on to the rule, as for `from_weights`.
         parameters
             Arguments of the constructor.
 
@@ -164,15 +168,13 @@ class LinearRanker(AveragedRanker):
         >>> model.predict_one(query)
         {'a': 0.3, 'b': 0.7, 'c': 0.0}
         """
-        arguments.number("strength", strength, above=0)
-        begun = rule_weights(rule, runs, weights)
-        return cls.from_weights({name: strength * weight for name, weight in begun.items()}, **parameters)
+        return cls.from_weights(rule_weights(rule, runs, weights), strength=strength, **parameters)
 
-    def _begin_with(self, weights: np.ndarray) -> None:
+    def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         """Take these weights (d,), of features that were met, for those of a ranker that has learned nothing yet."""
-        self._weights = weights
+        self._weights = strength * weights
         if self._averages:
-            self._average = weights.copy()
+            self._average = self._weights.copy()
 
     @property
     def weights(self) -> np.ndarray:

@@ -11,7 +11,7 @@ from online_rank._kernels import sparse_clicks
 from online_rank._kernels.clicks import confidence, evidence
 from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.anatomy import Abilities
-from online_rank.base.schema import Array, Derived, Schema
+from online_rank.base.schema import Array, Derived, Flag, Schema
 from online_rank.feedback.arrays import ShownBlock, propensities_of, shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.measures import discounts
@@ -113,11 +113,13 @@ class ClickPerceptron(LinearRanker):
         self.average = average
         self._constants = np.array([relative_margin, averaging(average)])
         self._squares = np.empty(0)
+        self._begun = False
 
     _schema = Schema(
         _counters=Array(6, low=0.0),
         _squares=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features, low=0.0),
         _constants=Derived(),
+        _begun=Flag(),
     )
     _learns_atomically = True
     _row_width = OPTIMIZER + 1
@@ -131,11 +133,27 @@ class ClickPerceptron(LinearRanker):
     def _own_policy(self) -> Policy:
         return _DEFAULT if self.policy is None else self.policy
 
+    @property
+    def confidence(self) -> float:
+        """How far `show_one` believes the scores: from 0, before anything is learned, towards 1; 1 with weights given."""
+        return self._confidence()
+
+    @property
+    def retention(self) -> float:
+        """At least this share of the DCG of greedy ranking is expected of what `show_one` draws now, whatever the scores."""
+        return self._own_policy.retention(self._confidence())
+
     def _confidence(self) -> float:
+        if self._begun:
+            return 1.0
         if self._rows is not None:
             return sparse_clicks.confidence(self._counters)
         # The weights are the sum of all updates.
         return confidence(self._weights, self._squares)
+
+    def _begin_with(self, weights: np.ndarray, strength: float) -> None:
+        super()._begin_with(weights, strength)
+        self._begun = True
 
     def _grow(self, n_new: int) -> None:
         super()._grow(n_new)

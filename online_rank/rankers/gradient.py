@@ -141,12 +141,12 @@ class GradientRanker(LinearRanker):
             )
         self._mix_weights(shards, base, shares)
 
-    def _begin_with(self, weights: np.ndarray) -> None:
+    def _begin_with(self, weights: np.ndarray, strength: float) -> None:
         if self.optimizer == "scale_free":
             raise ValueError(
                 "optimizer='scale_free' begins with bets, not with weights: take optimizer='adagrad', 'adam' or 'sgd'"
             )
-        super()._begin_with(weights)
+        super()._begin_with(weights, strength)
 
     def _grow(self, n_new: int) -> None:
         n = self._n_features

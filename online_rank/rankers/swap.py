@@ -8,10 +8,10 @@ from online_rank import arguments
 from online_rank._kernels import clicks as kernels
 from online_rank._kernels import sparse_clicks as sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
-from online_rank._kernels.sparse import OPTIMIZER
+from online_rank._kernels.sparse import OPTIMIZER, WEIGHT
 from online_rank.base.anatomy import Abilities
-from online_rank.base.schema import Array, Schema
-from online_rank.feedback.arrays import shown_block
+from online_rank.base.schema import Array, Flag, Real, Schema
+from online_rank.feedback.arrays import ShownBlock, shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
@@ -25,15 +25,19 @@ _N_KEPT = OPTIMIZER_ROWS[SCALE_FREE]
 class SwapRanker(LinearRanker):
     r"""Linear ranker that learns from clicks: from pairs of documents that might as well have been shown the other way round.
 
-    Of the documents up to one after the last click, each pair with a click on i and none on j moves
+    Where anything is clicked, each pair of documents shown, i at position a and j at b > a, with gains g, moves
 
-    .. math:: c_i \mathrel{+}= \rho\,\sigma'(s_i - s_j), \quad c_j \mathrel{-}= \rho\,\sigma'(s_i - s_j), \qquad
-        \rho = \frac{P(R^*)}{P(R) + P(R^*)},
+    .. math:: c_i \mathrel{+}= \rho\,\sigma'(s_i - s_j)\,(g_i - g_j - \beta_{ab}), \qquad
+        c_j \mathrel{-}= \rho\,\sigma'(s_i - s_j)\,(g_i - g_j - \beta_{ab}), \qquad \rho = \frac{P(R^*)}{P(R) + P(R^*)},
 
     with the logistic function sigma, P(R) the probability of the ranking that was shown and P(R*) that of the one with i and j
-    exchanged. So the position of a document is no advantage: documents that attract clicks alike are not pushed apart, whatever
-    users do [PDGD]. The gradient -X'c goes to a scale-free optimizer: there is no learning rate, no schedule, and the scale of
-    features matters neither to learning nor to how much is explored.
+    exchanged. :math:`\beta_{ab}`, the mean of :math:`g_i - g_j` so far, weighted by rho, is what the two positions give to any
+    documents; it takes away most of the variance. The position of a document is no advantage: documents that attract clicks
+    alike are not pushed apart, whatever users do, and whatever beta is [PDGD]. Where one or two documents are shown, they are
+    compared with those that were drawn next and held back, clicked or not.
+
+    The gradient -X'c goes to a scale-free optimizer: there is no learning rate, no schedule, and the scale of features matters
+    neither to learning nor to how much is explored.
 
     `rank_one` is deterministic and serves the best ranking; `show_one` draws one that can be learned from.
 
@@ -53,8 +57,9 @@ class SwapRanker(LinearRanker):
     Where clicks say nothing about documents, the confidence of `show_one` should be 0; it wanders instead between 0 and about
     0.2, so that users without any preference are still shown some documents more often than others.
 
-    Users who click on almost anything make it believe too much too early: in the first thousand rankings their lists are no
-    better than those of [PDGD], later they are (`benchmarks/results/clicks.md`, informational).
+    Begun with weights or with a rule (`from_weights`, `from_rule`), the ranker believes its scores from the first list on: its
+    confidence is 1, so that what it shows keeps at least .92 of the greedy DCG (`retention`). Clicks move it from there, slowly
+    where it begins the wrong way round: what is hardly ever shown is hardly ever clicked.
 
     References
     ----------
@@ -83,10 +88,17 @@ class SwapRanker(LinearRanker):
         self.wealth = wealth
         self._state = np.empty((_N_KEPT, 0))
         self._baseline = np.zeros((2, kernels.PLACES, kernels.PLACES))
+        # What the weights are besides the bets of the optimizer, where they began with something.
+        self._begun = False
+        self._beginning = np.empty(0)
+        # By how much its scores are to deviate; 0 once they do.
+        self._strength = 0.0
 
     @property
     def confidence(self) -> float:
-        """How far `show_one` believes the scores: from 0, before anything is learned, towards 1."""
+        """How far `show_one` believes the scores: from 0, before anything is learned, towards 1; 1 with weights given."""
+        if self._begun:
+            return 1.0
         if self._rows is not None:
             return sparse.confidence(self._counters)
         return kernels.confidence(self._state[0], self._state[1])
@@ -95,7 +107,16 @@ class SwapRanker(LinearRanker):
         _counters=Array(6, low=0.0),
         _state=Array(_N_KEPT, lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
         _baseline=Array(2, kernels.PLACES, kernels.PLACES),
+        _begun=Flag(),
+        _strength=Real(low=0.0),
+        _beginning=Array(lambda ranker: ranker._n_features if ranker._begun and ranker._rows is None else 0),
     )
+
+    @property
+    def retention(self) -> float:
+        """At least this share of the DCG of `rank_one` is expected of what `show_one` draws now, whatever the scores."""
+        return self._own_policy.retention(self.confidence)
+
     _learns_atomically = True
     _row_width = OPTIMIZER + _N_KEPT
 
@@ -109,6 +130,32 @@ class SwapRanker(LinearRanker):
     def _confidence(self) -> float:
         return self.confidence
 
+    def _begin_with(self, weights: np.ndarray, strength: float) -> None:
+        super()._begin_with(weights, 1.0)
+        self._begun = True
+        self._beginning = self._weights.copy()
+        self._strength = strength
+
+    def _touched(self, block: Block) -> np.ndarray | None:
+        # The first query scales all of what the ranker began with.
+        return None if self._strength else super()._touched(block)
+
+    def _scale_beginning(self, block: Block, shown: ShownBlock) -> None:
+        """Let the scores of the beginning deviate by `strength` in the first query in which they deviate at all.
+
+        Bets are placed in units of scores, whatever the scale of the features; so must be what they begin with.
+        """
+        scores = self._learning_scores(block.X)
+        for q, first in enumerate(block.offsets[:-1].tolist()):
+            drawn = scores[first + shown.rows[shown.starts[q] : shown.starts[q + 1]]]
+            spread = float(drawn.std()) if len(drawn) else 0.0
+            if spread > 0.0 and np.isfinite(self._strength / spread):
+                factor, self._strength = self._strength / spread, 0.0
+                self._weights, self._beginning = factor * self._weights, factor * self._beginning
+                if self._rows is not None:
+                    self._rows[:, [WEIGHT, sparse.BEGINNING]] *= factor
+                return
+
     def _grow(self, n_new: int) -> None:
         n = self._n_features
         super()._grow(n_new)
@@ -116,20 +163,34 @@ class SwapRanker(LinearRanker):
         new[3] = self.wealth
         if self._rows is None:
             self._state = np.concatenate((self._state, new), axis=1)
+            if self._begun:
+                self._beginning = np.concatenate((self._beginning, np.zeros(n_new)))
         else:
             self._rows[n : n + n_new, OPTIMIZER:] = new.T
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
         rows[:, OPTIMIZER:] = self._state.T
         self._counters[[sparse.EVIDENCE, sparse.WITH_GRADIENTS]] = kernels.evidence(self._state[0], self._state[1])
-        return {"_state": self._state[:, :0].copy()}
+        if self._begun:
+            rows[:, sparse.BEGINNING] = self._beginning
+        return {"_state": self._state[:, :0].copy(), "_beginning": np.empty(0)}
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         shown = shown_block(block)
+        if self._strength:
+            before = self._strength, self._weights, self._beginning, None if self._rows is None else self._rows.copy()
+            self._scale_beginning(block, shown)
+            learned = self._learn_shown(block, shown, rounds)
+            if not learned:
+                self._strength, self._weights, self._beginning, self._rows = before
+            return learned
+        return self._learn_shown(block, shown, rounds)
+
+    def _learn_shown(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
         if self._rows is None and not isinstance(block.X, SparseRows):
             return kernels.learn(
-                block.X, block.offsets, *shown, block.w, self.wealth, _NOTHING, self._weights, self._state, self._baseline,
-                rounds,
+                block.X, block.offsets, *shown, block.w, self.wealth, self._beginning, self._weights, self._state,
+                self._baseline, rounds,
             )  # fmt: skip
         rows, state = as_rows(block.X), self._make_sparse()
         return sparse.learn(
@@ -139,4 +200,3 @@ class SwapRanker(LinearRanker):
 
 
 _DEFAULT = PlackettLuce()
-_NOTHING = np.empty(0)

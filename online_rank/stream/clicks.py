@@ -6,7 +6,10 @@ A user sees the grades of the documents shown, in their order, and nothing else.
   "perfect", "navigational" and "informational" of the literature are of this kind;
 - `PositionUser`: looks at position p with probability p^-eta, whatever else was seen;
 - `TrustUser`: the same, and believes in the order: sees good documents at the top, whether they are good or not;
-- `DependentUser`: from the top down; after a click goes on by a probability that falls with the position.
+- `DependentUser`: from the top down; after a click goes on by a probability that falls with the position;
+- `BayesianUser`: from the top down; loses patience, clicked or not, and leaves when a click satisfies;
+- `BrowsingUser`: looks on by how far away the last click is;
+- `SatisfiedUser`: from the top down, until what was clicked is enough.
 """
 
 import abc
@@ -16,11 +19,23 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank import arguments
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Schema
 from online_rank.feedback.impressions import Clicks, Impression
 
-__all__ = ["CascadeUser", "DependentUser", "PositionUser", "TrustUser", "User", "click_stream", "user"]
+__all__ = [
+    "BayesianUser",
+    "BrowsingUser",
+    "CascadeUser",
+    "DependentUser",
+    "PositionUser",
+    "SatisfiedUser",
+    "TrustUser",
+    "User",
+    "click_stream",
+    "user",
+]
 
 #: Probabilities of a click, and of leaving after one, by grade, for 2, 3 and 5 grades: Oosterhuis & de Rijke (2018), table 2,
 #: who take them from Guo, Liu & Wang (2009) and Hofmann, Whiteson & de Rijke (2013).
@@ -193,6 +208,120 @@ class DependentUser(User):
         return _until(clicked, clicked & (leave >= self.persistence / np.arange(1.0, len(grades) + 1.0)))
 
 
+class BayesianUser(User):
+    """Reads from the top down; a click may satisfy, which ends the search, and everybody else goes on with one probability.
+
+    The dynamic Bayesian network model (DBN) of Chapelle & Zhang, *A Dynamic Bayesian Network Click Model for Web Search
+    Ranking*, 2009; section 3.7 of Chuklin, Markov & de Rijke, *Click Models for Web Search*, 2015. A document that is read is
+    clicked with probability alpha, and satisfies after a click with probability sigma; who is not satisfied reads the next one
+    with probability gamma.
+
+    Parameters
+    ----------
+    click
+        alpha of a document of grade 0, 1, 2, ...
+    satisfaction
+        sigma of it.
+    perseverance
+        gamma.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(
+        self,
+        click: tuple[float, ...] = (0.05, 0.5, 0.95),
+        satisfaction: tuple[float, ...] = (0.2, 0.5, 0.9),
+        perseverance: float = 0.9,
+        *,
+        seed: int = 0,
+    ) -> None:
+        _require_probabilities(click=click, satisfaction=satisfaction, perseverance=(perseverance,))
+        if len(click) != len(satisfaction):
+            raise ValueError(f"click has {len(click)} grades, but satisfaction has {len(satisfaction)}")
+        self.click = click
+        self.satisfaction = satisfaction
+        self.perseverance = perseverance
+        self.seed = seed
+
+    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        click, satisfies, goes_on = rng.random((3, len(grades)))
+        clicked = click < _by_grade(self.click, grades)
+        satisfied = clicked & (satisfies < _by_grade(self.satisfaction, grades))
+        return _until(clicked, satisfied | (goes_on >= self.perseverance))
+
+
+class BrowsingUser(User):
+    """Looks at a position by how far below the last click it is, and clicks on what is seen by its grade.
+
+    The user browsing model (UBM) of Dupret & Piwowarski, *A User Browsing Model to Predict Search Engine Click Data from Past
+    Observations*, 2008; section 3.4 of Chuklin, Markov & de Rijke, 2015. Position r is looked at with probability
+    gamma_{r r'}, with r' the position of the last click above it, 0 for none.
+
+    Parameters
+    ----------
+    click
+        Probability of a click on a document of grade 0, 1, 2, ... that is looked at.
+    eta
+        gamma_{r r'} = (r - r')^-eta.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(self, click: tuple[float, ...] = (0.05, 0.5, 0.95), eta: float = 0.5, *, seed: int = 0) -> None:
+        _require_probabilities(click=click)
+        _require_eta(eta)
+        self.click = click
+        self.eta = eta
+        self.seed = seed
+
+    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        draws, attraction = rng.random(len(grades)), _by_grade(self.click, grades)
+        clicked, last = np.zeros(len(grades), np.bool_), 0
+        for position in range(1, len(grades) + 1):
+            if draws[position - 1] < attraction[position - 1] * (position - last) ** -self.eta:
+                clicked[position - 1], last = True, position
+        return clicked
+
+
+class SatisfiedUser(User):
+    """Reads from the top down and clicks by the grade, until the gains of what was clicked add up to what it came for.
+
+    Parameters
+    ----------
+    click
+        Probability of a click on a document of grade 0, 1, 2, ...
+    gain
+        What a click on such a document adds.
+    need
+        The sum at which the session ends.
+    seed
+        Seed of the answers.
+    """
+
+    def __init__(
+        self,
+        click: tuple[float, ...] = (0.05, 0.5, 0.95),
+        gain: tuple[float, ...] = (0.0, 0.5, 1.0),
+        need: float = 1.0,
+        *,
+        seed: int = 0,
+    ) -> None:
+        _require_probabilities(click=click, gain=gain)
+        if len(click) != len(gain):
+            raise ValueError(f"click has {len(click)} grades, but gain has {len(gain)}")
+        arguments.number("need", need, above=0.0)
+        self.click = click
+        self.gain = gain
+        self.need = need
+        self.seed = seed
+
+    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        clicked = rng.random(len(grades)) < _by_grade(self.click, grades)
+        # A little less, for sums of shares such as 1/3.
+        return _until(clicked, np.cumsum(clicked * _by_grade(self.gain, grades)) >= self.need - 1e-12)
+
+
 def user(name: str, max_grade: int = 2, *, seed: int = 0) -> User:
     """A user of the literature.
 
@@ -200,7 +329,7 @@ def user(name: str, max_grade: int = 2, *, seed: int = 0) -> User:
     ----------
     name
         `"perfect"`, `"navigational"`, `"informational"`: cascades; `"position"`: eta = 1; `"position2"`: eta = 2; `"trust"`;
-        `"dependent"`.
+        `"dependent"`; `"dbn"` and `"satisfied"`, who click as navigational users do; `"ubm"`, with the same clicks.
     max_grade
         The best grade of the stream. The probabilities of the cascades are published for 1, 2 and 4; for others they are
         interpolated between those of 4. To users who trust, documents with at least 3/4 of it are relevant; the others take a
@@ -214,21 +343,33 @@ def user(name: str, max_grade: int = 2, *, seed: int = 0) -> User:
     >>> user("navigational", max_grade=2).stop
     (0.2, 0.5, 0.9)
     """
-    if isinstance(max_grade, bool) or not isinstance(max_grade, int) or max_grade < 1:
-        raise ValueError(f"max_grade is {max_grade!r}; it is an integer >= 1")
+    arguments.integer("max_grade", max_grade, 1)
     if name in _CASCADE:
-        of_grades = _CASCADE[name]
-        click, stop = of_grades[max_grade] if max_grade in of_grades else map(_stretched(max_grade), of_grades[4])
-        return CascadeUser(click, stop, seed=seed)
+        return CascadeUser(*_cascade(name, max_grade), seed=seed)
     good = tuple(grade / max_grade for grade in range(max_grade + 1))
     if name == "trust":
         return TrustUser(tuple(float(share >= 0.75) for share in good), seed=seed)
+    if name == "dbn":
+        return BayesianUser(*_cascade("navigational", max_grade), seed=seed)
+    if name == "ubm":
+        return BrowsingUser(_cascade("navigational", max_grade)[0], seed=seed)
+    if name == "satisfied":
+        return SatisfiedUser(_cascade("navigational", max_grade)[0], good, seed=seed)
     if name == "dependent":
         return DependentUser(good, seed=seed)
     if name in ("position", "position2"):
         return PositionUser(good, 2.0 if name == "position2" else 1.0, seed=seed)
-    known = (*_CASCADE, "position", "position2", "trust", "dependent")
+    known = (*_CASCADE, "position", "position2", "trust", "dependent", "dbn", "ubm", "satisfied")
     raise ValueError(f"name is {name!r}; it must be one of {', '.join(map(repr, known))}")
+
+
+def _cascade(name: str, max_grade: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Probabilities of a click and of leaving after it, by grade."""
+    of_grades = _CASCADE[name]
+    if max_grade in of_grades:
+        return of_grades[max_grade]
+    click, stop = map(_stretched(max_grade), of_grades[4])
+    return click, stop
 
 
 def click_stream(queries: Iterable[tuple[Any, Any]], model: Any, user: User) -> Iterator[tuple[Any, Clicks]]:

@@ -15,6 +15,8 @@ from online_rank import (
     Impression,
     PerceptronRanker,
     PlackettLuce,
+    RunFeatures,
+    Runs,
     StreamScaler,
     StreamTargetEncoder,
     SwapRanker,
@@ -158,6 +160,83 @@ def test_items_by_id_behind_hashing(ranker):
         shown = model.show_one(items)
         model.learn_one(items, shown.clicked([i for i in shown.order if i == "item 7"]))
     assert model.rank_one(items)[0] == "item 7"
+
+
+@pytest.mark.parametrize("make", [lambda: SwapRanker, lambda: ClickPerceptron], ids=["swap", "perceptron"])
+def test_begins_with_what_ranks_today(make, tmp_path):
+    train, held_out = teacher(600, seed=1), teacher(700, seed=1)[600:]
+    truth = NoisyTeacher(n_queries=1, n_features=5, seed=1).teacher
+
+    def quality(model):
+        metric = NDCG(k=10)
+        for x, y in held_out:
+            metric.update(y, model.predict_one(x))
+        return metric.get()
+
+    begun = make().from_weights(truth, policy=PlackettLuce(k=10, seed=3))
+    x = train[0][0]
+    assert begun.weights.tolist() == begun.served_weights.tolist() == truth.tolist()
+    assert begun.predict_one(x) == pytest.approx((x @ truth).tolist())
+    assert (begun.confidence, make()().confidence) == (1.0, 0.0)
+    assert (round(begun.retention, 2), make()().retention) == (0.92, 0.0)
+    before = quality(begun)
+    for x, clicks in click_stream(train, begun, user("navigational", 4)):
+        begun.learn_one(x, clicks)
+    assert begun.weights.tolist() != truth.tolist()
+    assert begun.confidence == 1.0
+    assert quality(begun) > before - 0.01
+    save(begun, tmp_path / "begun.npz")
+    assert state(load(tmp_path / "begun.npz")) == state(begun)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_scale_of_the_beginning_is_that_of_its_scores(scale):
+    X = np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 5.0]])
+    model = SwapRanker.from_weights([scale, 0.0], strength=0.5)
+    flat = Impression((0, 1), logits=(0.0, 0.0), rest=0.0)
+    # Equal scores say nothing of the scale; the next query does: 1 and 3 deviate by 1.
+    model.learn_one(np.ones((2, 2)), Impression((0, 1), logits=(0.0, 0.0)).clicked([0]))
+    assert model.weights.tolist() == [scale, 0.0]
+    with pytest.raises(ValueError, match="w is -1"):
+        model.learn_one(X, flat.clicked([0]), w=-1.0)
+    assert model.weights.tolist() == [scale, 0.0]
+    model.learn_one(X, flat.clicked([]))
+    assert model.weights == pytest.approx([0.5, 0.0])
+    # Whether the click is on the first or the second moves it from there.
+    model.learn_one(X, flat.clicked([0]))
+    assert model.weights[0] < 0.5
+    many = SwapRanker.from_weights([scale, 0.0], strength=0.5)
+    clicks = [Impression((0, 1), logits=(0.0, 0.0)).clicked([0]), flat.clicked([]), flat.clicked([0])]
+    many.learn_many(np.concatenate([np.ones((2, 2)), X, X]), clicks, [0, 0, 1, 1, 1, 2, 2, 2])
+    assert state(many) == state(model)
+
+
+def test_a_beginning_in_rows_and_with_new_features():
+    dense = SwapRanker.from_weights({"a": 1.0, "b": -1.0})
+    sparse = copy.deepcopy(dense)
+    sparse._make_sparse()
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        names = ["a", "b", "c", "d"]
+        query = {i: {name: float(rng.normal()) for name in names if rng.random() < 0.7} for i in range(6)}
+        shown = dense.show_one(query)
+        assert sparse.show_one(query).order == shown.order
+        clicks = shown.clicked([i for i in shown.order if query[i].get("c", 0.0) > 0.0])
+        dense.learn_one(query, clicks)
+        sparse.learn_one(query, clicks)
+        assert sparse.feature_names == dense.feature_names
+        assert sparse.weights == pytest.approx(dense.weights, rel=1e-9, abs=1e-12)
+    assert dense.weights[dense.feature_names.index("c")] > 0.0
+
+
+def test_begins_with_a_fusion_rule():
+    rule = RunFeatures() | SwapRanker.from_rule("rrf", ["bm25", "vector"], policy=PlackettLuce(k=3, seed=1))
+    query = Runs({"bm25": [("a", 9.0), ("b", 5.0), ("c", 1.0)], "vector": [("c", 0.5), ("b", 0.4)]})
+    # 1 / 61, 1 / 62 + 1 / 62, 1 / 63 + 1 / 61.
+    assert rule.predict_one(query) == pytest.approx({"a": 1 / 61, "b": 2 / 62, "c": 1 / 63 + 1 / 61})
+    assert rule["SwapRanker"].confidence == 1.0
+    shown = rule.show_one(query)
+    rule.learn_one(query, shown.clicked(["a"] if "a" in shown.order else []))
 
 
 def test_an_encoder_learns_from_the_documents_shown():

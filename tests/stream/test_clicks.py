@@ -8,7 +8,17 @@ import pytest
 
 from online_rank import StreamScaler, SwapRanker
 from online_rank.feedback import Impression
-from online_rank.stream.clicks import CascadeUser, DependentUser, PositionUser, TrustUser, click_stream, user
+from online_rank.stream.clicks import (
+    BayesianUser,
+    BrowsingUser,
+    CascadeUser,
+    DependentUser,
+    PositionUser,
+    SatisfiedUser,
+    TrustUser,
+    click_stream,
+    user,
+)
 from online_rank.stream.synth import NoisyTeacher
 from tests.reference import clicks as reference
 
@@ -24,7 +34,55 @@ def dependent(click, persistence):
     return reference.patterns([click[g] for g in GRADES], [1 - persistence / (p + 1) for p in range(3)])
 
 
+def walk(p, goes_on, clicks=()):
+    """All click patterns of three positions, by the probabilities of a click, p(position, clicks above), and of reading on."""
+    if len(clicks) == 3:
+        yield clicks, 1.0
+        return
+    for c, q in ((1.0, p(len(clicks), clicks)), (0.0, 1.0 - p(len(clicks), clicks))):
+        after = (*clicks, c)
+        on = goes_on(after) if len(after) < 3 else 1.0
+        for pattern, rest in walk(p, goes_on, after):
+            yield pattern, q * on * rest
+        if on < 1.0:
+            yield (*after, *(0.0,) * (3 - len(after))), q * (1.0 - on)
+
+
+CLICK, STOP = (0.05, 0.5, 0.95), (0.2, 0.5, 0.9)
+
+
+def added_up(law):
+    total = collections.Counter()
+    for pattern, probability in law:
+        total[pattern] += probability
+    return list(total.items())
+
+
+def bayesian():
+    def goes_on(clicks):
+        grade = GRADES[len(clicks) - 1]
+        return 0.9 * (1.0 - clicks[-1] * STOP[grade])
+
+    return added_up(walk(lambda position, clicks: CLICK[GRADES[position]], goes_on))
+
+
+def browsing():
+    def click(position, clicks):
+        last = max((r + 1 for r, c in enumerate(clicks) if c), default=0)
+        return CLICK[GRADES[position]] * (position + 1 - last) ** -0.5
+
+    return added_up(walk(click, lambda clicks: 1.0))
+
+
+def satisfied():
+    # Grades 1, 0, 2 with gains 1/2, 0, 1: before the last document nobody has enough.
+    return added_up(walk(lambda position, clicks: CLICK[GRADES[position]], lambda clicks: 1.0))
+
+
 USERS = {
+    "dbn": (user("dbn"), bayesian()),
+    "ubm": (user("ubm"), browsing()),
+    "satisfied": (user("satisfied"), satisfied()),
     "perfect": (user("perfect"), cascade((0.0, 0.5, 1.0), (0.0, 0.0, 0.0))),
     "navigational": (user("navigational"), cascade((0.05, 0.5, 0.95), (0.2, 0.5, 0.9))),
     "informational": (user("informational"), cascade((0.4, 0.7, 0.9), (0.1, 0.3, 0.5))),
@@ -66,6 +124,15 @@ def test_other_grades():
     assert user("perfect").clicks(Impression((0,)), [7], 0).gains == (1.0,)
 
 
+def test_enough_ends_the_session():
+    who = user("satisfied", 2)
+    for draw in range(300):
+        gains = who.clicks(Impression((0, 1, 2, 3, 4)), [1, 1, 2, 2, 1], draw).gains
+        got = np.cumsum(np.array(gains) * [0.5, 0.5, 1.0, 1.0, 0.5])
+        # Nothing is clicked once 1 has been reached.
+        assert not any(gain and before >= 1.0 for gain, before in zip(gains[1:], got, strict=False))
+
+
 def test_a_stream_of_clicks():
     model = StreamScaler() | SwapRanker()
     met = list(zip(range(30), click_stream(NoisyTeacher(n_queries=40, seed=2), model, user("perfect", 4)), strict=False))
@@ -87,6 +154,11 @@ def test_a_stream_of_clicks():
         (lambda: PositionUser(eta=-1.0), "eta is -1.0"),
         (lambda: TrustUser(eta=math.nan), "eta is nan"),
         (lambda: DependentUser(persistence=2.0), "persistence is"),
+        (lambda: BayesianUser((0.1,)), "click has 1 grades, but satisfaction has 3"),
+        (lambda: BayesianUser(perseverance=1.5), "perseverance is"),
+        (lambda: BrowsingUser(eta=-1.0), "eta is -1.0"),
+        (lambda: SatisfiedUser(need=0.0), "need is 0.0"),
+        (lambda: SatisfiedUser((0.1,)), "click has 1 grades, but gain has 3"),
     ],
 )
 def test_bad_settings(make, message):

@@ -1,0 +1,63 @@
+"""What exploring costs, against sums over all rankings."""
+
+import math
+
+import numpy as np
+import pytest
+
+from online_rank.feedback import FairPairs, PlackettLuce
+from online_rank.feedback.exploring import expected_places, kept_share, retention
+from tests.reference import clicks as reference
+
+LOGITS = [(0.3, -1.2, 2.0, 0.0, 0.9), (0.5,) * 4, (30.0, 0.0, -30.0, 15.0), (1.0,), (900.0, -900.0)]
+
+
+@pytest.mark.parametrize("logits", LOGITS)
+def test_expected_places_are_those_of_all_rankings(logits):
+    m, shifted = len(logits), np.maximum(np.array(logits) - max(logits), -700.0)
+    places = np.zeros(m)
+    for order, probability in reference.rankings(shifted, m):
+        places[list(order)] += probability * np.arange(1, m + 1)
+    assert expected_places(logits) == pytest.approx(places, abs=1e-9)
+
+
+@pytest.mark.parametrize("logits", LOGITS)
+def test_a_draw_keeps_at_least_the_share(logits):
+    m, shifted = len(logits), np.maximum(np.array(logits) - max(logits), -700.0)
+    discount, greedy = 1 / np.log2(np.arange(2, m + 2)), np.argsort(-shifted, kind="stable")
+    kept = np.zeros(m)
+    for order, probability in reference.rankings(shifted, m):
+        kept[list(order)] += probability * discount
+    # A gain on one document alone: the worst case is one of these.
+    shares = kept[greedy] / discount
+    assert kept_share(logits) <= shares.min() + 1e-12
+    assert kept_share(logits) == pytest.approx((discount_at(expected_places(shifted)[greedy]) / discount).min())
+
+
+def discount_at(place):
+    return 1 / np.log2(place + 1)
+
+
+@pytest.mark.parametrize("confidence", [0.3, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("m", [1, 2, 10, 150])
+def test_no_scores_lose_more_than_the_retention_says(confidence, m):
+    rng, policy = np.random.default_rng(m), PlackettLuce()
+    for scores in (rng.normal(size=m), rng.exponential(size=m) ** 3, np.arange(m, dtype=float) * 1e-9 + (np.arange(m) == 0)):
+        assert kept_share(policy.logits(scores, confidence)) >= retention(confidence) - 1e-12
+
+
+def test_the_table_of_theory():
+    # At confidence 1 the least is at place 3: 3 + sum over q > 3 of 1 / (1 + (q / 3)^4), summed to a million.
+    q = np.arange(4.0, 1e6)
+    assert retention(1.0) == pytest.approx(math.log2(4) / math.log2(4 + (1 / (1 + (q / 3) ** 4)).sum()), abs=1e-6)
+    assert retention(0.25) == retention(0.0) == 0.0
+    assert PlackettLuce().retention(0.5) == retention(0.5)
+    # The first of a pair moves down half of the time in which its pair is formed, which is half of the time.
+    assert FairPairs().retention(0.3) == pytest.approx(0.75 * 1 + 0.25 / math.log2(3))
+    with pytest.raises(ValueError, match=r"confidence is 1\.5"):
+        retention(1.5)
+
+
+def test_nothing_to_explore():
+    assert kept_share([]) == kept_share([3.0]) == 1.0
+    assert expected_places([]).tolist() == []
