@@ -1,6 +1,7 @@
 """Progressive evaluation: every query is a test first and a lesson afterwards."""
 
 import contextlib
+import copy
 import itertools
 import os
 import time
@@ -13,12 +14,13 @@ import numpy as np
 from online_rank._progress import progress as shown_progress
 from online_rank.base.schema import Array, Count, DictOf, Integer, ListOf, Real, Schema, Text
 from online_rank.base.undo import all_or_nothing
-from online_rank.intervals import Interval, LossInterval, add_losses, served_loss
+from online_rank.intervals import EXPECTATION, Better, Difference, Interval, LossInterval, PairedLosses, add_losses, served_loss
 from online_rank.measures import learned_measure
+from online_rank.query.feedback import Feedback
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.tree import adopt, settings_of
 
-__all__ = ["Trace", "progressive"]
+__all__ = ["Comparison", "Trace", "progressive"]
 
 _MAX_RECORDS = 1024
 _CHECKPOINT_EVERY = 1000
@@ -163,6 +165,44 @@ class Trace:
                 self._records = self._records[1::2]
 
 
+class Comparison:
+    """Several models on one stream: what was measured of each, and which is better.
+
+    Attributes
+    ----------
+    traces : dict of str to Trace
+        By name, what was measured of each model; the time in each is that of all models together.
+    paired : PairedLosses
+        The losses of what was served, pair by pair: intervals of their differences that are valid at any time.
+    """
+
+    def __init__(self, traces: dict[str, Trace]) -> None:
+        self.traces = traces
+        self.paired = PairedLosses(list(traces))
+
+    def better(self, level: float = 0.95) -> list[Better]:
+        """Every "a is better than b by at least y" that holds, all pairs and times at once (`PairedLosses.better`)."""
+        return self.paired.better(level)
+
+    def difference(self, a: str, b: str, level: float = 0.95) -> Difference:
+        """By how much the loss of `b` exceeds that of `a`, for this pair alone (`PairedLosses.difference`)."""
+        return self.paired.difference(a, b, level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The final figures as plain numbers, for JSON."""
+        return {
+            "models": {name: trace.to_dict() for name, trace in self.traces.items()},
+            "better": [statement._asdict() for statement in self.better()],
+            "note": EXPECTATION,
+        }
+
+    def __repr__(self) -> str:
+        width = max(map(len, self.traces))
+        lines = [f"{name:<{width}}  mean loss {trace.served.mean:.4f}" for name, trace in self.traces.items()]
+        said = [str(statement) for statement in self.better()] or ["no model is better than another at 95 %"]
+        return "\n".join([*lines, *said, EXPECTATION])
+
+
 def progressive(
     stream: Iterable[tuple] | Callable[[Any], Iterable[tuple]],
     model: Any,
@@ -172,7 +212,7 @@ def progressive(
     progress: bool | None = None,
     watch: Callable[[Trace], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-) -> Trace:
+) -> Any:
     """Test a model on every query of a stream, and let it learn from the query afterwards.
 
     The metrics see the scores that the model gave before it learned from the query: they are an honest estimate of what users
@@ -186,7 +226,8 @@ def progressive(
         is the beginning): with a checkpoint, the run then goes on from the position instead of passing over the queries
         already met.
     model
-        A ranker, or a pipeline that ends in one. It learns in place.
+        A ranker, or a pipeline that ends in one. It learns in place. Or a dict of models by name: all of them rank and learn
+        every query, and the answer is a `Comparison` that says which is better.
     metrics
         What is measured: a name such as `"ndcg@10"`, a metric, a sequence of these, or a dict of them by the names that the
         trace uses. A metric is anything with `update(y_true, y_pred)` and `get()`, also `river.utils.Rolling`; it is updated in
@@ -206,7 +247,7 @@ def progressive(
 
     Returns
     -------
-    Trace
+    Trace; for several models a `Comparison`.
 
     Raises
     ------
@@ -224,7 +265,18 @@ def progressive(
     (4, 1)
     >>> trace.columns["loss"].round(3)
     array([0.369, 0.369, 0.369, 0.369])
+
+    Several models, on the same queries:
+
+    >>> from online_rank import RidgeRanker
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> stream = NoisyTeacher(n_queries=300, n_features=10, n_documents=20)
+    >>> run = evaluate.progressive(stream, {"ridge": RidgeRanker(), "unlearned": PerceptronRanker.from_weights([0.0] * 10)})
+    >>> run.difference("ridge", "unlearned").n
+    300
     """
+    if isinstance(model, Mapping):
+        return _together(stream, model, metrics, every, progress, watch, checkpoint)
     if isinstance(model, type) or not (hasattr(model, "predict_one") and hasattr(model, "learn_one")):
         kind = f"the class {model.__name__}" if isinstance(model, type) else f"of type {type(model).__name__}"
         raise TypeError(f"model is {kind}, no instance of a ranker: progressive(stream, model, metrics)")
@@ -249,7 +301,7 @@ def progressive(
             x, y, arguments = _lesson(item)
             scores = model.predict_one(x)
             # Clicks are no grades, and give no loss.
-            loss = None if hasattr(y, "_fields") else served_loss(target, scores, y)
+            loss = None if isinstance(y, Feedback) else served_loss(target, scores, y)
             with all_or_nothing(*measured.values()):
                 for metric in measured.values():
                     metric.update(y, scores)
@@ -266,6 +318,54 @@ def progressive(
         if directory is not None:
             directory.write(_state(model, measured, trace, source))
     return trace
+
+
+def _together(
+    stream: Any,
+    models: Mapping[str, Any],
+    metrics: Any,
+    every: int | None,
+    progress: bool | None,
+    watch: Callable[[Any], None] | None,
+    checkpoint: Any,
+) -> Comparison:
+    """`progressive` for several models, which all rank a query before any of them learns it."""
+    if checkpoint is not None:
+        raise ValueError("checkpoint is for one model; several are not written down")
+    targets = {learned_measure(model) for model in models.values()}
+    if len(targets) != 1:
+        names = " and ".join(sorted(target.name for target in targets))
+        raise ValueError(f"model: the models learn for {names or 'nothing'}; what is compared is a loss of one measure")
+    (target,) = targets
+    measured = {name: _named_metrics(copy.deepcopy(metrics)) for name in models}
+    run = Comparison({name: Trace(every) for name in models})
+    queries = stream(None) if callable(stream) else stream
+    total = len(queries) if isinstance(queries, Sized) else getattr(queries, "n_queries", None)
+    clock = time.perf_counter()
+    with shown_progress("learning", total, shown=progress, part=partial(getattr, queries, "fraction", None)) as show:
+        for n, item in enumerate(queries, start=1):
+            x, y, arguments = _lesson(item)
+            answers = {name: model.predict_one(x) for name, model in models.items()}
+            # Clicks are no grades, and give no loss.
+            graded = not isinstance(y, Feedback)
+            losses = {name: served_loss(target, scores, y) if graded else None for name, scores in answers.items()}
+            with all_or_nothing(*models.values(), *(m for named in measured.values() for m in named.values())):
+                for name, model in models.items():
+                    for metric in measured[name].values():
+                        metric.update(y, answers[name])
+                    model.learn_one(x, y, **arguments)
+            if None not in losses.values():
+                run.paired.update(losses)  # type: ignore[arg-type]
+            now = time.perf_counter()
+            for name, model in models.items():
+                values = {called: m.get() for called, m in measured[name].items()}
+                run.traces[name]._add(len(answers[name]), getattr(model, "last_round", None), values, losses[name])
+                run.traces[name].elapsed += now - clock
+            clock = now
+            show(n)
+            if watch is not None:
+                watch(run)
+    return run
 
 
 def _lesson(item: Any) -> tuple[Any, Any, Mapping[str, Any]]:

@@ -67,3 +67,58 @@ def judge_blends(kind, cutoff, threshold, S, y, discounts, candidates, served, l
         mix(candidates[c], Z, blends[c])
     mix(served, Z, blends[candidates.shape[0]])
     return judge_rankings(kind, cutoff, threshold, blends, y, discounts, losses)
+
+
+@kernel
+def shares(losses, prior, step, out):
+    """out (N,) = prior exp(-step losses), with sum 1. The largest term is a prior itself: nothing overflows."""
+    lowest = np.inf
+    for c in range(losses.shape[0]):
+        if prior[c] > 0.0:
+            lowest = min(lowest, losses[c])
+    total = 0.0
+    for c in range(losses.shape[0]):
+        out[c] = prior[c] * math.exp(-step * (losses[c] - lowest)) if prior[c] > 0.0 else 0.0
+        total += out[c]
+    for c in range(losses.shape[0]):
+        out[c] /= total
+
+
+@kernel
+def settle(new, weight, pi, step, keep, drawn, losses, account):
+    """Count a query: `losses` (N,) and `account` (`rankers.hedge.HedgeAccount`) are changed in place.
+
+    Parameters
+    ----------
+    new : (N + 1,) losses of the candidates and, last, of what was served
+    weight : sample weight
+    pi, step : shares of the candidates (N,), and the step that they were made with
+    keep : what is left of losses in one query
+    drawn : whether a candidate was drawn
+    """
+    n = losses.shape[0]
+    mean, lowest = 0.0, np.inf
+    for c in range(n):
+        mean += pi[c] * weight * new[c]
+        lowest = min(lowest, weight * new[c])
+    # Behind losses that are forgotten the shares are those of the step step / keep.
+    eta = step / keep
+    mixture, variance = 0.0, 0.0
+    for c in range(n):
+        loss = weight * new[c]
+        mixture += pi[c] * math.exp(-eta * (loss - lowest))
+        variance += pi[c] * (loss - mean) ** 2
+        losses[c] = keep * losses[c] + loss
+    # With a step of 0 the mixed loss is the mean.
+    gap = max(0.0, mean - lowest + math.log(mixture) / eta) if eta > 0.0 else 0.0
+    served = weight * new[n]
+    account[0] = keep * account[0] + served
+    account[1] = keep * account[1] + mean
+    account[2] = keep * account[2] + gap
+    account[3] = keep * account[3] + variance
+    account[4] = keep * account[4] + (0.0 if drawn else served - mean)
+    account[5] = keep * account[5] + (served - mean if drawn else 0.0)
+    account[6] = max(account[6], weight)
+    account[7] += 1.0
+    account[8] += 1.0 if drawn else 0.0
+    account[9] = keep * account[9] + weight

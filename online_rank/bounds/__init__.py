@@ -75,6 +75,10 @@ the expected cost is at most E F(u) + ||u|| sqrt(E Q^). *Proof*: the estimates a
 **Cut weights** (`truncation_bound`, `projection_data_bound`). Errors e_t cost ||u|| sum ||e_t||; residuals of at most eta V_t
 weaken the bound by the factor 1 / (1 - eta ||u||). *Proof*: the master inequality.
 
+**Blends** (`blend_bound`, `blend_closed_bound`). What a `BlendRanker` served is at most the loss of the best fixed blend, plus
+ln N / eta + Delta + G. **Leaders** (`leader_bound`). What a `BestRanker` served is at most the loss of its best ranker, plus
+what it cost to change the leader. Both pathwise, at any time, also for discounted losses.
+
 **What is served, at any time** (`LossInterval`, `FrozenCopy`). An interval around the mean loss of what was really served,
 valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
 
@@ -91,8 +95,10 @@ References
 """
 
 from online_rank.bounds.beginnings import beginning_data_bound, beginning_distance_bound
+from online_rank.bounds.blends import blend_bound, blend_closed_bound, leader_bound
 from online_rank.bounds.budgets import truncation_bound
 from online_rank.bounds.certificate import BoundCheck, Certificate, Run, certify
+from online_rank.bounds.certified import certificate_of
 from online_rank.bounds.clicks import click_bound, click_data_bound, click_hindsight_bound
 from online_rank.bounds.declaration import BOUNDS, Bound, bound, require_covered, uncovered
 from online_rank.bounds.drift import (
@@ -175,8 +181,11 @@ __all__ = [
     "beginning_data_bound",
     "beginning_distance_bound",
     "best_in_hindsight",
+    "blend_bound",
+    "blend_closed_bound",
     "bound",
     "capped_bound",
+    "certificate_of",
     "certify",
     "certify_projection",
     "click_bound",
@@ -191,6 +200,7 @@ __all__ = [
     "gradient_norm_bound",
     "hinge_limit",
     "largest_deviation",
+    "leader_bound",
     "margin_limit",
     "mass_bound",
     "mass_data_bound",

@@ -10,6 +10,7 @@ from online_rank._kernels.click_comparators import compare_on_clicks
 from online_rank.base import Round, steps_of
 from online_rank.measures import discounts, learned_measure
 from online_rank.query import Block
+from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
 from online_rank.rankers.perceptron import PerceptronRanker
@@ -23,6 +24,8 @@ _LARGEST_NORM = 1e150
 
 def require_perceptron(ranker: Any) -> None:
     """Raise TypeError or ValueError unless the bounds cover what `ranker` learns."""
+    if issubclass(type(ranker), BlendRanker):
+        return
     if issubclass(type(ranker), DriftAwareRanker | BestRanker):
         parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers
         if len(measures := {learned_measure(part) for part in (ranker, *parts)}) > 1:

@@ -116,6 +116,8 @@ def _model(c: Any) -> tuple[Any, str] | None:
 @_line("n_rounds", "queries")
 def _queries(c: Any) -> tuple[Any, str] | None:
     t = c.totals
+    if "n_queries" in t:
+        return t["n_queries"], f"{t['n_queries']:,}: {t['n_counted']:,} that can be ranked wrongly"
     return t["n_rounds"], f"{t['n_rounds']:,}: {t['n_mistakes']:,} with a loss, {t['n_skipped']:,} skipped"
 
 
@@ -182,3 +184,39 @@ def _gap(c: Any) -> tuple[Any, str] | None:
         return None
     gap = duality_gap(comparator_loss=c.pair_loss, norm=c.norm, mass=mass, weight_norm=weight_norm)
     return gap, f"{gap:,.6g}: no weights of this norm have a smaller F by more"
+
+
+@_line("best_blend", "best fixed blend")
+def _best_blend(c: Any) -> tuple[Any, str] | None:
+    if "best_blend" not in c.facts:
+        return None
+    weights = ", ".join(f"{weight:g}" for weight in c.facts["best_blend"])
+    return c.facts["least_loss"], f"{c.facts['least_loss']:,.6g}, with the weights {weights}"
+
+
+@_line("best_member", "best ranker alone")
+def _best_member(c: Any) -> tuple[Any, str] | None:
+    if "best_member" not in c.facts:
+        return None
+    number, loss = c.facts["best_member"]
+    return loss, f"{loss:,.6g}, number {number}"
+
+
+@_line("gaps", "Delta, G")
+def _gaps(c: Any) -> tuple[Any, str] | None:
+    if "mixability_gap" not in c.facts:
+        return None
+    step = f"the step eta is {c.facts['step']:.4g}"
+    return c.facts["serving_gap"], f"{c.facts['mixability_gap']:.4g}, {c.facts['serving_gap']:.4g}; {step}"
+
+
+@_line("n_drawn", "draws")
+def _draws(c: Any) -> tuple[Any, str] | None:
+    drawn = c.totals.get("n_drawn")
+    return None if drawn is None else (drawn, f"{drawn:,} queries were ranked by a candidate that was drawn")
+
+
+@_line("n_changes", "changes of the leader")
+def _changes(c: Any) -> tuple[Any, str] | None:
+    changes = c.facts.get("n_changes")
+    return None if changes is None else (changes, f"{changes:,}, at a price of {c.facts['price']:.4g}")

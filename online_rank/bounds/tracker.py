@@ -14,6 +14,7 @@ from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round
 from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
+from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks, require_perceptron
 from online_rank.bounds.mixed import mix
@@ -23,9 +24,12 @@ from online_rank.intervals import Interval, LossInterval, add_losses
 from online_rank.measures import discounts, learned_measure
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
+from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
+from online_rank.rankers.drift import DriftAwareRanker
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, share_columns
 from online_rank.rankers.perceptron import PerceptronRanker
+from online_rank.rankers.selection import BestRanker
 
 __all__ = ["LossTracker"]
 
@@ -49,8 +53,8 @@ class LossTracker(NestedRanker):
     Parameters
     ----------
     ranker
-        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`; a copy of it learns. The
-        run begins with its weights; from w = 0, where it has learned nothing, more bounds speak of it.
+        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`, or a `BlendRanker`; a
+        copy of it learns. The run begins with its weights; from w = 0, where it has learned nothing, more bounds speak of it.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
@@ -98,7 +102,7 @@ class LossTracker(NestedRanker):
     _replaced = frozenset({"_shift", "_scaled_by", "_ended", "_offset", "_beginning", "_aligned"})
 
     _schema = Schema(
-        _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", "ClickPerceptron", features=True),
+        _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", "ClickPerceptron", "BlendRanker", features=True),
         _served=Array(3),
         _n_served=Count(),
         _n_moved=Count(),
@@ -127,6 +131,8 @@ class LossTracker(NestedRanker):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
         flag("served", served)
         flag("raw", raw)
+        if comparators and issubclass(type(ranker), BlendRanker):
+            raise TypeError("comparators are for perceptrons: a BlendRanker is compared with its best fixed blend")
         if served and ranker.abilities.takes_clicks:
             raise ValueError("served=True: clicks do not tell the loss of what was served")
         self.ranker = ranker
@@ -212,7 +218,8 @@ class LossTracker(NestedRanker):
     def certificate(self, comparator: str | None = None, *, delay: int | None = None) -> Certificate:
         """The loss so far beside every bound that covers the ranker's settings, against one of the comparators.
 
-        Without comparators it says what no weights could have done on the pairs of the updates.
+        Without comparators it says what no weights could have done on the pairs of the updates; around a `BlendRanker` or a
+        `BestRanker` it says how near it came to the best fixed blend, or to the best ranker.
 
         Parameters
         ----------
@@ -239,19 +246,28 @@ class LossTracker(NestedRanker):
             if comparator is not None:
                 self._row(comparator)
             self._require_complete()
+            if comparator is None and keeps_account(self._learner):
+                whole = self._blends and self._learner.n_queries == self._totals[0]
+                return certify(self._learner, run_of_account(self._learner, self.totals.served_loss if whole else math.nan))
             return certify(self._perceptron, run_of_perceptron(self, comparator, delay))
 
     _forwards = ("takes_served", "takes_clicks", "takes_sparse", "draws")
 
     def _abilities(self) -> Abilities:
         able = super()._abilities()
-        measures = not able.takes_clicks and (self.served or self._nested or self._learner.average is False)
+        follows = not self._blends and (self._nested or self._learner.average is False)
+        measures = not able.takes_clicks and (self.served or follows)
         return able._replace(measures_answers=measures, wants_scale=self.raw)
 
     @property
     def _nested(self) -> bool:
-        """Whether the learner holds others, which may follow one another."""
-        return isinstance(self._learner, NestedRanker)
+        """Whether the learner holds perceptrons, which may follow one another."""
+        return issubclass(type(self._learner), DriftAwareRanker | BestRanker)
+
+    @property
+    def _blends(self) -> bool:
+        """Whether the learner is a blend, which keeps the account that its certificate is made of."""
+        return issubclass(type(self._learner), BlendRanker)
 
     @property
     def _perceptron(self) -> Any:
@@ -265,6 +281,8 @@ class LossTracker(NestedRanker):
         if self._nested:
             if self._perceptron.weights.any():
                 self._segments[1] = math.nan
+        elif self._blends:
+            return
         elif self._learner.last_round is not None or self._learner.weights.any():
             self._beginning = self._learner.weights.copy()
             self._offset = -self._beginning
@@ -312,6 +330,9 @@ class LossTracker(NestedRanker):
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._learner._score(X)
 
+    def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        return self._learner._score_queries(X, offsets)
+
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._require_complete()
         inside = self._learner._wrapped if self._nested else []
@@ -339,7 +360,10 @@ class LossTracker(NestedRanker):
         """Whether the loss of a round is that of what was served: its scores decided it."""
         if self._nested or self.abilities.takes_clicks:
             return False
-        return block.served is not None or (block.answered is None and self._learner.average is False)
+        if block.served is not None or block.answered is not None:
+            return block.served is not None
+        # Without `served` nobody knows whether transformers have learned before a blend.
+        return self.served if self._blends else self._learner.average is False
 
     def _scores_answers(self, block: Block) -> bool:
         """Whether the ranker has to be asked what it would have answered."""
@@ -414,7 +438,8 @@ class LossTracker(NestedRanker):
 
     def _learned_so_far(self) -> float:
         """How many documents, or queries where rankers follow one another, the learner has learned from."""
-        return float(self._learner._n_queries if self._nested else self._learner._counters[DOCUMENTS])
+        counts = self._nested or self._blends
+        return float(self._learner._n_queries if counts else self._learner._counters[DOCUMENTS])
 
     def _align_comparators(self) -> np.ndarray:
         """The comparators (n, d) in the order of the model's columns. A feature that no document has had does not count."""

@@ -451,6 +451,46 @@ def evaluate(
         evaluate(model, files, measuring, reading, json, quiet)
 
 
+@app.command(cls=_Command)
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A model that [bold]train --save[/bold] wrote.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    files: Files,
+    measure: Measure = "ndcg@10",
+    level: Annotated[float, typer.Option("--level", metavar="P", help="Confidence of what is said, at any time.")] = 0.95,
+    features: Features = None,
+    group_by_qid: Grouped = False,
+    negative: Negatives = Negative.error,
+    query: QueryColumn = None,
+    grade: GradeColumn = None,
+    document: DocumentColumn = None,
+    columns: Columns = None,
+    exclude: Exclude = None,
+    missing: MissingValues = Missing.error,
+    event_time: TimeColumn = None,
+    json: Json = False,
+    quiet: NoBar = False,
+) -> None:
+    """Say which of two models ranks better on files, without learning from them, query by query."""
+    from online_rank.cli.compare import compare
+    from online_rank.cli.files import Reading, warnings_as_lines
+
+    reading = Reading(
+        features,
+        group_by_qid,
+        negative.value,
+        query,
+        grade,
+        _names(columns),
+        _names(exclude),
+        document,
+        missing.value,
+        event_time,
+    )
+    with warnings_as_lines(_warn):
+        compare([a, b], files, measure, level, reading, json, quiet)
+
+
 def _warn(message: str) -> None:
     print(f"online-rank: {message}", file=sys.stderr)
 

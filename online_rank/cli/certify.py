@@ -10,6 +10,7 @@ from online_rank._progress import progress
 from online_rank.base import steps_of
 from online_rank.bounds import LossTracker, best_in_hindsight
 from online_rank.query import Block, read_query
+from online_rank.rankers.blend import BlendRanker
 
 __all__ = ["tracked"]
 
@@ -21,10 +22,13 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, sh
     """The model, which has learned nothing yet, with a `LossTracker` around its ranker.
 
     The comparator is the teacher of a synthetic stream where there is one; else the weights that are best in hindsight on what
-    the ranker will see of `queries`: their features as the transformers before it will have transformed them.
+    the ranker will see of `queries`: their features as the transformers before it will have transformed them. A blend needs
+    none: it is compared with its best fixed blend.
     """
     weights: Any
     *transformers, ranker = steps_of(model)
+    if issubclass(type(ranker), BlendRanker):
+        return _behind(transformers, LossTracker(ranker, served=True))
     if teacher is not None:
         name, weights = "teacher", teacher
     else:
@@ -36,10 +40,14 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, sh
         weights = best_in_hindsight((X, y, qid), ranker.measure, _LAMBDA, credit="spread", progress=shown).weights
         if seen and (names := seen[-1][0].names) is not None:
             weights = dict(zip(names, weights.tolist(), strict=True))
-    certified: Any = LossTracker(ranker, {name: weights}, served=True)
+    return _behind(transformers, LossTracker(ranker, {name: weights}, served=True))
+
+
+def _behind(transformers: list[Any], tracker: Any) -> Any:
+    """A pipeline of the transformers and the tracker."""
     for step in reversed(transformers):
-        certified = step | certified
-    return certified
+        tracker = step | tracker
+    return tracker
 
 
 def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Block, Any]]:

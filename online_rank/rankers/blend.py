@@ -11,14 +11,18 @@ import numpy as np
 from online_rank._kernels import blend as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
-from online_rank.base import QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, steps_of, transformers_of
+from online_rank.arguments import integer, number
+from online_rank.arguments import seed as require_seed
+from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, steps_of, transformers_of
 from online_rank.base.closed import form_of
+from online_rank.base.draws import counted_generator
 from online_rank.base.form import Blend, Head
-from online_rank.base.schema import Array, Derived, ListOf, Nested, Schema
+from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.query import Block, single
+from online_rank.rankers.hedge import BUDGET, HedgeAccount, choose, opening, shares_of, step_of
 from online_rank.rankers.nested import NestedRanker, require_model
 
 __all__ = ["BlendRanker"]
@@ -33,11 +37,16 @@ class BlendRanker(NestedRanker):
     weights of the grid with steps 1/`grid` that add up to 1. Before a query is learned, it is ranked by the blend of each
     candidate c, and with L_c the cumulative loss (1 - `measure`, ties broken pessimistically) the weights that serve are
 
-    .. math:: p = \sum_c \pi_c c, \qquad \pi_c \propto \exp(-\text{rate} \cdot L_c).
+    .. math:: p = \sum_c \pi_c c, \qquad \pi_c \propto \pi_c^1 \exp(-\eta L_c).
 
-    This is the exponentially weighted average forecaster over blends. Every query is ranked before it is learned, so no
-    query is held out, and a ranker that does not help gets no weight. The interval of `CoverageTracker` (THEORY 12) covers what
-    the blend serves, as it does for any ranker.
+    Every query is ranked before it is learned, so no query is held out, and a ranker that does not help gets no weight. The
+    step is eta = min(`rate`, ln N / Delta), with N candidates and Delta what mixing their losses has cost so far
+    (`online_rank.bounds.blend_bound`); losses of queries with weights above 1 are divided by the largest weight. A blend of
+    blends may rank worse than all of them, and no deterministic rule could exclude that. So once blends have been worse than
+    their parts by more than the loss of one query, a candidate is drawn by pi and served alone, until that is made up for.
+
+    Then, whatever comes, at any time: **the loss of what was served is at most that of the best fixed blend, plus ln N / eta +
+    Delta + G**, G the sum of what was served less the mean of the candidates. `online_rank.bounds.certificate_of` prints it.
 
     A document's score depends on the other documents of its query.
 
@@ -52,9 +61,16 @@ class BlendRanker(NestedRanker):
     grid
         The grid of the candidates' weights has steps 1/`grid`.
     rate
-        How fast weights follow the losses.
+        The largest step eta: how fast weights follow the losses.
     half_life
-        Losses that many queries ago count half, for streams whose best blend changes; None: all losses count alike.
+        Losses that many queries ago count half, for streams whose best blend changes; None: all losses count alike. With a
+        half-life the step stays at `rate`.
+    prior
+        How much of the first weight pi^1 each ranker alone has, one number >= 0 a ranker, with a sum of at most 1; all
+        candidates share the rest alike. With 0.5 for the ranking that users have today, `prior=(0.5, 0)`, a blend loses at
+        most ln 2 / eta + Delta + G more than that. None: all candidates alike.
+    seed
+        Seed of the draws. Draw number t follows from the seed and the number of queries learned alone.
 
     Raises
     ------
@@ -63,7 +79,8 @@ class BlendRanker(NestedRanker):
 
     References
     ----------
-    Vovk, *Aggregating strategies*, 1990; Littlestone & Warmuth, *The weighted majority algorithm*, 1994.
+    Vovk, *Aggregating strategies*, 1990; Littlestone & Warmuth, *The weighted majority algorithm*, 1994; de Rooij, van Erven,
+    Grünwald & Koolen, *Follow the leader if you can, hedge if you must*, 2014.
 
     Examples
     --------
@@ -82,6 +99,9 @@ class BlendRanker(NestedRanker):
         _candidates=Derived(),
         _learners=ListOf(Nested("Ranker", "RankingPipeline"), lambda ranker: ranker._candidates.shape[1]),
         _losses=Array(lambda ranker: len(ranker._candidates)),
+        _account=Array(len(HedgeAccount._fields)),
+        _n_queries=Count(),
+        _prior=Derived(),
     )
 
     def __init__(
@@ -92,6 +112,8 @@ class BlendRanker(NestedRanker):
         grid: int = 4,
         rate: float = 1.0,
         half_life: float | None = None,
+        prior: Sequence[float] | None = None,
+        seed: int = 0,
     ) -> None:
         super().__init__()
         chosen = _recommended(rankers) if rankers is None or isinstance(rankers, str) else rankers
@@ -99,24 +121,27 @@ class BlendRanker(NestedRanker):
             raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
         for i, ranker in enumerate(chosen):
             require_model(f"rankers[{i}]", ranker)
-        if isinstance(grid, bool) or not isinstance(grid, int) or grid < 1:
-            raise ValueError(f"grid is {grid}; it is an integer, at least 1")
+        integer("grid", grid, 1)
         if math.comb(grid + len(chosen) - 1, grid) > _MAX_CANDIDATES:
             raise ValueError(f"grid is {grid}: with {len(chosen)} rankers that makes more than {_MAX_CANDIDATES} candidates")
-        if not 0.0 <= rate < np.inf:
-            raise ValueError(f"rate is {rate}; it is a finite number >= 0")
-        if half_life is not None and not 0.0 < half_life < np.inf:
-            raise ValueError(f"half_life is {half_life}; it must be a number of queries > 0, or None")
+        number("rate", rate, 0.0)
+        number("half_life", half_life, above=0.0, optional=True)
+        require_seed(seed)
         self.rankers = rankers
         self.measure = measure
         self.grid = grid
         self.rate = rate
         self.half_life = half_life
+        self.prior = prior
+        self.seed = seed
         self._measure = parse_measure(measure)
         self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
         self._candidates = _grid(grid, len(chosen))
         self._learners = [copy.deepcopy(ranker) for ranker in chosen]
         self._losses = np.zeros(len(self._candidates))
+        self._prior = _prior_of(prior, self._candidates)
+        self._account = opening()
+        self._n_queries = 0
         # Learners that have learned before are served at once.
         self._meet_features_of([learner for learner in map(_meets_first, self._learners) if learner is not None])
 
@@ -136,12 +161,55 @@ class BlendRanker(NestedRanker):
     @property
     def weights(self) -> np.ndarray:
         """The weight of each learner in what is served, float64 (number of rankers,), >= 0, with sum 1."""
-        shares = np.exp(-self.rate * (self._losses - self._losses.min()))
-        return (shares / shares.sum()) @ self._candidates
+        return self._choice(shares_of(self._losses, self._prior, self.step))
+
+    @property
+    def step(self) -> float:
+        """eta, the step of the next query."""
+        return step_of(self._account, self.rate, len(self._losses), self._keep < 1.0)
+
+    @property
+    def draws_candidates(self) -> bool:
+        """Whether a candidate is drawn for the next query, because blends have been worse than their parts."""
+        return bool(self._account[HedgeAccount._fields.index("serving_gap")] > BUDGET)
+
+    @property
+    def account(self) -> HedgeAccount:
+        """What was served so far, and what a bound on it is made of."""
+        return HedgeAccount(*self._account.tolist())
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries learned."""
+        return self._n_queries
+
+    @property
+    def candidates(self) -> np.ndarray:
+        """The weights that each candidate gives the learners, float64 (N, number of rankers), a copy."""
+        return self._candidates.copy()
+
+    @property
+    def candidate_losses(self) -> np.ndarray:
+        """Cumulative loss of each candidate, float64 (N,), a copy."""
+        return self._losses.copy()
+
+    @property
+    def candidate_prior(self) -> np.ndarray:
+        """The share of each candidate before the first query, float64 (N,), a copy."""
+        return self._prior.copy()
+
+    def _choice(self, shares: np.ndarray) -> np.ndarray:
+        """What is served, by the shares of the candidates: their mean, or one that is drawn."""
+        drawn = counted_generator(self, self.seed, self._n_queries).random() if self.draws_candidates else None
+        return choose(shares, self._candidates, drawn)
 
     @property
     def _wrapped(self) -> list[Ranker | RankingPipeline]:
         return self._learners
+
+    def _abilities(self) -> Abilities:
+        # What was served decides nothing inside: it is what the account is of.
+        return Abilities(takes_served=True)
 
     @property
     def _serving(self) -> None:
@@ -182,14 +250,19 @@ class BlendRanker(NestedRanker):
         good = math.isfinite(w) and w >= 0.0 and all_finite(X.reshape(-1))
         if not (good and y.min(initial=0) >= 0 and y.max(initial=0) <= MAX_GRADE):
             return False
-        served = self.weights
+        step, drawn = self.step, self.draws_candidates
+        shares = shares_of(self._losses, self._prior, step)
+        served = self._choice(shares)
         S, losses = np.empty((len(self._learners), m)), np.empty(len(self._losses) + 1)
-        made = _Made()
+        made, asked = _Made(), query._replace(served=None)
         for scores, learner in zip(S, self._learners, strict=True):
-            scores[:] = _rank_and_learn(learner, query, made)
+            scores[:] = _rank_and_learn(learner, asked, made)
         levels = kernels.judge_blends(*self._measure, S, y, discounts(m), self._candidates, served, losses)
         if levels > 1:
-            self._losses = self._keep * self._losses + w * losses[:-1]
+            if query.served is not None:
+                losses[-1] = self._measure.loss(query.served, y, ties="pessimistic")
+            kernels.settle(losses, w, shares, step, self._keep, drawn, self._losses, self._account)
+        self._n_queries += 1
         norm = math.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0))
         row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         return True
@@ -217,6 +290,23 @@ def _meets_first(learner: Ranker | RankingPipeline) -> QueryEstimator | None:
     """What meets the features of a learner as they come, if it keeps their names."""
     first = steps_of(learner)[0]
     return first if isinstance(first, QueryEstimator) else None
+
+
+def _prior_of(prior: Sequence[float] | None, candidates: np.ndarray) -> np.ndarray:
+    """The first share of each candidate. Raises TypeError or ValueError for a prior that is none."""
+    n, k = candidates.shape
+    if prior is None:
+        return np.full(n, 1.0 / n)
+    if not isinstance(prior, list | tuple) or len(prior) != k:
+        raise TypeError(f"prior is {prior!r}; it is one number for each of the {k} rankers, or None")
+    for i, share in enumerate(prior):
+        number(f"prior[{i}]", share, 0.0, 1.0)
+    if (given := math.fsum(prior)) > 1.0 + 1e-12:
+        raise ValueError(f"prior has a sum of {given:g}; it must be at most 1")
+    shares = np.full(n, max(0.0, 1.0 - given) / n)
+    for i, share in enumerate(prior):
+        shares[candidates[:, i] == 1.0] += share
+    return shares
 
 
 def _grid(steps: int, n: int) -> np.ndarray:

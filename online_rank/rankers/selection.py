@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_ranker, served_scores, share_columns
 
-__all__ = ["BestRanker"]
+__all__ = ["BestRanker", "LeaderAccount"]
 
 _SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index("skipped")
 _WEIGHT, _N_DOCUMENTS = Round._fields.index("weight"), Round._fields.index("n_documents")
@@ -28,12 +28,37 @@ _WEIGHT, _N_DOCUMENTS = Round._fields.index("weight"), Round._fields.index("n_do
 _ALPHA = 0.05
 
 
+class LeaderAccount(NamedTuple):
+    """What following the leader has cost; sums are discounted where losses are.
+
+    Attributes
+    ----------
+    served
+        Sum of the losses of the rankers that led.
+    price
+        P, the sum of the loss of the leader less that of its follower over the queries after which it was replaced.
+    n_changes, n_counted
+        How often the leader was replaced, and the number of queries on which something can be ranked wrongly.
+    counted_weight
+        The number of the latter, discounted where losses are.
+    """
+
+    served: float
+    price: float
+    n_changes: float
+    n_counted: float
+    counted_weight: float
+
+
 class BestRanker(NestedRanker):
     """Let several rankers learn, and rank with the one that has ranked best so far.
 
     Before a ranker learns a query it ranks it, and its loss (1 - `measure`, ties broken pessimistically) goes into its mean.
     The ranker with the smallest mean is the best, the first of several. So parameters are chosen on the stream itself, without
     held-out queries. (The selectors of `river.model_selection` choose among classifiers and regressors.)
+
+    Without `epsilon`, whatever comes, at any time: the loss of the rankers that led is at most that of the best ranker in
+    hindsight, plus what it cost to change the leader (`online_rank.bounds.leader_bound`; `certificate_of` prints it).
 
     `last_round` is the best ranker's. Behind a scaler: `StreamScaler() | BestRanker([...])`.
 
@@ -97,6 +122,7 @@ class BestRanker(NestedRanker):
         _n_queries=Count(),
         _chosen=Integer(0, lambda ranker: len(ranker.rankers) - 1),
         _votes=Array(lambda ranker: len(ranker.rankers), 3, low=0.0),
+        _leader=Array(len(LeaderAccount._fields)),
     )
 
     def __init__(
@@ -137,6 +163,7 @@ class BestRanker(NestedRanker):
         # With drafts: the best ranker, and the account of the votes for each of the others against it (`LossInterval`).
         self._chosen = 0
         self._votes = np.zeros((len(rankers), 3))
+        self._leader = np.zeros(len(LeaderAccount._fields))
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -155,6 +182,21 @@ class BestRanker(NestedRanker):
     def mean_losses(self) -> np.ndarray:
         """Mean loss of each learner, float64 (number of rankers,), a copy; NaN for one that has not ranked anything yet."""
         return np.where(self._losses[:, 0] > 0.0, self._losses[:, 1], np.nan)
+
+    @property
+    def total_losses(self) -> np.ndarray:
+        """Cumulative loss of each learner, discounted where losses are forgotten, float64 (number of rankers,), a copy."""
+        return self._losses[:, 0] * self._losses[:, 1]
+
+    @property
+    def account(self) -> LeaderAccount:
+        """What following the leader has cost, where all rankers are judged on every query (no `epsilon`, no `drafts`)."""
+        return LeaderAccount(*self._leader.tolist())
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries learned."""
+        return self._n_queries
 
     @property
     def best_ranker(self) -> Ranker:
@@ -254,11 +296,21 @@ class BestRanker(NestedRanker):
         if not row[_SKIPPED]:
             row[_SERVED_LOSS] = self._loss(answered, query.y)
             keep = 1.0 if self.half_life is None else 0.5 ** (1.0 / self.half_life)
-            for i, served in zip(learners, scores, strict=True):
-                loss = self._loss(served, query.y)
+            losses = [self._loss(served, query.y) for served in scores]
+            for i, loss in zip(learners, losses, strict=True):
                 self._losses[i, 0] = keep * self._losses[i, 0] + 1.0
                 self._losses[i, 1] += (loss - self._losses[i, 1]) / self._losses[i, 0]
+            if self.epsilon is None and self.drafts is None:
+                self._follow(best, losses, keep)
         return True
+
+    def _follow(self, led: int, losses: list[float], keep: float) -> None:
+        """Count what the ranker lost that led, and what it cost if another leads from now on."""
+        served, price, n_changes, n_counted, weight = self._leader.tolist()
+        follower = self._best
+        price = keep * price + losses[led] - losses[follower]
+        changed = n_changes + (follower != led)
+        self._leader[:] = keep * served + losses[led], price, changed, n_counted + 1.0, keep * weight + 1.0
 
     def _loss(self, scores: np.ndarray, y: np.ndarray) -> float:
         return self._measure.loss(scores, y, ties="pessimistic") if np.isfinite(scores).all() else 1.0

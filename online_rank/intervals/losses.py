@@ -1,30 +1,4 @@
-r"""What rankings that were really served lose: an interval that is valid at any time, on any stream.
-
-Let x_t in [0, 1] be the loss of the ranking served in round t, and E_t x_t its mean given everything that came before. Nothing
-is assumed of the queries: they may depend on each other, on the model and on what it served. A guess of x_t from the past,
-g_t = (1/2 + x_1 + ... + x_{t-1}) / t, keeps
-
-.. math:: v_n = \sum_{t \le n} (x_t - g_t)^2
-
-small when the losses vary little. With psi(l) = -ln(1 - l) - l, scales l_k = 0.9 / 2^k for k = 0..9 and weights pi_k
-proportional to 1 / (k + 1), let r(alpha, v) be the solution of
-
-.. math:: \sum_k \pi_k \exp(l_k r - \psi(l_k) v) = 1 / \alpha.
-
-**Theorem.** With probability at least 1 - alpha, for all n at once,
-:math:`\left|\sum_{t \le n} E_t x_t - \sum_{t \le n} x_t\right| \le r(\alpha/2, v_n)`; each side alone holds with r(alpha, v_n).
-
-Proof. For xi >= -1 and 0 <= l < 1, exp(l xi - psi(l) xi^2) <= 1 + l xi [FGL]. Put xi = x_t - g_t, take the mean and use
-1 + y <= exp(y): E_t exp(l (x_t - E_t x_t) - psi(l) (x_t - g_t)^2) <= 1. So the products over t are supermartingales that begin
-at 1, and so is their mixture with the weights pi_k. By Ville's inequality it ever reaches 1 / alpha with probability at most
-alpha, and it is increasing in the sum of the x_t - E_t x_t. The same with -xi bounds the other side. QED.
-
-References
-----------
-[FGL] Fan, Grama & Liu, *Exponential inequalities for martingales with applications*, 2015.
-[HRMS] Howard, Ramdas, McAuliffe & Sekhon, *Time-uniform, nonparametric, nonasymptotic confidence sequences*, 2021.
-[V] Ville, *Étude critique de la notion de collectif*, 1939.
-"""
+"""A running account of losses, and the interval around their mean. The theorem stands in `online_rank.intervals`."""
 
 import math
 from collections.abc import Mapping
@@ -33,14 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank._kernels.codes import AP
+from online_rank._kernels.intervals import radius
 from online_rank.measures import Measure
 from online_rank.query import as_grades
 
 __all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "served_loss"]
 
-_SCALES = tuple(0.9 * 0.5**k for k in range(10))
-_PSI = tuple(-math.log1p(-scale) - scale for scale in _SCALES)
-_LOG_PI = tuple(-math.log(k + 1.0) - math.log(sum(1.0 / (j + 1.0) for j in range(10))) for k in range(10))
+_SCALES = 0.9 * 0.5 ** np.arange(10.0)
+# As a series, since the difference -ln(1 - l) - l of small scales has lost half of its digits.
+_PSI = np.array([math.fsum(scale**j / j for j in range(2, 500)) for scale in _SCALES.tolist()])
+_LOG_PI = -np.log(np.arange(1.0, 11.0)) - math.log(math.fsum(1.0 / np.arange(1.0, 11.0)))
 
 
 class Interval(NamedTuple):
@@ -91,26 +67,7 @@ def largest_deviation(variation: float, alpha: float) -> float:
         raise ValueError(f"variation is {variation}; it must be a finite number >= 0")
     if not 0.0 < alpha < 1.0:
         raise ValueError(f"alpha is {alpha}; it must be a probability between 0 and 1")
-    target = -math.log(alpha)
-    # The largest of the exponents is at least the logarithm of the mixture, and no term is larger than the mixture.
-    low = min((psi * variation + target) / scale for scale, psi in zip(_SCALES, _PSI, strict=True))
-    high = min((psi * variation + target - log_pi) / scale for scale, psi, log_pi in zip(_SCALES, _PSI, _LOG_PI, strict=True))
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        if not low < middle < high:
-            break
-        if _log_mixture(middle, variation) < target:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _log_mixture(r: float, variation: float) -> float:
-    """Logarithm of sum_k pi_k exp(l_k r - psi(l_k) v)."""
-    exponents = [log_pi + scale * r - psi * variation for scale, psi, log_pi in zip(_SCALES, _PSI, _LOG_PI, strict=True)]
-    largest = max(exponents)
-    return largest + math.log(sum(math.exp(x - largest) for x in exponents))
+    return float(radius(_SCALES, _PSI, _LOG_PI, variation, -math.log(alpha)))
 
 
 class LossInterval:
@@ -174,20 +131,24 @@ class LossInterval:
         It is for the mean over the rounds so far of E_t x_t: what the rankings served so far lose in expectation, each given
         its past. Before the first loss it is [0, 1].
         """
-        two_sided = 1.0 - (1.0 - level) / 2.0
-        return Interval(self.lower_limit(two_sided), self.upper_limit(two_sided), self.mean, self.n, level)
+        radius = self._half_width(1.0 - (1.0 - level) / 2.0)
+        return Interval(self._down(radius), self._up(radius), self.mean, self.n, level)
 
     def lower_limit(self, level: float = 0.95) -> float:
         """What the mean expected loss is at least, at all times with probability `level`."""
-        radius = self._radius(level)
-        return max(0.0, self.mean - radius) if self.n else 0.0
+        return self._down(self._half_width(level))
 
     def upper_limit(self, level: float = 0.95) -> float:
         """What the mean expected loss is at most, at all times with probability `level`."""
-        radius = self._radius(level)
+        return self._up(self._half_width(level))
+
+    def _down(self, radius: float) -> float:
+        return max(0.0, self.mean - radius) if self.n else 0.0
+
+    def _up(self, radius: float) -> float:
         return min(1.0, self.mean + radius) if self.n else 1.0
 
-    def _radius(self, level: float) -> float:
+    def _half_width(self, level: float) -> float:
         if not 0.0 < level < 1.0:
             raise ValueError(f"level is {level}; it must be a probability between 0 and 1")
         return largest_deviation(float(self.sums[2]), 1.0 - level) / max(1.0, float(self.sums[0]))

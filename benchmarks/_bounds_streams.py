@@ -1,0 +1,231 @@
+"""Sections of `benchmarks.bounds` that check statements on thousands of streams: limits, blends, leaders, pairs, exploring."""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks._common import table
+from online_rank import LossTracker, PerceptronRanker, bounds
+from online_rank._kernels.clicks import mixed_logits
+from online_rank.intervals import largest_deviation
+
+STREAMS = 1000
+
+
+class Tally:
+    """Checks of one statement: how many, how many failed, and how near the tightest came."""
+
+    def __init__(self) -> None:
+        self.n = self.violated = 0
+        self.ratio = 0.0
+
+    def add(self, smaller: float, larger: float, size: float) -> None:
+        """Count a check that `smaller` is at most `larger`, but for rounding of numbers of this size."""
+        self.n += 1
+        self.violated += not smaller <= larger + 1e-9 * (1.0 + size)
+        if larger > 1e-6 * (1.0 + size):
+            self.ratio = max(self.ratio, smaller / larger)
+
+    def row(self, name: str) -> tuple[str, ...]:
+        """The row of a table; a violated statement ends the benchmark."""
+        if self.violated:
+            raise SystemExit(f"{name}: violated in {self.violated} of {self.n} checks")
+        return name, f"{self.n:,}", str(self.violated), f"{self.ratio:.4f}"
+
+
+def random_stream(rng: np.random.Generator, d: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Queries with a teacher, noise, adversarial grades or ties; the teacher comes along."""
+    teacher, kind = rng.normal(size=d), rng.integers(4)
+    for _ in range(int(rng.integers(3, 40))):
+        m = int(rng.integers(2, 8))
+        X = rng.integers(-2, 3, (m, d)).astype(float) if kind == 3 else rng.normal(size=(m, d))
+        noise = (0.0, 0.5, 5.0, 0.5)[kind]
+        yield X, np.digitize(X @ teacher + noise * rng.normal(size=m), [0.0, 1.5]), teacher
+
+
+SETTINGS = (
+    {}, {"credit": "spread"}, {"credit": "argmax", "mass": "slam"}, {"credit": "sort"}, {"credit": "delta"},
+    {"credit": "spread", "relative_margin": 1.0},
+)  # fmt: skip
+
+
+def limits() -> str:
+    """What certificates say without a comparator, and of runs that begin with given weights (sections 17 and 24)."""
+    tallies = {name: Tally() for name in ("V <= F(u) + <u, w>", "F(u) >= V - ||u|| ||w||", "duality gap", "norm form, given w0",
+                                          "distance form, given w0", "hindsight form, given w0")}  # fmt: skip
+    for seed in range(STREAMS):
+        rng = np.random.default_rng([17, seed])
+        d = int(rng.integers(1, 5))
+        queries = list(random_stream(rng, d))
+        teacher = queries[0][2]
+        comparators = {"teacher": 2.0 * teacher, "small": 0.1 * teacher, "other": rng.normal(size=d), "zero": np.zeros(d)}
+        begun = [np.zeros(d), teacher * rng.exponential(), -3.0 * teacher, rng.normal(size=d)][seed % 4]
+        ranker = PerceptronRanker("ndcg", **SETTINGS[seed % len(SETTINGS)])
+        if begun.any():
+            ranker = PerceptronRanker.from_weights(begun, measure="ndcg", **SETTINGS[seed % len(SETTINGS)])
+        tracker = LossTracker(ranker, comparators)
+        for X, y, _ in queries:
+            tracker.learn_one(X, y)
+        for name in comparators:
+            c = tracker.certificate(name)
+            V, F, size = (
+                c.totals["mass"],
+                c.pair_loss,
+                c.pair_loss + c.norm * (c.facts["weight_norm"] + c.facts["beginning_norm"]),
+            )
+            tallies["V <= F(u) + <u, w>"].add(V, F + c.facts["inner_product"], size)
+            if V > 0.0:
+                least = V * bounds.hinge_limit(norm=c.norm, mass=V, weight_norm=c.facts["weight_norm"])
+                tallies["F(u) >= V - ||u|| ||w||"].add(least, F, size)
+                gap = bounds.duality_gap(comparator_loss=F, norm=c.norm, mass=V, weight_norm=c.facts["weight_norm"])
+                for other in comparators:
+                    u = tracker.certificate(other)
+                    if u.norm <= c.norm:
+                        tallies["duality gap"].add(F - u.pair_loss, gap, size)
+            if begun.any():
+                tallies["norm form, given w0"].add(V, c.bound("beginning_data_bound"), size)
+                tallies["distance form, given w0"].add(V, c.bound("beginning_distance_bound"), size + c.norm**2)
+                tallies["hindsight form, given w0"].add(V, c.bound("mass_hindsight_bound"), size)
+    rows = [tally.row(name) for name, tally in tallies.items()]
+    return table(("statement", "checks", "violated", "largest ratio"), rows)
+
+
+def hedging() -> str:
+    """What blends serve, against adversaries, and what leaders do (sections 18 and 19)."""
+    from online_rank._kernels import blend as kernels
+    from online_rank.rankers.hedge import BUDGET, HedgeAccount, opening, shares_of, step_of
+
+    path, closed, gaps = Tally(), Tally(), Tally()
+    for seed in range(STREAMS):
+        rng = np.random.default_rng([18, seed])
+        n, keep, rate = int(rng.integers(1, 13)), float(rng.choice([1.0, 1.0, 0.95])), float(rng.choice([1.0, 0.3]))
+        prior = np.full(n, 1.0 / n) if seed % 3 else rng.dirichlet(np.ones(n))
+        losses, account, base = np.zeros(n), opening(), rng.random(n)
+        for t in range(int(rng.integers(1, 300))):
+            step = step_of(account, rate, n, keep < 1.0)
+            pi = shares_of(losses, prior, step)
+            new = adversary(seed, rng, base, losses, pi, t)
+            drawn = bool(account[4] > BUDGET)
+            served = (
+                float(new[int(rng.choice(n, p=pi / pi.sum()))]) if drawn else float(rng.choice([1.0, pi @ new, rng.random()]))
+            )
+            kernels.settle(np.append(new, served), 1.0, pi, step, keep, drawn, losses, account)
+            a = HedgeAccount(*account.tolist())
+            eta = step_of(account, rate, n, keep < 1.0)
+            bound = float(np.min(losses - np.log(prior) / eta)) + a.mixability_gap + a.serving_gap + a.luck
+            path.add(a.served, bound, a.mixed)
+            gaps.add(a.serving_gap, BUDGET + 1.0, 1.0)
+            if keep == 1.0 and seed % 3:
+                price = bounds.blend_closed_bound(
+                    least_loss=float(losses.min()), n_candidates=n, rate=rate, variance=a.variance, luck=a.luck
+                )
+                closed.add(a.served, price, a.mixed)
+    leaders = Tally()
+    for seed in range(STREAMS):
+        rng = np.random.default_rng([19, seed])
+        n, rho = int(rng.integers(1, 9)), float(rng.choice([1.0, 1.0, 0.9]))
+        losses, base, served, price, best = np.zeros(n), rng.random(n), 0.0, 0.0, 0
+        for t in range(int(rng.integers(1, 200))):
+            new = adversary(seed, rng, base, losses, np.eye(n)[best], t)
+            served, losses = rho * served + new[best], rho * losses + new
+            follower = int(np.argmin(losses))
+            price, best = rho * price + new[best] - new[follower], follower
+            leaders.add(served, bounds.leader_bound(best_loss=float(losses.min()), price=price), served)
+    rows = [
+        path.row("served <= min(L(c) + ln(1/pi(c)) / eta) + Delta + G, at all times"),
+        closed.row("served <= L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + b + 5/4 + luck"),
+        gaps.row("G <= b + 1"),
+        leaders.row("leader: served <= L* + P, at all times"),
+    ]
+    return table(("statement", "checks", "violated", "largest ratio"), rows)
+
+
+def adversary(seed: int, rng: np.random.Generator, base: np.ndarray, losses: np.ndarray, pi: np.ndarray, t: int) -> np.ndarray:
+    """Losses of one query: random, of fixed quality, against the better half, alternating, or against the favourite."""
+    n, style = len(base), seed % 5
+    if style == 0:
+        return rng.random(n)
+    if style == 1:
+        return (rng.random(n) < base).astype(float)
+    if style == 2:
+        return (losses <= np.median(losses)).astype(float)
+    if style == 3:
+        return (np.arange(n) % 2 == t % 2).astype(float)
+    return np.where(np.arange(n) == int(np.argmax(pi)), 1.0, 0.2 * rng.random(n))
+
+
+SCALES = {
+    "equal": lambda t, d, rng: np.zeros(d.shape[1]),
+    "a better by .05": lambda t, d, rng: np.full(d.shape[1], 0.05),
+    "drift": lambda t, d, rng: np.full(d.shape[1], 0.2 * math.sin(t / 40)),
+    "against the leader": lambda t, d, rng: -0.1 * np.sign(d[:t].sum(axis=0)),
+    "copies the last": lambda t, d, rng: 0.15 * np.sign(d[t - 1]) if t else np.zeros(d.shape[1]),
+}
+
+
+def paired() -> str:
+    """Coverage of paired intervals at every time, over 2,000 streams (section 20)."""
+    rows = []
+    for name, mean_of in SCALES.items():
+        rng, runs, horizon = np.random.default_rng(20), 2 * STREAMS, 500
+        d, means = np.zeros((horizon, runs)), np.zeros((horizon, runs))
+        for t in range(horizon):
+            means[t] = mean_of(t, d, rng)
+            # A difference of .3 either way, with the mean that the setting asks for.
+            d[t] = np.where(rng.random(runs) < 0.5 + means[t] / 0.6, 0.3, -0.3)
+        halves = 0.5 + 0.5 * d
+        n = np.arange(1, horizon + 1)[:, None]
+        guesses = (0.5 + np.vstack([np.zeros(runs), np.cumsum(halves, axis=0)[:-1]])) / n
+        radius = 2.0 * radii(np.cumsum((halves - guesses) ** 2, axis=0), 0.025) / n
+        missed = (np.abs(np.cumsum(d - means, axis=0)) / n > radius).any(axis=0)
+        if missed.mean() > 0.05:
+            raise SystemExit(f"paired intervals miss in {missed.mean():.3f} of the streams: {name}")
+        rows.append((name, f"{runs:,}", f"{missed.mean():.4f}", f"{float(radius[-1].mean()):.3f}"))
+    return table(("differences", "streams", "ever missed (at most .05)", f"half width at n = {horizon}"), rows)
+
+
+def radii(variation: np.ndarray, alpha: float) -> np.ndarray:
+    """`largest_deviation` of many variations, from a grid of it: rounded up, since it grows with the variation."""
+    grid = np.linspace(0.0, float(variation.max()) + 0.25, 4000)
+    values = np.array([largest_deviation(float(v), alpha) for v in grid])
+    return values[np.minimum(np.searchsorted(grid, variation), len(grid) - 1)]
+
+
+def exploring() -> str:
+    """What exploring costs: expected places and discounts of `PlackettLuce`, over all rankings (section 21)."""
+    places, discounts, worst, first = Tally(), Tally(), Tally(), Tally()
+    rankings = {m: np.array(list(itertools.permutations(range(m)))) for m in range(2, 7)}
+    for seed in range(STREAMS):
+        rng = np.random.default_rng([21, seed])
+        m = int(rng.integers(2, 7))
+        a = float(rng.choice([1.0, 1.0, 0.75, 0.5]))
+        scores = (rng.normal(size=m), np.exp(3.0 * rng.normal(size=m)), np.arange(m) + rng.random(m) * 0.1)[seed % 3]
+        logits = np.empty(m)
+        mixed_logits(np.ascontiguousarray(scores), a, logits)
+        P = rankings[m]
+        drawn = logits[P]
+        probability = np.ones(len(P))
+        for p in range(m):
+            tail = np.exp(drawn[:, p:] - drawn[:, p:].max(axis=1, keepdims=True))
+            probability *= tail[:, 0] / tail.sum(axis=1)
+        place = np.argsort(P, axis=1) + 1
+        expected = 1.0 + (1.0 / (1.0 + np.exp(np.clip(logits[:, None] - logits[None, :], -700, 700)))).sum(axis=1) - 0.5
+        for i, e in enumerate(expected.tolist()):
+            exact = float(probability @ place[:, i])
+            places.add(abs(exact - e), 1e-9, 0.0)
+            discounts.add(1.0 / math.log2(e + 1.0), float(probability @ (1.0 / np.log2(place[:, i] + 1.0))), 1.0)
+            p = 1 + int((logits > logits[i]).sum())
+            most = p + sum(1.0 / (1.0 + (q / p) ** (4.0 * a)) for q in range(p + 1, 200))
+            worst.add(e, most + 1e-3, 1.0)
+            if p == 1:
+                zeta = sum(q ** (-4.0 * a) for q in range(1, 2000))
+                first.add(1.0 / zeta, float(probability @ (place[:, i] == 1)), 1.0)
+    rows = [
+        (*places.row("E place = 1 + sum over j of P(j before i), over all rankings")[:3], ""),
+        discounts.row("E D(place) >= D(E place)"),
+        worst.row("E place <= p + sum over q > p of 1 / (1 + (q/p)^(4a))"),
+        first.row("the first stays first with probability >= 1 / zeta(4a)"),
+    ]
+    return table(("statement", "checks", "violated", "largest ratio"), rows)

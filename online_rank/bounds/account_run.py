@@ -1,0 +1,95 @@
+"""What the accounts of a `BlendRanker` and a `BestRanker` say of a run, as bounds take it."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from online_rank.bounds.certificate import Run
+from online_rank.bounds.declaration import PLAIN
+from online_rank.rankers.blend import BlendRanker
+from online_rank.rankers.selection import BestRanker
+
+__all__ = ["keeps_account", "run_of_account"]
+
+_ALONE = PLAIN | {"comparator": "none"}
+_DISCOUNTED = "All losses are discounted with the half-life of the model."
+_LATE = (
+    "Candidates are judged by what the rankers inside answer when grades come; where these come late, the best fixed blend is "
+    "the best of those."
+)
+
+
+def keeps_account(ranker: Any) -> bool:
+    """Whether a ranker keeps an account of its own, which a certificate can be made of without a comparator."""
+    if issubclass(type(ranker), BestRanker):
+        return ranker.epsilon is None and ranker.drafts is None
+    return issubclass(type(ranker), BlendRanker)
+
+
+def run_of_account(ranker: Any, served_loss: float = math.nan) -> Run:
+    """The run of a `BlendRanker` or `BestRanker` so far.
+
+    Parameters
+    ----------
+    ranker
+        The ranker.
+    served_loss
+        The cumulative loss of what a pipeline around it answered on the same queries, where that was measured.
+    """
+    return _of_blend(ranker, served_loss) if issubclass(type(ranker), BlendRanker) else _of_leader(ranker)
+
+
+def _of_blend(blend: BlendRanker, served_loss: float) -> Run:
+    account, losses, prior = blend.account, blend.candidate_losses, blend.candidate_prior
+    loss, of = account.served, "of what the blend served, on the features that were learned"
+    if not math.isnan(served_loss) and blend.half_life is None:
+        loss, of = served_loss, "of what was served"
+    possible = prior > 0.0
+    costs = -np.log(np.where(possible, prior, 1.0))
+    step = blend.step
+    totals_by_candidate = np.where(possible, losses + (costs / step if step > 0.0 else 0.0), np.inf)
+    best, least = int(np.argmin(totals_by_candidate)), int(np.argmin(losses))
+    alone = np.flatnonzero((blend.candidates == 1.0).any(axis=1))
+    member = int(alone[np.argmin(losses[alone])])
+    totals = {
+        "loss": loss, "n_queries": blend.n_queries, "n_counted": int(account.n_counted), "n_drawn": int(account.n_drawn),
+        "counted_weight": account.counted_weight,
+    }  # fmt: skip
+    facts = {
+        "loss_of": of,
+        "best_loss": float(losses[best]),
+        "prior_cost": float(costs[best]),
+        "step": step,
+        "mixability_gap": account.mixability_gap,
+        "serving_gap": loss - account.mixed,
+        "least_loss": float(losses[least]),
+        "n_candidates": len(losses),
+        "rate": blend.rate,
+        "variance": account.variance,
+        "luck": account.luck,
+        "best_blend": tuple(blend.candidates[least].tolist()),
+        "best_member": (int(np.argmax(blend.candidates[member])), float(losses[member])),
+    }
+    unknown = {}
+    if account.largest_weight > 1.0:
+        unknown["rate"] = "speaks of sample weights of at most 1"
+    if loss != account.served:
+        unknown["luck"] = "speaks of blends that are served on the features that are learned"
+    notes = (_LATE,) if blend.half_life is None else (_DISCOUNTED, _LATE)
+    return Run(_ALONE, totals, facts, unknown, size=account.mixed + float(losses.max()), notes=notes)
+
+
+def _of_leader(best: BestRanker) -> Run:
+    account, losses = best.account, best.total_losses
+    leader = int(np.argmin(losses))
+    totals = {"loss": account.served, "n_queries": best.n_queries, "n_counted": int(account.n_counted)}
+    facts = {
+        "loss_of": "of the rankers that led, as each was judged",
+        "best_loss": float(losses[leader]),
+        "price": account.price,
+        "n_changes": int(account.n_changes),
+        "best_member": (leader, float(losses[leader])),
+    }
+    notes = () if best.half_life is None else (_DISCOUNTED,)
+    return Run(_ALONE, totals | {"counted_weight": account.counted_weight}, facts, size=float(losses.max()), notes=notes)

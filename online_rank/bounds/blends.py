@@ -1,0 +1,155 @@
+r"""Bounds for what a `BlendRanker` serves, against the best of its N fixed blends, and for what a `BestRanker` serves.
+
+Blends. On query t candidate c would lose l_t(c) in [0, 1]; L(c) is their sum, L* the smallest. The shares pi_t(c) are
+proportional to pi_1(c) exp(-eta_t L_{t-1}(c)), with steps eta_t that never rise, h_t is the mean of the l_t(c) by pi_t,
+:math:`m_t = -\ln(\sum_c \pi_t(c) e^{-\eta_t l_t(c)}) / \eta_t`, Delta the sum of the h_t - m_t, and W that of the variances.
+x_t is the loss of what was served, whatever that was, and G the sum of the x_t - h_t.
+
+Leaders. A `BestRanker` serves the ranker b_t with the smallest loss so far; P is the sum of l_t(b_t) - l_t(b_{t+1}) over the
+queries after which the leader changed.
+
+With a half-life both hold for losses that are discounted alike.
+
+References
+----------
+de Rooij, van Erven, Grünwald & Koolen, *Follow the leader if you can, hedge if you must*, 2014.
+"""
+
+import math
+from typing import Any
+
+from online_rank.bounds.declaration import bound
+from online_rank.bounds.numbers import require_finite, require_non_negative, require_positive
+from online_rank.rankers.blend import BlendRanker
+from online_rank.rankers.hedge import BUDGET
+from online_rank.rankers.selection import BestRanker
+
+__all__ = ["blend_bound", "blend_closed_bound", "leader_bound"]
+
+_ALONE: dict[str, tuple[str, ...]] = {"comparator": ("none",)}
+
+
+def _steps_may_be_large(model: BlendRanker) -> str | None:
+    return None if model.rate <= 1.0 else f"speaks of rate <= 1, but the model has rate={model.rate!r}"
+
+
+def _does_not_judge_all(model: BestRanker) -> str | None:
+    if model.epsilon is None and model.drafts is None:
+        return None
+    return "speaks of rankers that are all judged on every query: without epsilon and drafts"
+
+
+@bound("L* + ln(1 / pi) / eta + Delta + G", of=BlendRanker, runs=_ALONE)
+def blend_bound(
+    *, best_loss: float, prior_cost: float, step: float, mixability_gap: float, serving_gap: float, model: Any = None
+) -> float:
+    r"""What a blend served at most, on every path, at any time.
+
+    .. math:: \sum_t x_t \le \min_c \left(L_T(c) + \frac{\ln(1 / \pi_1(c))}{\eta_T}\right) + \Delta_T + \sum_t (x_t - h_t)
+
+    Proof: with :math:`\Phi_\eta(L) = -\ln(\sum_c \pi_1(c) e^{-\eta L(c)}) / \eta`, m_t = Phi_{eta_t}(L_t) -
+    Phi_{eta_t}(L_{t-1}); Phi_eta falls as eta grows, so the m_t add up to at most Phi_{eta_T}(L_T), which is at most L(c) +
+    ln(1 / pi_1(c)) / eta_T for every c. And x_t = m_t + (h_t - m_t) + (x_t - h_t). With a half-life Phi(rho L) >= rho Phi(L),
+    and eta / rho stands for eta.
+
+    Parameters
+    ----------
+    best_loss, prior_cost
+        L(c) and ln(1 / pi_1(c)) of the candidate for which the bound is smallest; ln N without a prior.
+    step
+        eta_T, the step of the next query.
+    mixability_gap
+        Delta.
+    serving_gap
+        G, over all queries; below 0 where blends ranked better than their parts.
+
+    Examples
+    --------
+    >>> blend_bound(best_loss=10.0, prior_cost=3.0, step=1.0, mixability_gap=0.5, serving_gap=-1.0)
+    12.5
+    """
+    require_non_negative(best_loss=best_loss, prior_cost=prior_cost, mixability_gap=mixability_gap)
+    require_finite(serving_gap=serving_gap)
+    if not step > 0.0:
+        return math.inf
+    return best_loss + prior_cost / step + mixability_gap + serving_gap
+
+
+@bound(
+    "L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + 1/4 + b + 1, but for the luck of draws", of=BlendRanker,
+    covers={"half_life": (None,), "prior": (None,)}, runs=_ALONE, unless=_steps_may_be_large,
+)  # fmt: skip
+def blend_closed_bound(
+    *,
+    least_loss: float,
+    n_candidates: int,
+    rate: float,
+    variance: float,
+    luck: float = 0.0,
+    budget: float = BUDGET,
+    model: Any = None,
+) -> float:
+    r"""What a blend serves at most, without Delta and G: the price is of the order of sqrt(L* ln N) + ln N, since W <= H.
+
+    .. math:: \sum_t E_t x_t \le L^* + \frac{\ln N}{\eta} + 2 \sqrt{2 (e - 2) W \ln N} + b + \frac{5}{4}
+
+    Proof: eta_t = min(eta, ln N / Delta), so H <= L* + ln N / eta_T + Delta <= L* + ln N / eta + 2 Delta. With y = eta_t (h_t -
+    l_t(c)) <= 1, e^y <= 1 + y + (e - 2) y^2, so h_t - m_t is at most (e - 2) eta_t times the variance; it is at most eta_t / 8
+    (Hoeffding). So Delta^2 <= 2 (e - 2) W ln N + Delta / 8; solve. The mean of the candidates is served only while G <= b, so
+    that G <= b + 1; the loss of a drawn one has the mean h_t.
+
+    Parameters
+    ----------
+    least_loss
+        L*.
+    n_candidates
+        N.
+    rate
+        eta <= 1.
+    variance
+        W.
+    luck
+        Sum of the x_t - h_t over the queries in which a candidate was drawn; 0 for what is expected.
+    budget
+        b.
+
+    Examples
+    --------
+    >>> blend_closed_bound(least_loss=10.0, n_candidates=1, rate=1.0, variance=0.0)  # 10 + 1/4 + 1 + 1
+    12.25
+    """
+    require_non_negative(least_loss=least_loss, variance=variance)
+    require_positive(n_candidates=n_candidates, budget=budget)
+    require_finite(luck=luck)
+    if not rate > 0.0:
+        return math.inf
+    size = math.log(n_candidates)
+    return least_loss + size / rate + 2.0 * math.sqrt(2.0 * (math.e - 2.0) * variance * size) + 0.25 + budget + 1.0 + luck
+
+
+@bound("L* + price of the changes of the leader", of=BestRanker, runs=_ALONE, unless=_does_not_judge_all)
+def leader_bound(*, best_loss: float, price: float, model: Any = None) -> float:
+    r"""What the ranker with the smallest loss so far served at most, on every path, at any time.
+
+    .. math:: \sum_t l_t(b_t) \le \min_i L_T(i) + P_T, \quad P_T \le \text{number of changes of the leader}
+
+    Proof: b_{t+1} has the smallest L_t. By induction sum_{s<=t} l_s(b_{s+1}) <= L_t(b_{t+1}): it is at most L_{t-1}(b_t) +
+    l_t(b_{t+1}) <= L_{t-1}(b_{t+1}) + l_t(b_{t+1}). Add the l_t(b_t) - l_t(b_{t+1}), which are 0 where the leader stays. The
+    same for discounted losses. Nothing better than the number of changes holds beforehand: of two rankers that are right in
+    turn the leader loses T where each loses T / 2. Who fears that takes a `BlendRanker`.
+
+    Parameters
+    ----------
+    best_loss
+        min L(i).
+    price
+        P.
+
+    Examples
+    --------
+    >>> leader_bound(best_loss=10.0, price=0.5)
+    10.5
+    """
+    require_non_negative(best_loss=best_loss)
+    require_finite(price=price)
+    return best_loss + price

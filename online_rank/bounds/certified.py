@@ -1,0 +1,48 @@
+"""The certificate of any model that keeps account."""
+
+from typing import Any
+
+from online_rank.base import ranker_of
+from online_rank.bounds.account_run import keeps_account, run_of_account
+from online_rank.bounds.certificate import Certificate, certify
+from online_rank.bounds.tracker import LossTracker
+
+__all__ = ["certificate_of"]
+
+
+def certificate_of(model: Any, comparator: str | None = None) -> Certificate:
+    """What the run of a model certifies.
+
+    Parameters
+    ----------
+    model
+        A `LossTracker`, a `BlendRanker` or a `BestRanker`, or a pipeline that ends in one.
+    comparator
+        The name of the comparator, for a tracker that has several.
+
+    Raises
+    ------
+    TypeError
+        The model keeps no account: put a `LossTracker` around its ranker.
+
+    Examples
+    --------
+    >>> from online_rank import BlendRanker, PerceptronRanker, RidgeRanker
+    >>> from online_rank.bounds import certificate_of
+    >>> from online_rank.stream.synth import NoisyTeacher
+    >>> model = BlendRanker([PerceptronRanker(), RidgeRanker()])
+    >>> for X, y in NoisyTeacher(n_queries=200, n_features=10, n_documents=20):
+    ...     model.learn_one(X, y)
+    >>> certificate = certificate_of(model)
+    >>> certificate.holds, certificate.totals["n_drawn"]
+    (True, 0)
+    """
+    ranker = ranker_of(model)
+    if issubclass(type(ranker), LossTracker):
+        return ranker.certificate(comparator)
+    if not keeps_account(ranker):
+        raise TypeError(f"{type(ranker).__name__} keeps no account of its losses: put a LossTracker around it")
+    if comparator is not None:
+        raise KeyError(f"a {type(ranker).__name__} has no comparators")
+    with ranker._lock:
+        return certify(ranker, run_of_account(ranker))

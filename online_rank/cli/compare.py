@@ -1,0 +1,69 @@
+"""`online-rank compare`: which of two models ranks better on files, with an interval that is valid at any time."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from online_rank._progress import progress
+from online_rank.cli.files import Asked, Reading, check_files, load_model
+from online_rank.intervals import EXPECTATION, PairedLosses, served_loss
+from online_rank.measures import measure as parse_measure
+
+__all__ = ["compare"]
+
+
+def compare(
+    paths: Sequence[str], files: Sequence[str], measure: str, level: float, reading: Reading, as_json: bool, quiet: bool
+) -> None:
+    """Rank the queries of files by two saved models, without learning, and print which is better."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"--level is {level:g}; it must be a probability between 0 and 1")
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"{paths[0]} is compared with itself: give two models")
+    check_files(files, reading)
+    models = [load_model(path) for path in paths]
+    target, paired = parse_measure(measure), PairedLosses(paths)
+    askers, n_queries = [Asked(model) for model in models], 0
+    totals = dict.fromkeys(paths, 0.0)
+    with (
+        reading.for_model(models[0], files).queries(files) as queries,
+        progress("comparing", shown=False if quiet or as_json else None, part=lambda: queries.fraction) as show,
+    ):
+        for X, y in queries:
+            answers = (model.predict_one(asked(X)) for model, asked in zip(models, askers, strict=True))
+            losses = {path: served_loss(target, scores, y) for path, scores in zip(paths, answers, strict=True)}
+            n_queries += 1
+            if None not in losses.values():
+                paired.update(losses)  # type: ignore[arg-type]
+                totals = {path: totals[path] + losses[path] for path in paths}  # type: ignore[operator]
+            show(n_queries)
+    _print(paths, target.name, n_queries, paired, totals, level, as_json)
+
+
+def _print(
+    paths: Sequence[str],
+    measure: str,
+    n_queries: int,
+    paired: PairedLosses,
+    totals: dict[str, float],
+    level: float,
+    as_json: bool,
+) -> None:
+    difference, better = paired.difference(paths[0], paths[1], level), paired.better(level)
+    means = {path: totals[path] / paired.n if paired.n else None for path in paths}
+    if as_json:
+        about: dict[str, Any] = {"measure": measure, "queries": n_queries, "counted": paired.n, "losses": means}
+        interval = difference._asdict() if paired.n else None
+        print(json.dumps({**about, "difference": interval, "better": [b._asdict() for b in better], "note": EXPECTATION}))
+        return
+    print(f"{n_queries:,} queries, {paired.n:,} of them with two grades; loss is 1 - {measure}, ties broken pessimistically.")
+    width = max(map(len, paths))
+    for path in paths:
+        print(f"  {path:<{width}}  " + ("–" if means[path] is None else f"mean loss {means[path]:.4f}"))
+    if paired.n:
+        print(f"  loss of {paths[1]} less that of {paths[0]}: {difference}")
+    for statement in better:
+        print(f"  {statement}")
+    if not better:
+        print(f"  neither is better at {100 * level:g} %")
+    print(EXPECTATION)

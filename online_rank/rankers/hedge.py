@@ -1,0 +1,82 @@
+"""Weights of candidates that follow their losses, and what that has cost: the rule by which a `BlendRanker` blends."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from online_rank._kernels import blend as kernels
+
+__all__ = ["HedgeAccount", "choose", "opening", "shares_of", "step_of"]
+
+#: By how much blends may have been worse than their parts before candidates are drawn: the loss of one query.
+BUDGET = 1.0
+
+
+class HedgeAccount(NamedTuple):
+    """What is kept of all queries beside the loss of each candidate, discounted where losses are.
+
+    A query t gives each candidate c a loss l_t(c), its weights are pi_t, and x_t is the loss of what was served.
+
+    Attributes
+    ----------
+    served
+        Sum of the x_t.
+    mixed
+        H, the sum of h_t, the mean of the l_t(c) by pi_t.
+    mixability_gap
+        Delta, the sum of h_t + ln(sum of pi_t(c) exp(-eta_t l_t(c))) / eta_t.
+    variance
+        W, the sum of the variances of the l_t(c) by pi_t.
+    serving_gap
+        G, the sum of x_t - h_t over the queries in which the mean of the candidates was served.
+    luck
+        The same over the others, in which a candidate was drawn.
+    largest_weight
+        Largest sample weight, at least 1.
+    n_counted, n_drawn
+        Number of queries on which something can be ranked wrongly, and of those in which a candidate was drawn.
+    counted_weight
+        Sum of the weights of the former, which no loss exceeds.
+    """
+
+    served: float
+    mixed: float
+    mixability_gap: float
+    variance: float
+    serving_gap: float
+    luck: float
+    largest_weight: float
+    n_counted: float
+    n_drawn: float
+    counted_weight: float
+
+
+def opening() -> np.ndarray:
+    """An account before the first query."""
+    return np.array(HedgeAccount(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+
+
+def step_of(account: np.ndarray, rate: float, n: int, forgets: bool) -> float:
+    """eta of the next query: min(rate, ln N / Delta), for losses of at most 1; it never rises.
+
+    Delta is a matter of one scale of losses only where none is forgotten; there the step stays.
+    """
+    step = rate / float(account[6])
+    gap = float(account[2])
+    return step if forgets or not gap > 0.0 else min(step, math.log(n) / gap)
+
+
+def shares_of(losses: np.ndarray, prior: np.ndarray, step: float) -> np.ndarray:
+    """pi (N,): prior times exp(-step * losses), with sum 1."""
+    shares = np.empty(len(losses))
+    kernels.shares(losses, prior, step, shares)
+    return shares
+
+
+def choose(shares: np.ndarray, candidates: np.ndarray, uniform: float | None) -> np.ndarray:
+    """What is served, (K,): the mean of the candidates (N, K) by their shares, or the one at which `uniform` points."""
+    if uniform is None:
+        return shares @ candidates
+    drawn = int(np.searchsorted(np.cumsum(shares), uniform * shares.sum(), side="right"))
+    return candidates[min(drawn, len(candidates) - 1)]
