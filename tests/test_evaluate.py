@@ -1,14 +1,17 @@
+import json
+
 import numpy as np
 import pytest
 from river import metrics as river_metrics
 from river import utils
 
-from online_rank import PerceptronRanker, StreamScaler
+from online_rank import PerceptronRanker, RidgeRanker, StreamScaler
 from online_rank.bounds import LossInterval
 from online_rank.evaluate import Trace, progressive
 from online_rank.measures import measure
 from online_rank.metrics import NDCG
 from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.stream.synth import NoisyTeacher
 
 
 def queries(n=30, seed=0):
@@ -226,3 +229,33 @@ def test_watch_sees_every_query():
     seen = []
     progressive(queries(5), PerceptronRanker(), watch=lambda trace: seen.append(trace.n_queries))
     assert seen == [1, 2, 3, 4, 5]
+
+
+def test_several_models_on_one_stream():
+    queries = list(NoisyTeacher(150, n_features=5, n_documents=8, seed=3))
+    models = {"ridge": RidgeRanker(), "perceptron": PerceptronRanker()}
+    run = progressive(queries, models, ["ndcg@10", "map"])
+    for name, make in (("ridge", RidgeRanker), ("perceptron", PerceptronRanker)):
+        alone = progressive(queries, make(), ["ndcg@10", "map"])
+        assert run.traces[name].values == alone.values
+        assert run.traces[name].served.sums.tolist() == alone.served.sums.tolist()
+    means = [run.traces[name].served.mean for name in models]
+    assert run.difference("ridge", "perceptron").mean == pytest.approx(means[1] - means[0])
+    assert run.paired.n == run.traces["ridge"].served.n
+    assert "not on queries to come" in repr(run)
+    json.dumps(run.to_dict())
+    with pytest.raises(ValueError, match="checkpoint is for one model"):
+        progressive(queries, models, checkpoint="x")
+    with pytest.raises(ValueError, match=r"learn for ap and ndcg@10"):
+        progressive(queries, {"a": PerceptronRanker("ap"), "b": PerceptronRanker()})
+
+
+def test_a_query_that_one_of_several_models_rejects_is_learned_by_none():
+    class Fussy(PerceptronRanker):
+        def learn_one(self, x, y, w=1.0, *, served=None):
+            raise ValueError("not this one")
+
+    models = {"good": PerceptronRanker(), "fussy": Fussy()}
+    with pytest.raises(ValueError, match="not this one"):
+        progressive([(np.eye(2), [0, 1])], models)
+    assert models["good"].last_round is None

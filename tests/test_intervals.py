@@ -1,3 +1,4 @@
+import decimal
 import math
 import pickle
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from online_rank import PerceptronRanker
 from online_rank.bounds import FrozenCopy, LossInterval, largest_deviation
+from online_rank.intervals import PairedLosses
 from online_rank.measures import measure
 from tests.reference import intervals as reference
 
@@ -152,3 +154,71 @@ def test_a_frozen_copy_of_a_ranker_with_named_documents():
     # All tie, and the relevant one counts as the last of two.
     frozen.measure_one({"a": {"f": 1.0}, "b": {"f": 2.0}}, {"b": 2, "a": 1})
     assert frozen.losses.mean == pytest.approx(1.0 - 1.0 / 2.0)
+
+
+def exact_deviation(variation, alpha):
+    """r(alpha, v) of the theorem by bisection with 50 digits."""
+    scales = [decimal.Decimal(0.9 * 0.5**k) for k in range(10)]
+    psi = [-(1 - scale).ln() - scale for scale in scales]
+    total = sum(1 / decimal.Decimal(k + 1) for k in range(10))
+    log_pi = [-decimal.Decimal(k + 1).ln() - total.ln() for k in range(10)]
+    target, v = -decimal.Decimal(alpha).ln(), decimal.Decimal(variation)
+    low, high = decimal.Decimal(0), min((p * v + target - w) / s for s, p, w in zip(scales, psi, log_pi, strict=True))
+    for _ in range(150):
+        middle = (low + high) / 2
+        mixture = sum((w + s * middle - p * v).exp() for s, p, w in zip(scales, psi, log_pi, strict=True))
+        low, high = (middle, high) if mixture.ln() < target else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.05, 1e-6])
+@pytest.mark.parametrize("variation", [0.0, 1e-9, 0.3, 100.0, 1e6, 1e9])
+def test_deviations_are_rounded_up(variation, alpha):
+    """At v = 1e6 the value was too small by 1e-12 of it."""
+    with decimal.localcontext() as context:
+        context.prec = 50
+        exact = exact_deviation(variation, alpha)
+        error = (decimal.Decimal(largest_deviation(variation, alpha)) - exact) / exact
+    assert 0 <= error < 1e-12
+
+
+def test_paired_intervals_are_those_of_half_differences():
+    rng = np.random.default_rng(0)
+    paired, halves = PairedLosses(["a", "b", "c"]), LossInterval()
+    for _ in range(400):
+        hard = rng.random() * 0.5
+        losses = {"a": hard, "b": hard + 0.3 * rng.random(), "c": hard + 0.1 * (rng.random() < 0.5)}
+        paired.update(losses)
+        halves.update((1.0 + losses["b"] - losses["a"]) / 2.0)
+    interval = halves.interval(0.9)
+    difference = paired.difference("a", "b", 0.9)
+    assert difference.lower == pytest.approx(2.0 * interval.lower - 1.0)
+    assert difference.upper == pytest.approx(2.0 * interval.upper - 1.0)
+    assert difference.mean == pytest.approx(2.0 * interval.mean - 1.0)
+    turned = paired.difference("b", "a", 0.9)
+    assert (turned.lower, turned.upper, turned.mean) == pytest.approx((-difference.upper, -difference.lower, -difference.mean))
+    # Of three models all six statements hold at once, each at a sixth of alpha.
+    said = {(statement.better, statement.worse): statement.by for statement in paired.better(0.95)}
+    assert ("a", "b") in said
+    assert ("b", "a") not in said
+    radius = 2.0 * largest_deviation(float(halves.sums[2]), 0.05 / 6.0) / 400
+    assert said["a", "b"] == pytest.approx(2.0 * halves.mean - 1.0 - radius)
+    # Two single intervals at alpha / 2 each are wider.
+    assert difference.upper - difference.lower < 0.3
+    twin = PairedLosses(paired.names, paired.sums)
+    assert twin.difference("c", "b") == paired.difference("c", "b")
+
+
+def test_what_pairs_refuse():
+    with pytest.raises(ValueError, match="at least two names"):
+        PairedLosses(["a", "a"])
+    paired = PairedLosses(["a", "b"])
+    assert paired.difference("a", "b")[:2] == (-1.0, 1.0)
+    assert paired.better() == []
+    with pytest.raises(ValueError, match=r"losses\['b'\] is 2.0"):
+        paired.update({"a": 0.0, "b": 2.0})
+    with pytest.raises(KeyError):
+        paired.update({"a": 0.0})
+    with pytest.raises(ValueError, match="compared with itself"):
+        paired.difference("a", "a")
+    assert paired.n == 0

@@ -81,10 +81,10 @@ def test_whatever_is_served_the_bound_holds_at_all_times(seed, n, keep, prior):
 
 
 def test_the_counterexample_of_blends():
-    """Two rankers that disagree, and grades against what is served: it loses every query, the better ranker about half of them."""
+    """Two rankers that disagree, and grades against what is served: all is lost, by the better ranker about half."""
     model = BlendRanker([fixed(0), fixed(1)], measure="ndcg", grid=1)
     lost, best = 0.0, np.zeros(2)
-    for t in range(2000):
+    for _ in range(2000):
         # The two rankers disagree, and whatever is served is wrong.
         X = np.array([[1.0, -1.0], [-1.0, 1.0]])
         scores = model.predict_one(X)
