@@ -517,6 +517,10 @@ Checkpoint = Annotated[
     ),
 ]
 Every = Annotated[int, typer.Option("--every", metavar="N", min=1, help="Changes between two checkpoints.")]
+ReplaceModel = Annotated[
+    bool,
+    typer.Option("--replace-model", help="Where the checkpoint began with another MODEL, go on with this one."),
+]
 MaxRequest = Annotated[int, typer.Option("--max-request", metavar="BYTES", min=1, help="Largest request.")]
 MaxPending = Annotated[int, typer.Option("--max-pending", metavar="N", min=1, help="Queries that wait for feedback.")]
 MaxAge = Annotated[
@@ -541,6 +545,7 @@ def stream(
     log: Log = False,
     checkpoint: Checkpoint = None,
     every: Every = 10_000,
+    replace_model: ReplaceModel = False,
     save: Annotated[
         str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file at the end.")
     ] = None,
@@ -562,9 +567,11 @@ def stream(
     from online_rank.cli.service import Beginning, Pending, Places, maker, run
 
     _require_for_new(context, model)
+    if replace_model and model is None:
+        raise typer.BadParameter("--replace-model needs a MODEL")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes))
-    run(make(), Places(checkpoint, every, save, max_request))
+    run(make(), Places(checkpoint, every, save, max_request, replace_model))
 
 
 @app.command(cls=_Command)
@@ -578,6 +585,7 @@ def serve(
     log: Log = False,
     checkpoint: Checkpoint = None,
     every: Every = 10_000,
+    replace_model: ReplaceModel = False,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any that is free.")] = 8000,
     key: Annotated[
@@ -603,9 +611,11 @@ def serve(
     from online_rank.cli.service import Beginning, Pending, maker
 
     _require_for_new(context, model)
+    if replace_model and model is None:
+        raise typer.BadParameter("--replace-model needs a MODEL")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes))
-    listen(make, Place(host, port, checkpoint, every, key, max_models, max_request))
+    listen(make, Place(host, port, checkpoint, every, key, max_models, max_request, replace_model))
 
 
 def _require_for_new(context: typer.Context, model: str | None) -> None:

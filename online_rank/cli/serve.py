@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.protocol import RankingService
 
 __all__ = ["Place", "make_app", "serve"]
@@ -27,6 +28,7 @@ class Place(NamedTuple):
     key: str | None = None
     max_models: int = 100
     max_request: int = 1 << 22
+    replace_model: bool = False
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
@@ -44,7 +46,11 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         raise ValueError(f"{TOKEN} is set, but shorter than 8 characters")
     if token is None and place.host not in _LOOPBACK:
         print(f"online-rank: {TOKEN} is not set: whoever reaches {place.host} can teach the model", file=sys.stderr)
-    models = Models(make, place.checkpoint, place.key is not None, place.every, place.max_models)
+    models = Models(
+        make, place.checkpoint, place.key is not None, place.every, place.max_models, replace_model=place.replace_model
+    )
+    for model in models.open_models.values():
+        say_where_it_goes_on(model.durable)
     return RankingApp(
         models, place.key, token, local_only=place.host in _LOOPBACK and token is None, limits=Limits(body=place.max_request)
     )

@@ -2,9 +2,11 @@
 
 import contextlib
 import copy
+import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from online_rank.serving.durable import DurableService
@@ -12,7 +14,7 @@ from online_rank.serving.protocol import RankingService
 from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save
 
-__all__ = ["Beginning", "Pending", "Places", "maker", "run"]
+__all__ = ["Beginning", "Pending", "Places", "maker", "run", "say_where_it_goes_on"]
 
 _CHUNK = 1 << 18
 
@@ -43,6 +45,15 @@ class Places(NamedTuple):
     every: int
     save: str | None
     max_request: int
+    replace_model: bool = False
+
+
+def say_where_it_goes_on(durable: DurableService) -> None:
+    """Say on stderr that a service goes on from a folder, unless it begins."""
+    if durable.path is not None and durable.service.n_changes:
+        counts = durable.service.counts()
+        done = f"{counts['ranked']} queries ranked, {counts['learned']} learned, {durable.service.n_waiting} waiting"
+        print(f"online-rank: going on from {durable.path}: {done}", file=sys.stderr)
 
 
 def maker(beginning: Beginning, pending: Pending) -> Callable[[], RankingService]:
@@ -58,15 +69,19 @@ def maker(beginning: Beginning, pending: Pending) -> Callable[[], RankingService
 
     if beginning.clicks and beginning.ranker != "perceptron":
         raise ValueError(f"--clicks has a ranker of its own; --ranker {beginning.ranker} learns from grades")
+    origin = None
     if beginning.model is not None:
         model = load_model(beginning.model)
+        origin = hashlib.sha256(Path(beginning.model).read_bytes()).hexdigest()
     else:
         kind = "swap" if beginning.clicks else beginning.ranker
         model = new_model(beginning.measure, beginning.scale, beginning.log, kind)
 
     def make() -> RankingService:
         mine = copy.deepcopy(model)
-        return RankingService(mine, beginning.measure, pending.queries, pending.age, max_pending_bytes=pending.n_bytes)
+        return RankingService(
+            mine, beginning.measure, pending.queries, pending.age, max_pending_bytes=pending.n_bytes, origin=origin
+        )
 
     return make
 
@@ -76,7 +91,9 @@ def run(service: RankingService, places: Places) -> None:
     if places.save is not None:
         require_replaceable(places.save)  # Now, and not when all is learned.
     sys.stdout.flush()
-    with contextlib.closing(DurableService(service, places.checkpoint, places.every)) as state:
+    durable = DurableService(service, places.checkpoint, places.every, places.replace_model)
+    say_where_it_goes_on(durable)
+    with contextlib.closing(durable) as state:
         number = 0
         for lines in _batches(0, places.max_request):
             answers, records, learned = [], [], False

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.serving.identity import go_on
 from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.saved import Saved, saved_state
 from online_rank.storage.state import Change, Generation, StateDirectory
-from online_rank.storage.tree import settings_of
 
 __all__ = ["DurableService", "is_fatal", "read_service"]
 
@@ -38,6 +38,8 @@ class DurableService:
         The folder; None for a service without memory beyond its process.
     every
         Number of changes between two checkpoints.
+    replace_model
+        Whether the model of a service with another `origin` takes the place of the one in the folder; else it is refused.
 
     Attributes
     ----------
@@ -68,7 +70,13 @@ class DurableService:
     >>> again.close()
     """
 
-    def __init__(self, service: RankingService, path: str | os.PathLike[str] | None = None, every: int = 10_000) -> None:
+    def __init__(
+        self,
+        service: RankingService,
+        path: str | os.PathLike[str] | None = None,
+        every: int = 10_000,
+        replace_model: bool = False,
+    ) -> None:
         self.service = service
         self.path = None if path is None else Path(path)
         self.checkpoint_failure: Exception | None = None
@@ -80,7 +88,7 @@ class DurableService:
         if self.path is not None:
             self._folder = StateDirectory(self.path)
             try:
-                self._recover(self._folder)
+                self._recover(self._folder, replace_model)
             except BaseException:
                 self.close()
                 raise
@@ -197,20 +205,20 @@ class DurableService:
         self._not_before = time.monotonic() + self._patience
         self._patience = min(2.0 * self._patience, _MOST_PATIENCE)
 
-    def _recover(self, folder: StateDirectory) -> None:
+    def _recover(self, folder: StateDirectory, replace_model: bool) -> None:
         """Go on from the newest generation, and do again what the journal has since."""
         if folder.saved.value is None:
             # Now already: the journal is of use only with the parameters that it began with.
             self.save()
         else:
-            settings = settings_of(self.service)
-            self.service = _restored(folder.saved, folder.path)
-            if settings_of(self.service) != settings:
-                raise CheckpointError(f"{folder.path} holds the state of a service with other options")
+            given, self.service = self.service, _restored(folder.saved, folder.path)
+            replaced = go_on(self.service, given, folder.path, replace_model)
             # Not what was done again: a service that is killed again and again would never write another.
             self._saved_at = folder.saved.start
             waiting = {*self.service.waiting_numbers()}
             self._gone = [number for number in folder.saved.queries() if number not in waiting]
+            if replaced:
+                self.save()
         self.service.read_queries_from(lambda number: tuple(_parsed(folder.query(number))[2:]))
 
 

@@ -120,6 +120,8 @@ class Models:
         Most models in memory.
     max_keys
         Most keys at all; further ones are refused.
+    replace_model
+        As for `DurableService`.
 
     Raises
     ------
@@ -135,6 +137,7 @@ class Models:
         every: int = 10_000,
         max_open: int = 100,
         max_keys: int = 100_000,
+        replace_model: bool = False,
     ) -> None:
         if by_key and directory is None:
             raise ValueError("one model for each key needs a directory (--checkpoint) to put models away in")
@@ -142,6 +145,7 @@ class Models:
         self._make = make
         self._directory = None if directory is None else Path(directory)
         self._every = every
+        self._replace_model = replace_model
         self._max_open = max_open
         self._max_keys = max_keys
         self._open: dict[str, ServedModel] = {}
@@ -153,7 +157,7 @@ class Models:
             self._directory.mkdir(exist_ok=True)
             self._n_keys = sum(1 for _ in self._directory.iterdir())
         elif not by_key:
-            self._open[""] = ServedModel(DurableService(make(), self._directory, every))
+            self._open[""] = ServedModel(self._durable(self._directory))
 
     @property
     def open_models(self) -> dict[str, ServedModel]:
@@ -219,6 +223,9 @@ class Models:
             raise KeyRefused(404, "there is no model under this key")
         return 400, {name: value for name, value in tried.answer.items() if name != "line"}
 
+    def _durable(self, path: Path | None) -> DurableService:
+        return DurableService(self._make(), path, self._every, self._replace_model)
+
     def _path(self, key: str) -> Path:
         return Path(self._directory or "") / key
 
@@ -246,8 +253,7 @@ class Models:
             async with self._one_at_a_time:
                 await self._make_room()
                 # A long journal takes seconds to replay.
-                durable = await asyncio.to_thread(lambda: DurableService(self._make(), self._path(key), self._every))
-                self._open[key] = ServedModel(durable)
+                self._open[key] = ServedModel(await asyncio.to_thread(self._durable, self._path(key)))
         except (OSError, ValueError) as error:  # damaged files too
             self._n_keys -= is_new
             _log.error("key %s: %s", key, error)

@@ -141,6 +141,9 @@ class RankingService:
         Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
         (`online_rank.bounds.delay_bound`). Otherwise a query is scored again when its grades come, which ranks better but is
         certified for the new scores alone.
+    origin
+        Digest of the file that the model came from; None for a model that began with nothing. A folder goes on only with the
+        file that it began with.
 
     Examples
     --------
@@ -178,6 +181,7 @@ class RankingService:
         max_learned: int = 100_000,
         max_pending_bytes: int = 1 << 28,
         learn_served: bool = False,
+        origin: str | None = None,
     ) -> None:
         integer("max_learned", max_learned, 1)
         flag("learn_served", learn_served)
@@ -188,6 +192,7 @@ class RankingService:
         self.max_learned = max_learned
         self.max_pending_bytes = max_pending_bytes
         self.learn_served = learn_served
+        self.origin = origin
         self.n_changes = 0
         self._pending = PendingQueries(max_pending, max_age, max_pending_bytes)
         self._metric = metric(measure)
@@ -293,6 +298,33 @@ class RankingService:
         else:
             self._counts["duplicates"] += 1
             self.n_changes += 1
+
+    def limit(self, max_pending: int, max_age: int, max_learned: int, max_pending_bytes: int) -> None:
+        """Set other limits; what is over them goes with the next query."""
+        self.max_pending, self.max_age, self.max_pending_bytes = max_pending, max_age, max_pending_bytes
+        self.max_learned = max_learned
+        pending = self._pending
+        pending.max_queries, pending.max_age, pending.max_bytes = max_pending, max_age, max_pending_bytes
+
+    def replace_model(self, model: Any, origin: str | None) -> None:
+        """Serve and teach another model from now on, of the file `origin`. Queries that wait, and what was counted, are kept.
+
+        A checkpoint has to follow: the journal is of use only with the model that it began with.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It is no ranker, or it learns from another kind of feedback than the one that is served.
+        """
+        if abilities_of(model).draws != self.draws:
+            raise ValueError("one model learns from clicks, the other from grades")
+        target = learned_measure(model)
+        ranker_of(model)
+        if target != self._target:
+            # What was lost was lost in another measure.
+            self._served = np.zeros(3)
+        self.model, self.origin, self._target = model, origin, target
+        self._read.clear()
 
     def without_rows(self) -> "RankingService":
         """A service that has everything of this one but the queries that wait and the ids that were learned.

@@ -1,0 +1,80 @@
+"""Whether the service in a folder is the one that is to be started: limits may change, the model only where that is said."""
+
+import os
+from typing import Any
+
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.folder import CheckpointError
+from online_rank.storage.tree import settings_of
+
+__all__ = ["differences", "go_on"]
+
+#: What a service may take. It is not part of what it is.
+_LIMITS = ("max_pending", "max_age", "max_learned", "max_pending_bytes")
+
+
+def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[str], replace_model: bool) -> bool:
+    """Let a service that was kept in a folder go on as the one that was given, with its limits.
+
+    Where both began with the same file, or the one given names none and has the same settings, what was learned stays. A model
+    of another file is refused, or takes the place of the one that learned; queries that wait are kept.
+
+    Returns
+    -------
+    Whether the model was replaced.
+
+    Raises
+    ------
+    CheckpointError
+        It is another service. The message names what differs.
+    """
+    other = [f"{name} is {getattr(kept, name)!r}, here {getattr(given, name)!r}"
+             for name in ("measure", "learn_served") if getattr(kept, name) != getattr(given, name)]  # fmt: skip
+    is_other_file = given.origin is not None and given.origin != kept.origin
+    if is_other_file and replace_model:
+        other += [] if kept.draws == given.draws else ["one model learns from clicks, the other from grades"]
+    elif is_other_file:
+        raise CheckpointError(
+            f"{path} began with another model than this one. --replace-model goes on with this one, and keeps the queries that "
+            "wait; without a MODEL the one in the folder goes on"
+        )
+    elif given.origin is None and kept.origin is None:
+        other += differences(settings_of(kept.model), settings_of(given.model))
+    if other:
+        raise CheckpointError(f"{path} holds the state of a service with other options: {'; '.join(other)}")
+    kept.limit(**{name: getattr(given, name) for name in _LIMITS})
+    if is_other_file:
+        kept.replace_model(given.model, given.origin)
+    return is_other_file
+
+
+def differences(kept: Any, given: Any, where: str = "model") -> list[str]:
+    """What differs between two trees of settings, by name.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, StreamScaler
+    >>> differences(settings_of(StreamScaler() | PerceptronRanker()), settings_of(StreamScaler() | PerceptronRanker("ap")))
+    ["PerceptronRanker.measure is 'ndcg@10', here 'ap'"]
+    >>> differences(settings_of(StreamScaler() | PerceptronRanker()), settings_of(PerceptronRanker()))
+    ['model is a RankingPipeline, here a PerceptronRanker']
+    """
+    if kept == given:
+        return []
+    if isinstance(kept, dict) and isinstance(given, dict):
+        if kept.get("class") != given.get("class"):
+            return [f"{where} is {_named(kept)}, here {_named(given)}"]
+        inside, keys = kept.get("class") or where, [*kept, *(key for key in given if key not in kept)]
+        if "parameters" in kept:
+            kept, given, keys = kept["parameters"], given["parameters"], [*kept["parameters"]]
+            return [found for key in keys for found in differences(kept[key], given.get(key), f"{inside}.{key}")]
+        return [found for key in keys for found in differences(kept.get(key), given.get(key), where)]
+    if isinstance(kept, list) and isinstance(given, list) and len(kept) == len(given):
+        return [found for a, b in zip(kept, given, strict=True) for found in differences(a, b, where)]
+    return [f"{where} is {_named(kept)}, here {_named(given)}"]
+
+
+def _named(tree: Any) -> str:
+    if isinstance(tree, dict) and "class" in tree:
+        return f"a {tree['class']}"
+    return repr(tree)[:60]

@@ -1,0 +1,92 @@
+"""A model beside a folder that goes on from another one: refused, or in its place, never ignored."""
+
+import json
+
+import pytest
+
+from online_rank import PerceptronRanker, StreamScaler, SwapRanker
+from online_rank.serving import RankingService
+from online_rank.serving.durable import DurableService
+from online_rank.storage import CheckpointError
+
+
+def query(number):
+    return json.dumps({"id": number, "docs": {"a": {"x": 1.0, "y": number % 3}, "b": {"x": 0.5}, "c": {"y": 2.0}}}).encode()
+
+
+def grades(number):
+    return json.dumps({"id": number, "grades": {"a": 2, "b": 0, "c": 1}}).encode()
+
+
+def taught(n=20):
+    model = PerceptronRanker()
+    for t in range(n):
+        model.learn_one({"a": {"x": 1.0}, "b": {"y": float(t)}}, {"a": 0, "b": 1})
+    return model
+
+
+def run(folder, requests, service, **options):
+    durable = DurableService(service, folder, **options)
+    replies = [durable.service.handle(request) for request in requests]
+    durable.append([reply.outcome for reply in replies], sync=True)
+    durable.close()
+    return durable.service
+
+
+def test_another_model_is_refused_until_it_is_to_take_the_place(tmp_path):
+    folder, before, after = tmp_path / "state", taught(20), taught(40)
+    run(folder, [query(1), query(2), grades(1)], RankingService(before, origin="one"))
+    with pytest.raises(CheckpointError, match="began with another model than this one"):
+        DurableService(RankingService(after, origin="two"), folder)
+    service = run(folder, [], RankingService(after, origin="two"), replace_model=True)
+    assert service.model.served_weights.tolist() == taught(40).served_weights.tolist()
+    # Queries that wait still do, and learned ids are known.
+    again = run(folder, [grades(2), grades(1)], RankingService(taught(40), origin="two"))
+    assert again.stats()["learned"] == 2
+    assert again.stats()["duplicates"] == 1
+    with pytest.raises(CheckpointError, match="began with another"):
+        DurableService(RankingService(before, origin="one"), folder)
+
+
+def test_the_same_file_goes_on_with_what_was_learned(tmp_path):
+    service = run(tmp_path / "state", [query(1), grades(1)], RankingService(taught(), origin="one"))
+    again = run(tmp_path / "state", [], RankingService(taught(), origin="one"))
+    assert again.model.served_weights.tolist() == service.model.served_weights.tolist() != taught().served_weights.tolist()
+    # Without a file, the one in the folder goes on; so it does with --replace-model, once it is there.
+    assert run(tmp_path / "state", [], RankingService(PerceptronRanker())).stats()["learned"] == 1
+    kept = run(tmp_path / "state", [], RankingService(taught(), origin="one"), replace_model=True)
+    assert kept.model.served_weights.tolist() == service.model.served_weights.tolist()
+
+
+def test_a_file_beside_a_folder_that_began_with_nothing_is_refused(tmp_path):
+    run(tmp_path / "state", [query(1)], RankingService(PerceptronRanker()))
+    with pytest.raises(CheckpointError, match="began with another"):
+        DurableService(RankingService(taught(), origin="one"), tmp_path / "state")
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (lambda: RankingService(PerceptronRanker(), "ap"), "measure is 'ndcg@10', here 'ap'"),
+        (lambda: RankingService(PerceptronRanker(), learn_served=True), "learn_served is False, here True"),
+        (lambda: RankingService(PerceptronRanker("ap")), "PerceptronRanker.measure is 'ndcg@10', here 'ap'"),
+        (lambda: RankingService(StreamScaler() | PerceptronRanker()), "is a PerceptronRanker, here a RankingPipeline"),
+    ],
+)
+def test_what_differs_is_named(tmp_path, other, message):
+    run(tmp_path / "state", [query(1)], RankingService(PerceptronRanker()))
+    with pytest.raises(CheckpointError, match="with other options: .*" + message):
+        DurableService(other(), tmp_path / "state")
+
+
+def test_clicks_and_grades_do_not_take_each_others_place(tmp_path):
+    run(tmp_path / "state", [query(1)], RankingService(taught(), origin="one"))
+    with pytest.raises(CheckpointError, match="one model learns from clicks, the other from grades"):
+        DurableService(RankingService(SwapRanker(), origin="two"), tmp_path / "state", replace_model=True)
+
+
+def test_limits_may_change(tmp_path):
+    run(tmp_path / "state", [query(i) for i in range(9)], RankingService(PerceptronRanker()))
+    service = run(tmp_path / "state", [query(9)], RankingService(PerceptronRanker(), max_pending=3, max_learned=5))
+    assert (service.n_waiting, service.max_pending, service.max_learned) == (3, 3, 5)
+    assert run(tmp_path / "state", [], RankingService(PerceptronRanker())).n_waiting == 3
