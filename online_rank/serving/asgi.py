@@ -28,6 +28,8 @@ class Limits(NamedTuple):
         Most requests to rank or learn that are answered at the same time. With `body` this bounds the memory of requests.
     streams
         Most pages that are fed at the same time.
+    model
+        Most bytes of a model that is sent to take the place of the one that serves.
     connections
         Most connections. Where there are more, the one that has been idle for longest is closed.
     """
@@ -36,6 +38,7 @@ class Limits(NamedTuple):
     seconds: float = 10.0
     requests: int = 250
     streams: int = 50
+    model: int = 1 << 27
     connections: int = 1000
 
 
@@ -60,33 +63,33 @@ def path_of(scope: Scope) -> str:
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
-async def read_body(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """The body of a POST request.
+async def read_body(scope: Scope, receive: Receive, most: int, seconds: float, kind: str = "application/json") -> bytes:
+    """The body of a POST request, of at most so many bytes in so many seconds.
 
     Raises
     ------
     Refused
-        It is no POST of JSON with a length, too large, or too slow to come.
+        It is no POST of this type with a length, too large, or too slow to come.
     ConnectionResetError
         The client has left.
     """
     if scope["method"] != "POST":
         raise Refused(405, f"{path_of(scope)} takes POST", ((b"allow", b"POST"),))
     headers = dict(scope["headers"])
-    # No browser sends this type to another site without asking first, which this server does not allow.
-    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-        raise Refused(415, "the body must be JSON: Content-Type: application/json")
+    # No browser sends such a type to another site without asking first, which this server does not allow.
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != kind.encode():
+        raise Refused(415, f"the request must say what it sends: Content-Type: {kind}")
     length = headers.get(b"content-length", b"")
     if not length.isdigit():
         # Chunks may be a byte each, which takes seconds of parsing for each megabyte.
         raise Refused(411, "the request must give its length: Content-Length")
-    if int(length[:20]) > limits.body:
-        raise Refused(413, f"a request of more than {limits.body} bytes")
+    if int(length[:20]) > most:
+        raise Refused(413, f"a request of more than {most} bytes")
     try:
-        async with asyncio.timeout(limits.seconds):
-            return await _whole_body(receive, limits.body)
+        async with asyncio.timeout(seconds):
+            return await _whole_body(receive, most)
     except TimeoutError:
-        raise Refused(408, f"the request's body took more than {limits.seconds:g} seconds") from None
+        raise Refused(408, f"the request's body took more than {seconds:g} seconds") from None
 
 
 async def _whole_body(receive: Receive, most: int) -> bytes:

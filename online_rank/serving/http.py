@@ -4,6 +4,7 @@
 - `POST /learn` `{"id": ..., "grades": {...}}` or `{"id": ..., "clicks": [...]}`: learned, and on the disk, when it is answered.
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
+- `GET /model`: the model file; `POST /model`: another one in its place; `POST /model/rollback`: the one before again.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
 The fields of a request say what it asks for, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` both take all.
@@ -41,6 +42,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-store",
 }
 _OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
+_POSTED = ("/rank", "/learn", "/model", "/model/rollback")
 _LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
@@ -99,13 +101,14 @@ class RankingApp:
             "/": self._get_page,
             "/stats": self._get_stats,
             "/events": self._get_events,
+            "/model": self._get_model,
             "/metrics": self._get_metrics,
             "/healthz": self._get_health,
             "/readyz": self._get_readiness,
             "/openapi.json": self._get_openapi,
             "/docs": self._get_docs,
         }
-        self.figures = Figures(models, {"/rank", "/learn", *routes})
+        self.figures = Figures(models, {*_POSTED, *routes})
         self._app = Starlette(routes=[Route(path, answer) for path, answer in routes.items()], lifespan=self._lifespan)
 
     def stop(self) -> None:
@@ -126,7 +129,7 @@ class RankingApp:
         if (refused := self._refusal(scope, path)) is not None:
             self.figures.answered(path, refused.status)
             await send_json(send, refused.status, {"error": str(refused)}, refused.headers)
-        elif path in ("/rank", "/learn"):
+        elif path in _POSTED and (path != "/model" or scope["method"] not in ("GET", "HEAD")):
             await self._post(path, scope, receive, send)
         else:
             await self._app(scope, receive, self._counted(path, send))
@@ -155,15 +158,14 @@ class RankingApp:
         return counting
 
     async def _post(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """POST /rank and /learn, without the detours that Starlette takes for other requests."""
+        """What is posted, without the detours that Starlette takes for other requests."""
         started = time.perf_counter()
         headers: Any = ()
         self._n_requests += 1
         try:
             if self._n_requests > self.limits.requests:
                 raise Refused(503, f"{self.limits.requests} requests are being answered already", ((b"retry-after", b"1"),))
-            body = await read_body(scope, receive, self.limits)
-            status, answer = await self.models.answer(self._key_of(scope), body)
+            status, answer = await self._answer(path, scope, receive)
         except KeyRefused as error:
             status, answer = self._refused_key(error)
         except Refused as refused:
@@ -174,6 +176,18 @@ class RankingApp:
             self._n_requests -= 1
         self.figures.answered(path, status, time.perf_counter() - started)
         await send_json(send, status, answer, headers)
+
+    async def _answer(self, path: str, scope: Scope, receive: Receive) -> Answer:
+        limits, key = self.limits, self._key_of(scope)
+        if path == "/model":
+            # A model takes as long as its size allows a request to.
+            seconds = limits.seconds * limits.model / limits.body
+            content = await read_body(scope, receive, limits.model, seconds, "application/octet-stream")
+            return await (await self.models.get(key, may_make=False)).replace(content)
+        body = await read_body(scope, receive, limits.body, limits.seconds)
+        if path == "/model/rollback":
+            return await (await self.models.get(key, may_make=False)).roll_back()
+        return await self.models.answer(key, body)
 
     def _key_of(self, scope: Scope) -> str | None:
         return Request(scope).query_params.get(self._key) if self._key is not None else None
@@ -192,6 +206,15 @@ class RankingApp:
             return JSONResponse(answer, status)
         shown = model.figures()
         return JSONResponse({name: shown[name] for name in ("stats", "served", "drifts", "journal_bytes")})
+
+    async def _get_model(self, request: Request) -> Response:
+        try:
+            model = await self.models.get(self._key_of(request.scope), may_make=False)
+        except KeyRefused as error:
+            status, answer = self._refused_key(error)
+            return JSONResponse(answer, status)
+        headers = {"Content-Disposition": 'attachment; filename="model.npz"'}
+        return Response(model.model_file(), media_type="application/octet-stream", headers=headers)
 
     async def _get_events(self, request: Request) -> Response:
         key = self._key_of(request.scope)

@@ -58,7 +58,7 @@ class Figures:
         if counter is None:
             counter = self._requests[path, status] = self._all_requests.labels(path, str(status))
         counter.inc()
-        if seconds is not None:
+        if seconds is not None and path in self._latency:
             self._latency[path].observe(seconds)
 
     def text(self) -> str:

@@ -9,17 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from online_rank.base import ranker_of
 from online_rank.measures import learned_measure
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import from_bytes, to_bytes, write_atomically
 
 __all__ = ["KEY", "Answer", "KeyRefused", "Models", "ServedModel"]
 
 #: What a key looks like.
 KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _log = logging.getLogger("online_rank.serving")
+
+#: Where the model is kept that was replaced last.
+_PREVIOUS = "previous.npz"
 
 #: HTTP status and the answer, for JSON.
 Answer = tuple[int, dict[str, Any]]
@@ -50,6 +55,8 @@ class ServedModel:
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.n_users = 0
         self._before = service.counts()
+        self._replacing = asyncio.Lock()
+        self._previous: bytes | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -82,6 +89,52 @@ class ServedModel:
             return 400, {name: value for name, value in reply.answer.items() if name != "line"}
         return 200, reply.answer
 
+    def model_file(self) -> bytes:
+        """The model as it is now, as `online_rank.save` writes it."""
+        return to_bytes(self.durable.service.model)
+
+    async def replace(self, content: bytes) -> Answer:
+        """Serve and teach the model of a file from now on; the one before can be had back by `roll_back`.
+
+        The file is checked in full, and ranks once, while requests are answered. Then it takes its place between two of them.
+        """
+        try:
+            model = await asyncio.to_thread(_tried, content)
+        except (ValueError, TypeError) as error:
+            return 400, {"error": f"this is no model that can be served: {error}"}
+        self.n_users += 1
+        try:
+            async with self._replacing:
+                return await self._replaced_by(model)
+        finally:
+            self.n_users -= 1
+
+    async def roll_back(self) -> Answer:
+        """Serve the model again that was replaced last; the one that serves now can be had back in the same way."""
+        previous = self._previous
+        if previous is None and self.durable.path is not None:
+            path = self.durable.path / _PREVIOUS
+            previous = await asyncio.to_thread(path.read_bytes) if path.exists() else None
+        return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
+
+    async def _replaced_by(self, model: Any) -> Answer:
+        service, before = self.durable.service, self.model_file()
+        try:
+            service.replace_model(model, service.origin)
+        except (ValueError, TypeError) as error:
+            return 400, {"error": f"this model cannot take the place of the one that serves: {error}"}
+        watched, self._previous = self.monitor, before
+        self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
+        self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
+        try:
+            if self.durable.path is not None:
+                await asyncio.to_thread(write_atomically, self.durable.path / _PREVIOUS, before)
+            await self.commits.checkpoint()
+        except (CommitError, OSError) as error:
+            _log.error("a model was replaced, but is not on the disk yet: %s", error)
+            return 503, {"replaced": True, "error": f"it serves, but is not on the disk yet: {error}"}
+        return 200, {"replaced": True}
+
     def figures(self) -> dict[str, Any]:
         """Counts and figures, for JSON."""
         return {**self.monitor.figures(self.durable.service.stats()), "journal_bytes": self.durable.journal_bytes}
@@ -101,6 +154,18 @@ class ServedModel:
             await self.commits.checkpoint()
         await self.commits.flush()
         self.durable.close()
+
+
+def _tried(content: bytes) -> Any:
+    """The model of a file, after a copy of it has ranked and learned: nobody waits for the compiler. Raises ValueError."""
+    model = from_bytes(content)
+    ranker_of(model)
+    trial = RankingService(from_bytes(content))
+    answer = trial.handle(b'{"id": 1, "docs": {"a": {"1": 1.0}, "b": {"1": 2.0}}}').answer
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    trial.handle(b'{"id": 1, "grades": {"a": 1, "b": 0}}')
+    return model
 
 
 class Models:

@@ -129,6 +129,19 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
             }
         }
 
+    def replacing(summary: str, kind: str) -> dict[str, Any]:
+        refused = {**_REFUSALS, **of_model, "400": "no model that can be served", "409": "no model was replaced"}
+        content = {"schema": {}, "example": {}} if kind == "application/json" else {}
+        return {
+            "post": {
+                "summary": summary,
+                **keyed,
+                **secured,
+                "requestBody": {"required": True, "content": {kind: content}},
+                "responses": {"200": {"description": "it serves, and is on the disk"}, **_errors(refused)},
+            }
+        }
+
     return {
         "openapi": "3.1.0",
         "info": {"title": "online_rank", "version": online_rank.__version__, "summary": "A ranker that learns online"},
@@ -136,6 +149,11 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
         "paths": {
             "/rank": post("Rank the documents of a query", _RANK, _RANKED),
             "/learn": post("Learn from feedback on a ranking; on the disk when it is answered", _LEARN, _LEARNED),
+            "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_model)
+            | replacing(
+                "Serve another model from now on: the file of one, which is checked in full", "application/octet-stream"
+            ),
+            "/model/rollback": replacing("Serve the model again that was replaced last", "application/json"),
             "/stats": get("Counts and figures", also=keyed | secured, **of_model),
             "/healthz": get("Whether a restart would not help", schema=_OK, **{"503": "restart it"}),
             "/readyz": get("Whether requests can be taken", schema=_OK, **{"503": "send requests elsewhere"}),
@@ -165,8 +183,11 @@ def description_page(described: dict[str, Any]) -> str:
             for parameter in operation.get("parameters", []):
                 parts.append(f"<p>Query parameter <code>{html.escape(parameter['name'])}</code>: which model.</p>")
             if "requestBody" in operation:
-                schema = operation["requestBody"]["content"]["application/json"]["schema"]
-                parts.append(f"<pre>{html.escape(json.dumps(schema['example'], indent=2))}</pre>")
+                ((kind, content),) = operation["requestBody"]["content"].items()
+                example = content.get("schema", {}).get("example")
+                parts.append(f"<p>The body is <code>{kind}</code>.</p>")
+                if example is not None:
+                    parts.append(f"<pre>{html.escape(json.dumps(example, indent=2))}</pre>")
             if "security" in operation:
                 parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.</p>")
             answers = [f"<li>{code}: {html.escape(of['description'])}</li>" for code, of in operation["responses"].items()]

@@ -36,6 +36,7 @@ from online_rank.serving.models import KeyRefused, Models  # noqa: E402
 from online_rank.serving.monitor import Course, Monitor  # noqa: E402
 from online_rank.serving.openapi import description  # noqa: E402
 from online_rank.serving.protocol import RankingService  # noqa: E402
+from online_rank.storage.files import to_bytes  # noqa: E402
 
 RANK = {"id": "q1", "docs": {"a": {"clicks": 3.0, "age": 1.0}, "b": {"clicks": 1.0, "age": 2.0}}}
 LEARN = {"id": "q1", "grades": {"a": 0, "b": 2}}
@@ -194,10 +195,10 @@ class TestRequests:
             described = (await client.get("/openapi.json")).json()
             assert described["openapi"] == "3.1.0"
             for path in ("/rank", "/learn", "/stats", "/events"):
-                (operation,) = described["paths"][path].values()
+                operation = next(iter(described["paths"][path].values()))
                 assert [parameter["name"] for parameter in operation["parameters"]] == ["<shop>"]
             secured = {path for path, of in described["paths"].items() if "security" in next(iter(of.values()))}
-            assert secured == {"/rank", "/learn", "/stats", "/events", "/metrics"}
+            assert secured == {"/rank", "/learn", "/model", "/model/rollback", "/stats", "/events", "/metrics"}
             page = (await client.get("/docs")).text
             app.stop()  # or /events would never end
             for path in described["paths"]:
@@ -360,6 +361,98 @@ class TestFigures:
             assert (await client.get("/metrics")).status_code == 200
 
         run(scenario, Models(make, tmp_path / "state"))
+
+
+class TestModel:
+    OF_FILE = {"content-type": "application/octet-stream"}
+
+    @staticmethod
+    def model(n, scale=1.0):
+        model = StreamScaler() | PerceptronRanker()
+        for number in range(n):
+            rank, learn = query(number, seed=1)
+            model.learn_one(rank["docs"], {name: int(scale * grade) for name, grade in learn["grades"].items()})
+        return model
+
+    def test_another_model_serves_from_now_on_and_the_one_before_again(self, tmp_path):
+        other = self.model(30)
+
+        async def scenario(client, app):
+            for request in (*query(0), query(1)[0]):
+                await client.post("/rank", json=request)
+            before = (await client.get("/model")).content
+            asked = {**query(5)[0], "id": "?"}
+            first = (await client.post("/rank", json=asked)).json()
+            assert (await client.post("/model", content=to_bytes(other), headers=self.OF_FILE)).json() == {"replaced": True}
+            scores = other.predict_one(asked["docs"])
+            answer = (await client.post("/rank", json=asked)).json()
+            assert dict(zip(answer["ranking"], answer["scores"], strict=True)) == scores
+            assert (await client.get("/model")).content == to_bytes(other)
+            # Queries that were ranked before still wait, and counts go on.
+            assert (await client.post("/learn", json=query(1)[1])).json()["learned"]
+            assert (await client.get("/stats")).json()["stats"]["learned"] == 2
+            learned = (await client.get("/model")).content
+            assert (await client.post("/model/rollback", json={})).json() == {"replaced": True}
+            assert (await client.get("/model")).content == before
+            assert (await client.post("/rank", json=asked)).json() == first
+            assert (await client.post("/model/rollback", json={})).status_code == 200
+            assert (await client.get("/model")).content == learned
+
+        run(scenario, Models(make, tmp_path / "state"))
+
+        async def again(client, app):
+            assert (await client.get("/stats")).json()["stats"]["learned"] == 2
+            assert (await client.post("/rank", json=query(9)[0])).status_code == 200
+            before = (await client.get("/model")).content
+            assert (await client.post("/model/rollback", json={})).status_code == 200
+            assert (await client.get("/model")).content != before
+
+        run(again, Models(make, tmp_path / "state"))
+
+    def test_what_is_no_model_that_can_be_served_is_refused_and_changes_nothing(self):
+        async def scenario(client, app):
+            await client.post("/rank", json=RANK)
+            before = (await client.get("/model")).content
+            bad = [b"", b"nonsense", before[:-1], to_bytes(StreamScaler()), to_bytes([1, 2]), to_bytes(SwapRanker())]
+            for content in bad:
+                answer = await client.post("/model", content=content, headers=self.OF_FILE)
+                assert (answer.status_code, "model" in answer.json()["error"]) == (400, True)
+            assert (await client.post("/model", json={})).status_code == 415
+            assert (await client.post("/model/rollback", content=b"x", headers=self.OF_FILE)).status_code == 415
+            assert (await client.post("/model/rollback", json={})).status_code == 409
+            assert (await client.get("/model/rollback")).status_code == 405
+            assert (await client.get("/model")).content == before
+            assert (await client.post("/learn", json=LEARN)).json()["learned"]
+
+        run(scenario)
+
+    def test_counters_go_on_and_a_token_is_needed(self, tmp_path):
+        async def scenario(client, app):
+            given = {"authorization": "Bearer secret"}
+            for number in range(3):
+                for request in query(number):
+                    await client.post("/rank", json=request, headers=given)
+            before = await TestFigures.counters(_With(client, given))
+            for path in ("/model", "/model/rollback"):
+                assert (await client.post(path, json={})).status_code == 401
+            assert (await client.get("/model")).status_code == 401
+            content = (await client.get("/model", headers=given)).content
+            assert (await client.post("/model", content=content, headers={**self.OF_FILE, **given})).status_code == 200
+            after = await TestFigures.counters(_With(client, given))
+            assert all(after[name] >= value for name, value in before.items())
+            assert after["online_rank_learned_total"] == 3.0
+
+        run(scenario, Models(make, tmp_path / "state"), token="secret")
+
+
+class _With:
+    """A client that sends headers along."""
+
+    def __init__(self, client, headers):
+        self.client, self.headers = client, headers
+
+    async def get(self, path):
+        return await self.client.get(path, headers=self.headers)
 
 
 class TestViewers:
