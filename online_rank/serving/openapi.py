@@ -131,7 +131,7 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
 
     def replacing(summary: str, kind: str) -> dict[str, Any]:
         refused = {**_REFUSALS, **of_model, "400": "no model that can be served", "409": "no model was replaced"}
-        content = {"schema": {}, "example": {}} if kind == "application/json" else {}
+        content: dict[str, Any] = {"schema": {}} if kind == "application/json" else {}
         return {
             "post": {
                 "summary": summary,
@@ -150,9 +150,7 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
             "/rank": post("Rank the documents of a query", _RANK, _RANKED),
             "/learn": post("Learn from feedback on a ranking; on the disk when it is answered", _LEARN, _LEARNED),
             "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_model)
-            | replacing(
-                "Serve another model from now on: the file of one, which is checked in full", "application/octet-stream"
-            ),
+            | replacing("Serve the model of another file, which is checked in full", "application/octet-stream"),
             "/model/rollback": replacing("Serve the model again that was replaced last", "application/json"),
             "/stats": get("Counts and figures", also=keyed | secured, **of_model),
             "/healthz": get("Whether a restart would not help", schema=_OK, **{"503": "restart it"}),

@@ -363,9 +363,10 @@ class TestFigures:
         run(scenario, Models(make, tmp_path / "state"))
 
 
-class TestModel:
-    OF_FILE = {"content-type": "application/octet-stream"}
+OF_FILE = {"content-type": "application/octet-stream"}
 
+
+class TestModel:
     @staticmethod
     def model(n, scale=1.0):
         model = StreamScaler() | PerceptronRanker()
@@ -383,7 +384,7 @@ class TestModel:
             before = (await client.get("/model")).content
             asked = {**query(5)[0], "id": "?"}
             first = (await client.post("/rank", json=asked)).json()
-            assert (await client.post("/model", content=to_bytes(other), headers=self.OF_FILE)).json() == {"replaced": True}
+            assert (await client.post("/model", content=to_bytes(other), headers=OF_FILE)).json() == {"replaced": True}
             scores = other.predict_one(asked["docs"])
             answer = (await client.post("/rank", json=asked)).json()
             assert dict(zip(answer["ranking"], answer["scores"], strict=True)) == scores
@@ -415,10 +416,10 @@ class TestModel:
             before = (await client.get("/model")).content
             bad = [b"", b"nonsense", before[:-1], to_bytes(StreamScaler()), to_bytes([1, 2]), to_bytes(SwapRanker())]
             for content in bad:
-                answer = await client.post("/model", content=content, headers=self.OF_FILE)
+                answer = await client.post("/model", content=content, headers=OF_FILE)
                 assert (answer.status_code, "model" in answer.json()["error"]) == (400, True)
             assert (await client.post("/model", json={})).status_code == 415
-            assert (await client.post("/model/rollback", content=b"x", headers=self.OF_FILE)).status_code == 415
+            assert (await client.post("/model/rollback", content=b"x", headers=OF_FILE)).status_code == 415
             assert (await client.post("/model/rollback", json={})).status_code == 409
             assert (await client.get("/model/rollback")).status_code == 405
             assert (await client.get("/model")).content == before
@@ -437,7 +438,7 @@ class TestModel:
                 assert (await client.post(path, json={})).status_code == 401
             assert (await client.get("/model")).status_code == 401
             content = (await client.get("/model", headers=given)).content
-            assert (await client.post("/model", content=content, headers={**self.OF_FILE, **given})).status_code == 200
+            assert (await client.post("/model", content=content, headers={**OF_FILE, **given})).status_code == 200
             after = await TestFigures.counters(_With(client, given))
             assert all(after[name] >= value for name, value in before.items())
             assert after["online_rank_learned_total"] == 3.0
