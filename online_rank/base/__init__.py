@@ -12,6 +12,7 @@ from online_rank.base.anatomy import (
     transformers_of,
 )
 from online_rank.base.columns import Columns, QueryEstimator
+from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
 from online_rank.base.pipeline import RankingPipeline
 from online_rank.base.ranker import Ranker, best_first, rank_one
@@ -24,6 +25,7 @@ from online_rank.base.union import QueryUnion
 __all__ = [
     "Abilities",
     "Columns",
+    "Explanation",
     "QueryEstimator",
     "QueryFunction",
     "QueryStep",
@@ -36,6 +38,7 @@ __all__ = [
     "abilities_of",
     "all_or_nothing",
     "best_first",
+    "explain_one",
     "parts_of",
     "rank_one",
     "ranker_of",

@@ -11,6 +11,7 @@ import numpy as np
 from river import compose
 
 from online_rank.base.anatomy import Abilities, Able
+from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker, best_first
 from online_rank.base.rounds import Round
@@ -177,6 +178,10 @@ class RankingPipeline(Able, compose.Pipeline):
         Without `qid` the block is a single query.
         """
         return self._score_block(self._read_many(X, qid))
+
+    def explain_one(self, x: Any, a: Hashable, b: Hashable) -> Explanation:
+        """Why document a of a query scores what it does beside document b, as `Ranker.explain_one` says."""
+        return explain_one(self, x, a, b)
 
     def rank_one(self, x: Any) -> list[Hashable]:
         """The documents of a query, best first, as `Ranker.rank_one` gives them."""

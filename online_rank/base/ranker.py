@@ -1,7 +1,7 @@
 """The contract that every ranker keeps."""
 
 import abc
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.base.columns import QueryEstimator
+from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.form import Head
 from online_rank.base.rounds import LastRound, Round
 from online_rank.base.schema import Count, Schema
@@ -66,6 +67,14 @@ class Ranker(QueryEstimator):
     def _head(self) -> Head:
         """How scores are made of features, in closed form. Raises TypeError, with the reason, where there is none."""
         raise TypeError("its scores have no closed form that engines compute")
+
+    def _linear_weights(self) -> np.ndarray | None:
+        """The weights (d,) by which it ranks, where a score is the weighted sum of the features; else None."""
+        return None
+
+    def _blended(self) -> tuple[Sequence[Any], np.ndarray] | None:
+        """The models that are blended by their scores, standardised in the query, with their weights; else None."""
+        return None
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:
         """As `_score`, for queries: for rankers whose score of a document depends on the other documents of its query."""
@@ -180,6 +189,10 @@ class Ranker(QueryEstimator):
         """
         scores, block = self._answer(x)
         return answer_in_kind(scores, block)
+
+    def explain_one(self, x: Any, a: Hashable, b: Hashable) -> Explanation:
+        """Why document a of a query scores what it does beside document b: see `online_rank.base.explain.explain_one`."""
+        return explain_one(self, x, a, b)
 
     def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
         """Scores of n documents of any number of queries.

@@ -342,6 +342,30 @@ def rank(
 
 
 @app.command(cls=_Command)
+def explain(
+    model: ModelFile,
+    file: Annotated[str, _FILE],
+    id: Annotated[str, typer.Option("--id", metavar="ID", help="The query.")],
+    a: Annotated[str | None, typer.Option("--a", metavar="DOCUMENT", help="Why this document, by default the best,")] = None,
+    b: Annotated[str | None, typer.Option("--b", metavar="DOCUMENT", help="ranks above this, by default the second.")] = None,
+    features: Features = None,
+    query: QueryColumn = None,
+    document: DocumentColumn = None,
+    columns: Columns = None,
+    missing: MissingValues = Missing.error,
+    group_by_qid: Grouped = False,
+    json: Json = False,
+) -> None:
+    """Say why one document of a query ranks above another: what each feature contributes to the difference of their scores."""
+    from online_rank.cli.explain import explain
+    from online_rank.cli.files import Reading, warnings_as_lines
+
+    reading = Reading(features, group_by_qid, Negative.zero.value, query, columns=_names(columns))
+    with warnings_as_lines(_warn):
+        explain(model, file, id, (a, b), reading._replace(document=document, missing=missing.value), json)
+
+
+@app.command(cls=_Command)
 def export(
     model: ModelFile,
     to: Annotated[

@@ -279,6 +279,9 @@ class LinearRanker(AveragedRanker):
         moves = self._decay < 1.0 and rounds > 400.0 * self.average
         return None if moves else super()._touched(block)
 
+    def _linear_weights(self) -> np.ndarray:
+        return self.served_weights
+
     def _head(self) -> Head:
         return Linear(self.served_weights)
 

@@ -215,6 +215,9 @@ class BlendRanker(NestedRanker):
     def _serving(self) -> None:
         return None
 
+    def _blended(self) -> tuple[list[Any], np.ndarray]:
+        return self._learners, self.weights
+
     def _head(self) -> Head:
         names = self.feature_names
         return Blend(tuple(form_of(learner, names, self.n_features) for learner in self._learners), self.weights)

@@ -191,6 +191,9 @@ class RidgeRanker(Ranker):
         self._moment = np.pad(self._moment, (0, n_new))
         self._weights = np.pad(self._weights, ((0, 0), (0, n_new)))
 
+    def _linear_weights(self) -> np.ndarray:
+        return self.weights
+
     def _head(self) -> Head:
         return Linear(self.weights)
 

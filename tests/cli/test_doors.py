@@ -373,3 +373,26 @@ def test_a_service_s_folder_is_a_model(run):
     assert "mean" in run("evaluate", "state", "test.txt")[0]
     assert run("rank", "state", "test.txt")[0]
     durable.close()
+
+
+def test_why_a_document_ranks_above_another(run, log):
+    run("train", "train.txt", "-q", "--save", "m")
+    model = load("m")
+    X, _ = next(iter_letor("train.txt"))
+    scores = model.predict_one(X)
+    best, second = sorted(range(4), key=scores.__getitem__, reverse=True)[:2]
+    found = json.loads(run("explain", "m", "train.txt", "--id", "0", "--json")[0])
+    assert (found["a"], found["b"]) == (str(best + 1), str(second + 1))
+    assert found["difference"] == pytest.approx(scores[best] - scores[second])
+    assert sum(found["contributions"].values()) == pytest.approx(found["difference"])
+    log.sort_values("search").fillna(0.0).to_csv("log.csv", index=False)
+    run("train", "log.csv", *COLUMNS, "-q", "--save", "t")
+    out, _ = run("explain", "t", "log.csv", *COLUMNS[:2], "--document", "url", "--id", "3", "--a", "u25", "--b", "u30")
+    assert out.startswith("u25 scores ")
+    assert "  clicks" in out
+    for arguments, message in [
+        (("--id", "77"), "there is no query '77'"),
+        (("--id", "3", "--a", "9"), "query 3 has no document '9'; there are 1, 2, 3, 4"),
+    ]:
+        with pytest.raises(AssertionError, match=message):
+            run("explain", "m", "train.txt", *arguments)

@@ -1,0 +1,178 @@
+"""Why one document ranks above another: what each feature contributes to the difference of their scores."""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank.base.anatomy import ranker_of, serving_ranker, steps_of
+from online_rank.base.form import sources_of
+from online_rank.query import Block, read_query
+
+__all__ = ["Explanation", "explain_one"]
+
+#: Orders in which features are exchanged for shares, each with its reverse.
+_ORDERS = 8
+
+
+class Explanation(NamedTuple):
+    """Why document a scores what it does beside document b.
+
+    Attributes
+    ----------
+    a, b
+        The documents.
+    difference
+        Score of a minus score of b.
+    contributions
+        What each feature contributes, the largest first; they add up to the difference. Features in which the two do not
+        differ, as far as the model sees them, are not there.
+    exact
+        Whether contributions follow from the model alone, as they do where scores are sums of functions of one feature. For
+        trees, networks and kernels they are shares: what the score changes when features of b are exchanged for those of a one
+        after the other, the mean over 16 orders (Strumbelj & Kononenko 2010; Shapley's value is that over all orders).
+    """
+
+    a: Hashable
+    b: Hashable
+    difference: float
+    contributions: dict[Hashable, float]
+    exact: bool
+
+    def in_words(self, most: int = 10) -> str:
+        """The difference, and a line for each of the largest contributions."""
+        kind = "contributions" if self.exact else "shares"
+        lines = [f"{self.a} scores {self.difference:+.6g} beside {self.b}; {kind} of the features:"]
+        shown = list(self.contributions.items())[:most]
+        lines += [f"  {value:+.6g}  {name}" for name, value in shown]
+        if rest := list(self.contributions.values())[most:]:
+            lines.append(f"  {sum(rest):+.6g}  {len(rest)} others")
+        return "\n".join(lines)
+
+
+def explain_one(model: Any, x: Any, a: Hashable, b: Hashable) -> Explanation:
+    """Why a document of a query scores what it does beside another one.
+
+    Contributions go through scalers, logarithms, quantile maps, ramps and encodings to the features that they are made of, and
+    through blends in the standardised units of this query.
+
+    Parameters
+    ----------
+    model
+        A ranker, or a pipeline that ends in one.
+    x
+        The query, in any form.
+    a, b
+        Two of its documents: ids where it has ids, else numbers.
+
+    Raises
+    ------
+    ValueError
+        There is no such document, or the query is bad input.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> model = PerceptronRanker.from_weights({"clicks": 2.0, "age": -0.5})
+    >>> query = {"new": {"clicks": 3.0, "age": 1.0}, "old": {"clicks": 4.0, "age": 9.0}}
+    >>> print(explain_one(model, query, "new", "old").in_words())
+    new scores +2 beside old; contributions of the features:
+      +4  age
+      -2  clicks
+    """
+    ranker_of(model)
+    block = read_query(x, documents=getattr(model, "abilities", None) is not None and model.abilities.takes_documents)
+    i, j = (_place(document, block) for document in (a, b))
+    with model._lock:
+        labels: Sequence[Hashable] = _names(block)
+        found, exact = _contributions(model, block, labels, i, j)
+    parts = sorted(((name, value) for name, value in found.items() if value != 0.0), key=lambda part: -abs(part[1]))
+    return Explanation(a, b, float(sum(value for _, value in parts)), dict(parts), exact)
+
+
+def _place(document: Hashable, block: Block) -> int:
+    """The row of a document."""
+    ids = range(block.n_documents) if block.ids is None else block.ids
+    try:
+        return list(ids).index(document)
+    except ValueError:
+        raise ValueError(f"x has no document {document!r}") from None
+
+
+def _names(block: Block) -> Sequence[Hashable]:
+    """What the columns of a block are called: their names, or numbers from 1, as in files."""
+    if block.names is not None:
+        return block.names
+    return [str(j + 1) for j in range(block.X.shape[1])] if hasattr(block.X, "shape") else []
+
+
+def _contributions(model: Any, block: Block, labels: Sequence[Hashable], a: int, b: int) -> tuple[dict[Hashable, float], bool]:
+    """What each raw feature contributes to the difference of the scores of rows a and b, and whether that is exact."""
+    *transformers, _ = steps_of(model)
+    ranker = serving_ranker(model)
+    for step in transformers:
+        labels = _arranged(step, labels, block)
+        made = step._transform_block(block)
+        try:
+            sources = sources_of(step._layers(len(labels)), len(labels))
+            labels = [labels[k] for k in sources.tolist()]
+        except (TypeError, AttributeError):  # Its columns are explained as they are.
+            labels = _names(made)
+        block = made
+    parts = ranker._blended()
+    if parts is not None:
+        models, shares = parts
+        return _of_blend(models, shares, block, labels, a, b)
+    aligned = ranker._align(block)
+    labels = _arranged(ranker, labels, block)
+    X = aligned.X if isinstance(aligned.X, np.ndarray) else aligned.X.toarray()
+    weights = ranker._linear_weights()
+    values = _shares(ranker, X[a], X[b]) if weights is None else weights * (X[a].astype(np.float64) - X[b])
+    found: dict[Hashable, float] = {}
+    for label, value in zip(labels, values.tolist(), strict=False):
+        found[label] = found.get(label, 0.0) + value
+    return found, weights is not None
+
+
+def _arranged(step: Any, labels: Sequence[Hashable], block: Block) -> Sequence[Hashable]:
+    """The labels of the columns in the order in which a step knows them."""
+    own = getattr(step, "feature_names", None)
+    if own is None or block.names is None or own == block.names:
+        return labels
+    known = dict(zip(block.names, labels, strict=True))
+    return [known.get(name, name) for name in own]
+
+
+def _of_blend(
+    models: Sequence[Any], weights: np.ndarray, block: Block, labels: Sequence[Hashable], a: int, b: int
+) -> tuple[dict[Hashable, float], bool]:
+    """The contributions in a blend: those of each model over the deviation of its scores in the query, times its weight."""
+    found: dict[Hashable, float] = {}
+    exact = True
+    for model, weight in zip(models, weights.tolist(), strict=True):
+        scores = np.asarray(model._score_block(block) if hasattr(model, "steps") else model._score_all(block))
+        deviation = scores.std() if scores.max() > scores.min() else 0.0
+        if not weight or not deviation:
+            continue
+        own, is_exact = _contributions(model, block, labels, a, b)
+        exact &= is_exact
+        for label, value in own.items():
+            found[label] = found.get(label, 0.0) + weight * value / deviation
+    return found, exact
+
+
+def _shares(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What the score changes when the features of b are exchanged for those of a, (d,): the mean over some orders."""
+    shares = np.zeros(len(a))
+    differ = np.flatnonzero(a != b)
+    if not len(differ):
+        return shares
+    rng = np.random.default_rng(0)
+    for _ in range(_ORDERS):
+        order = rng.permutation(differ)
+        for way in (order, order[::-1]):
+            rows = np.tile(b, (len(way) + 1, 1))
+            for step, j in enumerate(way.tolist(), start=1):
+                rows[step:, j] = a[j]
+            shares[way] += np.diff(ranker._score(np.ascontiguousarray(rows)))
+    return shares / (2 * _ORDERS)

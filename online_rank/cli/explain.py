@@ -1,0 +1,47 @@
+"""`online-rank explain`: why one document ranks above another."""
+
+import json
+from typing import Any, TypeAlias
+
+from online_rank.cli.files import Asked, Reading, check_files, load_model
+
+__all__ = ["explain"]
+
+#: Two documents; None for the best, and the second.
+_Pair: TypeAlias = tuple[str | None, str | None]
+
+
+def explain(
+    path: str, file: str, query: str, documents: tuple[str | None, str | None], reading: Reading, as_json: bool
+) -> None:
+    """Print what each feature contributes to the difference of the scores of two documents of a query.
+
+    Without documents they are the two that rank first.
+    """
+    from online_rank.base import explain_one
+
+    check_files([file], reading, graded=False)
+    model = load_model(path)
+    reading, asked = reading.for_model(model, [file]), Asked(model)
+    with reading.queries([file], with_ids=True) as queries:
+        for X, _, qid, docids in queries:
+            if qid != query:
+                continue
+            x: Any = asked(X)
+            names = [name or str(i + 1) for i, name in enumerate(docids)]
+            scores = model.predict_one(x)
+            best = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+            if len(best) < 2:
+                raise ValueError(f"{file}: query {query} has one document, which is beside no other")
+            a, b = (place if name is None else _place(name, names, query) for name, place in zip(documents, best, strict=False))
+            found = explain_one(model, x, a, b)._replace(a=names[a], b=names[b])
+            found = found._replace(contributions={str(name): value for name, value in found.contributions.items()})
+            print(json.dumps(found._asdict()) if as_json else found.in_words())
+            return
+    raise ValueError(f"{file}: there is no query {query!r}")
+
+
+def _place(name: str, names: list[str], query: str) -> int:
+    if name not in names:
+        raise ValueError(f"query {query} has no document {name!r}; there are {', '.join(names[:10])}")
+    return names.index(name)

@@ -1,0 +1,117 @@
+"""Contributions of features to the difference of two scores."""
+
+import time
+
+import numpy as np
+import pytest
+
+from online_rank import (
+    BlendRanker,
+    BoostedRanker,
+    DirectRanker,
+    GradientRanker,
+    KernelPerceptronRanker,
+    LossTracker,
+    PerceptronRanker,
+    QueryNormalizer,
+    RidgeRanker,
+    SignedLog,
+    StreamGaussianizer,
+    StreamQuantileMap,
+    StreamScaler,
+    StreamTargetEncoder,
+)
+from online_rank.preprocessing import Ramps
+
+EXACT = {
+    "perceptron": lambda: PerceptronRanker(),
+    "scaled": lambda: StreamScaler() | PerceptronRanker(),
+    "logarithms": lambda: SignedLog() | StreamScaler() | GradientRanker(),
+    "in the query": lambda: QueryNormalizer() | RidgeRanker(),
+    "ramps": lambda: StreamQuantileMap(5) | PerceptronRanker(),
+    "ramps behind a scaler": lambda: StreamScaler() | Ramps(4) | LossTracker(PerceptronRanker()),
+    "encodings": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
+    "gaussianized": lambda: StreamGaussianizer() | PerceptronRanker(),
+    "light blend": lambda: StreamQuantileMap() | BlendRanker("light"),
+    "blend of pipelines": lambda: BlendRanker([StreamScaler() | PerceptronRanker(), RidgeRanker()]),
+}
+SHARES = {
+    "trees": lambda: StreamScaler() | BoostedRanker(),
+    "network": lambda: StreamGaussianizer() | DirectRanker(hidden=(6,)),
+    "kernel": lambda: StreamScaler() | KernelPerceptronRanker(),
+    "blend": lambda: StreamQuantileMap() | BlendRanker(),
+}
+NAMES = ("clicks", "age", "length")
+
+
+def queries(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        m = int(rng.integers(3, 9))
+        X = np.column_stack([rng.integers(0, 9, m).astype(float), rng.normal(size=m), np.exp(2 * rng.normal(size=m))])
+        yield (
+            {f"d{i}": dict(zip(NAMES, row, strict=True)) for i, row in enumerate(X.tolist())},
+            {f"d{i}": int(value) for i, value in enumerate(np.digitize(X[:, 0] / 3 + rng.normal(size=m), [1.0, 2.5]))},
+        )
+
+
+@pytest.mark.parametrize("name", [*EXACT, *SHARES])
+def test_contributions_add_up_to_the_difference(name):
+    model = (EXACT | SHARES)[name]()
+    for x, y in queries():
+        model.learn_one(x, y)
+    for x, _ in queries(5, seed=1):
+        scores = model.predict_one(x)
+        found = model.explain_one(x, "d2", "d0")
+        expected = scores["d2"] - scores["d0"]
+        tolerance = 1e-9 if name in EXACT else 1e-6
+        assert found.difference == pytest.approx(expected, abs=tolerance * max(1.0, *map(abs, scores.values())))
+        assert sum(found.contributions.values()) == pytest.approx(found.difference, abs=1e-9)
+        assert set(found.contributions) <= set(NAMES)
+        assert found.exact == (name in EXACT)
+        back = model.explain_one(x, "d0", "d2")
+        assert back.difference == pytest.approx(-found.difference, abs=1e-6)
+
+
+def test_contributions_by_hand():
+    model = StreamScaler() | PerceptronRanker(average=False)
+    model.learn_one([[1.0, 5.0], [3.0, 5.0]], [0, 1])
+    w = float(model["PerceptronRanker"].weights[0])
+    # Mean 2, deviation 1; the second feature does not vary.
+    found = model.explain_one([[4.0, 1.0], [1.5, 9.0]], 0, 1)
+    assert found.contributions == {"1": pytest.approx(w * ((4.0 - 2.0) - (1.5 - 2.0)))}
+    assert found.in_words().splitlines()[0].startswith("0 scores ")
+    with pytest.raises(ValueError, match="x has no document 'z'"):
+        model.explain_one([[4.0, 1.0]], 0, "z")
+
+
+def test_the_shares_of_a_product_are_equal():
+    class Product(KernelPerceptronRanker):
+        def _score(self, X):
+            return X[:, 0] * X[:, 1]
+
+    model = Product()
+    model.learn_one(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0]]), [0, 1])
+    found = model.explain_one(np.array([[2.0, 2.0, 7.0], [0.0, 0.0, 1.0]]), 0, 1)
+    # Whichever of the two comes second makes all of the difference: half each, by orders and their reverses.
+    assert found.contributions == {"1": 2.0, "2": 2.0}
+    assert not found.exact
+
+
+def test_an_explanation_of_a_linear_model_costs_about_a_ranking():
+    model = StreamScaler() | PerceptronRanker()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        model.learn_one(rng.normal(size=(100, 46)), rng.integers(0, 3, 100))
+    X = rng.normal(size=(100, 46))
+
+    def seconds(call):
+        times = []
+        for _ in range(200):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        return np.median(times)
+
+    # A mark for what grows with the model or the query; the figure of a quiet machine is about 3.
+    assert seconds(lambda: model.explain_one(X, 3, 4)) < 12 * seconds(lambda: model.predict_one(X))
