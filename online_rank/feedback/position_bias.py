@@ -9,7 +9,7 @@ from online_rank._kernels import clicks as kernels
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback.impressions import Clicks
 
-__all__ = ["PositionBias"]
+__all__ = ["PositionBias", "fitted_examination"]
 
 _MOST = 100
 _N_GROUPS = 16
@@ -96,7 +96,7 @@ class PositionBias(base.Base):
     @property
     def examination(self) -> tuple[float, ...]:
         """theta_p / theta_1 for p = 1..k: falling, and 1 at first."""
-        return tuple(np.exp(_falling(_bradley_terry(self._wins.sum(axis=0))[0])).tolist())
+        return fitted_examination(self._wins.sum(axis=0))
 
     def interval(self, z: float = 1.96) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Ends of intervals for `examination`, at a fixed time: `z` standard errors in logarithms.
@@ -110,6 +110,11 @@ class PositionBias(base.Base):
         jackknife = (_N_GROUPS - 1) * without.var(axis=0)
         error, log = z * np.sqrt(np.maximum(variance, jackknife)), _falling(log)
         return tuple(np.exp(log - error).tolist()), tuple(np.minimum(np.exp(log + error), 1.0).tolist())
+
+
+def fitted_examination(wins: np.ndarray) -> tuple[float, ...]:
+    """theta_p / theta_1, falling, of matches between positions (k, k)."""
+    return tuple(np.exp(_falling(_bradley_terry(wins)[0])).tolist())
 
 
 def _bradley_terry(wins: np.ndarray, start: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,7 @@
 """Streams of queries: LETOR, svmlight and Vowpal Wabbit text, tables, synthetic streams with known truth, simulated users."""
 
 from online_rank.stream.columns import Column, TablePlan, plan_columns
+from online_rank.stream.impressions import iter_impressions
 from online_rank.stream.letor import LetorBlock, LetorError, LetorPosition, LetorWarning, iter_letor, read_letor, write_letor
 from online_rank.stream.synth import Drifting, GradedGaussians, NoisyTeacher, Separable
 from online_rank.stream.table_parts import TablePart, plan_tables
@@ -26,6 +27,7 @@ __all__ = [
     "TableWarning",
     "WebLike",
     "ZipfText",
+    "iter_impressions",
     "iter_letor",
     "iter_table",
     "iter_vw",

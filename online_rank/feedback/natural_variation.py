@@ -1,0 +1,120 @@
+"""How often each position is looked at, from logs in which nothing was left to chance."""
+
+from collections import defaultdict
+from collections.abc import Hashable
+
+import numpy as np
+
+from online_rank import arguments
+from online_rank.feedback.impressions import Clicks
+from online_rank.feedback.position_bias import fitted_examination
+
+__all__ = ["NaturalVariation"]
+
+_MOST = 100
+#: Clicks that the comparisons between two parts of the page must have for the parts to count as compared.
+_FEWEST = 10.0
+
+
+class NaturalVariation:
+    r"""Harvest the examination of each position from a log of lists that were not drawn at random.
+
+    Over time a document is shown for the same query at different positions, because rankers and the other documents change. For
+    a document that stood n_a times at a and n_b times at b, with C_a and C_b clicks, the weighted clicks
+
+    .. math:: W_{ab} \mathrel{+}= \frac{n_b}{n_a + n_b} C_a, \quad W_{ba} \mathrel{+}= \frac{n_a}{n_a + n_b} C_b, \quad
+        E W_{ab} : E W_{ba} = \theta_a : \theta_b
+
+    are matches between the two positions, of which the examination is fitted as in `PositionBias`, from all pairs of positions.
+
+    What is assumed: a click is (position is examined) and (document attracts), with an attraction that does not change over the
+    log; and where a document stands does not depend on its attraction beyond what its query and the document tell, as it would
+    if the log's ranker learned from the clicks of this very log. Where this is in doubt, leave something to chance
+    (`PositionBias`).
+
+    It keeps two numbers for each document, query and position met: it is for logs, not for streams without end.
+
+    Parameters
+    ----------
+    k
+        Number of positions.
+
+    Examples
+    --------
+    >>> from online_rank.feedback import Impression, NaturalVariation
+    >>> log = NaturalVariation(k=2)
+    >>> for day, order in enumerate([("a", "b"), ("b", "a")] * 40):
+    ...     log.update("news", Impression(order).clicked(order if day % 4 < 2 else order[:1]))
+    >>> [round(theta, 3) for theta in log.examination]  # 40 and 20 weighted clicks, and a match more in either direction
+    [1.0, 0.512]
+
+    References
+    ----------
+    Agarwal, Zaitsev, Wang, Li, Najork & Joachims, *Estimating Position Bias without Intrusive Interventions*, 2019: AllPairs.
+    """
+
+    def __init__(self, k: int = 10) -> None:
+        arguments.integer("k", k, 1, _MOST)
+        self.k = k
+        # For each query and document: times shown and clicks, by position.
+        self._met: dict[tuple[Hashable, Hashable], np.ndarray] = defaultdict(lambda: np.zeros((2, k)))
+
+    def update(self, query: Hashable, clicks: Clicks) -> None:
+        """Take in the clicks on one list.
+
+        Parameters
+        ----------
+        query
+            What the list was shown for: documents are compared with themselves within one query.
+        clicks
+            The clicks; engagement counts like a click of that size.
+        """
+        shown = clicks.impression
+        positions = shown.positions or range(1, len(shown.order) + 1)
+        for document, position, gain in zip(shown.order, positions, clicks.gains, strict=True):
+            if position <= self.k:
+                counts = self._met[query, document]
+                counts[0, position - 1] += 1.0
+                counts[1, position - 1] += gain
+
+    @property
+    def matches(self) -> np.ndarray:
+        """W, float64 (k, k): what position a has won against position b."""
+        wins = np.zeros((self.k, self.k))
+        for shown, clicked in self._met.values():
+            if np.count_nonzero(shown) > 1:
+                with np.errstate(invalid="ignore"):
+                    share = np.where((shown > 0.0) & (shown[:, None] > 0.0), shown / (shown[:, None] + shown), 0.0)
+                wins += clicked[:, None] * share
+        np.fill_diagonal(wins, 0.0)
+        return wins
+
+    @property
+    def examination(self) -> tuple[float, ...]:
+        """theta_p / theta_1 for p = 1..k: falling, and 1 at first.
+
+        Raises
+        ------
+        ValueError
+            Some positions were never compared, or with fewer than 10 clicks: what is looked at there cannot be known from this
+            log.
+        """
+        wins = self.matches
+        apart = _apart(wins + wins.T)
+        if apart:
+            raise ValueError(
+                f"position {apart[0]} and position 1 share no documents that were clicked, at least {_FEWEST:.0f} times: this "
+                "log says nothing of how often it is looked at; take a smaller k, or a longer log"
+            )
+        return fitted_examination(wins)
+
+
+def _apart(matches: np.ndarray) -> list[int]:
+    """The positions, from 1, that no chain of comparisons connects with position 1."""
+    reached = {0}
+    while True:
+        rest = [p for p in range(len(matches)) if p not in reached]
+        new = {p for p in rest if matches[p, list(reached)].sum() >= _FEWEST}
+        if not new:
+            return [p + 1 for p in rest]
+        reached |= new

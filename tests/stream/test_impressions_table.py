@@ -1,0 +1,121 @@
+"""Logs of clicks in tables."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from online_rank import ClickPerceptron, SwapRanker
+from online_rank.feedback import Impression
+from online_rank.stream import iter_impressions
+from online_rank.stream.table_rows import TableError
+
+LOG = {
+    "query": ["r1", "r1", "r1", "r2", "r2"],
+    "document": ["a", "b", "c", "a", "d"],
+    "position": [2, 1, None, 1, 4],
+    "click": [1.0, 0.0, None, 0.0, 2.5],
+    "propensity": [0.5, 0.25, None, 0.1, 1.0],
+    "bm25": [2.0, 5.0, 1.0, None, 3.0],
+    "note": ["x", "y", "z", "x", "y"],
+}
+FEATURES = [{"a": {"bm25": 2.0}, "b": {"bm25": 5.0}, "c": {"bm25": 1.0}}, {"a": {}, "d": {"bm25": 3.0}}]
+
+
+def tables(tmp_path):
+    frame = pd.DataFrame(LOG)
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    pl.DataFrame(LOG).write_parquet(tmp_path / "log.parquet")
+    return {"pandas": frame, "polars": pl.DataFrame(LOG), "csv": tmp_path / "log.csv", "parquet": tmp_path / "log.parquet"}
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "csv", "parquet"])
+def test_lists_of_every_kind_of_table(form, tmp_path):
+    read = list(iter_impressions(tables(tmp_path)[form], features=["bm25"]))
+    assert [x for x, _ in read] == FEATURES
+    assert [clicks.impression for _, clicks in read] == [Impression(("b", "a")), Impression(("a", "d"), positions=(1, 4))]
+    assert [clicks.gains for _, clicks in read] == [(0.0, 1.0), (0.0, 2.5)]
+
+
+def test_propensities_and_random_orders():
+    frame = pl.DataFrame(LOG)
+    above = [clicks.impression for _, clicks in iter_impressions(frame, propensity="propensity")]
+    assert above[0] == Impression(("b", "a"), propensities=(0.25, 0.5))
+    place = [clicks.impression for _, clicks in iter_impressions(frame, propensity="propensity", propensity_of="place")]
+    assert place[1] == Impression(("a", "d"), positions=(1, 4), placements=(0.1, 1.0))
+    shuffled = [clicks.impression for _, clicks in iter_impressions(frame.drop("propensity"), shuffled=True)]
+    assert shuffled[0] == Impression(("b", "a"), logits=(0.0, 0.0), rest=math.log(1))
+    # The propensity is no feature.
+    assert next(iter_impressions(frame, propensity="propensity"))[0] == FEATURES[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"document": ["a", "a", "c", "a", "d"]}, {}, "row 2.*document 'a' is missing, or stands twice"),
+        ({"position": [1, 1, None, 1, 2]}, {}, "row 1, the list that begins there: positions is"),
+        ({"position": [1.5, 1, None, 1, 2]}, {}, r"row 1: position is 1\.5"),
+        ({"click": [-1.0, 0, None, 0, 0]}, {}, "gains: that of document 'a' is -1"),
+        ({"propensity": [0.0, 0.5, 0.5, 0.5, 0.5]}, {"propensity": "propensity"}, "propensities has 0.0"),
+    ],
+)
+def test_bad_rows_are_named(change, options, message):
+    with pytest.raises(TableError, match=message):
+        list(iter_impressions(pl.DataFrame({**LOG, **change}), **options))
+
+
+def test_bad_settings():
+    with pytest.raises(ValueError, match="no column 'rank'; it has 'query'"):
+        iter_impressions(pl.DataFrame(LOG), position="rank")
+    with pytest.raises(ValueError, match="propensity_of is 'list'"):
+        iter_impressions(pl.DataFrame(LOG), propensity_of="list")
+    with pytest.raises(ValueError, match="leave propensity out"):
+        iter_impressions(pl.DataFrame(LOG), propensity="propensity", shuffled=True)
+
+
+def log_of(kind, n=500):
+    """A table of lists of 4 of 6 documents, of which those with x > 0 are clicked at 1 / position."""
+    rng, rows = np.random.default_rng(1), []
+    for t in range(n):
+        x = rng.normal(size=6)
+        order = rng.permutation(6) if kind != "greedy" else np.argsort(-rng.normal(size=6) - 0.5 * x)
+        for place, d in enumerate(order):
+            shown = place < 4
+            clicked = shown and rng.random() < (x[d] > 0) / (place + 1)
+            # Of a random order: 1/6 for the first, 1/5 for the second given the first, ...; 1/6 for each place.
+            rows.append((t, f"d{d}", place + 1 if shown else None, float(clicked), 1 / (6 - place), 1 / 6, x[d]))
+    names = ["query", "document", "position", "click", "above", "place", "x"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "model"),
+    [
+        ("shuffled", {"shuffled": True}, lambda: SwapRanker()),
+        ("shuffled", {"propensity": "above"}, lambda: ClickPerceptron(credit="propensity")),
+        ("shuffled", {"propensity": "place", "propensity_of": "place"}, lambda: ClickPerceptron(credit="propensity")),
+        ("greedy", {}, lambda: ClickPerceptron(credit="propensity", examination=(1, 1 / 2, 1 / 3, 1 / 4))),
+    ],
+    ids=["shuffled", "above", "place", "examination"],
+)
+def test_what_is_learned_from_each_shape(kind, options, model):
+    ranker = model()
+    for x, clicks in iter_impressions(log_of(kind), features=["x"], **options):
+        ranker.learn_one(x, clicks)
+    assert ranker.rank_one({"bad": {"x": -1.0}, "good": {"x": 1.0}}) == ["good", "bad"]
+
+
+@pytest.mark.parametrize(
+    ("options", "model", "message"),
+    [
+        ({}, lambda: SwapRanker(), "says nothing about the order of its documents"),
+        ({"propensity": "above"}, lambda: SwapRanker(), "not how likely the same list with two documents exchanged"),
+        ({}, lambda: ClickPerceptron(credit="propensity"), "neither placements nor propensities nor logits"),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(options, model, message):
+    x, clicks = next(iter_impressions(log_of("greedy", 1), features=["x"], **options))
+    with pytest.raises(ValueError, match=message):
+        model().learn_one(x, clicks)
