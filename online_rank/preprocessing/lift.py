@@ -1,5 +1,6 @@
 """Any river transformer, on queries."""
 
+import collections
 import contextlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
@@ -120,7 +121,8 @@ class ForEachDocument(QueryTransformer):
         return joined(super()._snapshot(block), snapshot(self.transformer))
 
     def _transform_block(self, block: Block) -> Block:
-        return self._answer(block, [self._of_document(block, i, x) for i, x in enumerate(_documents(block))])
+        with _unchanged(self.transformer):
+            return self._answer(block, [self._of_document(block, i, x) for i, x in enumerate(_documents(block))])
 
     def _of_document(self, block: Block, i: int, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
         """Document i of a block, transformed. Raises ValueError when it lacks what the transformer takes."""
@@ -184,6 +186,31 @@ def _documents(block: Block) -> list[dict[Hashable, Any]]:
                     f"numbers of at most {MAX_LIFTED:g} in size"
                 )
     return documents
+
+
+@contextlib.contextmanager
+def _unchanged(transformer: Any) -> Iterator[None]:
+    """Take back what river's transformers remember of features that they were only asked about: defaults in defaultdicts."""
+    before = [(found, len(found)) for found in _defaults(transformer)]
+    try:
+        yield
+    finally:
+        for found, n in before:
+            while len(found) > n:
+                found.popitem()
+
+
+def _defaults(transformer: Any) -> Iterator[collections.defaultdict]:
+    """The defaultdicts of a transformer, and of all that it is made of."""
+    for value in vars(transformer).values():
+        if isinstance(value, collections.defaultdict):
+            yield value
+        elif isinstance(value, base.Base):
+            yield from _defaults(value)
+        elif isinstance(value, dict):
+            for part in value.values():
+                if isinstance(part, base.Base):
+                    yield from _defaults(part)
 
 
 def _is_document(x: Any) -> bool:

@@ -230,3 +230,13 @@ def test_refused():
             StreamScaler() + other
         with pytest.raises(TypeError, match=r"lift the whole: ForEachDocument\(a \* b\)"):
             ForEachDocument(preprocessing.MinMaxScaler()) * other
+
+
+@pytest.mark.parametrize("make", [preprocessing.StandardScaler, preprocessing.MinMaxScaler, preprocessing.MaxAbsScaler])
+def test_being_asked_about_a_feature_changes_nothing(make):
+    """River's scalers remember a default of every feature that they are asked about."""
+    step = ForEachDocument(compose.Discard("c") | make())
+    step.learn_one([{"a": 1.0, "c": 2.0}, {"a": 3.0}])
+    before = state_of(step)
+    step.transform_one([{"a": 2.0, "b": 1.0}, {"new": 1.0}])
+    assert state_of(step) == before
