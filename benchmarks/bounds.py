@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks._bounds_clicks import exchanges, off_policy
 from benchmarks._bounds_served import coverage, delayed, drift, interval, theorems
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, mq2008_parts, offsets_of
@@ -303,7 +304,21 @@ def overhead() -> str:
     return f"Time relative to the ranker alone (median ratio of 41 interleaved runs):\n\n{table(header, rows)}"
 
 
-SECTIONS = (counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, overhead)
+SECTIONS = (
+    counterexample,
+    attained,
+    separable,
+    noisy,
+    file,
+    theorems,
+    delayed,
+    drift,
+    coverage,
+    interval,
+    overhead,
+    off_policy,
+    exchanges,
+)
 
 
 def main() -> None:
