@@ -1,6 +1,7 @@
-"""Public names that are imported when they are first used."""
+"""Public names, and modules of others, that are imported when they are first used."""
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -42,3 +43,25 @@ def lazily(
         return sorted({*vars(sys.modules[package]), *public})
 
     return get, names
+
+
+def postpone(*names: str) -> None:
+    """Let submodules be loaded when something of theirs is first used, not when somebody imports them.
+
+    Examples
+    --------
+    >>> postpone("email.mime.image")
+    >>> from email.mime import image
+    >>> image.MIMEImage.__name__
+    'MIMEImage'
+    """
+    for name in names:
+        package, _, child = name.rpartition(".")
+        if name in sys.modules or (spec := importlib.util.find_spec(name)) is None or spec.loader is None:
+            continue
+        # `from package import child` looks for an attribute; an import would load it after all.
+        spec.loader = importlib.util.LazyLoader(spec.loader)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        setattr(sys.modules[package], child, module)

@@ -28,6 +28,10 @@ class _Line:
         self.size = kind.dtype.bitwidth // 8
 
     def _wide(self, value: Any, into: Any) -> Any:
+        # None unless it is an integer.
+        signed = getattr(self.kind.dtype, "signed", None)
+        if signed is not None:
+            return (self.b.sitofp if signed else self.b.uitofp)(value, into)
         return value if self.element == _DOUBLE else self.b.fpext(value, into)
 
     def one(self, j: Any) -> Any:

@@ -1,45 +1,116 @@
 """The one way a kernel is made.
 
-`kernel` stands before what Python calls; `inner`, `leaf` and `inlined` before what only kernels call. Kernels are compiled when
-they are first called, for the dtypes they meet, are cached on disk, and release the GIL while they run.
+`kernel` stands before what Python calls, an *entry*; `inner`, `leaf` and `inlined` before what only kernels call. Where there
+is an object file of kernels that were compiled ahead (`ahead`), an entry is a function of it. Else numba compiles it when it is
+first called, for the dtypes that it meets, and keeps the machine code on disk. Either way the GIL is released while it runs.
 """
 
 import functools
-import hashlib
+import os
+import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-__all__ = ["inlined", "inner", "kernel", "leaf", "on_first_compilation"]
+from online_rank._kernels.ahead import loading
 
-# Wrappers for calls from Python and from C take a fifth of the time to compile. A kernel called from kernels needs neither.
-_NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+__all__ = ["Kernel", "inlined", "inner", "kernel", "leaf", "on_first_compilation", "recorded"]
 
 # _nrt is named because a kernel that is compiled for a leaf would take it from there.
 # error_model="numpy": division by zero gives inf or NaN as in numpy, and no check in the inner loops.
 # No fast flags anywhere: bits must not depend on the processor. `primitives` has sums that vectorise without.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True}
 
+# Wrappers for calls from Python and from C take a fifth of the time to compile. A kernel called from kernels needs neither.
+_NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+#: Entries, and the types of the arguments that each was called with, while a process records them (`online_rank._warm_up`).
+recorded: "dict[tuple[Kernel, tuple[Any, ...]], None] | None" = {} if os.environ.get("_ONLINE_RANK_RECORD") else None
+_recording = True
+
+
+class Kernel:
+    """A kernel of which numba has made nothing yet: it does, and is imported, when the kernel is called or another calls it."""
+
+    _all: ClassVar[list[Any]] = []
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self.py_func, self.targetoptions = function, options
+        functools.update_wrapper(self, function)
+        self._all.append(self)
+
+    @classmethod
+    def forget(cls) -> None:
+        """Forget what numba made: after a change of its settings."""
+        for made in cls._all:
+            vars(made).pop("dispatcher", None)
+
+    @property
+    def entry_name(self) -> str:
+        """Module and name, as in `dense.score`."""
+        return f"{self.py_func.__module__.rpartition('.')[2]}.{self.py_func.__name__}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What numba is given with it."""
+        return {**_OPTIONS, **self.targetoptions}
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """What numba makes of it."""
+        return _dispatcher(self.py_func, self.targetoptions)
+
+    def __call__(self, *arguments: Any) -> Any:
+        if recorded is None:
+            return self.dispatcher(*arguments)
+        global _recording
+        # What kernels call of one another is no entry.
+        if _recording:
+            recorded[self, _types(self.py_func, arguments)] = None
+        before, _recording = _recording, False
+        try:
+            return self.dispatcher(*arguments)
+        finally:
+            _recording = before
+
+
+def _types(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """numba's types of the arguments of a call, and of what was left out."""
+    import numba
+
+    left_out = (function.__defaults__ or ())[len(arguments) - function.__code__.co_argcount :] if function.__defaults__ else ()
+    left_out = left_out if len(arguments) < function.__code__.co_argcount else ()
+    return (*map(numba.typeof, arguments), *map(numba.types.Omitted, left_out))
+
+
+#: What stands for a kernel that numba did not make, by `id`.
+_stand_ins: dict[int, Kernel] = {}
+
 
 @functools.cache
-def source_digest() -> bytes:
-    """Digest of all kernel sources.
+def _teach_numba() -> None:
+    """Let kernels that numba compiles call those that it has not made yet, entries of an object file, and `primitives`."""
+    from numba.core import types
+    from numba.extending import typeof_impl
 
-    numba invalidates a cached function when *its own* file changes, not when a function it calls, in another file, does. With
-    this digest as the stamp a cached kernel is used only while every kernel file is as it was.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.digest()
+    from online_rank._kernels import _intrinsics  # noqa: F401
+
+    if _waiting:
+        _watch()
+
+    @typeof_impl.register(Kernel)
+    def _of_kernel(value: Any, context: Any) -> Any:
+        return types.Dispatcher(value.dispatcher)
+
+    @typeof_impl.register(type(len))
+    def _of_entry(value: Any, context: Any) -> Any:
+        return types.Dispatcher(_stand_ins[id(value)].dispatcher) if id(value) in _stand_ins else None
 
 
 def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """What numba makes of a kernel."""
     import numba
 
-    from online_rank._kernels import _intrinsics  # noqa: F401
-
+    _teach_numba()
     options = {**_OPTIONS, **options}
     try:
         dispatcher = numba.njit(cache=True, **options)(function)
@@ -48,23 +119,42 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
         return numba.njit(**options)(function)
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
-        cache_file._source_stamp = source_digest()
+        # numba invalidates a cached function when its own file changes, not when a function that it calls, in another file,
+        # does. With this stamp a cached kernel is used only while every kernel file is as it was.
+        cache_file._source_stamp = loading.source_digest()
     return dispatcher
+
+
+@functools.cache
+def _lazy() -> bool:
+    """Whether numba may not be needed at all; where it is, a call of its own dispatcher costs less than one of a `Kernel`."""
+    return recorded is not None or loading.why_not() is None
+
+
+def _made(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    return Kernel(function, options) if _lazy() else _dispatcher(function, options)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Make a kernel that Python calls."""
-    return _dispatcher(function, {"no_cfunc_wrapper": True})
+    made = _made(function, {"no_cfunc_wrapper": True})
+    if recorded is not None or not isinstance(made, Kernel):
+        return made
+    entry = loading.entry(made.entry_name, made)
+    if entry is None:
+        return made
+    _stand_ins[id(entry)] = made
+    return entry
 
 
 def inner(function: Callable[..., Any]) -> Any:
     """As `kernel`, for a function that only kernels call: Python cannot."""
-    return _dispatcher(function, _NO_WRAPPERS)
+    return _made(function, _NO_WRAPPERS)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """As `inner`, for the body of several kernels: it becomes a part of each, and is compiled with it alone."""
-    return _dispatcher(function, {**_NO_WRAPPERS, "inline": "always"})
+    return _made(function, {**_NO_WRAPPERS, "inline": "always"})
 
 
 def leaf(function: Callable[..., Any]) -> Any:
@@ -72,21 +162,29 @@ def leaf(function: Callable[..., Any]) -> Any:
 
     Counting takes a locked instruction each time a row is taken from a workspace, which is most of the time of a short query.
     """
-    return _dispatcher(function, {**_NO_WRAPPERS, "_nrt": False})
+    return _made(function, {**_NO_WRAPPERS, "_nrt": False})
+
+
+#: Whom to call when this process first compiles a kernel.
+_waiting: list[Callable[[], None]] = []
 
 
 def on_first_compilation(notify: Callable[[], None]) -> None:
-    """Call `notify` once, when this process first compiles a kernel; never when all of them come from the cache."""
+    """Call `notify` once, when this process first compiles a kernel; never when all of them come from files."""
+    _waiting.append(notify)
+    if "numba" in sys.modules:
+        _watch()
+
+
+@functools.cache
+def _watch() -> None:
     from numba.core import event
 
     class Listener(event.Listener):
-        told = False
-
+        # Stays registered: to leave while an event is told lets numba pass over the listener after this one.
         def on_start(self, event: Any) -> None:
-            # Stays registered: to leave while an event is told lets numba pass over the listener after this one.
-            if not self.told:
-                self.told = True
-                notify()
+            while _waiting:
+                _waiting.pop(0)()
 
         def on_end(self, event: Any) -> None:
             """Compilation that began earlier has ended."""

@@ -5,12 +5,14 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import kernel
+from online_rank._kernels.fits import require
 from online_rank._kernels.judge import judge_rankings
 
 
 @kernel
 def standardise(S, Z):
     """Z[k] = (S[k] - mean) / deviation for scores (K, m) of one query; 0 where all scores are equal. Overflow is impossible."""
+    require(S.shape == Z.shape)
     m = S.shape[1]
     for k in range(S.shape[0]):
         lowest, highest = np.inf, -np.inf
@@ -39,6 +41,7 @@ def standardise(S, Z):
 @kernel
 def mix(weights, Z, out):
     """out = sum of weights[k] Z[k]."""
+    require(weights.shape[0] == Z.shape[0] and out.shape[0] == Z.shape[1])
     out[:] = 0.0
     for k in range(Z.shape[0]):
         if weights[k] != 0.0:

@@ -10,8 +10,9 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
-from online_rank._kernels.codes import SORT_SQUARES, SPREAD_SQUARES
+from online_rank._kernels.codes import N_COUNTERS, SORT_SQUARES, SPREAD_SQUARES
 from online_rank._kernels.credit import assign_credit, hinges, prepare_hinges
+from online_rank._kernels.fits import require
 from online_rank._kernels.graded import grade_query
 from online_rank._kernels.perceptron import judge, scale_and_mass, settings, violation
 from online_rank._kernels.workspace import CREDIT, KEYS, VIOLATION_KEYS, WEIGHTS, workspace
@@ -31,6 +32,8 @@ def compare(y, s, weight, offset, scores, discounts, config, counters, out):
     counters : those of the ranker after the round
     out : (n, 2) out: F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity stands for what overflows
     """
+    require(y.shape[0] == s.shape[0] == scores.shape[1] and discounts.shape[0] >= s.shape[0])
+    require(out.shape[0] >= scores.shape[0] and out.shape[1] == 2 and counters.shape[0] == N_COUNTERS)
     target, rule = settings(config, discounts)
     m = s.shape[0]
     work = workspace(m)

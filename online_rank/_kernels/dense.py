@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels.fits import require
 from online_rank._kernels.primitives import (
     four_row_dots,
     row_dot,
@@ -20,6 +21,7 @@ from online_rank._kernels.primitives import (
 @kernel
 def score(X, w, s):
     """Scores s = X w of documents (n, d) by weights (d,), accumulated in float64."""
+    require(X.shape[1] == w.shape[0] and X.shape[0] <= s.shape[0])
     n = X.shape[0]
     for i in range(0, n - 3, 4):
         s[i], s[i + 1], s[i + 2], s[i + 3] = four_row_dots(X, i, w)
@@ -30,6 +32,7 @@ def score(X, w, s):
 @kernel
 def score_with_norms(X, w, s):
     """Scores s = X w of documents (m, d). Returns the largest and the sum of the documents' squared norms."""
+    require(X.shape[1] == w.shape[0] and X.shape[0] <= s.shape[0])
     m = X.shape[0]
     largest = 0.0
     norms = 0.0

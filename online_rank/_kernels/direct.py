@@ -6,7 +6,9 @@ import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
-from online_rank._kernels.network import backward, forward, n_units, next_key, output, units
+from online_rank._kernels.codes import OPTIMIZER_ROWS
+from online_rank._kernels.fits import require, require_block
+from online_rank._kernels.network import backward, forward, n_parameters, n_units, next_key, output, units
 from online_rank._kernels.optimizers import descend
 from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
@@ -83,6 +85,10 @@ def learn(
     Number of queries learned. When it is smaller than q, the next query has bad values or too large a gradient, and nothing
     of it was learned.
     """
+    require_block(X.shape[0], y, offsets, weights, discounts, rounds)
+    require(widths[0] == X.shape[1] and parameters.shape[0] == n_parameters(widths) and state.shape[1] == parameters.shape[0])
+    require(state.shape[0] == OPTIMIZER_ROWS[config[0]] and average.shape[0] in (0, parameters.shape[0]))
+    require((config[2] == 1 or pending.shape[0] == parameters.shape[0]) and counters.shape[0] >= 4 and key.shape[0] >= 1)
     optimizer, activation, accumulate = config
     rate, l2, dropout, decay, limit = constants
     target, form = settings(surrogate[0], surrogate[1], discounts)

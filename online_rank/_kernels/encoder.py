@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels.fits import require
 
 
 @kernel
@@ -80,6 +81,8 @@ def encode(Z, lowest, step, prior, keep, sums, counts, out):
 
     sums, counts : (d, K) sums S of grades and of weights C at the points lowest, lowest + step, ...; values beyond are clamped
     """
+    require(Z.shape[1] == sums.shape[0] == counts.shape[0] and sums.shape[1] == counts.shape[1] >= 2)
+    require(out.shape[0] >= Z.shape[0] and out.shape[1] == Z.shape[1] + (0, Z.shape[1] // 2, Z.shape[1])[keep])
     means, places = np.empty(sums.shape), np.empty(Z.shape[1])
     _mean_grades(sums, counts, prior, means)
     for i in range(Z.shape[0]):

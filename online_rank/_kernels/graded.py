@@ -8,6 +8,7 @@ import numpy as np
 from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, NDCG
+from online_rank._kernels.fits import require, require_offsets
 from online_rank._kernels.order import shortlist, sort_descending
 from online_rank._kernels.workspace import (
     COUNT,
@@ -144,6 +145,11 @@ def rank_pessimistically(s, graded, depth, order, work):
     for i in range(m):
         spare_items[i] = i
     n = shortlist(depth, -np.inf, s, spare_items, keys, order)
+    if n < depth:
+        # Scores that are no numbers, which no ranker learns from, are last.
+        n = m
+        for i in range(m):
+            keys[i], order[i] = s[i] if s[i] > -np.inf else -np.inf, i
     sort_descending(keys[:n], order[:n], spare_keys, spare_items)
     first = 0
     while first < depth:
@@ -210,6 +216,8 @@ def ranking_losses(kind, cutoff, threshold, scores, y, offsets, discounts, out):
 
     `discounts` (>= largest m,) is the table of D(p).
     """
+    require_offsets(offsets, min(scores.shape[0], y.shape[0]))
+    require(out.shape[0] >= offsets.shape[0] - 1 and discounts.shape[0] >= longest_query(offsets))
     target = Target(kind, cutoff, threshold, discounts)
     work = workspace(longest_query(offsets))
     for q in range(offsets.shape[0] - 1):

@@ -7,8 +7,9 @@ import numpy as np
 from online_rank._kernels._jit import kernel
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
-from online_rank._kernels.codes import SCALE_FREE, STEPS
+from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, SCALE_FREE, STEPS
 from online_rank._kernels.dense import combine_differences, score_with_norms
+from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.optimizers import descend, meet_features
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.surrogates import evaluate, settings
@@ -37,6 +38,9 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
     nothing of it was learned.
     """
+    require_block(X.shape[0], y, offsets, weights, discounts, rounds)
+    require(X.shape[1] == w.shape[0] == state.shape[1] and state.shape[0] == OPTIMIZER_ROWS[config[0]])
+    require(average.shape[0] in (0, w.shape[0]) and counters.shape[0] == N_GRADIENT_COUNTERS)
     optimizer = config[0]
     rate, l2, decay = constants
     target, form = settings(surrogate[0], surrogate[1], discounts)

@@ -1,6 +1,7 @@
 """The pessimistic losses of several rankings of one query at once."""
 
 from online_rank._kernels._jit import kernel
+from online_rank._kernels.fits import require
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.workspace import ORDER, workspace
 
@@ -21,6 +22,7 @@ def judge_rankings(kind, cutoff, threshold, S, y, discounts, losses):
     -------
     Number of levels of grades: -1 when a grade is out of range, below 2 when nothing can be learned.
     """
+    require(S.shape[1] == y.shape[0] <= discounts.shape[0] and losses.shape[0] >= S.shape[0])
     m = y.shape[0]
     target = Target(kind, cutoff, threshold, discounts)
     work = workspace(m)

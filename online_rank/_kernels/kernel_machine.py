@@ -12,6 +12,7 @@ from online_rank._kernels._jit import kernel
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import LOSS, MEAN, RBF, SPREAD
 from online_rank._kernels.credit import assign_credit
+from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.graded import Target, grade_query
 from online_rank._kernels.perceptron import Rule, judge
 from online_rank._kernels.primitives import dot, squared_distance
@@ -51,6 +52,7 @@ def _of_document(x, stored, kind, gamma, degree, coef0, row):
 @kernel
 def score(X, stored, alpha, kind, degree, constants, s):
     """Scores f(x) of documents (n, d) by stored documents and their coefficients; NaN where a feature is not finite."""
+    require(X.shape[1] == stored.shape[1] and alpha.shape[0] <= stored.shape[0] and X.shape[0] <= s.shape[0])
     gamma, coef0 = constants[:2]
     row = np.empty(alpha.shape[0])
     for i in range(X.shape[0]):
@@ -188,6 +190,11 @@ def learn(
     Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
     nothing of it was learned.
     """
+    require_block(X.shape[0], y, offsets, weights, discounts, rounds)
+    require(X.shape[1] == stored.shape[1] and alpha.shape[0] == stored.shape[0] == factor.shape[0] == factor.shape[1])
+    require(average.shape[0] in (0, alpha.shape[0]) and counters.shape[0] == 6 and 0.0 <= counters[STORED] <= alpha.shape[0])
+    if compared is not None:
+        require(compared.shape[0] >= y.shape[0] and values.shape[0] >= weights.shape[0])
     kind, cutoff, threshold, form, degree = config
     gamma, coef0, tolerance, beta, keep = constants
     budget = alpha.shape[0]

@@ -24,6 +24,7 @@ from online_rank._kernels.codes import (
     RECALL,
     RECIPROCAL_RANK,
 )
+from online_rank._kernels.fits import require, require_offsets
 from online_rank._kernels.graded import ideal_sum
 from online_rank._kernels.order import shortlist, sort_descending
 from online_rank._kernels.workspace import longest_query
@@ -63,6 +64,9 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
     tree = np.zeros(len(gains) + 1 if kind == PAIRWISE_ACCURACY else 0, np.int64)
     in_group = np.zeros(len(tree), np.int64)
 
+    require_offsets(offsets, min(len(scores), len(grades)))
+    require(len(out) >= len(offsets) - 1)
+    require(kind not in (NDCG, DCG) or len(discounts) >= (min(k, longest) if k > 0 else longest))
     for q in range(len(offsets) - 1):
         query_scores, query_grades = scores[offsets[q] : offsets[q + 1]], grades[offsets[q] : offsets[q + 1]]
         m = len(query_scores)

@@ -9,6 +9,7 @@ import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.codes import TANH
+from online_rank._kernels.fits import require
 from online_rank._kernels.primitives import row_dot
 from online_rank._kernels.vector_math import tanh32, tanh64
 
@@ -29,6 +30,15 @@ def layer(parameters, widths, number):
     biases = parameters[position : position + width]
     weights = parameters[position + width : position + width + below * width]
     return weights.reshape((below, width)), biases
+
+
+@inner
+def n_parameters(widths):
+    """Length of the vector of all parameters."""
+    total = widths[widths.shape[0] - 1]
+    for number in range(1, widths.shape[0]):
+        total += widths[number] * (1 + widths[number - 1])
+    return total
 
 
 @inner
@@ -240,6 +250,7 @@ def _not_a_number(x):
 @kernel
 def score(X, parameters, widths, activation, out):
     """g of documents (n, d) of any float dtype, to `out` (n,) float64; not finite for a document that is not."""
+    require(widths[0] == X.shape[1] and parameters.shape[0] == n_parameters(widths) and out.shape[0] >= X.shape[0])
     buffer = np.empty(_CHUNK * n_units(widths), dtype=parameters.dtype)
     last = widths.shape[0] - 1
     for first in range(0, X.shape[0], _CHUNK):

@@ -19,6 +19,7 @@ from online_rank._kernels.codes import (
     DOCUMENTS,
     LOSS,
     MASS,
+    N_COUNTERS,
     ROOT,
     SLAM_MASS,
     SORT_SQUARES,
@@ -28,6 +29,7 @@ from online_rank._kernels.codes import (
 )
 from online_rank._kernels.credit import assign_credit
 from online_rank._kernels.dense import add_scaled, combine_rows, score, score_with_norms, shorten
+from online_rank._kernels.fits import require, require_block
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
@@ -91,6 +93,7 @@ def violation(rule, graded, s, offset, keys, all_forms):
 @inner
 def settings(config, discounts):
     """The `Target` and the `Rule` of a perceptron."""
+    require(config.shape[0] == 14)
     (
         kind, cutoff, threshold, credit, mass, within_grade, by_gradient, by_gap,
         relative_margin, step, margin, decay, cap, by_average,
@@ -179,6 +182,10 @@ def _mix(share, z, other):
 
 @inlined
 def _learn(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms):
+    require_block(X.shape[0], y, offsets, weights, discounts, rounds)
+    require(X.shape[1] == w.shape[0] and average.shape[0] in (0, w.shape[0]) and counters.shape[0] == N_COUNTERS)
+    if served is not None:
+        require(served.shape[0] >= y.shape[0])
     target, rule = settings(config, discounts)
     work = workspace(longest_query(offsets))
     z, new = np.empty_like(w), np.empty_like(w)

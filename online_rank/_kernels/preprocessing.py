@@ -8,6 +8,7 @@ import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
+from online_rank._kernels.fits import require, require_offsets
 
 
 @inner
@@ -78,6 +79,10 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own
 
     Returns the number of queries learned, smaller than there are if one would make the state non-finite, and the new count.
     """
+    require_offsets(offsets, min(X.shape[0], out.shape[0]))
+    require(X.shape[1] == mean.shape[0] == m2.shape[0] == out.shape[1])
+    if own is not None:
+        require(own.shape[0] == 2 and own.shape[1] == X.shape[1])
     query_mean = np.empty(X.shape[1])
     query_m2 = np.empty(X.shape[1])
     for t in range(len(offsets) - 1):
@@ -109,6 +114,7 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own
 @kernel
 def scale(X, count, mean, m2, with_std, out):
     """`out` = X, scaled by what was learned, as `learn_and_scale` writes it."""
+    require(X.shape[1] == mean.shape[0] == m2.shape[0] == out.shape[1] and X.shape[0] <= out.shape[0])
     factor = np.ones(X.shape[1])
     if with_std:
         _inverse_deviation(m2, count, factor)
@@ -122,6 +128,8 @@ def divide_by_largest(X, offsets, largest, out, learns):
     If it learns, `largest` (d,) takes in the |X| of each query before this is divided. Returns the number of queries before one
     with NaN or infinity.
     """
+    require_offsets(offsets, min(X.shape[0], out.shape[0]))
+    require(X.shape[1] == out.shape[1] <= largest.shape[0])
     for t in range(len(offsets) - 1):
         a, b = offsets[t], offsets[t + 1]
         for i in range(a, b):
@@ -139,6 +147,8 @@ def divide_by_largest(X, offsets, largest, out, learns):
 @kernel
 def standardise_queries(X, offsets, out):
     """Each column of each query with mean 0 and variance 1; a constant one is 0."""
+    require_offsets(offsets, min(X.shape[0], out.shape[0]))
+    require(X.shape[1] == out.shape[1])
     mean = np.empty(X.shape[1])
     m2 = np.empty(X.shape[1])
     for t in range(len(offsets) - 1):
@@ -156,6 +166,8 @@ def standardise_queries(X, offsets, out):
 @kernel
 def minmax_queries(X, offsets, out):
     """Each column of each query with minimum 0 and maximum 1; a constant one is 0."""
+    require_offsets(offsets, min(X.shape[0], out.shape[0]))
+    require(X.shape[1] == out.shape[1])
     low = np.empty(X.shape[1])
     span = np.empty(X.shape[1])
     for t in range(len(offsets) - 1):
@@ -190,6 +202,7 @@ def signed_log(X, out):
     the rounded 1 + |x|, and c what was lost in rounding, over u, log(1 + |x|) = log(u) + c; then u = 2^k f with f in
     [sqrt(1/2), sqrt(2)), and log(f) comes from a polynomial in s = r / (2 + r), r = f - 1.
     """
+    require(X.shape[0] <= out.shape[0] and X.shape[1] == out.shape[1])
     d = X.shape[1]
     lost = np.empty(d)
     f = np.empty(d)

@@ -11,6 +11,7 @@ import numpy as np
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.encoder import standardised
+from online_rank._kernels.fits import require
 from online_rank._kernels.judge import judge_rankings
 from online_rank._kernels.primitives import dot, row_dot, sum_of_squares
 from online_rank._kernels.rounds import write_round
@@ -92,6 +93,7 @@ def _products(rows, n, i, out):
 @kernel
 def add_rows(rows, keep, gram, new_gram):
     """new_gram = keep gram + rows' rows, for rows (m, d) and the upper triangles of (d, d) matrices, row by row."""
+    require(gram.shape[0] == new_gram.shape[0] == rows.shape[1] * (rows.shape[1] + 1) // 2)
     m, d = rows.shape
     n, width = padded(m, _EIGHT), padded(d, _EIGHT)
     own, sums = _aligned(n, width), _aligned(_EIGHT, width)
@@ -150,6 +152,8 @@ def solve(gram, moment, ridges, solutions):
     gram : the upper triangle of (d, d), row by row; solutions : (K, d), of which the rows stay as they are where the matrix is
     not positive definite in floating point, or the solution not finite
     """
+    require(gram.shape[0] == moment.shape[0] * (moment.shape[0] + 1) // 2)
+    require(solutions.shape[0] >= ridges.shape[0] and solutions.shape[1] == moment.shape[0])
     d = moment.shape[0]
     width = padded(d, _EIGHT)
     factor, sums, x = _aligned(width, width), _aligned(_EIGHT, width), np.empty(d)
@@ -169,6 +173,7 @@ def solve(gram, moment, ridges, solutions):
 @kernel
 def score_all(X, W, S):
     """S[k, i] = W[k] . X[i]: scores (K, m) by K weight vectors (K, d)."""
+    require(X.shape[1] == W.shape[1] and S.shape[0] >= W.shape[0] and S.shape[1] >= X.shape[0])
     for i in range(X.shape[0]):
         for k in range(W.shape[0]):
             S[k, i] = row_dot(X, i, W[k])
@@ -196,6 +201,10 @@ def learn_query(
     -------
     1 when the query was learned, 0 when there was nothing to learn, -1 when it is bad: then nothing was changed.
     """
+    require(X.shape[0] == y.shape[0] == rows.shape[0] and discounts.shape[0] >= y.shape[0] and row.shape[0] == 10)
+    require(X.shape[1] == weights.shape[1] == moment.shape[0] == new_moment.shape[0] == rows.shape[1])
+    require(gram.shape[0] == moment.shape[0] * (moment.shape[0] + 1) // 2 and 0 <= best < weights.shape[0])
+    require(losses.shape[0] == weights.shape[0] == new_losses.shape[0])
     m, d = X.shape
     S = np.empty((weights.shape[0], m))
     judged = np.empty(weights.shape[0])

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels.fits import require, require_offsets, require_rows
 
 # Columns of the state; what an optimizer keeps for a feature begins at OPTIMIZER.
 WEIGHT, LAZY, SUM, OTHER_SUM, OPTIMIZER = range(5)
@@ -27,6 +28,8 @@ class Rows(NamedTuple):
 @kernel
 def score(starts, columns, values, state, scale, shift, s):
     """Scores by the served weights scale (w - shift u), accumulated in float64."""
+    require_rows(starts, columns, values, state.shape[0])
+    require(state.shape[1] >= OPTIMIZER and s.shape[0] >= starts.shape[0] - 1)
     for i in range(starts.shape[0] - 1):
         total = 0.0
         for e in range(starts[i], starts[i + 1]):
@@ -38,6 +41,8 @@ def score(starts, columns, values, state, scale, shift, s):
 @kernel
 def score_by(starts, columns, values, w, s):
     """Scores by weights w (d,), accumulated in float64."""
+    require_rows(starts, columns, values, w.shape[0])
+    require(s.shape[0] >= starts.shape[0] - 1)
     for i in range(starts.shape[0] - 1):
         total = 0.0
         for e in range(starts[i], starts[i + 1]):
@@ -48,6 +53,8 @@ def score_by(starts, columns, values, w, s):
 @kernel
 def score_with_norms(starts, columns, values, state, s):
     """Scores by the weights w. Returns the largest and the sum of the documents' squared norms."""
+    require_rows(starts, columns, values, state.shape[0])
+    require(state.shape[1] >= OPTIMIZER and s.shape[0] >= starts.shape[0] - 1)
     largest = 0.0
     norms = 0.0
     for i in range(starts.shape[0] - 1):
@@ -152,6 +159,7 @@ def add_scaled(state, step, touched, z, lag):
 @kernel
 def repeats(starts, columns):
     """Whether some row has two entries in one column."""
+    require_offsets(starts, columns.shape[0])
     table = _table(starts)
     mask = table.shape[0] - 1
     for i in range(starts.shape[0] - 1):
@@ -172,6 +180,7 @@ def repeats(starts, columns):
 @kernel
 def merge_repeated(starts, columns, values):
     """Add up entries of one row and column, in place; rows move up, `starts` with them. Returns how many entries are left."""
+    require_offsets(starts, min(columns.shape[0], values.shape[0]))
     table = _table(starts)
     mask = table.shape[0] - 1
     n, start = 0, starts[0]

@@ -12,7 +12,8 @@ import numpy as np
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.averages import count_lazily, lag_of
-from online_rank._kernels.codes import SCALE_FREE, STEPS
+from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, SCALE_FREE, STEPS
+from online_rank._kernels.fits import require, require_block, require_rows
 from online_rank._kernels.optimizers import bet, descend
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.sparse import LAZY, OPTIMIZER, SUM, WEIGHT
@@ -118,6 +119,9 @@ def learn(
     -------
     As `gradient.learn`.
     """
+    require_block(starts.shape[0] - 1, y, offsets, weights, discounts, rounds)
+    require_rows(starts, columns, values, state.shape[0])
+    require(state.shape[1] == OPTIMIZER + OPTIMIZER_ROWS[config[0]] and counters.shape[0] == N_GRADIENT_COUNTERS)
     optimizer = config[0]
     rate, _, decay = constants
     target, form = settings(surrogate[0], surrogate[1], discounts)

@@ -7,12 +7,14 @@ import numpy as np
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import count_lazily, lag_of, scale_and_shift
-from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, SORT_SQUARES, SPREAD_SQUARES
+from online_rank._kernels.codes import ADAPTIVE, CAPPED_SQUARES, N_COUNTERS, SORT_SQUARES, SPREAD_SQUARES
+from online_rank._kernels.fits import require, require_block, require_rows
 from online_rank._kernels.graded import grade_query
 from online_rank._kernels.perceptron import count_update, margin_of, respond, settings, share_of_spread
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.sparse import (
     LAZY,
+    OPTIMIZER,
     Rows,
     add_scaled,
     add_sums,
@@ -79,6 +81,11 @@ def learn(
     -------
     As `perceptron.learn`.
     """
+    require_block(starts.shape[0] - 1, y, offsets, weights, discounts, rounds)
+    require_rows(starts, columns, values, state.shape[0])
+    require(state.shape[1] >= OPTIMIZER and counters.shape[0] == N_COUNTERS)
+    if served is not None:
+        require(served.shape[0] >= y.shape[0])
     target, rule = settings(config, discounts)
     work = workspace(longest_query(offsets))
     most = most_entries(starts, offsets)

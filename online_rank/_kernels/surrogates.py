@@ -7,6 +7,7 @@ import numpy as np
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import copy_to
 from online_rank._kernels.codes import AP, HINGE, LAMBDARANK, LISTNET, LOGISTIC, SLAM, SQUARED, STRUCTURED, TIGHT
+from online_rank._kernels.fits import require
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.listwise import lambdarank, listnet, slam
 from online_rank._kernels.pairwise import hinge, smooth_pairs, squared_identity, total_weight
@@ -65,6 +66,7 @@ def settings(config, constants, discounts):
 @kernel
 def value_and_gradient(config, constants, s, y, discounts, gradient):
     """Write the gradient (m,) of a surrogate at scores s (m,) and grades y (m,). Returns what `evaluate` does."""
+    require(s.shape[0] == y.shape[0] <= discounts.shape[0] and gradient.shape[0] >= s.shape[0])
     target, surrogate = settings(config, constants, discounts)
     return evaluate(target, surrogate, s, y, workspace(s.shape[0]), gradient)
 

@@ -9,10 +9,12 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
-from online_rank._kernels.arrays import copy_to
+from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.fits import require, require_offsets
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.primitives import add_four
 from online_rank._kernels.vector_math import exp_negative, log
+from online_rank._kernels.workspace import longest_query
 
 # Added to sums of second derivatives, and to differences of scores.
 _RIDGE = 0.01
@@ -30,6 +32,7 @@ def to_bins(X, lowest, step, n_bins, bins):
 
     Returns False when a value is not finite.
     """
+    require(bins.shape[0] >= X.shape[0] and bins.shape[1] == X.shape[1])
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             x = np.float64(X[i, j])
@@ -46,6 +49,9 @@ def score_trees(bins, features, thresholds, leaves, keep, rate, scores):
 
     bins : (n, d) uint8; features, thresholds : (T, 2^D - 1) int64; leaves : (T, 2^D)
     """
+    require(features.shape[0] == thresholds.shape[0] == leaves.shape[0] and features.shape[1] == thresholds.shape[1])
+    require(leaves.shape[1] == features.shape[1] + 1 and scores.shape[0] >= bins.shape[0])
+    require(features.size == 0 or (features.min() >= 0 and features.max() < bins.shape[1]))
     inner = features.shape[1]
     for i in range(bins.shape[0]):
         row = bins[i]
@@ -68,16 +74,17 @@ def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, dis
 
     gh : (n, 2) out: how much each document should go up, and the second derivative
     """
-    longest = 0
-    for q in range(first, stop):
-        longest = max(longest, offsets[q + 1] - offsets[q])
+    require_offsets(offsets, min(scores.shape[0], y.shape[0], gh.shape[0]))
+    require(0 <= first <= stop < offsets.shape[0] and used.shape[0] >= stop and weights.shape[0] >= stop and gh.shape[1] == 2)
+    require(discounts.shape[0] >= longest_query(offsets))
+    longest = longest_query(offsets[first : stop + 1])
     keys, spare_keys = np.empty(longest), np.empty(longest)
     order, spare = np.empty(longest, dtype=np.int64), np.empty(longest, dtype=np.int64)
     gains, powers, own = np.empty(longest), np.empty(longest), np.empty((4, longest))
     for q in range(first, stop):
         a, m = offsets[q], offsets[q + 1] - offsets[q]
         gh[a : a + m] = 0.0
-        if not used[q]:
+        if not used[q] or not all_finite(scores[a : a + m]):
             continue
         for i in range(m):
             keys[i] = np.float64(y[a + i])

@@ -158,7 +158,9 @@ def root(
 
         on_first_compilation(lambda: print("Compiling kernels for the first time: some seconds, once.", file=sys.stderr))
     if version:
-        print(f"online-rank {online_rank.__version__}")
+        from online_rank._kernels.ahead.loading import in_use
+
+        print(f"online-rank {online_rank.__version__}\nkernels: {in_use()}")
         raise typer.Exit
 
 

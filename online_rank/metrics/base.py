@@ -5,12 +5,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from river.metrics.base import Metric, Metrics
 
 from online_rank.base.anatomy import steps_of
 from online_rank.base.schema import Count, ListOf, Real, Schema
 from online_rank.base.undo import snapshot_arrays
 from online_rank.measures import TIES, as_scores, gains, query_values
+from online_rank.metrics._river import Metric, Metrics
 from online_rank.query import as_grades, query_offsets
 
 __all__ = ["RankingMetric", "require_choice", "require_count"]

@@ -4,8 +4,7 @@ import inspect
 import re
 from typing import Any
 
-from river.metrics.base import Metric
-
+from online_rank.metrics._river import Metric
 from online_rank.metrics.base import RankingMetric
 from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
 from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccuracy

@@ -41,8 +41,9 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
     >>> as_grades({"a": 2, "b": 0}, 2, ids=("b", "a"))
     array([0, 2])
     """
-    if type(y) is np.ndarray and y.dtype is _INT64 and y.ndim == 1 and y.flags.c_contiguous:
-        grades = y
+    if type(y) is np.ndarray and y.dtype is _INT64 and y.ndim == 1:
+        # A copy: kernels index by grades that they have checked, and another thread may write to the caller's.
+        grades = y.copy()
     elif isinstance(y, Mapping):
         grades = _as_integers(_in_order(y, ids), ids)
     else:
@@ -87,7 +88,7 @@ def _as_integers(y: Any, ids: Sequence[Hashable] | None) -> np.ndarray:
     if isinstance(y, str | bytes) or not (hasattr(y, "__len__") or hasattr(y, "__array__")):
         raise TypeError(f"y is of type {type(y).__name__}; grades are a sequence of integers, one a document")
     grades = as_array("y", y)
-    if grades.dtype is _INT64 and grades.ndim == 1 and grades.flags.c_contiguous and not isinstance(y, np.ndarray):
+    if grades.dtype is _INT64 and grades.ndim == 1 and grades.flags.c_contiguous and not hasattr(y, "__array__"):
         return grades
     if grades.ndim != 1:
         raise ValueError(f"y has shape {grades.shape}; grades are a sequence of integers, one a document")

@@ -92,7 +92,7 @@ def is_scipy(x: Any) -> bool:
 
 
 def from_scipy(x: Any) -> SparseRows:
-    """A sparse array or matrix of scipy as rows; not copied where it is CSR in canonical form with float values.
+    """A sparse array or matrix of scipy as rows; its values are not copied where it is CSR in canonical form with floats.
 
     Raises
     ------
@@ -118,8 +118,9 @@ def checked_rows(rows: SparseRows) -> SparseRows:
 
     Raises TypeError or ValueError for what would make a kernel read outside of an array.
     """
-    starts = np.ascontiguousarray(rows.starts, dtype=np.int64)
-    columns, values = np.ascontiguousarray(rows.columns), np.ascontiguousarray(rows.values)
+    # Copies of what kernels index by: another thread may write to the caller's after they were checked.
+    starts, columns = np.array(rows.starts, dtype=np.int64, order="C"), np.array(rows.columns, order="C")
+    values = np.ascontiguousarray(rows.values)
     if columns.dtype.kind not in "iu" or values.dtype not in (np.float32, np.float64):
         raise TypeError(
             f"x: columns have dtype {columns.dtype}, values {values.dtype}; they are integers, and float32 or float64"

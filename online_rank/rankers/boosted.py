@@ -32,6 +32,8 @@ _LEAST_DOCUMENTS = 20
 _PRIME = np.uint64(0x9E3779B97F4A7C55)
 #: Pairs with a document among the best k + 3 count.
 _BEYOND = 3
+# Weights of queries, and what leaves and scores made of them can come to: squares of their sums stay finite.
+_HEAVIEST, _LARGEST = 1e100, 1e120
 _MAX_TREES = 1000
 #: The window holds at most so many bytes of bins.
 _MAX_BYTES = 1 << 24
@@ -121,12 +123,12 @@ class BoostedRanker(Ranker):
         _measure=Derived(),
         _features=Array(None, "_n_inner", dtype="int64", low=0),
         _thresholds=Array("n_trees", "_n_inner", dtype="int64", low=0, high=_N_BINS),
-        _leaves=Array("n_trees", lambda ranker: ranker._n_inner + 1),
+        _leaves=Array("n_trees", lambda ranker: ranker._n_inner + 1, low=-_LARGEST, high=_LARGEST),
         _gains=Array("d"),
         _bins=ListOf(Array(None, "d", dtype="uint8", high=_N_BINS - 1), kind=tuple),
         _grades=ListOf(Array(None, dtype="int64", low=0, high=MAX_GRADE), lambda ranker: len(ranker._bins), kind=tuple),
-        _scores=ListOf(Array(None), lambda ranker: len(ranker._bins), kind=tuple),
-        _query_weights=ListOf(Real(5e-324), lambda ranker: len(ranker._bins), kind=tuple),
+        _scores=ListOf(Array(None, low=-_LARGEST, high=_LARGEST), lambda ranker: len(ranker._bins), kind=tuple),
+        _query_weights=ListOf(Real(5e-324, _HEAVIEST), lambda ranker: len(ranker._bins), kind=tuple),
         _n_queries=Count(),
         _n_grown=Count(),
         _due=Real(_FIRST),
@@ -251,6 +253,11 @@ class BoostedRanker(Ranker):
                 return t
         return len(block.w)
 
+    def _rejection(self, query: Block) -> ValueError:
+        if _HEAVIEST < query.w[0] < math.inf:
+            return ValueError(f"w is {query.w[0]:g}; the weight of a query is at most {_HEAVIEST:g} for {type(self).__name__}")
+        return super()._rejection(query)
+
     def _rank_and_learn(self, query: Block, row: np.ndarray) -> np.ndarray | None:
         query = self._align_and_grow(query)
         return self._learn_query(query.X, query.y, float(query.w[0]), row[0])
@@ -259,7 +266,7 @@ class BoostedRanker(Ranker):
         """Learn one query. Returns the scores that it had before; None for a bad one, of which nothing is learned."""
         m = len(y)
         bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
-        if not (math.isfinite(w) and w >= 0.0 and kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins)):
+        if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins)):
             return None
         scores = self._score_bins(bins)
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)

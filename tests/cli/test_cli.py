@@ -18,6 +18,7 @@ import pytest
 
 import online_rank
 from online_rank import PerceptronRanker, StreamScaler, load, rank_one
+from online_rank._kernels.ahead.loading import in_use
 from online_rank.base import steps_of
 from online_rank.cli import main
 from online_rank.cli.service import Beginning, Pending, maker
@@ -219,7 +220,9 @@ def test_a_missing_extra_says_what_to_install(monkeypatch, run):
 
 
 def test_help_and_version(run):
-    assert run("--version") == (0, f"online-rank {online_rank.__version__}\n", "")
+    code, output, errors = run("--version")
+    assert (code, errors) == (0, "")
+    assert output.splitlines() == [f"online-rank {online_rank.__version__}", f"kernels: {in_use()}"]
     assert all(name in run()[1] for name in ("demo", "train", "rank", "evaluate"))
     assert "--measure" in run("train", "--help")[1]
 

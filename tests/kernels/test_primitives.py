@@ -62,6 +62,14 @@ def test_sums_are_those_of_four_lanes(seed, n, single, strided):
             assert list(np.ravel(function(X, 1, w))) == sums, name
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+def test_sums_of_integers(dtype):
+    X = (np.arange(18).reshape(2, 9) % 7).astype(dtype)
+    w = np.linspace(-1.0, 1.0, 9)
+    assert COMPILED["row_dot"](X, 1, w) == primitives.row_dot(X, 1, w) == in_lanes(X[1] * w)
+    assert COMPILED["sum_of_squares"](X[0]) == float((X[0].astype(int) ** 2).sum())
+
+
 def test_a_sum_whose_order_counts():
     # Lanes 1e16 + 1, 1 + 1, -1e16 and 1: in their order ones are lost that another order keeps.
     x = np.array([1e16, 1.0, -1e16, 1.0, 1.0, 1.0])

@@ -250,6 +250,9 @@ def window(name, value):
         (window("_scores", np.full(3, np.inf)), "not finite"),
         (window("_query_weights", np.nan), r"_query_weights\[0\] should be a number"),
         (window("_query_weights", 0.0), r"_query_weights\[0\] should be a number"),
+        (window("_query_weights", 1.7e308), r"_query_weights\[0\] should be a number"),
+        (window("_scores", np.full(3, 1e155)), r"_scores\[0\] has entries outside"),
+        (lambda m: m._leaves.__setitem__((0, 0), 1e155), "_leaves has entries outside"),
         (lambda m: setattr(m, "_grades", m._grades[1:]), "_grades should be a tuple of"),
         (lambda m: setattr(m, "_due", 0.0), "_due should be a number from 8"),
         (lambda m: setattr(m, "_due", 20.0), "a tree is overdue"),
@@ -289,3 +292,16 @@ def test_behind_the_map_units_do_not_matter():
         b.learn_one(2.0**30 * X, y)
     X, _ = next(queries(1, seed=3))
     assert a.predict_one(X) == b.predict_one(2.0**30 * X)
+
+
+def test_a_weight_whose_squares_overflow_is_refused():
+    """It made leaves infinite, and scores that are no numbers led the sort out of its arrays."""
+    rng = np.random.default_rng(0)
+    model = BoostedRanker()
+    for t in range(40):
+        X, y = rng.normal(size=(12, 4)), rng.integers(0, 3, 12)
+        if t == 5:
+            with pytest.raises(ValueError, match="the weight of a query is at most 1e\\+100 for BoostedRanker"):
+                model.learn_one(X, y, 1.7e308)
+        model.learn_one(X, y, 1e100 if t % 7 == 0 else 1.0)
+    assert np.isfinite(model.predict_one(X)).all()

@@ -1,0 +1,164 @@
+"""Compile kernels to one object file: `python -m online_rank._warm_up OBJECT` records what is needed and calls this."""
+
+import ctypes
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from online_rank._kernels.ahead.loading import object_name
+
+__all__ = ["TRIPLES", "build", "environment"]
+
+#: The targets, each with the triple and the processor that its code is for.
+TRIPLES = {
+    "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3"),
+    "x86-64": ("x86_64-unknown-linux-gnu", "x86-64"),
+    "aarch64": ("aarch64-unknown-linux-gnu", "generic"),
+}
+
+#: Symbols that the process has which loads the object; anything else that a kernel calls stays with numba.
+_OF_LIBM = {
+    "ceil",
+    "exp",
+    "floor",
+    "fmod",
+    "ldexp",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "nextafter",
+    "pow",
+    "rint",
+    "sqrt",
+    "sqrtf",
+    "tanh",
+    "trunc",
+}
+_OF_LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
+#: Those that `runtime` defines.
+_OF_RUNTIME = {
+    "NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_call_dtor",
+    "numba_attempt_nocopy_reshape", "numba_ldexp", "numba_nextafter",
+}  # fmt: skip
+
+
+def environment(target: str) -> dict[str, str]:
+    """Environment variables of a process that compiles for a target."""
+    return {**os.environ, "NUMBA_CPU_NAME": TRIPLES[target][1], "NUMBA_CPU_FEATURES": "", "ONLINE_RANK_JIT": "1"}
+
+
+def _pretend_to_run_on(triple: str) -> None:
+    """Let numba believe that this process runs on another machine; before it compiles anything."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    import numba.core.codegen
+
+    if triple.split("-")[0] != llvm.get_process_triple().split("-")[0]:
+        numba.core.codegen.ll.get_process_triple = lambda: triple
+
+
+def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Path) -> tuple[Path, dict[str, str]]:
+    """Compile kernels for the types that they were called with, to the object file of a target in `folder`.
+
+    In a process of its own, with the variables of `environment`.
+
+    Returns
+    -------
+    The file, and the kernels that stay with numba, each with the reason.
+    """
+    triple, processor = TRIPLES[target]
+    _pretend_to_run_on(triple)
+    from numba.core.errors import NumbaError
+
+    from online_rank._kernels.ahead.wrappers import Unsuited, add_entry, module_of_wrappers
+
+    signatures: dict[str, list[tuple[str, Any, tuple[Any, ...]]]] = {}
+    modules, left_out = [], {}
+    for kernel, arguments in _merged(calls):
+        name = kernel.entry_name
+        try:
+            compiled = _without_wrappers(kernel, arguments)
+            part = compiled.library._final_module
+            if unknown := _unknown_symbols(part):
+                raise Unsuited(f"it calls {', '.join(sorted(unknown))}")
+            # Tried alone first, so that what cannot be wrapped leaves nothing behind.
+            signature = (compiled.fndesc.llvm_func_name, compiled.signature.return_type, arguments)
+            add_entry(module_of_wrappers(triple), name, [signature])
+        except (Unsuited, NumbaError) as reason:
+            left_out[name] = str(reason).partition("\n")[0]
+            continue
+        modules.append(part)
+        signatures.setdefault(name, []).append(signature)
+    wrappers = module_of_wrappers(triple)
+    kept = {add_entry(wrappers, name, found) for name, found in signatures.items()}
+    kept |= {name for name in wrappers.globals if name.startswith("online_rank_")}
+    whole = llvm.parse_assembly(str(wrappers))
+    for part in modules:
+        whole.link_in(part, preserve=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / object_name(target)
+    spare = path.with_suffix(f".{os.getpid()}")
+    spare.write_bytes(_machine_code(whole, kept, triple, processor))
+    os.replace(spare, path)
+    return path, left_out
+
+
+def _merged(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Calls that differ only in which arrays may be written to, as one: an array that some call only lends is lent."""
+    from numba import types
+
+    def lent(kind: Any) -> Any:
+        if isinstance(kind, types.Tuple | types.UniTuple):
+            return types.Tuple([lent(item) for item in kind.types])
+        return kind.copy(readonly=True) if isinstance(kind, types.Array) else kind
+
+    found: dict[Any, Any] = {}
+    for kernel, arguments in calls:
+        key = kernel, tuple(map(lent, arguments))
+        before = found.get(key, arguments)
+        both = zip(before, arguments, strict=True)
+        found[key] = tuple(one if getattr(other, "mutable", True) else other for one, other in both)
+    return [(kernel, arguments) for (kernel, _), arguments in found.items()]
+
+
+def _without_wrappers(kernel: Any, arguments: tuple[Any, ...]) -> Any:
+    """What numba makes of a kernel without its own ways from Python and C."""
+    import numba
+
+    options = {**kernel.options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    bare = numba.njit(**options)(kernel.py_func)
+    bare.compile(arguments)
+    return bare.overloads[arguments]
+
+
+def _unknown_symbols(module: Any) -> set[str]:
+    """What a kernel calls that neither the runtime nor a process that loads it has: loading would fail without a word."""
+    elsewhere = {item.name for item in [*module.functions, *module.global_variables] if item.is_declaration}
+    known = _OF_LIBM | _OF_LIBC | _OF_RUNTIME
+    return {
+        name
+        for name in elsewhere - known
+        if not name.startswith("llvm.") and not (name.startswith(("Py", "_Py")) and hasattr(ctypes.pythonapi, name))
+    }
+
+
+def _machine_code(whole: Any, kept: set[str], triple: str, processor: str) -> bytes:
+    """Position-independent code of a module, of which the `kept` symbols can be seen."""
+    for item in [*whole.functions, *whole.global_variables]:
+        if not item.is_declaration and item.name not in kept:
+            item.linkage = "internal"
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=processor, features="", opt=2, reloc="pic", codemodel="default"
+    )
+    whole.data_layout = str(machine.target_data)
+    whole.verify()
+    # Nothing is optimised again: wrappers are straight, and kernels as numba's passes left them.
+    passes = llvm.create_new_module_pass_manager()
+    add = getattr(passes, "add_global_dead_code_eliminate_pass", None) or passes.add_global_dce_pass
+    add()
+    passes.run(whole, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0)))
+    return machine.emit_object(whole)

@@ -1,0 +1,188 @@
+"""Load an object file of kernels: needs numpy and llvmlite, in milliseconds, and neither numba nor a compiler.
+
+The file is looked for by its name, which has the target and the digest of the kernels' sources: kernels that were edited
+since are not found, and numba compiles them. Where arrays do not lie in memory as the wrappers suppose, where
+`ONLINE_RANK_JIT=1`, without the GIL and elsewhere than on Linux, nothing is loaded.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import pickle
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["cache_folder", "entry", "in_use", "is_missing", "object_name", "source_digest", "targets", "why_not"]
+
+#: Where the wheel has its objects.
+PACKAGED = Path(__file__).parent / "objects"
+
+#: Where the wrappers look for what an array is: bytes from the start of PyArrayObject, and of PyArray_Descr.
+DATA, ND, DIMENSIONS, STRIDES, DESCRIPTOR, FLAGS, TYPE_NUMBER, BYTE_ORDER = 16, 24, 32, 40, 56, 64, 28, 26
+
+#: numpy's flags of arrays.
+C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
+
+#: Numbers of the dtypes that the wrappers know; int64 is one of two, by platform.
+TYPE_NUMBERS = {
+    "uint8": (2, 2), "int32": (5, 5), "int64": (7, 9), "uint64": (8, 10), "float32": (11, 11), "float64": (12, 12),
+}  # fmt: skip
+
+_METH_FASTCALL = 0x80
+
+
+class _Method(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    ]  # fmt: skip
+
+
+@functools.cache
+def source_digest() -> bytes:
+    """Digest of the sources of all kernels, and of how they are compiled ahead."""
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for path in sorted([*here.parent.glob("*.py"), *here.glob("*.py")]):
+        digest.update(path.read_bytes())
+    return digest.digest()
+
+
+def object_name(target: str) -> str:
+    """Name of the object file of a target."""
+    return f"{target}-{source_digest().hex()[:16]}.o"
+
+
+def cache_folder() -> Path:
+    """The user's folder of object files."""
+    named = os.environ.get("ONLINE_RANK_CACHE_DIR")
+    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "online_rank")
+
+
+def targets() -> list[str]:
+    """The targets whose code runs here, best first."""
+    if not sys.platform.startswith("linux"):
+        return []
+    if platform.machine() != "x86_64":
+        return ["aarch64"] if platform.machine() == "aarch64" else []
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    v3 = all(features.get(name) for name in ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"))
+    return ["x86-64-v3", "x86-64"] if v3 else ["x86-64"]
+
+
+def _arrays_are_as_supposed() -> bool:
+    """Whether numpy's arrays lie in memory as they have since numpy 1.7."""
+
+    def read(address: int, kind: Any = ctypes.c_void_p) -> Any:
+        return kind.from_address(address).value
+
+    for name, numbers in TYPE_NUMBERS.items():
+        x = np.zeros((3, 5), name)
+        at, descriptor = id(x), id(x.dtype)
+        if not (
+            read(at + 8) == id(np.ndarray)
+            and read(at + DATA) == x.ctypes.data
+            and read(at + ND, ctypes.c_int) == 2
+            and [read(read(at + DIMENSIONS) + 8 * k) for k in range(2)] == [3, 5]
+            and [read(read(at + STRIDES) + 8 * k, ctypes.c_ssize_t) for k in range(2)] == list(x.strides)
+            and read(at + DESCRIPTOR) == descriptor
+            and read(at + FLAGS, ctypes.c_int) & 0x501 == C_CONTIGUOUS | ALIGNED | WRITEABLE
+            and read(descriptor + TYPE_NUMBER, ctypes.c_int) in numbers
+            and read(descriptor + BYTE_ORDER, ctypes.c_char) in (b"=", b"|")
+        ):
+            return False
+    return True
+
+
+def why_not() -> str | None:
+    """Why no object file is used in this process; None where one is."""
+    reason = _never()
+    if reason is None and is_missing():
+        reason = f"there is no object file {object_name(targets()[0])} in {PACKAGED} or {cache_folder()}"
+    return reason
+
+
+def is_missing() -> bool:
+    """Whether an object file would be used here if there were one."""
+    return _never() is None and _path() is None
+
+
+def in_use() -> str:
+    """Which kernels this process runs, in words."""
+    reason = why_not()
+    return f"machine code of {_path()}" if reason is None else f"compiled by numba: {reason}"
+
+
+@functools.cache
+def _never() -> str | None:
+    """Why this process could not use an object file; None where it could."""
+    if os.environ.get("ONLINE_RANK_JIT", "") not in ("", "0"):
+        return "ONLINE_RANK_JIT is set"
+    for switch in ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"):
+        if os.environ.get(switch, "") not in ("", "0"):
+            return f"{switch} is set"
+    if sys.implementation.name != "cpython" or sys.maxsize != 2**63 - 1:
+        return "objects are for CPython of 64 bits"
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return "objects are for a Python with the GIL"
+    known = targets()
+    if not known:
+        return f"there are objects for Linux on x86-64 and aarch64 alone, this is {sys.platform} on {platform.machine()}"
+    return None if _arrays_are_as_supposed() else "numpy's arrays lie in memory otherwise than objects suppose"
+
+
+def _path() -> Path | None:
+    """The object file for this machine and these sources."""
+    for folder in (PACKAGED, cache_folder()):
+        for target in targets():
+            path = folder / object_name(target)
+            if path.is_file():
+                return path
+    return None
+
+
+def _raise(pickled: bytes) -> None:
+    """Raise what a kernel raised: its class and arguments, as numba has written them down."""
+    error, arguments, _ = pickle.loads(pickled)
+    raise error(*arguments)
+
+
+@functools.cache
+def _engine() -> Any:
+    """The machine code, for the life of the process; None where none is used."""
+    if why_not() is not None:
+        return None
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_path(str(_path())))
+    engine.finalize_object()
+    for name, value in (("ndarray", np.ndarray), ("int64", np.int64), ("float64", np.float64), ("raise", _raise)):
+        ctypes.c_void_p.from_address(engine.get_global_value_address(f"online_rank_{name}")).value = id(value)
+    return engine
+
+
+#: What C code refers to by address.
+_kept: list[Any] = []
+
+
+def entry(name: str, fallback: Callable[..., Any]) -> Any:
+    """The function of the object file by that name; what it was not compiled for goes to `fallback`. None if there is none."""
+    engine = _engine()
+    if engine is None or not (address := engine.get_function_address(f"entry.{name}")):
+        return None
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    method = _Method(name.encode(), address, _METH_FASTCALL, None)
+    _kept.append((method, fallback))
+    return new(ctypes.addressof(method), fallback, None)

@@ -1,0 +1,118 @@
+"""Kernels compiled ahead: what they answer, when numba is asked instead, and that nothing else needs it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from online_rank._kernels.ahead import loading
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone")
+
+ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "dense.score_with_norms")
+PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}
+
+
+def run(code, **environment):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**PLAIN, **environment})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with an object file of some small kernels, made as those of all are."""
+    folder = tmp_path_factory.mktemp("objects")
+    command = [sys.executable, "-m", "online_rank._warm_up", str(folder), loading.targets()[0], *ENTRIES]
+    done = subprocess.run(command, capture_output=True, text=True, env=PLAIN)
+    assert done.returncode == 0, done.stderr
+    assert "left to numba" not in done.stdout
+    return str(folder)
+
+
+def test_entries_answer_as_numba_does_and_need_none(folder):
+    code = (
+        "import sys, numpy as np\n"
+        "from online_rank._kernels import arrays, averages, dense\n"
+        "rng = np.random.default_rng(0)\n"
+        "for dtype in (np.float64, np.float32):\n"
+        "    X, w, s = rng.normal(size=(7, 5)).astype(dtype), rng.normal(size=5), np.empty(7)\n"
+        "    X.setflags(write=False)\n"
+        "    print(dense.score(X, w, s), s.tolist(), dense.score_with_norms(X, w, s))\n"
+        "print(arrays.all_finite(s), arrays.all_finite(s / 0), averages.scale_and_shift(1.0, True, np.full(8, 4.0)))\n"
+        "print('numba' in sys.modules, type(dense.score).__name__)\n"
+    )
+    *ahead, last = run(code, ONLINE_RANK_CACHE_DIR=folder)
+    assert last == "False builtin_function_or_method"
+    *jit, last = run(code, ONLINE_RANK_CACHE_DIR=folder, ONLINE_RANK_JIT="1")
+    assert last == "True CPUDispatcher"
+    assert ahead == jit
+    assert ahead[-1] == "True False (1.0, 0.25)"
+
+
+def test_what_does_not_fit_goes_to_numba(folder):
+    code = (
+        "import sys, numpy as np\n"
+        "from online_rank._kernels import dense\n"
+        "X, w, s = np.arange(12.0).reshape(3, 4), np.ones(4), np.empty(3)\n"
+        "dense.score(X, w, s)\n"
+        "before = 'numba' in sys.modules\n"
+        "dense.score(X.astype('i8'), w, s)\n"
+        "integers = s.tolist()\n"
+        "dense.score(np.arange(24.0).reshape(3, 8)[:, ::2], w, s)\n"
+        "print(before, 'numba' in sys.modules, integers, s.tolist())\n"
+        "frozen = np.empty(3); frozen.setflags(write=False)\n"
+        "for bad in ((X, w, frozen), (X, w), (X, w, [0.0] * 3), (X.astype('>f8'), w, s)):\n"
+        "    try: dense.score(*bad); print('accepted')\n"
+        "    except Exception as error: print(type(error).__name__)\n"
+    )
+    first, *refused = run(code, ONLINE_RANK_CACHE_DIR=folder)
+    assert first == "False True [6.0, 22.0, 38.0] [12.0, 44.0, 76.0]"
+    assert refused[:3] == ["TypingError", "TypeError", "TypingError"]
+    assert refused[3] != "accepted"
+
+
+def test_errors_keep_their_kind(folder):
+    code = (
+        "import numpy as np\n"
+        "from online_rank._kernels import dense\n"
+        "try: dense.score(np.ones((3, 4)), np.ones(5), np.empty(3))\n"
+        "except ValueError as error: print(type(error).__name__, error)\n"
+    )
+    ahead = run(code, ONLINE_RANK_CACHE_DIR=folder)
+    assert ahead == run(code, ONLINE_RANK_JIT="1")
+    assert ahead == ["ValueError arrays of a kernel do not fit together"]
+
+
+def test_a_model_learns_partly_with_objects(folder):
+    """Kernels that are not in the file are compiled, and call those that are."""
+    code = (
+        "import numpy as np\n"
+        "from online_rank import PerceptronRanker\n"
+        "model = PerceptronRanker()\n"
+        "model.learn_one(np.arange(12.0).reshape(4, 3) % 5, [0, 1, 2, 0])\n"
+        "print(model.weights.tolist(), model.rank_one(np.eye(3)))\n"
+    )
+    assert run(code, ONLINE_RANK_CACHE_DIR=folder) == run(code, ONLINE_RANK_JIT="1")
+
+
+@pytest.mark.parametrize(
+    ("switch", "reason"),
+    [("ONLINE_RANK_JIT", "ONLINE_RANK_JIT is set"), ("NUMBA_BOUNDSCHECK", "NUMBA_BOUNDSCHECK is set")],
+)
+def test_the_reason_is_known(folder, switch, reason):
+    code = "from online_rank._kernels.ahead import loading; print(loading.why_not(), '|', loading.in_use())"
+    assert run(code, **{switch: "1", "ONLINE_RANK_CACHE_DIR": folder}) == [f"{reason} | compiled by numba: {reason}"]
+
+
+def test_an_edited_kernel_is_compiled_by_numba(folder, tmp_path):
+    code = "from online_rank._kernels.ahead import loading; print(loading.why_not(), '|', loading.in_use())"
+    path = os.path.join(folder, loading.object_name(loading.targets()[0]))
+    assert run(code, ONLINE_RANK_CACHE_DIR=folder) == [f"None | machine code of {path}"]
+    # The name has the digest of the sources; with another digest it is not found.
+    (line,) = run(
+        "from online_rank._kernels.ahead import loading; loading.source_digest = lambda: b'edited' * 6\n" + code,
+        ONLINE_RANK_CACHE_DIR=folder,
+    )
+    assert line.startswith(f"there is no object file {loading.targets()[0]}-")
