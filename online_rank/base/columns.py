@@ -4,6 +4,8 @@ import abc
 import functools
 import itertools
 import re
+import warnings
+import weakref
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -148,6 +150,10 @@ class Columns:
             self._names = self._are_numbers = self._found = None
 
 
+#: How many new features each estimator has ignored. It is no state: ignored features change nothing.
+_IGNORED: "weakref.WeakKeyDictionary[QueryEstimator, int]" = weakref.WeakKeyDictionary()
+
+
 class QueryEstimator(QueryStep, abc.ABC):
     """A step with state that has a column for each feature: the columns follow the features that it meets.
 
@@ -157,7 +163,8 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     _schema = Schema(_n_features=Integer(0), _columns=Names(), max_features=Integer(1))
 
-    #: Most features that the state may grow to.
+    #: Most features that the state may grow to. New names beyond it are ignored, with one warning; more columns of an array are
+    #: an error.
     max_features: int = MAX_FEATURES
 
     #: Name of an array with a row for each feature, of which learning changes only the rows of features that a query has.
@@ -270,6 +277,9 @@ class QueryEstimator(QueryStep, abc.ABC):
         if names is not None:
             columns = Columns() if columns is None else columns
             new = columns.missing(names)
+            if (beyond := self._n_features + len(new) - self.max_features) > 0:
+                new = new[: len(new) - beyond]
+                self._ignore(beyond)
             n_new = len(new)
         if self._n_features + n_new > self.max_features:
             raise ValueError(
@@ -283,6 +293,23 @@ class QueryEstimator(QueryStep, abc.ABC):
             # A query without any feature leaves it open whether features have names.
             self._columns = columns
             self._n_features += n_new
+
+    def _ignore(self, n: int) -> None:
+        """Count new features that there is no room for, and say so once."""
+        before = _IGNORED.get(self, 0)
+        _IGNORED[self] = before + n
+        if not before:
+            warnings.warn(
+                f"{type(self).__name__} has the most features that it takes, {self.max_features} (attribute max_features): new "
+                "ones are ignored from here on, and counted (attribute n_ignored_features)",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    @property
+    def n_ignored_features(self) -> int:
+        """How often a new feature was met beyond `max_features`, and ignored, since the model was made or loaded."""
+        return _IGNORED.get(self, 0)
 
     def _meet_features_of(self, others: Iterable["QueryEstimator"]) -> None:
         """Extend the state by columns for the features that others have met, in their order."""

@@ -1,5 +1,6 @@
 import copy
 import pickle
+import warnings
 from functools import partial
 
 import numpy as np
@@ -214,9 +215,34 @@ def test_features_appear_vanish_and_come_back():
 def test_more_features_than_allowed():
     model = PerceptronRanker()
     model.max_features = 2
-    with pytest.raises(ValueError, match="at most 2 are accepted"):
+    with pytest.warns(UserWarning, match="PerceptronRanker has the most features that it takes, 2"):
         model.learn_one([{"a": 1, "b": 1, "c": 1}, {}], [1, 0])
-    assert model.n_features == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # It is said once.
+        model.learn_one([{"d": 1, "b": 1, "e": 1}, {}], [1, 0])
+    assert (model.feature_names, model.n_ignored_features) == (("a", "b"), 3)
+    twin = PerceptronRanker()
+    twin.learn_one([{"a": 1, "b": 1}, {}], [1, 0])
+    twin.learn_one([{"b": 1}, {}], [1, 0])
+    assert (model.weights == twin.weights).all()
+    narrow = PerceptronRanker()
+    narrow.max_features = 2
+    with pytest.raises(ValueError, match="at most 2 are accepted"):
+        narrow.learn_one(np.ones((2, 3)), [1, 0])
+
+
+def test_a_cap_inside_a_blend_does_not_end_learning():
+    from online_rank import BlendRanker, RidgeRanker
+
+    model = BlendRanker([PerceptronRanker(), RidgeRanker()])
+    model.learners[1].max_features = 2
+    with pytest.warns(UserWarning, match="RidgeRanker has the most features that it takes, 2"):
+        model.learn_one([{"a": 1.0, "new 0": 1.0}, {"b": 1.0}], [1, 0])
+    for t in range(1, 4):
+        model.learn_one([{"a": 1.0, f"new {t}": 1.0}, {"b": 1.0}], [1, 0])
+    assert model.learners[0].n_features == 6
+    assert model.learners[1].n_features == 2
+    assert model.rank_one({"x": {"b": 1.0}, "y": {"a": 1.0}}) == ["y", "x"]
 
 
 def test_nothing_to_learn_is_skipped():
