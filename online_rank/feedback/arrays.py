@@ -68,40 +68,55 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
     ids = None if isinstance(block.ids, range) else block.ids
     rows: list[int] = []
     gains: list[float] = []
-    places: list[int] = []
     logits: list[float] = []
     starts, held, rests, kinds = [0], [], [], []
-    for each, first, stop in zip(block.y, block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
+    moved = []
+    for q, (each, first, stop) in enumerate(zip(block.y, block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True)):
         shown = each.impression
-        n_held = len(shown.held_back)
-        rows += _rows(shown.order + shown.held_back, None if ids is None else ids[first:stop], stop - first)
-        starts.append(len(rows))
-        held.append(n_held)
+        held_back = shown.held_back
+        order = shown.order + held_back if held_back else shown.order
+        rows += _rows(order, None if ids is None else ids[first:stop], stop - first)
         gains += each.gains
-        if n_held:
-            gains += [0.0] * n_held
-        places += range(len(shown.order)) if shown.positions is None else [p - 1 for p in shown.positions]
-        if n_held:
-            places += [1 + (places[-1] if shown.order else -1)] * n_held
+        held.append(len(held_back))
+        if held_back:
+            gains += [0.0] * len(held_back)
+        if shown.positions is not None:
+            moved.append((q, shown.positions))
         if shown.logits is not None:
             logits += shown.logits
             kinds.append(PLACKETT_LUCE)
         elif shown.pairs_from is not None or not drawn:
-            logits += [0.0] * (starts[-1] - starts[-2])
+            logits += [0.0] * len(order)
             kinds.append(shown.pairs_from or 0)
         else:
             raise ValueError(f"y: {_WITHOUT_LAW if shown.chances is None else _WITHOUT_EXCHANGES}")
+        starts.append(len(rows))
         rests.append(-np.inf if shown.rest is None else shown.rest)
+    begins = np.array(starts)
+    n_held = np.array(held, np.int64)
     return ShownBlock(
         np.array(rows, np.int64),
-        np.array(starts),
-        np.array(held, np.int64),
+        begins,
+        n_held,
         np.array(gains),
-        np.array(places, np.int64),
+        _places(begins, n_held, moved),
         np.array(logits),
         np.array(rests),
         np.array(kinds, np.int64),
     )
+
+
+def _places(starts: np.ndarray, held: np.ndarray, moved: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
+    """Where each document drawn stood, from 0: one after the other, but for the queries whose positions are given."""
+    places = np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
+    for q, positions in moved:
+        stop = starts[q + 1] - held[q]
+        places[starts[q] : stop] = np.array(positions, np.int64) - 1
+    for q in np.flatnonzero(held).tolist():
+        # Those held back come after the last one shown.
+        stop = starts[q + 1] - held[q]
+        places[stop : starts[q + 1]] = places[stop - 1] + 1 if stop > starts[q] else 0
+    return places
 
 
 _WITHOUT_LAW = (

@@ -5,7 +5,10 @@ import pickle
 import numpy as np
 import pytest
 
+from online_rank._kernels.codes import PLACKETT_LUCE
 from online_rank.feedback import Clicks, Impression
+from online_rank.feedback.arrays import shown_block
+from online_rank.query import read_block
 
 
 def test_clicks_by_id_in_the_order_shown():
@@ -57,3 +60,50 @@ def test_frozen_and_ready_for_json():
 def test_bad_input(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_impressions_as_arrays():
+    X = np.zeros((12, 1))
+    clicks = [
+        Impression((2, 0), logits=(0.5, 0.1), rest=0.0, positions=(2, 5)).clicked([0]),
+        Impression((1,), logits=(0.3, 0.2, 0.1), held_back=(3, 0), positions=(4,)).clicked([1]),
+        Impression((0, 1), pairs_from=1).clicked([]),
+    ]
+    shown = shown_block(read_block(X, np.repeat([7, 8, 9], 4), clicks))
+    assert shown.rows.tolist() == [2, 0, 1, 3, 0, 0, 1]
+    assert shown.starts.tolist() == [0, 2, 5, 7]
+    assert shown.held.tolist() == [0, 2, 0]
+    assert shown.gains.tolist() == [0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    # Positions 2 and 5; position 4, and those held back below it; 1 and 2.
+    assert shown.places.tolist() == [1, 4, 3, 4, 4, 0, 1]
+    assert shown.logits.tolist() == [0.5, 0.1, 0.3, 0.2, 0.1, 0.0, 0.0]
+    assert shown.rests.tolist() == [0.0, -np.inf, -np.inf]
+    assert shown.kinds.tolist() == [PLACKETT_LUCE, PLACKETT_LUCE, 1]
+
+
+def test_an_impression_says_how_its_list_came_about():
+    shown = Impression(("a", "b"), propensities=(0.5, 0.25), positions=np.array([1, 3]))
+    assert (shown.chances, shown.positions) == ((0.5, 0.25), (1, 3))
+    assert Impression(("a",)).chances is None
+    assert Impression.shuffled(("a", "b"), 3).chances == pytest.approx((1 / 3, 1 / 2))
+    assert Impression.shuffled(("a", "b")).chances == pytest.approx((1 / 2, 1.0))
+    for each in (shown, Impression(("a",), logits=(0.0, 0.0), held_back=("b",)), Impression(("a",), placements=(1.0,))):
+        assert Impression.from_dict(json.loads(json.dumps(each.to_dict()))) == each
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"positions": (2, 2)}, "positions is .*; they rise"),
+        ({"positions": (0, 1)}, "positions is 0"),
+        ({"positions": (1,)}, "positions has 1 values for 2 documents"),
+        ({"propensities": (0.5, 0.0)}, r"propensities has 0\.0; it is one probability"),
+        ({"placements": (0.5, 1.5)}, r"placements has 1\.5"),
+        ({"held_back": ("c",)}, "held_back goes with logits or pairs_from"),
+        ({"held_back": ("a",), "logits": (0.0,) * 3}, "shows document 'a' twice"),
+        ({"held_back": ("c",), "logits": (0.0,) * 2}, "logits has 2 values for 3 documents"),
+    ],
+)
+def test_fields_that_do_not_fit(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Impression(("a", "b"), **fields)
