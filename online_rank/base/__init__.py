@@ -8,6 +8,7 @@ from online_rank.base.anatomy import (
     ranker_of,
     serving_chain,
     serving_ranker,
+    share_lock,
     steps_of,
     transformers_of,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "ranker_of",
     "serving_chain",
     "serving_ranker",
+    "share_lock",
     "snapshot",
     "steps_of",
     "transformers_of",

@@ -5,12 +5,12 @@ wrapper declares once what it holds, and what a model can do is one record. All 
 """
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 from river import compose
 
-from online_rank.base.lock import Locked
+from online_rank.base.lock import Locked, join_locks
 
 __all__ = [
     "Abilities",
@@ -21,6 +21,7 @@ __all__ = [
     "ranker_of",
     "serving_chain",
     "serving_ranker",
+    "share_lock",
     "steps_of",
     "transformers_of",
 ]
@@ -97,6 +98,10 @@ class Able(Locked):
         """As `abilities`, by the settings. What a class cannot do it need not mention."""
         return Abilities()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        share_lock(self)
+
 
 class Wrapper(abc.ABC):
     """What holds models, or steps."""
@@ -172,3 +177,19 @@ def parts_of(model: Any) -> Iterator[Any]:
         yield step
         for inner in step._wrapped if isinstance(step, Wrapper) else ():
             yield from parts_of(inner)
+
+
+def share_lock(model: Any, *joining: Any) -> None:
+    """Let a model, all that it is made of, and what is joining it have one lock, also with other models that share a part."""
+    join_locks([part for whole in (model, *joining) for part in _within(whole) if isinstance(part, Locked)])
+
+
+def _within(model: Any) -> Iterator[Any]:
+    """A model, the steps of a pipeline, what is inside a wrapper, and so on."""
+    yield model
+    if issubclass(type(model), compose.Pipeline):
+        inside: Iterable[Any] = model.steps.values()
+    else:
+        inside = model._wrapped if isinstance(model, Wrapper) else ()
+    for part in inside:
+        yield from _within(part)

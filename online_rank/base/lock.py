@@ -1,16 +1,38 @@
 """Safety of threads."""
 
+import copy
+import functools
 import threading
-from typing import Any, Self
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-__all__ = ["Locked"]
+__all__ = ["Locked", "join_locks", "locked"]
+
+_Owner = TypeVar("_Owner", bound="Locked")
+_Answer = TypeVar("_Answer")
+_Arguments = ParamSpec("_Arguments")
+
+_ReentrantLock: Any = type(threading.RLock())
+
+
+class _ModelLock(_ReentrantLock):
+    """A reentrant lock, and all whose lock it is."""
+
+    __slots__ = ("is_private", "owners")
+
+    def __init__(self) -> None:
+        self.owners: weakref.WeakSet[Locked] = weakref.WeakSet()
+        #: Whether nobody else can reach what it locks.
+        self.is_private = False
 
 
 class Locked:
     """Base class of what may be asked from several threads.
 
-    Every public method that learns or answers holds `_lock`, a reentrant lock of the object alone: threads that rank beside one
-    that learns see the state before or after a query, never between, and several that learn take turns.
+    Every public method that learns or answers holds `_lock`: threads that rank beside one that learns see the state before or
+    after a query, never between, and several that learn take turns. A model has one lock with all that it is made of
+    (`join_locks`). Copies and pickles are made under it.
     """
 
     # In a slot, so that the lock is neither compared, copied, pickled nor undone with the state in `__dict__`.
@@ -23,8 +45,49 @@ class Locked:
         # Not in __init__, which copies and unpickled objects never see; and not in a __getattr__, with which Python looks up
         # every attribute of the object three times as slowly.
         self = super().__new__(cls)
-        self._lock = threading.RLock()
+        self._lock = _ModelLock()
+        self._lock.owners.add(self)
         return self
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = memo[id(self)] = type(self).__new__(type(self))
+        with self._lock:
+            state = copy.deepcopy(self.__dict__, memo)
+        made.__setstate__(state)
+        return made
+
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__
+        """The state as it is now, to be written when a query may have been learned since: a copy."""
+        if self._lock.is_private:
+            return self.__dict__
+        made = copy.deepcopy(self)
+        # Its parts, of which the state consists, need no copies of their own.
+        made._lock.is_private = True
+        return made.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def locked(method: Callable[Concatenate[_Owner, _Arguments], _Answer]) -> Callable[Concatenate[_Owner, _Arguments], _Answer]:
+    """A method that holds the lock from its first line to its last."""
+
+    @functools.wraps(method)
+    def under_lock(self: _Owner, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
+        with self._lock:
+            return method(self, *arguments, **named)
+
+    return under_lock
+
+
+def join_locks(parts: Iterable[Locked]) -> None:
+    """Let all parts, and whoever shares a lock with one of them, have one lock.
+
+    Models are composed before threads use them: a thread that waits for a lock which this replaces is not waited for.
+    """
+    locks = {id(part._lock): part._lock for part in parts}
+    if len(locks) > 1:
+        joined = max(locks.values(), key=lambda lock: len(lock.owners))
+        for owner in [owner for lock in locks.values() for owner in lock.owners]:
+            owner._lock = joined
+            joined.owners.add(owner)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from river import compose
 
-from online_rank.base.anatomy import Abilities, Able
+from online_rank.base.anatomy import Abilities, Able, share_lock
 from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker, best_first
@@ -86,6 +86,7 @@ class RankingPipeline(Able, compose.Pipeline):
             raise TypeError(f"{type(other).__name__} cannot follow {type(ranker).__name__}: a ranker is the last step")
         super()._add_step((name, step) if name is not None else step, at_start)
         self._known = None
+        share_lock(self)
 
     def __repr__(self) -> str:
         return type(self).__name__ + super().__repr__().removeprefix("Pipeline")

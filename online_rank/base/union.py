@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.anatomy import Wrapper
+from online_rank.base.anatomy import Wrapper, share_lock
 from online_rank.base.columns import as_array, numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
@@ -54,6 +54,7 @@ class QueryUnion(Wrapper, QueryTransformer):
                 )
         self.first: Any = first
         self.second: Any = second
+        share_lock(self)
 
     @property
     def _supervised(self) -> bool:

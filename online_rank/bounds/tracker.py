@@ -12,7 +12,8 @@ from online_rank._kernels.comparators import compare
 from online_rank._kernels.graded import ranking_losses
 from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
-from online_rank.base import Abilities, Ranker, Round
+from online_rank.base import Abilities, Ranker, Round, share_lock
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
@@ -140,6 +141,7 @@ class LossTracker(NestedRanker):
         self.served = served
         self.raw = raw
         self._learner: Any = copy.deepcopy(ranker)
+        share_lock(self)
         self._measure = learned_measure(ranker)
         self._totals = np.zeros(len(Totals._fields))
         self._sums = np.zeros((len(comparators or {}), 2))
@@ -171,11 +173,13 @@ class LossTracker(NestedRanker):
         return self._learner
 
     @property
+    @locked
     def totals(self) -> Totals:
         """The `Totals` of all rounds so far."""
         values = Totals._make(self._totals.tolist())
         return values._replace(**{name: int(getattr(values, name)) for name in ("n_rounds", "n_skipped", "n_mistakes", "m")})
 
+    @locked
     def served_interval(self, level: float = 0.95) -> Interval:
         """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
 

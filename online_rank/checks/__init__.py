@@ -16,13 +16,17 @@ from typing import Any, NamedTuple
 
 from river import compose
 
-from online_rank.base.anatomy import steps_of
+from online_rank.base.anatomy import parts_of
 from online_rank.base.transformer import QueryTransformer
-from online_rank.checks import _input, _output
+from online_rank.checks import _input, _learning, _output, _threads
 from online_rank.checks._river import RIVER_ON_FEATURES, RIVER_ON_QUERIES, on_features, on_queries
 from online_rank.checks._subject import is_ranker
 
 __all__ = ["Check", "CheckFailed", "check_ranker", "check_transformer", "yield_checks"]
+
+
+#: Checks of rankers alone.
+RANKER_CHECKS = (*_output.RANKER_CHECKS, *_learning.RANKER_CHECKS)
 
 
 class CheckFailed(AssertionError):
@@ -68,7 +72,9 @@ def check_ranker(model: Any) -> None:
     Run are river's general checks, river's checks on streams (with queries), and those of this module: answers in the form that
     was asked for; prediction changes nothing; no state shared with the input; a block gives bit for bit what the loop gives;
     rejected input changes nothing; copies, clones and files; float32, read-only and strided arrays; documents scored alike in
-    every order (Theorem 10 of [CT]); features that appear, vanish and change places; bounded memory.
+    every order (Theorem 10 of [CT]); features that appear, vanish and change places; bounded memory; one lock, which
+    every public method takes; features that come late learned as those that were there; weights of queries; a loss that can be
+    computed again; a state that stays finite.
 
     Parameters
     ----------
@@ -138,20 +144,19 @@ def check_transformer(model: Any) -> None:
 def yield_checks(model: Any) -> Iterator[Check]:
     """The checks of `check_ranker`, or of `check_transformer`, one by one.
 
-    Those that the model's `_unit_test_skips` names are left out, as in river.
+    Those that the `_unit_test_skips` of the model, or of a part of it, names are left out, as in river.
 
     Examples
     --------
     >>> from online_rank import PerceptronRanker
     >>> from online_rank.checks import yield_checks
     >>> [check.name for check in yield_checks(PerceptronRanker())][-3:]
-    ['bounded_memory', 'ranking', 'last_round']
+    ['sample_weights', 'honest_loss', 'finite_state']
     """
     from river.checks import common
 
-    skipped = model._unit_test_skips()
+    skipped = {name for part in parts_of(model) for name in part._unit_test_skips()}
     if isinstance(model, compose.Pipeline):
-        skipped = {name for step in steps_of(model) for name in step._unit_test_skips()}
         # River asks a class for parameters to test it with; a pipeline has none, and is tested as it is.
         skipped.add("check_init_has_default_params_for_tests")
     checks = {name: function for name, function in vars(common).items() if name not in skipped}
@@ -162,6 +167,6 @@ def yield_checks(model: Any) -> Iterator[Check]:
         for name in names:
             if name in checks:
                 yield Check(f"river.{name}", functools.partial(run, checks[name]), model)
-    for own in (*_input.CHECKS, *_output.CHECKS, *(_output.RANKER_CHECKS if is_ranker(model) else ())):
+    for own in (*_input.CHECKS, *_output.CHECKS, *_threads.CHECKS, *(RANKER_CHECKS if is_ranker(model) else ())):
         if own.__name__ not in skipped:
             yield Check(own.__name__, own, model)

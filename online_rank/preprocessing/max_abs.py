@@ -9,6 +9,7 @@ from online_rank._kernels import sparse
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.form import Layer, Scale
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, SparseRows, require_finite
@@ -50,6 +51,7 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
         self._largest = np.empty(0)
 
     @property
+    @locked
     def largest(self) -> np.ndarray | dict:
         """The largest absolute value of each feature: an array of shape (d,), or a dict for features with names."""
         largest = self._largest[: self._n_features]

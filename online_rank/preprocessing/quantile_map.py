@@ -14,6 +14,7 @@ from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
 from online_rank.base.columns import as_array
 from online_rank.base.form import Curves, InQuery, Layer
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
 from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer
 from online_rank.query import Block, require_finite
@@ -208,6 +209,7 @@ class StreamQuantileMap(ColumnTransformer):
         """Number of documents learned from."""
         return self._count
 
+    @locked
     def knots(self, feature: Hashable) -> tuple[np.ndarray, np.ndarray]:
         """Values and scores between which the map of a feature (its name, or its number) is linear.
 
@@ -221,6 +223,7 @@ class StreamQuantileMap(ColumnTransformer):
         knots = self._table.knots[j, : self._table.counts[j]]
         return knots[:, kernels.VALUE].copy(), knots[:, kernels.SCORE].copy()
 
+    @locked
     def keeps_zero(self, feature: Hashable) -> bool:
         """Whether most documents have 0 there, so that 0 stays 0."""
         j = self.feature_names.index(feature) if self.feature_names is not None else int(feature)  # type: ignore[call-overload]

@@ -7,6 +7,7 @@ import numpy as np
 
 from online_rank._kernels import preprocessing as kernels
 from online_rank.base.form import Layer, Scale
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.query import Block
@@ -61,11 +62,13 @@ class StreamScaler(ColumnTransformer):
         return self._count
 
     @property
+    @locked
     def means(self) -> np.ndarray | dict:
         """Mean of each feature: an array of shape (d,), or a dict for features with names."""
         return self._by_name(self._mean)
 
     @property
+    @locked
     def variances(self) -> np.ndarray | dict:
         """Variance (divisor n) of each feature: an array of shape (d,), or a dict for features with names."""
         return self._by_name(self._m2 / max(self._count, 1))

@@ -12,6 +12,7 @@ from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
 from online_rank.base import Ranker
 from online_rank.base.form import Head, Linear
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
@@ -52,12 +53,14 @@ class AveragedRanker(Ranker):
         self._average = np.empty(0)
         self._counters = np.zeros(n_counters)
 
+    @locked
     def restart_average(self) -> None:
         """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
         if self._averages:
             self._average = self._weights.copy()
             self._counters[0] = 0.0
 
+    @locked
     def stop_averaging(self) -> None:
         """From now on the weights that learn serve rankings, as with `average=False`."""
         self.average = self._averages = False
@@ -177,6 +180,7 @@ class LinearRanker(AveragedRanker):
             self._average = self._weights.copy()
 
     @property
+    @locked
     def weights(self) -> np.ndarray:
         """The weights that learn, float64 (d,), a copy; in the order of `feature_names` when features are named."""
         if self._rows is not None:
@@ -184,6 +188,7 @@ class LinearRanker(AveragedRanker):
         return self._weights.copy()
 
     @property
+    @locked
     def served_weights(self) -> np.ndarray:
         """The weights that serve rankings, float64 (d,), a copy: the average of those that learn, where there is one."""
         if self._rows is not None:
@@ -200,6 +205,7 @@ class LinearRanker(AveragedRanker):
     def _scale_and_shift(self) -> tuple[float, float]:
         return scale_and_shift(self._decay, self._averages, self._counters)
 
+    @locked
     def restart_average(self) -> None:
         """Begin the average of the weights that serve rankings anew, from the weights that learn. For a stream that changed."""
         if self._rows is None:

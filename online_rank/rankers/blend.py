@@ -13,10 +13,21 @@ from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank.arguments import integer, number
 from online_rank.arguments import seed as require_seed
-from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, steps_of, transformers_of
+from online_rank.base import (
+    Abilities,
+    QueryEstimator,
+    Ranker,
+    RankingPipeline,
+    Round,
+    ranker_of,
+    share_lock,
+    steps_of,
+    transformers_of,
+)
 from online_rank.base.closed import form_of
 from online_rank.base.draws import counted_generator
 from online_rank.base.form import Blend, Head
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -144,6 +155,7 @@ class BlendRanker(NestedRanker):
         self._n_queries = 0
         # Learners that have learned before are served at once.
         self._meet_features_of([learner for learner in map(_meets_first, self._learners) if learner is not None])
+        share_lock(self)
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -154,11 +166,13 @@ class BlendRanker(NestedRanker):
         yield {"rankers": None}
 
     @property
+    @locked
     def learners(self) -> list[Ranker | RankingPipeline]:
         """The rankers that learn, in the order of `rankers`."""
         return list(self._learners)
 
     @property
+    @locked
     def weights(self) -> np.ndarray:
         """The weight of each learner in what is served, float64 (number of rankers,), >= 0, with sum 1."""
         return self._choice(shares_of(self._losses, self._prior, self.step))
@@ -189,11 +203,13 @@ class BlendRanker(NestedRanker):
         return self._candidates.copy()
 
     @property
+    @locked
     def candidate_losses(self) -> np.ndarray:
         """Cumulative loss of each candidate, float64 (N,), a copy."""
         return self._losses.copy()
 
     @property
+    @locked
     def candidate_prior(self) -> np.ndarray:
         """The share of each candidate before the first query, float64 (N,), a copy."""
         return self._prior.copy()

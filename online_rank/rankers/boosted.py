@@ -13,6 +13,7 @@ from online_rank._kernels.codes import MAX_GRADE
 from online_rank._kernels.judge import judge_rankings
 from online_rank.base import Ranker
 from online_rank.base.form import Head, Trees, first_at_least, full_tree
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -206,6 +207,7 @@ class BoostedRanker(Ranker):
         return 2**self.depth - 1
 
     @property
+    @locked
     def importance(self) -> np.ndarray | dict:
         """Total gain of the splits of each feature: float64 (d,), or `{name: gain}` for features with names."""
         if self.feature_names is None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from river import base, drift
 
-from online_rank.base import Abilities, Ranker, Round
+from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import learned_measure
 from online_rank.measures import measure as parse_measure
@@ -119,6 +119,7 @@ class DriftAwareRanker(NestedRanker):
         # Number and mean of the losses since the last change that `_alarms` reported, and the mean of the recent ones.
         self._losses = np.zeros(3)
         adopt_features(self, [self._learner])
+        share_lock(self)
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -184,6 +185,7 @@ class DriftAwareRanker(NestedRanker):
         ranker = self.ranker.clone()
         ranker.max_features = self.ranker.max_features
         share_columns(self, ranker)
+        share_lock(self, ranker)
         return ranker
 
     def _watch(self, loss: float) -> None:

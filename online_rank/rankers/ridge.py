@@ -12,7 +12,9 @@ from online_rank._kernels import ridge as kernels
 from online_rank._kernels.dense import score
 from online_rank.base import Ranker
 from online_rank.base.form import Head, Linear
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Schema
+from online_rank.base.undo import all_or_nothing
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block
@@ -109,16 +111,19 @@ class RidgeRanker(Ranker):
         self._next = len(_LAMBDAS)
 
     @property
+    @locked
     def best_lambda(self) -> float:
         """The lambda that serves rankings."""
         return float(_LAMBDAS[self._best])
 
     @property
+    @locked
     def weights(self) -> np.ndarray:
         """The weights that serve rankings, float64 (d,), a copy; in the order of `feature_names` when features are named."""
         return self._weights[self._best].copy()
 
     @property
+    @locked
     def losses(self) -> dict[float, float]:
         """The cumulative loss of each lambda."""
         return dict(zip(_LAMBDAS.tolist(), self._losses.tolist(), strict=True))
@@ -136,14 +141,16 @@ class RidgeRanker(Ranker):
         ValueError
             Parameters or features differ.
         """
-        same = (other.measure, other.half_life, other.feature_names, other._n_features)
-        if same != (self.measure, self.half_life, self.feature_names, self._n_features):
-            raise ValueError("other has other parameters or other features; sums of different things do not add up")
-        self._gram, self._pending = self._full_gram() + other._full_gram(), ()
-        self._moment = self._moment + other._moment
-        self._losses = self._losses + other._losses
-        self._n_queries += other._n_queries
-        self._solve_all()
+        other = copy.deepcopy(other)  # As it is now: another thread may teach it.
+        with self._lock, all_or_nothing(self):
+            same = (other.measure, other.half_life, other.feature_names, other._n_features)
+            if same != (self.measure, self.half_life, self.feature_names, self._n_features):
+                raise ValueError("other has other parameters or other features; sums of different things do not add up")
+            self._gram, self._pending = self._full_gram() + other._full_gram(), ()
+            self._moment = self._moment + other._moment
+            self._losses = self._losses + other._losses
+            self._n_queries += other._n_queries
+            self._solve_all()
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         """Sums add up: each shard adds what it has beyond the base."""

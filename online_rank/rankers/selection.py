@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base import Abilities, Ranker, Round
+from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.draws import counted_generator
+from online_rank.base.lock import locked
 from online_rank.base.ranker import best_first
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nested, Schema
 from online_rank.base.undo import joined, snapshot
@@ -157,6 +158,7 @@ class BestRanker(NestedRanker):
         self._measure = _common_measure(rankers) if measure is None else parse_measure(measure)
         self._learners = [copy.deepcopy(ranker) for ranker in rankers]
         adopt_features(self, self._learners)
+        share_lock(self)
         # Of the losses of each ranker: total weight, and weighted mean.
         self._losses = np.zeros((len(rankers), 2))
         self._n_queries = 0
@@ -174,16 +176,19 @@ class BestRanker(NestedRanker):
         yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3}
 
     @property
+    @locked
     def learners(self) -> list[Ranker]:
         """The rankers that learn, in the order of `rankers`."""
         return list(self._learners)
 
     @property
+    @locked
     def mean_losses(self) -> np.ndarray:
         """Mean loss of each learner, float64 (number of rankers,), a copy; NaN for one that has not ranked anything yet."""
         return np.where(self._losses[:, 0] > 0.0, self._losses[:, 1], np.nan)
 
     @property
+    @locked
     def total_losses(self) -> np.ndarray:
         """Cumulative loss of each learner, discounted where losses are forgotten, float64 (number of rankers,), a copy."""
         return self._losses[:, 0] * self._losses[:, 1]
@@ -199,11 +204,13 @@ class BestRanker(NestedRanker):
         return self._n_queries
 
     @property
+    @locked
     def best_ranker(self) -> Ranker:
         """The learner that ranks."""
         return self._learners[self._best]
 
     @property
+    @locked
     def votes(self) -> np.ndarray:
         """With `drafts`: votes on each learner against the best one, and the part of them that it won, float64 (number, 2)."""
         counts = self._votes[:, 0]

@@ -114,12 +114,13 @@ def load(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> Any:
 
 def to_bytes(value: Any) -> bytes:
     """The content of a file for `value`: a model, or plain containers of models, numbers and arrays."""
-    header, arrays = described(value)
-    members = [(_HEADER, header)]
-    for i, array in enumerate(arrays):
-        member = io.BytesIO()
-        np.lib.format.write_array(member, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
-        members.append((f"{i}.npy", member.getvalue()))
+    with contextlib.ExitStack() as held:
+        header, arrays = described(value, held)
+        members = [(_HEADER, header)]
+        for i, array in enumerate(arrays):
+            member = io.BytesIO()
+            np.lib.format.write_array(member, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+            members.append((f"{i}.npy", member.getvalue()))
     return write_archive(members)
 
 
@@ -140,12 +141,12 @@ def from_bytes(content: bytes) -> Any:
         raise ModelFileError("the model needs more memory than there is") from None
 
 
-def described(value: Any) -> tuple[bytes, list[np.ndarray]]:
-    """What a value is written as: a header, which is JSON, and arrays, which are its own.
+def described(value: Any, held: contextlib.ExitStack) -> tuple[bytes, list[np.ndarray]]:
+    """What a value is written as: a header, which is JSON, and arrays, which are its own: the locks of its models are `held`.
 
     Raises TypeError for what is not saved, and ModelFileError for what could not be read back.
     """
-    tree, arrays, pooled = pack(value)
+    tree, arrays, pooled = pack(value, held)
     header = {"format": _FORMAT, "version": FORMAT_VERSION, "library": __version__, "strings": pooled, "object": tree}
     text = json.dumps(header, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
     _require_readable(text, len(text) + sum(array.nbytes for array in arrays))

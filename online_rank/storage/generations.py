@@ -4,6 +4,7 @@ A generation is a manifest: the digests of the pieces of its header and of each 
 in common are stored once.
 """
 
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -44,8 +45,9 @@ class Pieces(NamedTuple):
 
 def taken(value: Any) -> Snapshot:
     """A snapshot. Raises TypeError for what is not saved."""
-    header, arrays = described(value)
-    return Snapshot(header, [np.array(array, order="C") for array in arrays])
+    with contextlib.ExitStack() as held:
+        header, arrays = described(value, held)
+        return Snapshot(header, [np.array(array, order="C") for array in arrays])
 
 
 def pieces_of(snapshot: Snapshot) -> Pieces:

@@ -15,6 +15,7 @@ from typing import Any
 from river import base, utils
 
 from online_rank import _registry
+from online_rank.base.anatomy import share_lock
 from online_rank.base.schema import Derived, Field, StateError, check_object, schema_of, settings_names
 from online_rank.limits import is_integer
 from online_rank.storage.river_classes import RIVER, river_class, river_name
@@ -106,6 +107,7 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
     for name, field in fields.items():
         if isinstance(field, Derived):
             budget.spend(field.n_bytes(made), f"{where}.{name}")
+    share_lock(made)
     if hasattr(made, "_derive"):
         try:
             made._derive()

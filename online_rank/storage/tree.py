@@ -5,6 +5,7 @@ memory is a small multiple of what it takes in a file, and a header that would t
 """
 
 import collections
+import contextlib
 import hashlib
 import json
 import math
@@ -16,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base.anatomy import steps_of
+from online_rank.base.anatomy import share_lock, steps_of
 from online_rank.base.columns import Columns
+from online_rank.base.lock import Locked
 from online_rank.base.schema import StateError
 from online_rank.limits import MAX_DEPTH, is_integer
 from online_rank.storage.objects import Budget, class_of, name_of, restore, split
@@ -46,7 +48,9 @@ class Packed(NamedTuple):
 class _Packer:
     """Encodes values; `settings_only` leaves out state, and shows arrays by their digest."""
 
-    def __init__(self, settings_only: bool = False) -> None:
+    def __init__(self, settings_only: bool = False, held: contextlib.ExitStack | None = None) -> None:
+        # What goes on holding the locks of the models that are written; None for settings, which do not change.
+        self._held = held
         self.arrays: list[np.ndarray] = []
         self.strings: list[str] = []
         self._settings_only = settings_only
@@ -126,6 +130,8 @@ class _Packer:
         if id(value) in self._seen:
             raise TypeError(f"cannot save {where}: the same {name} also stands elsewhere in what is saved")
         self._seen.add(id(value))
+        if self._held is not None and isinstance(value, Locked):
+            self._held.enter_context(value._lock)
         settings, state = split(value, where)
         parts = {"parameters": settings} if self._settings_only else {"parameters": settings, "state": state}
         return {
@@ -137,15 +143,17 @@ class _Packer:
         }
 
 
-def pack(value: Any) -> Packed:
+def pack(value: Any, held: contextlib.ExitStack) -> Packed:
     """A JSON tree for `value`, and the arrays that the tree refers to by number.
+
+    The locks of all models are `held` from here on, since the arrays are theirs and no copies.
 
     Raises
     ------
     TypeError
         Something inside `value` is of a type that is not saved, or does not match its declaration; the message says where.
     """
-    packer = _Packer()
+    packer = _Packer(held=held)
     tree = packer.encode(value, "model" if name_of(type(value)) else "value", 0)
     if not packer.strings:
         return Packed(tree, packer.arrays, False)
@@ -283,6 +291,7 @@ def adopt(target: Any, source: Any) -> None:
     for own, other in zip(steps_of(target), steps_of(source), strict=True):
         vars(own).clear()
         vars(own).update(vars(other))
+    share_lock(target)
 
 
 def _split_pool(text: np.ndarray, lengths: np.ndarray) -> list[str]:

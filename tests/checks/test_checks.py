@@ -17,6 +17,7 @@ from online_rank import (
     Ranker,
     StreamScaler,
     TorchRanker,
+    measure,
     save,
 )
 from online_rank.base.transformer import QueryTransformer
@@ -82,12 +83,13 @@ class Plain(Ranker):
     def _learn(self, block, rounds):
         for t, query in enumerate(block.each()):
             rows, grades, w = query.X.astype(np.float64), query.y, query.w[0]
-            if not (np.isfinite(rows).all() and (grades >= 0).all() and np.isfinite(w) and w >= 0):
+            if not ((np.abs(rows) < 1e100).all() and (grades >= 0).all() and 0 <= w < 1e100):
                 return t
+            loss = measure("ndcg@10").loss(self._score(rows), grades, ties="pessimistic")
             for row, grade in zip(rows, grades, strict=True):
                 self._weights += 0.01 * w * (grade - grades.mean()) * row
             largest = max([0.0, *np.linalg.norm(rows, axis=1)])
-            rounds[t] = 0.5, np.nan, 0.0, 0.0, 0.0, w, len(rows), largest, 0.0, False
+            rounds[t] = loss, np.nan, 0.0, 0.0, 0.0, w, len(rows), largest, 0.0, False
         return len(block.w)
 
 
@@ -227,6 +229,72 @@ class Hoards(Plain):
         return super()._learn(block, rounds)
 
 
+class GrowsWithoutMemory(Plain):
+    def _grow(self, n_new):
+        self._weights = np.zeros(len(self._weights) + n_new)
+
+
+class GrowsInFront(Plain):
+    def _grow(self, n_new):
+        self._weights = np.concatenate([np.zeros(n_new), self._weights])
+
+
+class IgnoresWeight(Plain):
+    def _learn(self, block, rounds):
+        w = block.w.copy()
+        learned = super()._learn(block._replace(w=np.ones(len(w))), rounds) if np.isfinite(w).all() and (w >= 0).all() else 0
+        rounds[:learned, 5] = w[:learned]
+        return learned
+
+
+class LearnsFromWeightZero(Plain):
+    def _learn(self, block, rounds):
+        w = block.w.copy()
+        learned = super()._learn(block._replace(w=np.where(w == 0.0, 0.5, w)), rounds)
+        rounds[:learned, 5] = w[:learned]
+        return learned
+
+
+class KeepsInfinity(Plain):
+    def __init__(self):
+        super().__init__()
+        self._largest = np.zeros(1)
+
+    def _learn(self, block, rounds):
+        learned = super()._learn(block, rounds)
+        if learned:
+            self._largest = self._largest + np.exp(np.minimum(np.abs(block.X).max(initial=0.0), 1000.0) - 300.0)
+            self._largest = np.where(self._largest > 1e30, np.inf, self._largest)
+        return learned
+
+
+class InvertsTheLoss(Plain):
+    def _learn(self, block, rounds):
+        learned = super()._learn(block, rounds)
+        rounds[:learned, 0] = 1.0 - rounds[:learned, 0]
+        return learned
+
+
+class MeasuresAfterwards(Plain):
+    def _learn(self, block, rounds):
+        for t, query in enumerate(block.each()):
+            if not super()._learn(query, rounds[t : t + 1]):
+                return t
+            rounds[t, 0] = measure("ndcg@10").loss(self._score(query.X), query.y, ties="pessimistic")
+        return len(block.w)
+
+
+class Unlocked(Plain):
+    def norm(self):
+        return float(np.linalg.norm(self._weights))
+
+
+class HoldsWithoutSharing(Plain):
+    def __init__(self):
+        super().__init__()
+        self._spare = PerceptronRanker()
+
+
 class NeedsAllFeatures(Plain):
     def predict_one(self, x):
         if isinstance(x, dict) and any(len(document) < 4 for document in x.values()):
@@ -256,6 +324,15 @@ FAULTS = {
     WorstFirst: "ranking",
     ForgetsWeight: "last_round",
     Hoards: "bounded_memory",
+    GrowsWithoutMemory: "late_features",
+    GrowsInFront: "late_features",
+    IgnoresWeight: "sample_weights",
+    LearnsFromWeightZero: "sample_weights",
+    KeepsInfinity: "finite_state",
+    InvertsTheLoss: "honest_loss",
+    MeasuresAfterwards: "honest_loss",
+    Unlocked: "methods_hold_the_lock",
+    HoldsWithoutSharing: "one_lock",
     NeedsAllFeatures: "river.check_disappearing_features",
 }
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from online_rank.base import QueryTransformer, parts_of, ranker_of
+from online_rank.checks._learning import late_and_known
 from online_rank.checks._subject import answer_many, answer_of, as_block, numbers, state_of
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.models import NOT_SAVED, REGISTRY, is_ranker
@@ -119,3 +121,13 @@ def test_a_feature_left_out_is_zero_and_the_order_of_names_is_free(name, stream,
     whole = [dict(zip(NAMES, row, strict=True)) for row in asked[0][0].tolist()]
     sparse = [{NAMES[j]: row[j] for j in names if row[j]} for row in asked[0][0].tolist()]
     assert model.predict_one(sparse) == pytest.approx(model.predict_one(whole), rel=1e-9, abs=1e-9)
+
+
+@every_ranker
+def test_late_features_are_learned_bit_for_bit_as_those_that_were_zero_before(name):
+    ranker = ranker_of(REGISTRY[name]())
+    skipped = {skip for part in parts_of(ranker) for skip in part._unit_test_skips()}
+    if "late_features" in skipped or any(isinstance(part, QueryTransformer) for part in parts_of(ranker)):
+        pytest.skip("what it makes of 0, or its first weights, depend on when a feature is met")
+    for late, known in late_and_known(ranker):
+        assert late.tobytes() == known.tobytes()

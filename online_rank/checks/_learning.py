@@ -1,0 +1,104 @@
+"""Checks of what learning does to a ranker."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from online_rank.base import QueryTransformer, parts_of, ranker_of
+from online_rank.base.schema import schema_of
+from online_rank.checks._subject import close, make_queries, numbers, same, taught_by
+from online_rank.measures import learned_measure
+
+_EIGHT = tuple("abcdefgh")
+_ZEROS = dict.fromkeys(_EIGHT, 0.0)
+
+
+def late_features(model: Any) -> None:
+    """A feature that comes late is learned as if it had been there from the start with value 0, but for rounding."""
+    ranker = ranker_of(model)
+    if any(isinstance(part, QueryTransformer) for part in parts_of(ranker)):
+        return  # Transformers inside may make another number of 0.
+    for late, known in late_and_known(ranker):
+        assert close(late, known, 1e-12), "a feature that came late was learned differently from one that was 0 before"
+
+
+def late_and_known(ranker: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The answers of a ranker that meets half of its features late, and of one for which they were 0 before, for each query."""
+    late, known = ranker.clone(), ranker.clone()
+    for t, (X, y) in enumerate(make_queries()):
+        # Four and eight: sums in four lanes are rounded alike.
+        named = np.hstack((X[:, :4], X[::-1, :4])).tolist()
+        few = [dict(zip(_EIGHT[: 4 if t < 12 else 8], row, strict=False)) for row in named]
+        whole = [{**_ZEROS, **features} for features in few]
+        late.learn_one(few, y)
+        known.learn_one(whole, y)
+        yield numbers(late.predict_one(few)), numbers(known.predict_one(whole))
+
+
+def sample_weights(model: Any) -> None:
+    """A query of weight 0 changes no weight, and one of weight 2 teaches something else than one of weight 1."""
+    ranker, queries = _last_weights(ranker_of(model)), make_queries()
+    if ranker is None:
+        return  # An average counts every query.
+    answers = []
+    for w in (None, 0.0, 1.0, 2.0):
+        taught = taught_by(ranker.clone(), queries[:12])
+        try:
+            if w is not None:
+                taught.learn_one(*queries[17], w=w)
+        except ValueError:
+            return  # Not every ranker learns with weights; such a one says so.
+        taught_by(taught, queries[12:])
+        answers.append([numbers(taught.predict_one(X)) for X, _ in queries])
+    without, zero, one, two = answers
+    assert same(zero, without), "a query of weight 0 taught something"
+    assert not same(two, one), "weight 2 taught the same as weight 1"
+
+
+def honest_loss(model: Any) -> None:
+    """`last_round.loss` is 1 - measure of the ranking by the weights that learn, before the query was learned."""
+    ranker = _last_weights(ranker_of(model))
+    if ranker is None or ranker.abilities.takes_clicks:
+        return  # It answers by other weights than those that learn; or its loss is one of clicks.
+    measure = learned_measure(ranker)
+    for X, y in make_queries(40):
+        expected = measure.loss(numbers(ranker.predict_one(X)), y, ties="pessimistic")
+        ranker.learn_one(X, y)
+        told = ranker.last_round.loss
+        assert abs(told - expected) < 1e-9, f"a ranking with a loss of {expected:.6g} was reported as {told:.6g}"
+
+
+def finite_state(model: Any) -> None:
+    """Huge features and weights are refused, or leave a state and answers that are finite."""
+    for huge, w in itertools.product((1.0, 1e30, 1e100, 1e160, 1e300), (1.0, 1e30, 1e100)):
+        ranker = taught_by(ranker_of(model).clone(), make_queries()[:12])
+        for X, y in make_queries()[12:18]:
+            try:
+                ranker.learn_one(X * huge, y, w=w)
+            except ValueError:
+                continue
+            for name, array in _arrays(ranker):
+                assert np.isfinite(array).all(), f"features of {huge:g} with weight {w:g} left {name} not finite"
+
+
+RANKER_CHECKS = (late_features, sample_weights, honest_loss, finite_state)
+
+
+def _last_weights(ranker: Any) -> Any:
+    """A ranker with these settings that answers by the weights that learn; None where that cannot be had."""
+    settings = ranker._get_params()
+    ranker = ranker.clone({"average": False} if "average" in settings else {})
+    return None if any(getattr(part, "average", False) is not False for part in parts_of(ranker)) else ranker
+
+
+def _arrays(model: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays of a model's state that are to be finite, with their names."""
+    for part in parts_of(model):
+        kind: Any = type(part)
+        declared = schema_of(kind) or {}
+        for name, value in vars(part).items():
+            allowed = name == "_last_round" or not getattr(declared.get(name), "finite", True)
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and not allowed:
+                yield f"{type(part).__name__}.{name}", value

@@ -1,0 +1,206 @@
+"""Threads beside one that learns: they meet the state after some query, never a part of one."""
+
+import copy
+import pickle
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from online_rank import (
+    BestRanker,
+    BlendRanker,
+    DriftAwareRanker,
+    LossTracker,
+    PerceptronRanker,
+    RidgeRanker,
+    SignedLog,
+    StreamScaler,
+)
+from online_rank.base import parts_of, steps_of
+from online_rank.base.lock import Locked, locked
+from online_rank.checks._threads import methods_hold_the_lock, one_lock
+from online_rank.storage.files import from_bytes, to_bytes
+from tests.helpers import state_of
+
+N_QUERIES = 400
+
+
+def queries(n=N_QUERIES, d=6, seed=0):
+    rng = np.random.default_rng(seed)
+    return [(rng.normal(size=(8, d)), rng.integers(0, 3, 8)) for _ in range(n)]
+
+
+def locks(model):
+    return {id(part._lock) for part in [model, *parts_of(model)]}
+
+
+@pytest.fixture
+def quick_switches():
+    """Threads take turns every few bytecodes."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+MODELS = {
+    "pipeline": lambda: StreamScaler() | PerceptronRanker(),
+    "tracker": lambda: StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker())),
+    "best": lambda: SignedLog() | BestRanker([PerceptronRanker(), RidgeRanker()]),
+    "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | RidgeRanker()]),
+    "union": lambda: (StreamScaler() + StreamScaler()) | PerceptronRanker(),
+}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_a_model_has_one_lock_with_all_its_parts(make):
+    model = make()
+    for X, y in queries(20):
+        model.learn_one(X, y)
+    for one in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), from_bytes(to_bytes(model)), model.clone()):
+        assert len(locks(one)) == 1
+    one_lock(make())
+
+
+def test_a_learner_that_takes_the_place_of_another_has_the_lock_of_the_whole():
+    model = LossTracker(DriftAwareRanker(PerceptronRanker()))
+    first = model.learner.learner
+    model.learner._learner = model.learner._new_ranker()
+    assert model.learner.learner is not first
+    assert len(locks(model)) == 1
+
+
+def test_models_that_share_a_step_share_the_lock_with_all_of_theirs():
+    scaler, other = StreamScaler(), StreamScaler()
+    first, second = scaler | PerceptronRanker(), other | RidgeRanker()
+    assert locks(first) != locks(second)
+    bridge = scaler | other | PerceptronRanker()
+    assert len(locks(first) | locks(second) | locks(bridge)) == 1
+    # A copy has a scaler of its own.
+    assert locks(copy.deepcopy(first)) != locks(first)
+
+
+@pytest.mark.usefixtures("quick_switches")
+def test_two_pipelines_that_share_a_scaler_in_two_threads():
+    scaler = StreamScaler()
+    models, stream = [scaler | PerceptronRanker(), scaler | RidgeRanker()], queries(150)
+    failed = []
+
+    def learn(model, names):
+        try:
+            for X, y in stream:
+                # New features again and again: the arrays of the scaler are replaced.
+                model.learn_one([dict(zip(names, row, strict=False)) for row in X.tolist()], y)
+                names.append(f"{names[0]}{len(names)}")
+                names[1:7] = names[-6:]
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [
+        threading.Thread(target=learn, args=(model, [f"{letter}{j}" for j in range(6)]))
+        for letter, model in zip("ab", models, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert scaler.n_documents == 2 * sum(len(y) for _, y in stream)
+    assert scaler.n_features == len(scaler.means)
+
+
+@pytest.mark.usefixtures("quick_switches")
+@pytest.mark.parametrize("taken", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: from_bytes(to_bytes(m))])
+@pytest.mark.parametrize("name", ["pipeline", "tracker"])
+def test_a_copy_beside_a_learning_thread_is_the_model_after_some_query(name, taken):
+    stream, model = queries(), MODELS[name]()
+    met, plain = {}, MODELS[name]()
+    met[repr(state(plain))] = 0
+    for t, (X, y) in enumerate(stream, start=1):
+        plain.learn_one(X, y)
+        met[repr(state(plain))] = t
+
+    done = threading.Event()
+
+    def learn():
+        for X, y in stream:
+            model.learn_one(X, y)
+        done.set()
+
+    thread = threading.Thread(target=learn)
+    thread.start()
+    copies = []
+    while not done.is_set():
+        copies.append(taken(model))
+    thread.join()
+    found = [met.get(repr(state(one))) for one in copies]
+    assert None not in found, "a torn copy"
+    assert found == sorted(found)
+
+
+def state(model):
+    return [state_of(step) for step in steps_of(model)]
+
+
+def test_a_certificate_beside_a_learning_thread():
+    tracker, stream = LossTracker(PerceptronRanker(), {"u": np.ones(6)}), queries(1500)
+    tracker.learn_one(*stream[0])
+    thread = threading.Thread(target=lambda: [tracker.learn_one(X, y) for X, y in stream])
+    thread.start()
+    n = 0
+    while thread.is_alive():
+        certificate = tracker.certificate("u")
+        tracker.move_comparator("u", np.ones(6))
+        assert certificate.holds is not False
+        n += 1
+    thread.join()
+    assert n > 0
+
+
+class Forgetful(PerceptronRanker):
+    """Has a method without the lock."""
+
+    def norm(self):
+        return float(np.linalg.norm(self._weights))
+
+
+class Careful(PerceptronRanker):
+    """Has it under the lock."""
+
+    @locked
+    def norm(self):
+        return float(np.linalg.norm(self._weights))
+
+
+def test_the_contract_finds_a_public_method_without_the_lock():
+    methods_hold_the_lock(Careful())
+    with pytest.raises(AssertionError, match=r"norm\(\) does not take the lock"):
+        methods_hold_the_lock(Forgetful())
+
+
+def test_the_contract_finds_a_part_with_a_lock_of_its_own():
+    model = LossTracker(PerceptronRanker())
+    model._learner = copy.deepcopy(model._learner)
+    with pytest.raises(AssertionError, match="locks of their own"):
+        one_lock(model)
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (LossTracker, ["served_interval"]),
+        (PerceptronRanker, ["restart_average", "stop_averaging"]),
+    ],
+)
+def test_methods_that_had_no_lock(owner, names):
+    for name in names:
+        assert hasattr(getattr(owner, name), "__wrapped__")
+
+
+def test_locks_are_neither_state_nor_compared():
+    model = PerceptronRanker()
+    assert isinstance(model, Locked)
+    assert "_lock" not in vars(model)
+    assert "_lock" not in model.__getstate__()
