@@ -30,6 +30,7 @@ _SOURCE = r"""
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,30 +40,39 @@ static long at = 0, count = 0;
 static int what = 0;
 enum { FAIL = 0, HALF = 1, KILL = 2, POWER = 3 };
 
-/* What power loss takes back: sizes since the last sync, and the last bytes written in place. */
+/* What power loss takes back: sizes since the last sync, and what was overwritten since then. */
+struct undo { struct undo *before; off_t at; size_t n; char old[]; };
 static off_t synced[1024];
-static char known[1024], old[1024][512];
-static size_t old_size[1024];
-static off_t old_at[1024];
+static char known[1024];
+static struct undo *undone[1024];
 
 void fault_arm(long number, int kind) { at = number; what = kind; count = 0; }
 long fault_count(void) { return count; }
 
+static void forget(int fd) {
+    while (undone[fd]) { struct undo *u = undone[fd]; undone[fd] = u->before; free(u); }
+}
+
 static int regular(int fd) {
     struct stat s;
     if (fd < 3 || fd >= 1024 || fstat(fd, &s) || !S_ISREG(s.st_mode)) return 0;
-    if (!known[fd]) { known[fd] = 1; synced[fd] = s.st_size; old_size[fd] = 0; }
+    if (!known[fd]) { known[fd] = 1; synced[fd] = s.st_size; forget(fd); }
     return 1;
 }
 
+static void keep(int fd, size_t n, off_t o) {
+    struct undo *u = malloc(sizeof *u + n);
+    ssize_t found = u ? pread(fd, u->old, n, o) : -1;
+    if (found <= 0) { free(u); return; }
+    u->at = o; u->n = found; u->before = undone[fd]; undone[fd] = u;
+}
+
 static void lose_power(void) {
+    ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite");
     for (int fd = 3; fd < 1024; fd++) {
         struct stat s;
         if (!known[fd] || fstat(fd, &s)) continue;
-        if (old_size[fd]) {
-            ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite");
-            real(fd, old[fd], old_size[fd], old_at[fd]);
-        }
+        for (struct undo *u = undone[fd]; u; u = u->before) real(fd, u->old, u->n, u->at);
         if (s.st_size > synced[fd] && ftruncate(fd, synced[fd])) {}
     }
 }
@@ -86,25 +96,30 @@ ssize_t write(int fd, const void *b, size_t n) {
 static ssize_t in_place(const char *name, int fd, const void *b, size_t n, off_t o) {
     ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, name);
     if (at && regular(fd)) {
-        if (due()) { errno = ENOSPC; return -1; }
-        if (n <= 512) { memset(old[fd], 0, 512); old_size[fd] = n; old_at[fd] = o; if (pread(fd, old[fd], n, o) < 0) {} }
+        if (due()) {
+            if (what == HALF && n > 1) { at = count + 1; what = FAIL; keep(fd, n / 2, o); return real(fd, b, n / 2, o); }
+            errno = ENOSPC; return -1;
+        }
+        keep(fd, n, o);
     }
     return real(fd, b, n, o);
 }
 ssize_t pwrite(int fd, const void *b, size_t n, off_t o) { return in_place("pwrite", fd, b, n, o); }
 ssize_t pwrite64(int fd, const void *b, size_t n, off_t o) { return in_place("pwrite64", fd, b, n, o); }
 
-int fsync(int fd) {
-    int (*real)(int) = dlsym(RTLD_NEXT, "fsync");
+static int synchronised(const char *name, int fd) {
+    int (*real)(int) = dlsym(RTLD_NEXT, name);
     if (at && regular(fd)) {
         if (due()) { errno = EIO; return -1; }
         struct stat s;
         int result = real(fd);
-        if (!result && !fstat(fd, &s)) { synced[fd] = s.st_size; old_size[fd] = 0; }
+        if (!result && !fstat(fd, &s)) { synced[fd] = s.st_size; forget(fd); }
         return result;
     }
     return real(fd);
 }
+int fsync(int fd) { return synchronised("fsync", fd); }
+int fdatasync(int fd) { return synchronised("fdatasync", fd); }
 
 int close(int fd) {
     int (*real)(int) = dlsym(RTLD_NEXT, "close");

@@ -40,7 +40,7 @@ from online_rank.base import abilities_of, parts_of, ranker_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals import Interval, LossInterval, add_losses, served_loss
+from online_rank.intervals import Interval, LossInterval, served_loss
 from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_ID_LENGTH, is_id
 from online_rank.measures import learned_measure
 from online_rank.metrics import metric
@@ -51,6 +51,8 @@ from online_rank.serving.wire import decoded
 __all__ = ["Outcome", "RankingService", "Reply"]
 
 _FIELDS = {frozenset({"id", "docs"}), frozenset({"id", "grades"}), frozenset({"id", "clicks"}), frozenset({"cmd"})}
+
+_DICTS = {dict}
 
 #: About what a waiting query takes besides its text, and each of its documents besides its features: names, scores, the draw.
 _ENTRY = 500
@@ -252,13 +254,18 @@ class RankingService:
         return Reply(_ranked(query_id, dict(zip(decoded(waiting[0].encode())["docs"], waiting[1], strict=True))))
 
     def stats(self) -> dict[str, Any]:
-        """Counts and figures since the service was first started, across restarts with a checkpoint."""
+        """Counts and figures since the service was first started, across restarts with a checkpoint.
+
+        Losses are of rankings whose grades came (`served_interval`): their sum, their mean, and the interval of the mean.
+        """
+        interval = self.served_interval()
         return {
             **self.counts(),
             "pending": self.n_waiting,
             self.measure: self._metric.get(),
-            "loss": float(self._served[1]),
-            "loss_interval": list(self.served_interval()[:2]),
+            "loss_sum": float(self._served[1]),
+            "loss_mean": interval.mean if interval.n else None,
+            "loss_mean_interval": [interval.lower, interval.upper],
             "longest_delay": self._longest_delay,
         }
 
@@ -360,15 +367,16 @@ class RankingService:
             self._pending.put(query_id, tuple(query), size, number, [])
 
     def _rank(self, query_id: Any, docs: Any, request: bytes) -> Reply:
-        if not isinstance(docs, dict) or not all(isinstance(features, dict) for features in docs.values()):
+        if not isinstance(docs, dict) or not {*map(type, docs.values())} <= _DICTS:
             raise ValueError("docs must be {document: {feature: value}}")
         self._require_moderate(docs, len(request))
         # Before anything is drawn: what is refused must not have changed what is drawn next.
         text = request.decode()
         size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * len(docs)
         self._pending.require_room(size)
-        query = read_query(docs, documents=abilities_of(self.model).takes_documents)
-        if not self.draws:
+        able = abilities_of(self.model)
+        query = read_query(docs, documents=able.takes_documents)
+        if not able.draws:
             scores = self.model.predict_one(query)
             reply = self._waiting(_ranked(query_id, scores), None, (query_id, size, text, [*scores.values()], None))
         else:
@@ -442,8 +450,9 @@ class RankingService:
                 loss = served_loss(self._target, scores, y)
                 options = {"served": scores} if self.learn_served else {}
                 if loss is not None:
-                    served = served.copy()
-                    add_losses(served, np.array([loss]))
+                    account = LossInterval(served)
+                    account.update(loss)
+                    served = account.sums
             # The last that can fail, and the id that makes it known has its place already.
             self._learned[query_id] = self.n_changes + 1
             try:
