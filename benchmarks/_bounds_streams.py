@@ -38,7 +38,7 @@ class Tally:
 def random_stream(rng: np.random.Generator, d: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Queries with a teacher, noise, adversarial grades or ties; the teacher comes along."""
     teacher, kind = rng.normal(size=d), rng.integers(4)
-    for _ in range(int(rng.integers(3, 40))):
+    for _ in range(int(rng.integers(3, 25))):
         m = int(rng.integers(2, 8))
         X = rng.integers(-2, 3, (m, d)).astype(float) if kind == 3 else rng.normal(size=(m, d))
         noise = (0.0, 0.5, 5.0, 0.5)[kind]
@@ -53,7 +53,7 @@ SETTINGS = (
 
 def limits() -> str:
     """What certificates say without a comparator, and of runs that begin with given weights (sections 17 and 24)."""
-    tallies = {name: Tally() for name in ("V <= F(u) + <u, w>", "F(u) >= V - ||u|| ||w||", "duality gap", "norm form, given w0",
+    tallies = {name: Tally() for name in ("V <= F(u) + <u, w>", "F(u) >= V - ‖u‖ ‖w‖", "duality gap", "norm form, given w0",
                                           "distance form, given w0", "hindsight form, given w0")}  # fmt: skip
     for seed in range(STREAMS):
         rng = np.random.default_rng([17, seed])
@@ -68,8 +68,8 @@ def limits() -> str:
         tracker = LossTracker(ranker, comparators)
         for X, y, _ in queries:
             tracker.learn_one(X, y)
-        for name in comparators:
-            c = tracker.certificate(name)
+        certificates = {name: tracker.certificate(name) for name in comparators}
+        for c in certificates.values():
             V, F, size = (
                 c.totals["mass"],
                 c.pair_loss,
@@ -78,10 +78,9 @@ def limits() -> str:
             tallies["V <= F(u) + <u, w>"].add(V, F + c.facts["inner_product"], size)
             if V > 0.0:
                 least = V * bounds.hinge_limit(norm=c.norm, mass=V, weight_norm=c.facts["weight_norm"])
-                tallies["F(u) >= V - ||u|| ||w||"].add(least, F, size)
+                tallies["F(u) >= V - ‖u‖ ‖w‖"].add(least, F, size)
                 gap = bounds.duality_gap(comparator_loss=F, norm=c.norm, mass=V, weight_norm=c.facts["weight_norm"])
-                for other in comparators:
-                    u = tracker.certificate(other)
+                for u in certificates.values():
                     if u.norm <= c.norm:
                         tallies["duality gap"].add(F - u.pair_loss, gap, size)
             if begun.any():

@@ -2,9 +2,11 @@
 
     python -m benchmarks.bounds [SECTION ...]
 
-Sections: counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, overhead.
+Sections: counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, limits, tightness,
+hedging, blends, leader, paired, pairs, exploring, overhead, off_policy, exchanges.
 
-Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png).
+Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png); sections that are named replace
+those of the page.
 """
 
 import itertools
@@ -14,8 +16,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks._bounds_blends import blends, leader, pairs, tightness
 from benchmarks._bounds_clicks import exchanges, off_policy
 from benchmarks._bounds_served import coverage, delayed, drift, interval, theorems
+from benchmarks._bounds_streams import exploring, hedging, limits, paired
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, mq2008_parts, offsets_of
 from benchmarks._figures import Curve, figure, number
@@ -305,25 +309,14 @@ def overhead() -> str:
 
 
 SECTIONS = (
-    counterexample,
-    attained,
-    separable,
-    noisy,
-    file,
-    theorems,
-    delayed,
-    drift,
-    coverage,
-    interval,
-    overhead,
-    off_policy,
-    exchanges,
-)
+    counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, limits, tightness, hedging,
+    blends, leader, paired, pairs, exploring, overhead, off_policy, exchanges,
+)  # fmt: skip
 
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("sections", nargs="*", help="which to run; all without")
+    arguments.add_argument("sections", nargs="*", help="which to run; all if none is named")
     chosen = arguments.parse_args().sections
     RESULTS.mkdir(exist_ok=True)
     parts = [f"# Bounds\n\n{environment('scipy')}"]
@@ -332,10 +325,7 @@ def main() -> None:
             start = time.perf_counter()
             parts.append(f"## {section.__doc__}\n\n{section()}")
             print(f"{section.__name__}: {time.perf_counter() - start:.1f} s", flush=True)
-    if chosen:
-        print("\n\n".join(parts))
-    else:
-        save("bounds", "\n\n".join(parts))
+    save("bounds", "\n\n".join(parts), part=bool(chosen))
 
 
 if __name__ == "__main__":

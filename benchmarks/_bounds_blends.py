@@ -1,0 +1,171 @@
+"""Sections of `benchmarks.bounds` on real data: blends and leaders beside the best in hindsight, and paired intervals."""
+
+import itertools
+import time
+
+import numpy as np
+
+from benchmarks._common import table
+from benchmarks._data import LIGHTGBM, MQ2008, folds, known_folders, mq2008_parts, offsets_of, shuffled
+from online_rank import (
+    BestRanker,
+    BlendRanker,
+    LossTracker,
+    PerceptronRanker,
+    RidgeRanker,
+    StreamQuantileMap,
+    StreamScaler,
+    bounds,
+    evaluate,
+)
+from online_rank.intervals import LossInterval
+from online_rank.query import query_offsets
+from online_rank.rankers.hedge import shares_of
+from online_rank.stream.letor import read_letor
+from online_rank.stream.synth import Drifting, NoisyTeacher
+
+ORDERS = 3
+
+
+def streams() -> dict[str, list[list[tuple[np.ndarray, np.ndarray]]]]:
+    """Queries by stream and order."""
+    found = {}
+    for folder in known_folders(MQ2008, LIGHTGBM):
+        block = read_letor(*mq2008_parts(folder)) if folder.name == MQ2008 else next(folds(folder)).train
+        found[folder.name] = [queries_of(*shuffled(block, order)) for order in range(ORDERS)]
+    for name, make in (("noisy teacher", NoisyTeacher), ("drifting", Drifting)):
+        found[name] = [list(make(800, seed=seed)) for seed in range(2)]
+    return found
+
+
+def queries_of(X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(X, y) of each query."""
+    return [(X[a:b], y[a:b]) for a, b in itertools.pairwise(query_offsets(qid, len(y)))]
+
+
+def blends() -> str:
+    """What blends served, beside the best fixed blend in hindsight and what the certificate allows (section 18)."""
+    rows = []
+    for name, orders in streams().items():
+        told = {column: [] for column in ("served", "best", "member", "certified", "closed", "drawn", "differs")}
+        for queries in orders:
+            model, differs = StreamQuantileMap() | BlendRanker(), 0
+            blend = model["BlendRanker"]
+            for X, y in queries:
+                constant = shares_of(blend.candidate_losses, blend.candidate_prior, blend.rate) @ blend.candidates
+                differs += bool(np.any(constant != blend.weights))
+                model.learn_one(X, y)
+            c = bounds.certificate_of(model)
+            if not c.holds:
+                raise SystemExit(f"a certificate fails:\n{c}")
+            for column, value in zip(
+                told,
+                (c.loss, c.facts["least_loss"], c.facts["best_member"][1], c.bound("blend_bound"),
+                 c.bound("blend_closed_bound"), c.totals["n_drawn"], differs),
+                strict=True,
+            ):  # fmt: skip
+                told[column].append(value)
+        cells = [" / ".join(f"{v:.2f}" for v in told[c]) for c in ("served", "best", "member", "certified", "closed")]
+        rows.append((name, c.totals["n_counted"], *cells, sum(told["drawn"]), sum(told["differs"])))
+    header = ("stream", "n", "served", "best fixed blend", "best member", "certified (with Delta, G)", "closed form", "draws",
+              "queries served otherwise than with a constant step")  # fmt: skip
+    return (
+        "`StreamQuantileMap() | BlendRanker()`, one pass in each of some orders. Certified is what `certificate_of` says after "
+        f"the run.\n\n{table(header, rows)}"
+    )
+
+
+def leader() -> str:
+    """What following the leader costs on MQ2008 (section 19), and how near the counterexample of blends comes to its bound."""
+    rows = []
+    for folder in known_folders(MQ2008):
+        for order in range(ORDERS):
+            rankers = [PerceptronRanker(), PerceptronRanker(credit="spread"), PerceptronRanker(average=False)]
+            model = StreamScaler() | BestRanker(rankers)
+            for X, y in queries_of(*shuffled(read_letor(*mq2008_parts(folder)), order)):
+                model.learn_one(X, y)
+            c = bounds.certificate_of(model)
+            changes = c.facts["n_changes"]
+            cells = f"{c.loss:.2f}", f"{c.facts['best_loss']:.2f}", f"{c.facts['price']:.2f}", changes
+            rows.append((f"{folder.name}, order {order}", *cells, f"{c.bound('leader_bound'):.2f}"))
+    header = ("stream", "served", "best in hindsight", "price P", "changes of the leader", "certified")
+    return f"{table(header, rows)}\n\n{counterexample_of_blends()}"
+
+
+def counterexample_of_blends(n: int = 2000) -> str:
+    """Two rankers that disagree, and grades against whatever is served."""
+    one, other = (PerceptronRanker.from_weights(w) for w in ([1.0, 0.0], [0.0, 1.0]))
+    model = BlendRanker([one, other], measure="ndcg", grid=4)
+    X = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    for _ in range(n):
+        scores = model.predict_one(X)
+        # What is served by the mean is wrong; a draw is not known beforehand, so there the grades alternate.
+        wrong = [1, 0] if scores[0] <= scores[1] else [0, 1]
+        model.learn_one(X, [model.n_queries % 2, 1 - model.n_queries % 2] if model.draws_candidates else wrong)
+    c = bounds.certificate_of(model)
+    lost = 1.0 - 1.0 / np.log2(3.0)
+    return (
+        f"{n:,} queries graded against whatever the mean of the candidates serves, in units of one lost query: served "
+        f"{c.loss / lost:,.0f}, best fixed blend {c.facts['least_loss'] / lost:,.0f}, certified "
+        f"{c.bound('blend_bound') / lost:,.0f}, {c.totals['n_drawn']:,} draws."
+    )
+
+
+def pairs() -> str:
+    """Paired intervals on MQ2008 beside those of two single ones, and what an interval costs (section 20)."""
+    rows = []
+    for folder in known_folders(MQ2008):
+        queries = queries_of(*shuffled(read_letor(*mq2008_parts(folder)), 0))
+        models = {
+            "default": StreamScaler() | PerceptronRanker(),
+            "spread": StreamScaler() | PerceptronRanker(credit="spread"),
+            "ridge": StreamScaler() | RidgeRanker(),
+            "last weights": StreamScaler() | PerceptronRanker(average=False),
+        }
+        run = evaluate.progressive(queries, models, progress=False)
+        for name in list(models)[1:]:
+            paired = run.difference("default", name)
+            singles = [run.traces[model].served.interval(0.975) for model in ("default", name)]
+            single = sum(interval.upper - interval.lower for interval in singles) / 2.0
+            half = f"{(paired.upper - paired.lower) / 2.0:.3f}", f"{single:.3f}"
+            rows.append((f"default against {name}", paired.n, f"{paired.mean:+.4f}", *half))
+        said = "\n".join(f"- {statement}" for statement in run.better()) or "- nothing at 95 %"
+    account = LossInterval([1000.0, 300.0, 20.0])
+    account.interval()
+    start = time.process_time()
+    for _ in range(2000):
+        account.interval()
+    cost = (time.process_time() - start) / 2000 * 1e6
+    header = ("models", "n", "difference of mean loss", "half width, paired", "half widths of two single intervals together")
+    return (
+        f"{table(header, rows)}\n\nSaid of all pairs at once:\n\n{said}\n\nAn interval costs {cost:.1f} µs of processor time."
+    )
+
+
+def tightness() -> str:
+    """What certificates say of the default perceptron on real data: V, the limits, and two comparators (section 17)."""
+    rows = []
+    for folder in known_folders(MQ2008, LIGHTGBM):
+        block = read_letor(*mq2008_parts(folder)) if folder.name == MQ2008 else next(folds(folder)).train
+        for credit in ("adaptive", "spread"):
+            scaler, parts = StreamScaler(), []
+            for a, b in itertools.pairwise(offsets_of(block)):
+                scaler.learn_one(block.X[a:b])
+                parts.append(scaler.transform_one(block.X[a:b]))
+            X = np.concatenate(parts)
+            best = bounds.best_in_hindsight((X, block.y, block.qid), lam=1e-2, credit="spread", progress=False)
+            tracker = LossTracker(PerceptronRanker(credit=credit), {"best": best.weights, "zero": np.zeros(X.shape[1])})
+            tracker.learn_many(X, block.y, block.qid)
+            c, zero = tracker.certificate("best"), tracker.certificate("zero")
+            V = c.totals["mass"]
+            rows.append(
+                (
+                    f"{folder.name}, {credit}", f"{c.loss:.1f}", f"{V:.1f}", f"{V / c.loss:.2f}",
+                    f"{zero.bound('mass_hindsight_bound') / V:.3f}", f"{c.pair_loss / V:.3f}",
+                    f"{c.bound('mass_hindsight_bound'):.1f}", f"{c.bound('mass_data_bound'):.1f}", f"{c.bound('mass_bound'):,.0f}",
+                    f"{c.totals['counted_weight']:.0f}", f"{c.facts['weight_norm'] / V:.3f}",
+                )
+            )  # fmt: skip
+    header = ("run", "loss", "V", "V / loss", "hindsight form at u = 0, of V", "F(u) / V, best in hindsight", "F(u) + <u, w>",
+              "F(u) + ‖u‖ sqrt(Q)", "closed form", "queries counted", "‖w‖ / V: no margin above it")  # fmt: skip
+    return table(header, rows)
