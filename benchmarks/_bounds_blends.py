@@ -162,7 +162,8 @@ def tightness() -> str:
                 (
                     f"{folder.name}, {credit}", f"{c.loss:.1f}", f"{V:.1f}", f"{V / c.loss:.2f}",
                     f"{zero.bound('mass_hindsight_bound') / V:.3f}", f"{c.pair_loss / V:.3f}",
-                    f"{c.bound('mass_hindsight_bound'):.1f}", f"{c.bound('mass_data_bound'):.1f}", f"{c.bound('mass_bound'):,.0f}",
+                    f"{c.bound('mass_hindsight_bound'):.1f}", f"{c.bound('mass_data_bound'):.1f}",
+                    f"{c.bound('mass_bound'):,.0f}",
                     f"{c.totals['counted_weight']:.0f}", f"{c.facts['weight_norm'] / V:.3f}",
                 )
             )  # fmt: skip

@@ -11,6 +11,7 @@ from online_rank._kernels.codes import DOCUMENTS
 from online_rank._kernels.comparators import compare
 from online_rank._kernels.graded import ranking_losses
 from online_rank._kernels.totals import accumulate
+from online_rank._kernels.tracked import learn_tracked
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.lock import locked
@@ -342,7 +343,9 @@ class LossTracker(NestedRanker):
         inside = self._learner._wrapped if self._nested else []
         share_columns(self, self._learner, *inside)
         values = np.zeros((len(block.w), *self._sums.shape))
-        if self._nested or len(self._sums) or block.answered is not None or self._scores_answers(block):
+        if self._learns_in_one_call(block):
+            learned = self._learn_in_one_call(block, rounds, values)
+        elif self._nested or len(self._sums) or block.answered is not None or self._scores_answers(block):
             learned = self._learn_each(block, rounds, values)
         else:
             learned = self._learner._learn(block, rounds)
@@ -372,6 +375,20 @@ class LossTracker(NestedRanker):
     def _scores_answers(self, block: Block) -> bool:
         """Whether the ranker has to be asked what it would have answered."""
         return self.served and not self._nested and block.answered is None and not self._round_is_served(block)
+
+    def _learns_in_one_call(self, block: Block) -> bool:
+        """Whether a kernel of its own learns a block and measures comparators, or what would have been answered."""
+        plain = type(self._learner) is PerceptronRanker and not self.raw and block.answered is None
+        dense = plain and self._learner._rows is None and type(block.X) is np.ndarray
+        return dense and bool(len(self._sums) or self._scores_answers(block))
+
+    def _learn_in_one_call(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
+        ranker = self._learner
+        return learn_tracked(
+            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), ranker._config, ranker._weights,
+            ranker._average, ranker._counters, rounds, block.served, ranker.served == "average", self._aligned, values,
+            self._scores_answers(block),
+        )  # fmt: skip
 
     def _learn_each(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
         """Learn query by query, and measure each by the weights before its update.
