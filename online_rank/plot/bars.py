@@ -31,7 +31,7 @@ def certificate(certificate: Certificate, ax: "Axes | None" = None) -> "Axes":
         raise ValueError("there is nothing to draw: the certificate has no finite bound, or no loss")
     ax = listed([check.statement for check in shown], ax)
     for row, check in enumerate(shown):
-        colour = GREY if check.holds else COLOURS[1]
+        colour = COLOURS[1] if check.verdict == "VIOLATED" else GREY
         ax.plot([loss, check.value], [row, row], color=colour, linewidth=1.8, marker="o", markersize=5, markevery=[1])
         ax.annotate(number(check.value), (check.value, row), xytext=(6, 0), textcoords="offset points", va="center",
                     color=DARK, fontsize=FONT)  # fmt: skip
