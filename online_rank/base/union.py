@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.anatomy import Wrapper, share_lock
+from online_rank.base.anatomy import Abilities, Wrapper, abilities_of, share_lock
 from online_rank.base.columns import as_array, numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import joined, snapshot
-from online_rank.query import Block
+from online_rank.query import Block, read_query
 
 __all__ = ["QueryUnion"]
 
@@ -80,11 +80,15 @@ class QueryUnion(Wrapper, QueryTransformer):
     def _serving(self) -> None:
         return None
 
+    def _abilities(self) -> Abilities:
+        # Texts and categories are welcome where one of the two takes them.
+        return Abilities(takes_documents=any(abilities_of(part).takes_documents for part in self._wrapped))
+
     def _transform_block(self, block: Block) -> Block:
-        return self._beside(block, self.first._transform_block(block), self.second._transform_block(block))
+        return self._beside(block, *(part._transform_block(_as_taken(part, block)) for part in self._wrapped))
 
     def _learn_block(self, block: Block) -> Block:
-        return self._beside(block, self.first._learn_block(block), self.second._learn_block(block))
+        return self._beside(block, *(part._learn_block(_as_taken(part, block)) for part in self._wrapped))
 
     def _beside(self, block: Block, one: Block, two: Block) -> Block:
         X = np.concatenate([as_array(one.X, self), as_array(two.X, self)], axis=1)
@@ -97,6 +101,15 @@ class QueryUnion(Wrapper, QueryTransformer):
         # All of them, whether or not both give the name: a query may lack a feature that the next one has.
         told = (f"{label}.{name}" for label, given in zip(labels, names, strict=True) for name in given)
         return block._replace(X=X, names=tuple(told))
+
+
+def _as_taken(part: Any, block: Block) -> Block:
+    """A block in the form that a transformer takes: documents as the user gave them, or numbers."""
+    if hasattr(block.X, "shape") or abilities_of(part).takes_documents:
+        return block
+    unnamed = block.ids is None or isinstance(block.ids, range)
+    read = read_query(block.X if unnamed else dict(zip(block.ids or (), block.X, strict=True)))
+    return block._replace(X=read.X, names=read.names)
 
 
 def _same(query: Any) -> Any:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from river import preprocessing
 
-from online_rank import PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
+from online_rank import ForEachDocument, PerceptronRanker, QueryNormalizer, SignedLog, StreamScaler
 from online_rank.base import QueryUnion
 from tests.helpers import as_dicts, teacher_queries
 
@@ -46,3 +46,23 @@ def test_other_things_are_refused():
         QueryUnion(StreamScaler(), 3)
     with pytest.raises(TypeError, match="product"):
         StreamScaler() * StreamScaler()
+
+
+def test_texts_reach_the_parts_that_take_them():
+    from river import compose
+
+    kind = ForEachDocument(compose.Select("kind") | preprocessing.OneHotEncoder())
+    model = (kind + ForEachDocument(compose.Select("length"))) | PerceptronRanker()
+    query = {"a": {"kind": "pdf", "length": 3.0}, "b": {"kind": "html", "length": 1.0}}
+    model.learn_one(query, {"a": 0, "b": 2})
+    assert model.rank_one(query) == ["b", "a"]
+    assert set(model["PerceptronRanker"].feature_names) == {
+        "ForEachDocument.kind_pdf", "ForEachDocument.kind_html", "ForEachDocument2.length",
+    }  # fmt: skip
+    # A part that takes numbers alone names what it cannot take.
+    with pytest.raises(TypeError, match="feature 'kind' of document 'a' is 'pdf'"):
+        ((kind + StreamScaler()) | PerceptronRanker()).learn_one(query, {"a": 0, "b": 2})
+    numbers = {"a": {"kind": 1.0, "length": 3.0}, "b": {"kind": 2.0, "length": 1.0}}
+    both = (ForEachDocument(compose.Select("length")) + StreamScaler()) | PerceptronRanker()
+    both.learn_one(numbers, {"a": 0, "b": 2})
+    assert both.rank_one(numbers) == ["b", "a"]
