@@ -27,13 +27,13 @@ from online_rank._progress import progress
 from online_rank.base import Ranker
 from online_rank.stream import WebLike
 
-DEFAULT, RIDGE, LIGHT, BLEND = "PerceptronRanker()", "map | RidgeRanker()", "map | BlendRanker('light')", "map | BlendRanker()"
+DEFAULT, RIDGE, LIGHT, BLEND = "PerceptronRanker()", "map | RidgeRanker()", "BlendRanker('light')", "BlendRanker()"
 RANKERS: dict[str, Callable[[], Ranker]] = {
     DEFAULT: PerceptronRanker,
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     RIDGE: lambda: StreamQuantileMap() | RidgeRanker(),
-    LIGHT: lambda: StreamQuantileMap() | BlendRanker("light"),
-    BLEND: lambda: StreamQuantileMap() | BlendRanker(),
+    LIGHT: lambda: BlendRanker("light"),
+    BLEND: lambda: BlendRanker(),
 }
 TURN, FIRST = 100, 100
 #: A pass over so many queries is compared with a fit of so many rounds on so many threads.

@@ -42,6 +42,7 @@ Part = tuple[Queries, Queries]
 #: Behind one map.
 MEMBERS: dict[str, Callable[[], Ranker]] = {
     "R": RidgeRanker,
+    "D": PerceptronRanker,
     "A": lambda: Ramps() | GradientRanker("logistic", optimizer="adagrad"),
     "P": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1),
     "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
@@ -51,9 +52,10 @@ MEMBERS: dict[str, Callable[[], Ranker]] = {
 }
 BLENDS = (
     *MEMBERS,
-    "R E", "P E", "A E", "P F", "R A E", "R P E", "A P E",
+    "R E", "P E", "A E", "D E", "P F", "R A E", "R P E", "A P E", "D P E", "D A E", "D R E", "D A P E",
     "E S", "P E S", "R E S", "A E S", "R A E S", "A P E S",
     "E T", "P E T", "R E T", "A E T", "P F T", "R A E T", "R P E T", "A P E T", "R A P E T",
+    "D E T", "D A E T", "D P E T", "D R E T", "D A P E T",
 )  # fmt: skip
 #: The default, and the light one.
 CHOSEN, LIGHT = "A P E T", "P E"
@@ -190,7 +192,8 @@ NDCG@10 on development data after one pass over {chosen.queries} synthetic queri
 {chosen.orders} orders; in parentheses the difference to {CHOSEN.replace(" ", " + ")} ± its standard error, paired over
 queries. The milliseconds are of processor time a query, learning the queries of the first column.
 
-All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; A: `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
+All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker()`; A:
+`Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`;
 F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `window=1000, depth=4`. `BlendRanker()` is
 {CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}

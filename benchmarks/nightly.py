@@ -34,10 +34,10 @@ Result = tuple[np.ndarray, float, int]
 ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | PerceptronRanker()": lambda: StreamQuantileMap() | PerceptronRanker(),
     "map | RidgeRanker(half_life=500)": lambda: StreamQuantileMap() | RidgeRanker(half_life=500.0),
-    "map | BlendRanker('light')": lambda: StreamQuantileMap() | BlendRanker("light"),
-    "map | BlendRanker()": lambda: StreamQuantileMap() | BlendRanker(),
-    "map | BlendRanker(half_life=500)": lambda: StreamQuantileMap() | BlendRanker(half_life=500.0),
-    "map | DriftAwareRanker(BlendRanker())": lambda: StreamQuantileMap() | DriftAwareRanker(BlendRanker()),
+    "BlendRanker('light')": lambda: BlendRanker("light"),
+    "BlendRanker()": lambda: BlendRanker(),
+    "BlendRanker(half_life=500)": lambda: BlendRanker(half_life=500.0),
+    "DriftAwareRanker(BlendRanker())": lambda: DriftAwareRanker(BlendRanker()),
 }
 RETRAINED = {"LightGBM nightly, all days": None, "LightGBM nightly, last 7 days": 7}
 

@@ -60,8 +60,8 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "map | RidgeRanker()": lambda: StreamQuantileMap() | RidgeRanker(),
     "map | StreamTargetEncoder() | RidgeRanker()": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "map | BoostedRanker()": lambda: StreamQuantileMap() | BoostedRanker(),
-    "map | BlendRanker('light')": lambda: StreamQuantileMap() | BlendRanker("light"),
-    "map | BlendRanker()": lambda: StreamQuantileMap() | BlendRanker(),
+    "BlendRanker('light')": lambda: BlendRanker("light"),
+    "BlendRanker()": lambda: BlendRanker(),
 }
 
 

@@ -34,8 +34,8 @@ ONLINE: dict[str, Callable[[], Ranker]] = {
     "map, ramps=12 | PerceptronRanker(credit='spread', relative_margin=0.1)": lambda: (
         StreamQuantileMap(12) | PerceptronRanker(credit="spread", relative_margin=0.1)
     ),
-    "map | BlendRanker('light')": lambda: StreamQuantileMap() | BlendRanker("light"),
-    "map | BlendRanker()": lambda: StreamQuantileMap() | BlendRanker(),
+    "BlendRanker('light')": lambda: BlendRanker("light"),
+    "BlendRanker()": lambda: BlendRanker(),
 }
 
 

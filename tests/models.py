@@ -81,7 +81,7 @@ REGISTRY = {
     "ridge, half-life": lambda: RidgeRanker("ap", half_life=20.0),
     "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
     "blend": lambda: BlendRanker([PerceptronRanker(), StreamScaler() | GradientRanker(), RidgeRanker()]),
-    "blend, default": lambda: StreamQuantileMap() | BlendRanker(half_life=100.0),
+    "blend, default": lambda: BlendRanker(half_life=100.0),
     "drift, blend": lambda: DriftAwareRanker(BlendRanker([RidgeRanker(), StreamTargetEncoder() | PerceptronRanker()])),
     "scaler": lambda: StreamScaler(),
     "largest": lambda: MaxAbsStreamScaler(),

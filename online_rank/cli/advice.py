@@ -34,7 +34,7 @@ def advice(settings: Settings) -> list[str]:
         return f"feature {j + 1}" if names is None else names[j]
 
     lines = _leaks(of_width, called)
-    if not (settings.log or settings.scale == "query"):
+    if not settings.log and settings.scale in ("stream", "none"):
         lines += _heavy_tails(np.concatenate([X for X, _ in of_width]), called)
     return lines
 
@@ -50,7 +50,7 @@ def _heavy_tails(X: np.ndarray, called: Any) -> list[str]:
     column = np.abs(X[:, worst])
     return [
         f"{np.count_nonzero(heavy):,} of {X.shape[1]:,} features have heavy tails ({called(worst)} reaches "
-        f"{column.max():.3g}, half of its values are below {np.median(column):.3g}): try --log or --scale query"
+        f"{column.max():.3g}, half of its values are below {np.median(column):.3g}): try --scale map"
     ]
 
 

@@ -129,7 +129,7 @@ NoRelevant = StrEnum("NoRelevant", ["skip", "zero"])
 Ties = StrEnum("Ties", ["expected", "optimistic", "pessimistic", "ignored"])
 
 #: How features are brought to one scale.
-Scale = StrEnum("Scale", ["stream", "query", "none"])
+Scale = StrEnum("Scale", ["map", "stream", "query", "none"])
 
 
 class Kind(StrEnum):
@@ -142,7 +142,9 @@ class Kind(StrEnum):
 
 Scaling = Annotated[
     Scale,
-    typer.Option("--scale", help="Standardise features: by all seen so far; within each query; not at all."),
+    typer.Option(
+        "--scale", help="Bring features to one scale: by their quantiles; by mean and variance; in each query; not at all."
+    ),
 ]
 Log = Annotated[bool, typer.Option("--log", help="Take sign(x) log(1 + |x|) of raw features first: for counts and lengths.")]
 NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
@@ -215,7 +217,7 @@ def train(
         Kind,
         typer.Option("--ranker", help="What learns. The blends take features of any scale: --scale and --log change nothing."),
     ] = Kind.perceptron,
-    scale: Scaling = Scale.stream,
+    scale: Scaling = Scale.map,
     log: Log = False,
     seed: Annotated[
         int | None,
@@ -567,7 +569,7 @@ def stream(
     ranker: NewKind = Kind.perceptron,
     clicks: Clicks = False,
     measure: Measure = "ndcg@10",
-    scale: Scaling = Scale.stream,
+    scale: Scaling = Scale.map,
     log: Log = False,
     checkpoint: Checkpoint = None,
     every: Every = 10_000,
@@ -607,7 +609,7 @@ def serve(
     ranker: NewKind = Kind.perceptron,
     clicks: Clicks = False,
     measure: Measure = "ndcg@10",
-    scale: Scaling = Scale.stream,
+    scale: Scaling = Scale.map,
     log: Log = False,
     checkpoint: Checkpoint = None,
     every: Every = 10_000,

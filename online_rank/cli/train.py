@@ -46,11 +46,11 @@ def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -
     )
 
     if ranker in ("blend", "light-blend"):
-        # The map brings features of any scale to one.
-        return StreamQuantileMap() | BlendRanker(None if ranker == "blend" else "light", measure)
+        return BlendRanker(None if ranker == "blend" else "light", measure)
     model: Any = SwapRanker() if ranker == "swap" else PerceptronRanker(measure=measure)
-    if scale != "none":
-        model = (StreamScaler() if scale == "stream" else QueryNormalizer()) | model
+    fronts: dict[str, Any] = {"map": StreamQuantileMap, "stream": StreamScaler, "query": QueryNormalizer}
+    if scale in fronts:
+        model = fronts[scale]() | model
     return SignedLog() | model if log else model
 
 

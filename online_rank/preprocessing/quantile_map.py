@@ -15,9 +15,9 @@ from online_rank.arguments import seed as require_seed
 from online_rank.base.columns import as_array
 from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.lock import locked
-from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
+from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
 from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer
-from online_rank.query import Block, require_finite
+from online_rank.query import Block, SparseRows, require_finite
 
 __all__ = ["Ramps", "StreamQuantileMap"]
 
@@ -98,6 +98,9 @@ class StreamQuantileMap(ColumnTransformer):
     and the map follows a stream that drifts. With `frozen_after` it stays what it is after so many documents, so that from then
     on every bound for fixed features holds (THEORY 15); a map that goes on learning is a moving scaler (THEORY 10c).
 
+    **Sparse rows** pass as they are: a stream that begins with `SparseRows` or a sparse matrix of scipy, as text gives, is not
+    mapped, and its features keep their names.
+
     Sketches join: `online_rank.distributed.mix` makes one map of those of several machines.
 
     Parameters
@@ -156,11 +159,15 @@ class StreamQuantileMap(ColumnTransformer):
         _base_masses=Array(lambda step: len(step._base_points), low=0.0),
         _base_total=Real(0.0),
         _count_before=Count(),
+        _passes=Flag(),
         _places=Derived(),
         _table=Derived("d", lambda step: kernels.KNOT * (step.n_knots + 1) + _CELLS // 8 + kernels.FINDER + 2),
     )
 
     _changes_in_place = False
+
+    #: A sketch, and the table made of it, take 4 kB a feature.
+    max_features = 1 << 14
 
     def __init__(
         self,
@@ -195,6 +202,8 @@ class StreamQuantileMap(ColumnTransformer):
         # The documents of a stretch that ended join the features from `_cursor` on, and stand for `_span`. No feature is left
         # to join when it is the number of features.
         self._span, self._cursor, self._n_joined = 0, 0, 0
+        # Whether the stream began with sparse rows, which pass as they are.
+        self._passes = False
         # Of a shard: the sketches that it began with. Those above are then of the documents after `_count_before` alone.
         self._forget_base()
         self._derive()
@@ -264,6 +273,18 @@ class StreamQuantileMap(ColumnTransformer):
         self._find_knots(d - n_new, d, self._total)
         if idle:
             self._cursor = d
+
+    def _learn_block(self, block: Block) -> Block:
+        if not self._n_features and isinstance(block.X, SparseRows) and block.n_documents:
+            self._passes = True
+        return self._passed(block) if self._passes else super()._learn_block(block)
+
+    def _transform_block(self, block: Block) -> Block:
+        return self._passed(block) if self._passes else super()._transform_block(block)
+
+    def _passed(self, block: Block) -> Block:
+        require_finite(block)
+        return block
 
     def _room(self, X: np.ndarray) -> np.ndarray:
         return np.empty((len(X), X.shape[1] * 2 * (self.ramps or 1)), dtype=np.float32)
@@ -416,6 +437,11 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         """Join the sketches of what each shard has learned on its own to those of the base."""
+        if any(shard._passes for shard in shards):
+            if not all(shard._passes or not shard._n_features for shard in shards):
+                raise ValueError("some of the StreamQuantileMaps have learned from sparse rows, and others from arrays")
+            self._passes = True
+            return
         self._join_all()
         self._points, self._sizes, self._masses = self._points.copy(), self._sizes.copy(), self._masses.copy()
         for k, given in enumerate(shards):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from river import base
 
 from online_rank._kernels import blend as kernels
 from online_rank._kernels.arrays import all_finite
@@ -64,9 +65,9 @@ class BlendRanker(NestedRanker):
     Parameters
     ----------
     rankers
-        Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend,
-        for features that `StreamQuantileMap` gives (`StreamQuantileMap() | BlendRanker()`): a perceptron on ramps, ridge on
-        target encodings, a logistic ranker on ramps, and streaming trees. `"light"`: the first two.
+        Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend, a
+        perceptron on ramps, ridge on target encodings, a logistic ranker on ramps, and streaming trees. `"light"`: the first
+        two. Both take raw features: they bring a `StreamQuantileMap` of their own, behind which all members stand.
     measure
         What the loss is of (see `online_rank.measure`).
     grid
@@ -113,6 +114,7 @@ class BlendRanker(NestedRanker):
         _account=Array(len(HedgeAccount._fields)),
         _n_queries=Count(),
         _prior=Derived(),
+        _front=Nested("StreamQuantileMap", optional=True),
     )
 
     def __init__(
@@ -149,6 +151,7 @@ class BlendRanker(NestedRanker):
         self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
         self._candidates = _grid(grid, len(chosen))
         self._learners = [copy.deepcopy(ranker) for ranker in chosen]
+        self._front = None if chosen is rankers else _own_map()
         self._losses = np.zeros(len(self._candidates))
         self._prior = _prior_of(prior, self._candidates)
         self._account = opening()
@@ -228,6 +231,10 @@ class BlendRanker(NestedRanker):
         return Abilities(takes_served=True)
 
     @property
+    def _parts(self) -> list[base.Base]:
+        return [*self._learners, *([] if self._front is None else [self._front])]
+
+    @property
     def _serving(self) -> None:
         return None
 
@@ -246,6 +253,8 @@ class BlendRanker(NestedRanker):
             # Whoever asked knows the documents' ids, and names the bad one.
             return np.full(len(X), np.nan)
         block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
+        if self._front is not None:
+            block = self._front._transform_block(block)
         made = _Made()
         S = np.stack([_scores(learner, block, made) for learner in self._learners])
         scores, weights = np.empty(len(X)), self.weights
@@ -256,7 +265,7 @@ class BlendRanker(NestedRanker):
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         block = block._replace(names=self.feature_names)
         for t, query in enumerate(block.each() if len(block.w) > 1 else [block]):
-            if not self._learn_query(query, rounds[t]):
+            if not self._learn_query(query if self._front is None else self._front._learn_block(query), rounds[t]):
                 return t
         return len(block.w)
 
@@ -303,6 +312,13 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     if name == "light":
         return light
     return [*light, Ramps() | GradientRanker("logistic", optimizer="adagrad"), BoostedRanker()]
+
+
+def _own_map() -> Any:
+    """What the recommended blends put between raw features and their members."""
+    from online_rank.preprocessing import StreamQuantileMap
+
+    return StreamQuantileMap()
 
 
 def _meets_first(learner: Ranker | RankingPipeline) -> QueryEstimator | None:

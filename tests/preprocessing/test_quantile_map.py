@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
@@ -295,6 +296,34 @@ def test_a_feature_that_appears_late_was_zero_before():
     late.learn_one([{"c": 4.0, "a": 1.0}, {"a": 2.0}])
     # Of c one value is known, for which as much counts as for 0: F is 1/4 for 0 and 3/4 for 4.
     assert late.transform_one([{"c": 4.0}, {"c": 0.0}])[0]["c"] == pytest.approx(ndtri(0.75) - ndtri(0.25))
+
+
+def test_a_stream_of_sparse_rows_passes_as_it_is():
+    queries = [scipy.sparse.random_array((8, 50_000), density=1e-3, format="csr", rng=t) for t in range(6)]
+    front, alone = StreamQuantileMap() | PerceptronRanker(), PerceptronRanker()
+    for t, X in enumerate(queries):
+        front.learn_one(X, np.arange(8) % (2 + t))
+        alone.learn_one(X, np.arange(8) % (2 + t))
+    assert front.predict_one(queries[0]) == alone.predict_one(queries[0])
+    again = from_bytes(to_bytes(front))
+    assert again.predict_one(queries[0]) == alone.predict_one(queries[0])
+    base = fork(front)
+    assert mix([base], front).predict_one(queries[1]) == front.predict_one(queries[1])
+    bad = queries[0].copy()
+    bad.data[0] = np.nan
+    with pytest.raises(ValueError, match="features must be finite"):
+        front.learn_one(bad, np.arange(8))
+    # One that began with arrays maps sparse ones too.
+    model = StreamQuantileMap()
+    model.learn_one(np.eye(3))
+    np.testing.assert_array_equal(model.transform_one(scipy.sparse.csr_array(np.eye(3))), model.transform_one(np.eye(3)))
+
+
+def test_features_beyond_what_memory_holds_are_refused():
+    model = StreamQuantileMap()
+    with pytest.raises(ValueError, match="at most 16384 are accepted"):
+        model.learn_one(np.zeros((1, 16_385)))
+    assert model.n_features == 0
 
 
 def test_names_of_columns():

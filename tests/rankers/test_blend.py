@@ -25,6 +25,7 @@ from online_rank._kernels import blend as kernels
 from online_rank.base.schema import mismatches
 from online_rank.preprocessing import Ramps
 from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.stream import WebLike
 from online_rank.stream.synth import NoisyTeacher
 
 
@@ -128,7 +129,7 @@ def test_a_query_that_a_later_ranker_rejects_leaves_the_others_as_they_were():
 
 def test_blocks_of_queries():
     X, y, qid = NoisyTeacher(30, n_features=5, n_documents=(2, 12), seed=1).block()
-    model = StreamQuantileMap() | BlendRanker("light")
+    model = BlendRanker("light")
     model.learn_many(X, y, qid)
     scores = model.predict_many(X, qid)
     first = np.flatnonzero(qid == 3)
@@ -161,15 +162,35 @@ def test_learners_that_have_learned_before_are_served_at_once():
         BlendRanker([_learned_from(2), _learned_from(3)])
 
 
+def _with_nan(i, j):
+    X = np.ones((3, 136))
+    X[i, j] = np.nan
+    return X
+
+
 def _learned_from(n_features):
     ranker = RidgeRanker()
     ranker.learn_one(np.eye(n_features), np.arange(n_features))
     return ranker
 
 
+@pytest.mark.parametrize("name", [None, "light"])
+def test_recommended_blends_bring_their_own_map(name):
+    own = BlendRanker(name)
+    outside = StreamQuantileMap() | BlendRanker(own.learners)
+    X, y, qid = WebLike(25, n_documents=20, seed=3).block()
+    own.learn_many(X, y, qid)
+    outside.learn_many(X, y, qid)
+    assert own.predict_many(X, qid).tolist() == outside.predict_many(X, qid).tolist()
+    before = to_bytes(own)
+    with pytest.raises(ValueError, match="feature 3 of document 1"):
+        own.learn_one(_with_nan(1, 3), [0, 1, 2])
+    assert to_bytes(own) == before
+
+
 def test_a_default_blend_killed_and_resumed_ends_in_the_same_bits():
     stream = list(NoisyTeacher(120, n_features=6, n_documents=(5, 20), seed=2))
-    model = StreamQuantileMap() | BlendRanker()
+    model = BlendRanker()
     for t, (X, y) in enumerate(stream):
         if t == 70:
             resumed, copied = from_bytes(to_bytes(model)), copy.deepcopy(model)
