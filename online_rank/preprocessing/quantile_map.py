@@ -12,7 +12,7 @@ from online_rank._kernels import quantile_map as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
-from online_rank.base.columns import as_array
+from online_rank.base.columns import as_array, numbers
 from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
@@ -290,6 +290,9 @@ class StreamQuantileMap(ColumnTransformer):
         return np.empty((len(X), X.shape[1] * 2 * (self.ramps or 1)), dtype=np.float32)
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+        if self._columns is None and self._n_features:
+            # It learned from arrays, and so did what stands behind it: columns are known by their numbers.
+            return numbers(2 * len(names) * (self.ramps or 1))
         pairs = _pair_names(names)
         return pairs if self._ramps is None else _ramp_names(pairs, self._ramps.n_knots)
 
