@@ -58,7 +58,7 @@ BLENDS = (
     "D E T", "D A E T", "D P E T", "D R E T", "D A P E T",
 )  # fmt: skip
 #: The default, and the light one.
-CHOSEN, LIGHT = "A P E T", "P E"
+CHOSEN, LIGHT = "D A P E T", "D P E"
 SYNTHETIC = ("additive", "forest", "linear")
 
 

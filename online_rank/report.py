@@ -13,17 +13,18 @@ import platform
 import re
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import online_rank
-from online_rank.base import ranker_of
+from online_rank.base import ranker_of, transformers_of
 from online_rank.bounds import Certificate
 from online_rank.evaluate import Trace
 from online_rank.metrics import metric
+from online_rank.preprocessing._columns import ColumnTransformer
 from online_rank.rankers import BlendRanker
 
 if TYPE_CHECKING:
@@ -220,7 +221,10 @@ def write_report(
             pictures.append(_picture(_plot().importance(model), "Features by which the trees of the blend split"))
     elif n_features:
         given = list(feature_names or ())[:n_features]
-        names = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
+        names: Sequence[Hashable] = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
+        for step in transformers_of(model):
+            # One that makes several columns of a feature names them.
+            names = step._given_names(tuple(names)) if isinstance(step, ColumnTransformer) else names
         pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))
     sections = [
         ("Figures", _figures(figures, trace)),

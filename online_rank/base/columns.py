@@ -19,7 +19,7 @@ from online_rank.query import MAX_FEATURES, Block, SparseRows
 from online_rank.query.names import HashedNames
 from online_rank.query.sparse import as_rows, worth_rows
 
-__all__ = ["Columns", "QueryEstimator", "as_array", "numbers"]
+__all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers"]
 
 #: Most cells of an array that sparse documents are written out to, for steps that need one.
 _MAX_CELLS = 1 << 24
@@ -36,7 +36,7 @@ def numbers(n_features: int) -> tuple[str, ...]:
     return tuple(map(str, range(1, n_features + 1)))
 
 
-def _are_numbers(names: Iterable[Hashable]) -> bool:
+def are_numbers(names: Iterable[Hashable]) -> bool:
     """Whether all names are numbers of features."""
     return all(isinstance(name, str) and _NUMBER.fullmatch(name) for name in names)
 
@@ -99,7 +99,7 @@ class Columns:
     def are_numbers(self) -> bool:
         """Whether all names are numbers of features: "1", "2", ..."""
         if self._are_numbers is None:
-            self._are_numbers = _are_numbers(self._column)
+            self._are_numbers = are_numbers(self._column)
         return self._are_numbers
 
     def of(self, names: Iterable[Hashable]) -> np.ndarray:
@@ -211,7 +211,7 @@ class QueryEstimator(QueryStep, abc.ABC):
         if block.names is None:
             self._require_positions(block)
             return None
-        if self._columns is None and self._n_features and not _are_numbers(block.names):
+        if self._columns is None and self._n_features and not are_numbers(block.names):
             raise ValueError(
                 f"x names its features, but {type(self).__name__} has learned from arrays, without names: "
                 'the names of its features are "1", "2", ...'
@@ -264,7 +264,7 @@ class QueryEstimator(QueryStep, abc.ABC):
             if not self._n_features:
                 self._extend(None, block.X.shape[1])
         elif self._columns is None and self._n_features:
-            if _are_numbers(block.names):
+            if are_numbers(block.names):
                 self._columns = Columns(numbers(self._n_features))
                 self._extend(block.names)
         elif not self._has(block.names):
@@ -316,7 +316,7 @@ class QueryEstimator(QueryStep, abc.ABC):
         met = [step for step in (self, *others) if step._n_features]
         named = any(step._columns is not None for step in met)
         if named and not all(
-            step._columns is not None or _are_numbers(name for s in met for name in s._own_names()) for step in met
+            step._columns is not None or are_numbers(name for s in met for name in s._own_names()) for step in met
         ):
             raise ValueError(f"some of the {type(self).__name__}s name their features and others do not")
         for step in met:

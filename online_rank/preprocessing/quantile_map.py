@@ -12,7 +12,7 @@ from online_rank._kernels import quantile_map as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
-from online_rank.base.columns import as_array, numbers
+from online_rank.base.columns import are_numbers, as_array
 from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
@@ -97,6 +97,9 @@ class StreamQuantileMap(ColumnTransformer):
     unbiased, and off by about 0.01. A stretch has at most `memory` / 16 documents: from then on old ones count less and less,
     and the map follows a stream that drifts. With `frozen_after` it stays what it is after so many documents, so that from then
     on every bound for fixed features holds (THEORY 15); a map that goes on learning is a moving scaler (THEORY 10c).
+
+    A feature `"clicks"` gives `"clicks"` and `"clicks in query"`; one that is known by its number n, as in arrays and LETOR
+    text, the columns number 2 n - 1 and 2 n.
 
     **Sparse rows** pass as they are: a stream that begins with `SparseRows` or a sparse matrix of scipy, as text gives, is not
     mapped, and its features keep their names.
@@ -290,11 +293,7 @@ class StreamQuantileMap(ColumnTransformer):
         return np.empty((len(X), X.shape[1] * 2 * (self.ramps or 1)), dtype=np.float32)
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        if self._columns is None and self._n_features:
-            # It learned from arrays, and so did what stands behind it: columns are known by their numbers.
-            return numbers(2 * len(names) * (self.ramps or 1))
-        pairs = _pair_names(names)
-        return pairs if self._ramps is None else _ramp_names(pairs, self._ramps.n_knots)
+        return _column_names(names, self.ramps)
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         zero = (np.zeros(1), np.zeros(1))
@@ -524,11 +523,19 @@ def _knots(n_knots: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def _pair_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    """Each name, and after it that of the column relative to the query: new features come last."""
-    return tuple(
-        given for name in names for given in (name, f"{name} in query" if isinstance(name, str) else (name, "in query"))
-    )
+def _column_names(names: tuple[Hashable, ...], ramps: int | None) -> tuple[Hashable, ...]:
+    """The names of the columns of each feature, one after the other: new features come last.
+
+    What the map of an array gives is known by its position. So the columns of a feature that is a number are numbers.
+    """
+    width, given = 2 * (ramps or 1), list[Hashable]()
+    for name in names:
+        if are_numbers((name,)):
+            given += [str(width * (int(name) - 1) + k) for k in range(1, width + 1)]  # type: ignore[call-overload]
+        else:
+            pair = (name, f"{name} in query" if isinstance(name, str) else (name, "in query"))
+            given += pair if ramps is None else _ramp_names(pair, ramps)
+    return tuple(given)
 
 
 @functools.lru_cache(maxsize=64)

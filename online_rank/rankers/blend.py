@@ -66,8 +66,8 @@ class BlendRanker(NestedRanker):
     ----------
     rankers
         Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend, a
-        perceptron on ramps, ridge on target encodings, a logistic ranker on ramps, and streaming trees. `"light"`: the first
-        two. Both take raw features: they bring a `StreamQuantileMap` of their own, behind which all members stand.
+        perceptron, another on ramps, ridge on target encodings, a logistic ranker on ramps, and streaming trees. `"light"`: the
+        first three. Both take raw features: they bring a `StreamQuantileMap` of their own, behind which all members stand.
     measure
         What the loss is of (see `online_rank.measure`).
     grid
@@ -307,8 +307,8 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     if name not in (None, "light"):
         raise ValueError(f"rankers is {name!r}; it is a list of rankers, None for the default blend, or 'light'")
     # Chosen by `python -m benchmarks.blends`.
-    perceptron = PerceptronRanker(credit="spread", relative_margin=0.1)
-    light = [Ramps() | perceptron, StreamTargetEncoder(keep="relative") | RidgeRanker()]
+    on_ramps = Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)
+    light = [PerceptronRanker(), on_ramps, StreamTargetEncoder(keep="relative") | RidgeRanker()]
     if name == "light":
         return light
     return [*light, Ramps() | GradientRanker("logistic", optimizer="adagrad"), BoostedRanker()]

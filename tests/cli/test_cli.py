@@ -464,7 +464,7 @@ def test_certificates_need_queries_that_can_be_read_twice(files, run):
     assert "learned from alone" in err
 
 
-@pytest.mark.parametrize(("name", "learners"), [("blend", 4), ("light-blend", 2)])
+@pytest.mark.parametrize(("name", "learners"), [("blend", 5), ("light-blend", 3)])
 def test_train_a_blend(files, run, name, learners):
     code, out, err = run(
         "train", files / "a.txt", "--test", files / "test.txt", "--ranker", name, "--save", files / "m.npz", "--json"

@@ -88,10 +88,11 @@ def test_a_file_that_is_not_sorted_is_warned_of_and_grouped(run):
 def test_heavy_tails_are_told_with_what_to_try(run):
     with open("raw.txt", "w") as file:
         file.writelines(f"{i % 3} qid:{i // 4} 1:{np.exp((i * 7 % 101) / 5):.6g} 2:{i % 5}\n" for i in range(400))
-    _, err = run("train", "raw.txt", "--json")
+    _, err = run("train", "raw.txt", "--json", "--scale", "stream")
     assert "1 of 2 features have heavy tails (feature 1 reaches" in err
-    assert "--log" in err
-    assert run("train", "raw.txt", "--json", "--log")[1] == ""
+    assert "--scale map" in err
+    assert run("train", "raw.txt", "--json", "--scale", "stream", "--log")[1] == ""
+    assert run("train", "raw.txt", "--json")[1] == ""
     assert run("train", "train.txt", "--json")[1] == ""
 
 
@@ -177,13 +178,13 @@ def test_a_table_goes_through_every_command(run, kind):
     out, _ = run("train", f"train.{kind}", *columns, "--test", f"test.{kind}", "--save", "m", "--json")
     figures = json.loads(out)
     assert (figures["passes"][0]["queries"], figures["features"]) == (30, 2)
-    assert load("m")["PerceptronRanker"].feature_names == ("price", "age")
+    assert load("m")["StreamQuantileMap"].feature_names == ("price", "age")
     # The columns of the other file stand in another order; names decide.
     measured = json.loads(run("evaluate", "m", f"test.{kind}", *columns, "--json")[0])["metrics"]["ndcg@10"]
     assert measured == figures["test"]["served"]["ndcg@10"] > 0.7
     assert len(run("rank", "m", f"test.{kind}", "--query", "search")[0].splitlines()) == n
     run("train", f"train.{kind}", *columns, "--shards", "2", "--rounds", "2", "-q", "--save", "shards")
-    assert load("shards")["StreamScaler"].n_documents == n
+    assert load("shards")["StreamQuantileMap"].n_documents == n
     run("train", f"train.{kind}", *columns, "--report", "page", "-q")
     for arguments, message in [
         (("train", "train.txt", *columns), "--query and --grade are for tables"),
@@ -242,7 +243,7 @@ def test_nothing_in_a_log_is_learned_or_dropped_in_silence(run, log, kind):
     _, err = run("train", file, *options, "--exclude", "clicks", "--event-time", "seen", "--document", "url", "--save", "m")
     assert "perfectly" not in err
     assert "seen" not in err
-    assert load("m")["PerceptronRanker"].feature_names == ("price", "new")
+    assert load("m")["StreamQuantileMap"].feature_names == ("price", "new")
     # To rank, the columns that the model knows are features, and documents have their ids.
     out, err = run("rank", "m", file, "--query", "search", "--document", "url", "--group-by-qid", "--missing", "zero")
     assert err == ""

@@ -123,7 +123,7 @@ def test_the_command_on_a_scheduler_gives_the_bits_of_one_process(client, files,
     # All rounds are done; what is left is to load and to save.
     assert run("train", *at, "--resume", "--save", tmp_path / "three")[0] == 0
     assert Path(tmp_path / "three").read_bytes() == Path(tmp_path / "two").read_bytes()
-    assert load(tmp_path / "one")["StreamScaler"].n_documents > 0
+    assert load(tmp_path / "one")["StreamQuantileMap"].n_documents > 0
     code, out, err = run("train", *files, "--shards", 4)
     assert code == 0, err
     assert "4 shards, mixed once" in out
