@@ -242,8 +242,13 @@ class BlendRanker(NestedRanker):
         return self._learners, self.weights
 
     def _head(self) -> Head:
-        names = self.feature_names
-        return Blend(tuple(form_of(learner, names, self.n_features) for learner in self._learners), self.weights)
+        names, n_features = self.feature_names, self.n_features
+        if self._front is None or self._front._passes:
+            return Blend(tuple(form_of(learner, names, n_features) for learner in self._learners), self.weights)
+        layers, columns = self._front._layers(n_features), self._front._given_names(self._own_names())
+        forms = (form_of(learner, None if names is None else columns, len(columns)) for learner in self._learners)
+        raw = (form._replace(names=names, n_features=n_features, layers=(*layers, *form.layers)) for form in forms)
+        return Blend(tuple(raw), self.weights)
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._score_queries(X, single(len(X)))

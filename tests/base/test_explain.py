@@ -32,14 +32,14 @@ EXACT = {
     "ramps behind a scaler": lambda: StreamScaler() | Ramps(4) | LossTracker(PerceptronRanker()),
     "encodings": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "gaussianized": lambda: StreamGaussianizer() | PerceptronRanker(),
-    "light blend": lambda: StreamQuantileMap() | BlendRanker("light"),
+    "light blend": lambda: BlendRanker("light"),
     "blend of pipelines": lambda: BlendRanker([StreamScaler() | PerceptronRanker(), RidgeRanker()]),
 }
 SHARES = {
     "trees": lambda: StreamScaler() | BoostedRanker(),
     "network": lambda: StreamGaussianizer() | DirectRanker(hidden=(6,)),
     "kernel": lambda: StreamScaler() | KernelPerceptronRanker(),
-    "blend": lambda: StreamQuantileMap() | BlendRanker(),
+    "blend": lambda: BlendRanker(),
 }
 NAMES = ("clicks", "age", "length")
 

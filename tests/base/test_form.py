@@ -49,7 +49,7 @@ MODELS = {
     "trees on quantiles": lambda: StreamQuantileMap() | BoostedRanker(),
     "trees behind a scaler": lambda: StreamScaler() | BoostedRanker(),
     "network": lambda: StreamGaussianizer() | DirectRanker(dtype="float64"),
-    "blend": lambda: StreamQuantileMap() | BlendRanker(),
+    "blend": lambda: BlendRanker(),
     "blend of pipelines": lambda: BlendRanker([StreamScaler() | PerceptronRanker(), SignedLog() | RidgeRanker()]),
     "tracked": lambda: StreamScaler() | LossTracker(PerceptronRanker()),
     "watched for drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),

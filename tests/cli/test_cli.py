@@ -316,7 +316,8 @@ def test_stream_and_serve_begin_alike():
     [
         ({}, "StreamScaler | PerceptronRanker"),
         ({"clicks": True, "log": True}, "SignedLog | StreamScaler | SwapRanker"),
-        ({"ranker": "blend"}, "StreamQuantileMap | BlendRanker"),
+        ({"ranker": "blend"}, "BlendRanker"),
+        ({"scale": "map"}, "StreamQuantileMap | PerceptronRanker"),
         ({"scale": "none"}, "PerceptronRanker"),
     ],
 )

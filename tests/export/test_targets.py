@@ -54,7 +54,7 @@ MODELS = {
         lambda: QueryRanks() | StreamScaler() | PerceptronRanker(),
         lambda: StreamQuantileMap() | PerceptronRanker(),
         lambda: StreamQuantileMap() | BoostedRanker(),
-        lambda: StreamQuantileMap() | BlendRanker(),
+        lambda: BlendRanker(),
         lambda: BlendRanker([StreamScaler() | PerceptronRanker(), SignedLog() | RidgeRanker()]),
     ],
 }
