@@ -58,8 +58,8 @@ def test_queries_qids_and_docids():
     assert stream(TEXT, with_qid=True, with_docid=True)[0] == (X10, [2, 0], "10", ["a", "b"])
 
 
-def test_a_comment_without_docid_is_kept_whole():
-    assert stream(b"1 qid:1 1:1 #  some words \n", with_docid=True)[0][2] == ["some words"]
+def test_the_first_word_of_a_comment_without_docid_is_the_id():
+    assert stream(b"1 qid:1 1:1 #  7555 rambo \n", with_docid=True)[0][2] == ["7555"]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
