@@ -35,7 +35,7 @@ def test_clicks(stream):
     assert shown["stats"]["ranked"] - shown["stats"]["learned"] in (0, 1)
     assert len(shown["bias"]["examination"]) == 10
     assert {name for name, _ in shown["weights"]} <= set(live._FEATURES)
-    assert shown["measure"] == "reciprocal rank of the first click"
+    assert shown["served"]["measure"] == "reciprocal rank of the first click"
 
 
 def test_grades_and_their_certificate():
