@@ -121,18 +121,33 @@ def _use_everything() -> None:
 def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> int:
     """Build the object files of some targets, each in a process of its own. Returns how many failed.
 
-    `only`: names of kernels, such as `dense.score`; none for all.
+    `only`: names of kernels, such as `dense.score`; none for all. A file of all for this machine is kept only once another
+    process has called every kernel of it: machine code that is wrong would end that process, and every later one.
     """
+    from online_rank._kernels.ahead import loading
     from online_rank._kernels.ahead.building import environment
 
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "online_rank._warm_up", str(folder), target, *only],
-            env={**environment(target), "_ONLINE_RANK_RECORD": "1", "NUMBA_DISABLE_JIT": "1"},
-        )
-        for target in targets
-    ]
-    return sum(process.wait() != 0 for process in running)
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    with tempfile.TemporaryDirectory(dir=folder) as untried:
+        command = [sys.executable, "-m", "online_rank._warm_up"]
+        running = {
+            target: subprocess.Popen(
+                [*command, untried, target, *only],
+                env={**environment(target), "_ONLINE_RANK_RECORD": "1", "NUMBA_DISABLE_JIT": "1"},
+            )
+            for target in targets
+        }
+        for target, process in running.items():
+            built = process.wait() == 0
+            if built and not only and target in loading.targets()[:1]:
+                tried = {**os.environ, "ONLINE_RANK_CACHE_DIR": untried}
+                built = subprocess.run([*command, "--try"], env=tried).returncode == 0
+            if built:
+                name = loading.object_name(target)
+                os.replace(Path(untried, name), folder / name)
+            failed += not built
+    return failed
 
 
 def _record_and_build(folder: Path, target: str, only: Iterable[str]) -> None:
@@ -157,6 +172,9 @@ def _record_and_build(folder: Path, target: str, only: Iterable[str]) -> None:
 if __name__ == "__main__":
     if os.environ.get("_ONLINE_RANK_RECORD"):
         _record_and_build(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    elif sys.argv[1:] == ["--try"]:
+        warnings.simplefilter("ignore")
+        _use_everything()
     else:
         # python -m online_rank._warm_up FOLDER TARGET [KERNEL ...]; several targets are separated by commas.
         sys.exit(_build(Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]))
