@@ -195,7 +195,7 @@ def iter_letor(
         standard input. gzip is recognised by its content.
     with_qid, with_docid : bool
         Whether to yield the query's id, and the list of its documents' ids: X where a comment says ``docid = X``, else the
-        whole comment, "" without one.
+        first word of the comment, "" without one.
     n_features : int, optional
         Number of features d, the same for all queries. By default the largest number in the first 8 MiB of text (of the first
         file); a larger one later, or one above 65536, is an error that asks for `n_features`. Give it where features are rare,
