@@ -94,7 +94,8 @@ async def _feed(app: Any, stream: Any, feedback: Feedback, a_second: float) -> N
     for number, (X, y) in enumerate(stream, start=1):
         names = [f"item {number % 1000:03d}-{i:02d}" for i in range(len(y))]
         docs = {name: dict(zip(_FEATURES, row, strict=True)) for name, row in zip(names, X.round(4).tolist(), strict=True)}
-        ranking = (await _answer(model, {"id": number, "docs": docs}))["ranking"]
+        answer = await _answer(model, {"id": number, "docs": docs})
+        ranking = answer["ranking"][: answer.get("shown")]
         await _answer(model, {"id": number, **feedback(number, ranking, dict(zip(names, y.tolist(), strict=True)))})
         await asyncio.sleep(1.0 / a_second)
 

@@ -187,7 +187,7 @@ class KeyedRankers:
         """Answer a request, and write what it changes."""
         again = _came(kept.places, at)
         reply = kept.service.answer_again(request) if again else kept.service.handle(request, at.offset)
-        if not (again or "error" in reply.answer or reply.command is not None or "stats" in reply.answer):
+        if reply.changed:
             if at.number == 1:
                 state.set_bytes(_FIRST_EVERY, str(self.every).encode())
             state.set_bytes(_event_name(self.every, at.number), json.dumps(at).encode() + b"\n" + request)

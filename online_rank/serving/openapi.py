@@ -31,6 +31,7 @@ _RANK = {
             "description": "{document: {feature: value}}",
             "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}},
         },
+        "greedy": {"type": "boolean", "description": "true: by the scores; nothing is drawn, and the query does not wait"},
     },
     "example": {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}},
 }
@@ -40,6 +41,10 @@ _RANKED = {
         "id": _ID,
         "ranking": {"type": "array", "items": {"type": "string"}, "description": "best first"},
         "scores": {"type": "array", "items": {"type": "number"}, "description": "of the documents in that order"},
+        "shown": {
+            "type": "integer",
+            "description": "of models that learn from clicks: so many were drawn to be shown",
+        },
     },
 }
 _GRADES = {

@@ -8,16 +8,19 @@ Each request is a JSON object on a line of its own, and each gets one line in an
         -> {"id": "q1", "learned": true, "loss": 0.37}
         -> {"id": "q1", "learned": false, "duplicate": true}                     its grades were learned before
 
-A service that learns from clicks draws the ranking that is to be shown, and is told what was clicked on it:
+A service that learns from clicks draws the first documents of the ranking, as many as are to be shown, and learns what was
+clicked among them. Behind them stand the others, by their scores:
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
-        -> {"id": "q1", "ranking": ["b", "a"]}                                   show these, in this order
+        -> {"id": "q1", "ranking": ["b", "a"], "scores": [0.2, 0.7], "shown": 2} show the first two, in this order
     {"id": "q1", "clicks": ["a"]}                                                [] = looked at, nothing clicked
         -> {"id": "q1", "learned": true, "loss": 0.5}
     {"id": "q2", "clicks": {"a": 0.7}}                                           engagement: time, purchases, ...
 
 What learning from clicks needs to know of the draw waits with the query; none of it crosses the wire. Also
 
+    {"id": "q3", "docs": {...}, "greedy": true}
+        -> {"id": "q3", "ranking": [...], "scores": [...]}                       by the scores: nothing is drawn, nothing waits
     {"cmd": "stats"}
         -> {"stats": {...}}
     {"cmd": "save"}
@@ -30,7 +33,7 @@ Ids are strings or integers, and stand for one query each.
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +53,13 @@ from online_rank.serving.wire import decoded
 
 __all__ = ["Outcome", "RankingService", "Reply"]
 
-_FIELDS = {frozenset({"id", "docs"}), frozenset({"id", "grades"}), frozenset({"id", "clicks"}), frozenset({"cmd"})}
+_FIELDS = {
+    frozenset({"id", "docs"}),
+    frozenset({"id", "docs", "greedy"}),
+    frozenset({"id", "grades"}),
+    frozenset({"id", "clicks"}),
+    frozenset({"cmd"}),
+}
 
 _DICTS = {dict}
 
@@ -221,7 +230,7 @@ class RankingService:
             if "cmd" in fields:
                 return self._command(fields["cmd"])
             if "docs" in fields:
-                return self._rank(query_id, fields["docs"], request)
+                return self._rank(query_id, fields["docs"], request, fields.get("greedy", False))
             kind = "clicks" if "clicks" in fields else "grades"
             return self._learn(query_id, kind, fields[kind], request)
         except (ValueError, TypeError, OverflowError) as error:
@@ -242,16 +251,15 @@ class RankingService:
             _require_fields(fields)
         except ValueError as error:
             return Reply({"error": str(error), "line": 0})
-        if "cmd" in fields:
+        if "cmd" in fields or fields.get("greedy"):
             return self.handle(request)
         query_id = fields["id"]
         waiting = self._pending.get(query_id) if "docs" in fields else None
         if waiting is None:
             learned = {} if "docs" in fields else {"learned": False}
             return Reply({"id": query_id, **learned, "duplicate": True})
-        if waiting[2]:
-            return Reply({"id": query_id, "ranking": list(json.loads(waiting[2])["order"])})
-        return Reply(_ranked(query_id, dict(zip(decoded(waiting[0].encode())["docs"], waiting[1], strict=True))))
+        scores = dict(zip(decoded(waiting[0].encode())["docs"], waiting[1], strict=True))
+        return Reply(_ranked(query_id, scores, json.loads(waiting[2])["order"] if waiting[2] else None))
 
     def stats(self) -> dict[str, Any]:
         """Counts and figures since the service was first started, across restarts with a checkpoint.
@@ -366,9 +374,11 @@ class RankingService:
         for number, (query_id, size, *query) in waiting.items():
             self._pending.put(query_id, tuple(query), size, number, [])
 
-    def _rank(self, query_id: Any, docs: Any, request: bytes) -> Reply:
+    def _rank(self, query_id: Any, docs: Any, request: bytes, greedy: Any) -> Reply:
         if not isinstance(docs, dict) or not {*map(type, docs.values())} <= _DICTS:
             raise ValueError("docs must be {document: {feature: value}}")
+        if type(greedy) is not bool:
+            raise ValueError("greedy must be true or false")
         self._require_moderate(docs, len(request))
         # Before anything is drawn: what is refused must not have changed what is drawn next.
         text = request.decode()
@@ -376,17 +386,19 @@ class RankingService:
         self._pending.require_room(size)
         able = abilities_of(self.model)
         query = read_query(docs, documents=able.takes_documents)
+        scores = self.model.predict_one(query)
+        if greedy:
+            return Reply(_ranked(query_id, scores))
         if not able.draws:
-            scores = self.model.predict_one(query)
             reply = self._waiting(_ranked(query_id, scores), None, (query_id, size, text, [*scores.values()], None))
         else:
             ranker = ranker_of(self.model)
             before = ranker.n_shown
             try:
                 shown = self.model.show_one(query)
-                answer = {"id": query_id, "ranking": [*shown.order]}
+                answer = _ranked(query_id, scores, [*shown.order])
                 drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
-                reply = self._waiting(answer, ranker.n_shown, (query_id, size, text, [], drawn))
+                reply = self._waiting(answer, ranker.n_shown, (query_id, size, text, [*scores.values()], drawn))
             except BaseException:
                 ranker.n_shown = before
                 raise
@@ -445,7 +457,9 @@ class RankingService:
                 y, options = feedback, {}
             else:
                 y = as_grades(feedback, query.n_documents, query.ids)
-                scores = _as_served(query.ids, json.loads(drawn)["order"]) if drawn else scores
+                if drawn:
+                    answered = _ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
+                    scores = _as_served(query.ids, answered["ranking"])
                 self._metric.update(y, scores)
                 loss = served_loss(self._target, scores, y)
                 options = {"served": scores} if self.learn_served else {}
@@ -504,10 +518,14 @@ def _require_numbers(engagement: dict[str, Any]) -> None:
             )
 
 
-def _ranked(query_id: Any, scores: dict[str, float]) -> dict[str, Any]:
-    """The answer to a query: its documents, best first, and their scores."""
+def _ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None = None) -> dict[str, Any]:
+    """The answer to a query: its documents, best first, and their scores. Those that were `drawn` to be shown come first."""
     ranking = sorted(scores, key=scores.__getitem__, reverse=True)
-    return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
+    if drawn is None:
+        return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
+    first = {*drawn}
+    ranking = [*drawn, *(name for name in ranking if name not in first)]
+    return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking], "shown": len(drawn)}
 
 
 def _as_served(documents: Any, order: list[str]) -> list[float]:

@@ -22,13 +22,19 @@ _GRACE_SECONDS = 10
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Sockets bound to all addresses of a host. Raises OSError."""
+    """Sockets bound to all addresses of a host, which do not listen yet. Raises OSError."""
     found: list[socket.socket] = []
     try:
         for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
             # The second address of a name gets the port that the first one was given.
             given = (address[0], found[0].getsockname()[1] if found else port, *address[2:])
-            found.append(socket.create_server(given, family=family, backlog=_BACKLOG))
+            one = socket.socket(family, socket.SOCK_STREAM)
+            found.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # Nobody is let in before there is somebody to answer.
+            one.bind(given)
     except OSError as error:
         for one in found:
             one.close()

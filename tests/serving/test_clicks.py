@@ -34,7 +34,8 @@ def test_shows_and_learns_what_the_model_alone_would():
     for t, docs in enumerate(queries(30)):
         answer = service.handle(request(id=t, docs=docs)).answer
         shown = model.show_one(docs)
-        assert answer == {"id": t, "ranking": list(shown.order)}  # and no more: nothing says how it was drawn
+        assert answer["ranking"][: answer["shown"]] == list(shown.order)
+        assert set(answer) == {"id", "ranking", "scores", "shown"}  # and no more: nothing says how it was drawn
         waiting.append((t, docs, shown))
         if t >= 5:  # clicks come late
             late, docs, shown = waiting.pop(0)
@@ -106,7 +107,7 @@ def test_replay_is_exact():
     for t, docs in enumerate(stream):
         asked = request(id=t, docs=docs)
         order = service.handle(asked).answer["ranking"]
-        clicked = request(id=t, clicks=[d for d in order if docs[d]["x"] > 0])
+        clicked = request(id=t, clicks=[d for d in order[:3] if docs[d]["x"] > 0])
         service.handle(clicked)
         if t == 20:
             saved = to_bytes(service)
@@ -139,3 +140,44 @@ def test_command_line_is_killed_and_goes_on(tmp_path):
             process.send_signal(signal.SIGKILL)
     assert answers == expected
     assert not any(set(answer) & set(Impression.__dataclass_fields__) for answer in answers)
+
+
+def test_all_documents_are_answered_those_that_were_drawn_first():
+    service = RankingService(SwapRanker(PlackettLuce(k=3, seed=2)))
+    for t, docs in enumerate(queries(20)):
+        answer = service.handle(request(id=t, docs=docs)).answer
+        scores = service.model.predict_one(docs)
+        assert sorted(answer["ranking"]) == sorted(docs)
+        assert answer["scores"] == [scores[name] for name in answer["ranking"]]
+        assert answer["shown"] == 3
+        behind = answer["scores"][3:]
+        assert behind == sorted(behind, reverse=True)
+        assert service.answer_again(request(id=t, docs=docs)).answer == answer
+        refused = service.handle(request(id=t, clicks=answer["ranking"][3:4])).answer
+        assert "was not shown" in refused["error"]
+        assert service.handle(request(id=t, clicks=answer["ranking"][:1])).answer["learned"]
+
+
+def test_a_greedy_request_is_answered_by_the_scores_and_changes_nothing():
+    for model in (SwapRanker(PlackettLuce(k=3)), PerceptronRanker()):
+        service = RankingService(model)
+        docs = queries(1)[0]
+        service.handle(request(id="q", docs=docs))
+        before = to_bytes(service)
+        reply = service.handle(request(id="g", docs=docs, greedy=True))
+        scores = service.model.predict_one(docs)
+        assert reply.answer["scores"] == sorted(scores.values(), reverse=True)
+        assert not reply.changed
+        assert to_bytes(service) == before
+        assert "no query waits" in service.handle(request(id="g", clicks=[])).answer["error"]
+        assert service.handle(request(id="g", docs=docs, greedy=1)).answer["error"] == "greedy must be true or false"
+
+
+def test_grades_for_a_drawn_ranking_measure_all_of_it():
+    service = RankingService(SwapRanker(PlackettLuce(k=2, seed=1)), "ndcg")
+    docs = {name: {"x": 0.0} for name in "abcd"}
+    ranking = service.handle(request(id=1, docs=docs)).answer["ranking"]
+    grades = {name: int(place == 2) for place, name in enumerate(ranking)}
+    # The only relevant document stood on the third place.
+    assert service.handle(request(id=1, grades=grades)).answer["learned"]
+    assert service.stats()["ndcg"] == pytest.approx(1 / np.log2(4))
