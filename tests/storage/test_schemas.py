@@ -13,6 +13,7 @@ from online_rank import _registry
 from online_rank.base import Columns
 from online_rank.base.schema import Array, Count, Derived, ListOf, Names, Nested, Plain, Real, Schema, StateError, mismatches
 from online_rank.metrics import NDCG, RandomRanking, TeamDraft, metric
+from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import PendingQueries, RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.objects import class_of, name_of, schema
@@ -105,6 +106,7 @@ def measured(name):
 
 #: Trained instances of the classes that need more than their constructor's defaults and `learn_one`.
 MADE = {
+    "FixedRanker": [lambda: FixedRanker({"clicks": 1.0}), lambda: FixedRanker((1.0, 2.0), "ap")],
     "DCG": [lambda: measured("dcg@5")],
     "ERR": [lambda: measured("err@5")],
     "HitRate": [lambda: measured("hit_rate@3")],

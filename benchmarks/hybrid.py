@@ -1,0 +1,146 @@
+"""Fusing several retrievers: what today's rules rank, and what learning one query at a time adds.
+
+    python -m benchmarks.hybrid [--orders 20]
+
+Cranfield (`ONLINE_RANK_DATA`): five retrievers made from the text, 100 documents of each; each question is ranked, then
+learned, in random orders of the questions, so nothing is held out. NDCG@10 is over all relevant documents, returned or not.
+Differences are paired by question, after the mean over the orders; the standard error is over questions.
+"""
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks._common import environment, parser, save, table
+from benchmarks._data import data_folder
+from benchmarks._retrievers import Fused, read, retrieved
+from online_rank import RunFeatures, hybrid
+from online_rank.base import ranker_of
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.rules import rule_weights
+
+#: Questions at the beginning of a stream.
+FIRST = 20
+RULES = {"rrf": "reciprocal rank fusion, k = 60", "minmax": "mean of min-max scores", "zscore": "mean of z-scores"}
+
+
+def ndcg(ranking: list[Any], query: Fused) -> float:
+    """NDCG@10 of a ranking, over the grades of all relevant documents."""
+    discount = 1.0 / np.log2(np.arange(10) + 2.0)
+    gains = np.exp2([query.grades[document] for document in ranking[:10]]) - 1.0
+    ideal = np.exp2(query.ideal[:10]) - 1.0
+    return float(gains @ discount[: len(gains)] / (ideal @ discount[: len(ideal)]))
+
+
+def by_rule(rule: str, names: list[str], queries: list[Fused]) -> np.ndarray:
+    """NDCG@10 of each question by a rule that never changes."""
+    model = RunFeatures(names, parts=("minmax", "zscore", "reciprocal_rank")) | FixedRanker(rule_weights(rule, names))
+    return np.array([ndcg(model.rank_one(query.runs), query) for query in queries])
+
+
+class Learned:
+    """NDCG@10 of rank, then learn over several orders of the questions, and what a certificate says at the end of each.
+
+    Attributes
+    ----------
+    values
+        (orders, questions), in the order of the questions themselves.
+    places
+        The same shape: the place of each question in the stream.
+    losses
+        (orders, 3): what today's rule lost, what was served, and what the bound says; of 1 - NDCG@10 of the candidates.
+    seconds
+        Processor time of ranking and learning, for a question.
+    """
+
+    def __init__(self, today: str, names: list[str], queries: list[Fused], orders: int) -> None:
+        shape = orders, len(queries)
+        self.values, self.places, self.losses = np.empty(shape), np.empty(shape, int), np.empty((orders, 3))
+        spent = 0.0
+        for number in range(orders):
+            model = hybrid(names, today)
+            for place, i in enumerate(np.random.default_rng(number).permutation(len(queries)).tolist()):
+                start = time.thread_time()
+                ranking = model.rank_one(queries[i].runs)
+                model.learn_one(queries[i].runs, queries[i].grades)
+                spent += time.thread_time() - start
+                self.values[number, i], self.places[number, i] = ndcg(ranking, queries[i]), place
+            blend = ranker_of(model)
+            rule = int(np.argmax(blend.candidates[:, 0]))
+            account, lost = blend.account, blend.candidate_losses
+            costs = lost + np.log(1.0 / blend.candidate_prior) / blend.step + account.mixability_gap
+            costs += account.served - account.mixed
+            self.losses[number] = lost[rule], account.served, costs[rule]
+        self.seconds = spent / (orders * len(queries))
+
+
+def paired(difference: np.ndarray) -> str:
+    """Mean and standard error over questions of (orders, questions), NaN where a question does not count."""
+    counted = ~np.isnan(difference).all(axis=0)
+    means = np.nanmean(difference[:, counted], axis=0)
+    return f"{means.mean():+.4f} ± {means.std(ddof=1) / math.sqrt(len(means)):.4f}"
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--orders", type=int, default=20)
+    orders = arguments.parse_args().orders
+    queries = retrieved(read(data_folder() / "cranfield"))
+    names = list(dict.fromkeys(name for query in queries for x in query.runs.documents.values() for name in x))
+    rules = {rule: by_rule(rule, names, queries) for rule in RULES}
+    single = {name: np.mean([ndcg(FixedOrder(name).rank(query), query) for query in queries]) for name in names}
+    best = max(single, key=single.__getitem__)
+    rows = [(f"best single retriever: {best}", f"{single[best]:.4f}", "", "", "", "")]
+    rows += [(RULES[rule], f"{values.mean():.4f}", "", "", "", "") for rule, values in rules.items()]
+    certified = []
+    for today in ("rrf", "minmax"):
+        learned = Learned(today, names, queries, orders)
+        over = {rule: learned.values - rules[rule] for rule in ("rrf", "minmax")}
+        first = np.where(learned.places < FIRST, over["minmax"], np.nan)
+        second = np.where(learned.places >= len(queries) // 2, over["minmax"], np.nan)
+        rows.append(
+            (
+                f"`hybrid(runs, today={today!r})`",
+                f"{learned.values.mean():.4f}",
+                *(paired(difference) for difference in (over["rrf"], over["minmax"], first, second)),
+            )
+        )
+        means = learned.losses.mean(axis=0)
+        certified.append((RULES[today], *(f"{value:.2f}" for value in means), f"{1e3 * learned.seconds:.2f}"))
+    candidates = np.mean([len(query.runs) for query in queries])
+    header = ("", "NDCG@10", "less RRF", "less min-max", f"first {FIRST}, less min-max", "second half, less min-max")
+    save(
+        "hybrid",
+        f"""# Fusing several retrievers
+
+{len(queries)} questions of Cranfield, {len(names)} retrievers, {candidates:.0f} candidates in the mean;
+{orders} orders. {environment("scikit-learn")}
+
+{table(header, rows)}
+
+## Certified against the rule that ranks today
+
+Sums of 1 - NDCG@10 over the candidates of all questions, ties broken pessimistically, mean over the orders. *At most*: what the
+bound of `BlendRanker` says of what was served, from its account alone.
+
+{table(("today's rule", "it lost", "served", "at most", "ms a question, ranked and learned"), certified)}
+""",
+    )
+
+
+class FixedOrder:
+    """The ranking by one retriever; what it did not return stands last."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def rank(self, query: Fused) -> list[Any]:
+        """The candidates, best first."""
+        documents = query.runs.documents
+        return sorted(documents, key=lambda d: documents[d][self.name].rank if self.name in documents[d] else math.inf)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""A ranker that learns nothing."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from online_rank._kernels.codes import AP, MAX_GRADE
+from online_rank._kernels.graded import ranking_losses
+from online_rank.base import Abilities, Ranker, Round
+from online_rank.base.schema import Derived, Schema
+from online_rank.measures import discounts
+from online_rank.measures import measure as parse_measure
+from online_rank.query import Block, SparseRows
+from online_rank.rankers.averaged import scores_by
+from online_rank.rankers.rules import as_weights
+
+__all__ = ["FixedRanker"]
+
+
+class FixedRanker(Ranker):
+    """Rank by given weights, whatever comes: what ranks today, as a member of a blend, or to compare others with.
+
+    Learning measures the loss of its ranking and changes nothing.
+
+    Parameters
+    ----------
+    weights
+        `{feature: weight}`, or d numbers for features known by their position; features that are not named count 0.
+    measure
+        What the loss is of (see `online_rank.measure`).
+
+    Raises
+    ------
+    TypeError, ValueError
+        `weights` is of another kind, is empty, or holds something else than finite numbers.
+
+    Examples
+    --------
+    >>> from online_rank.rankers.fixed import FixedRanker
+    >>> model = FixedRanker({"clicks": 1.0})
+    >>> model.learn_one({"a": {"clicks": 3}, "b": {"clicks": 1}}, {"a": 0, "b": 2})
+    >>> model.rank_one({"a": {"clicks": 3}, "b": {"clicks": 1}}), round(model.last_round.loss, 3)
+    (['a', 'b'], 0.369)
+    """
+
+    _schema = Schema(_measure=Derived())
+
+    def __init__(self, weights: Mapping[Hashable, float] | tuple[float, ...], measure: str = "ndcg@10") -> None:
+        super().__init__()
+        names, values = as_weights(weights)
+        self.weights = weights
+        self.measure = measure
+        self._measure = parse_measure(measure)
+        # So that it ranks by them at once.
+        self._extend(names, 0 if names else len(values))
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"weights": {"clicks": 1.0}}
+
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_sparse=True)
+
+    def _grow(self, n_new: int) -> None:
+        """There is no state."""
+
+    def _aligned(self) -> np.ndarray:
+        """The weights in the order of the columns, float64 (d,)."""
+        if not isinstance(self.weights, Mapping):
+            return np.array(self.weights, dtype=np.float64)
+        return np.array([float(self.weights.get(name, 0.0)) for name in self._own_names()])
+
+    def _score(self, X: Any) -> np.ndarray:
+        return scores_by(self._aligned(), X)
+
+    def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        table, losses = discounts(block.n_documents), np.zeros(1)
+        for t, query in enumerate(block.each()):
+            X, y, w = query.X, query.y, query.w[0]
+            values = X.values if isinstance(X, SparseRows) else X
+            if not (np.isfinite(values).all() and np.isfinite(w) and w >= 0.0 and ((y >= 0) & (y <= MAX_GRADE)).all()):
+                return t
+            ranking_losses(*self._measure, self._score(X), y, query.offsets, table, losses)
+            of_two = y >= self._measure.threshold if self._measure.kind == AP else y
+            skipped = not len(y) or of_two.min() == of_two.max()
+            rounds[t] = Round(float(losses[0]), np.nan, 0.0, 0.0, 0.0, w, len(y), _largest_norm(X), 0.0, skipped)
+        return len(block.w)
+
+
+def _largest_norm(X: Any) -> float:
+    """The largest l2 norm of a document; 0 without documents."""
+    rows = X.toarray() if isinstance(X, SparseRows) else X
+    return float(np.linalg.norm(rows.astype(np.float64), axis=1).max(initial=0.0))

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from online_rank import PerceptronRanker, RunFeatures, Runs, hybrid
+from online_rank.base import ranker_of
+from online_rank.measures import measure
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.rules import rule_weights
+from online_rank.storage.files import from_bytes, to_bytes
+
+NAMES = ["bm25", "vector"]
+
+
+def random_query(rng):
+    lists = {}
+    for name in NAMES:
+        size = int(rng.integers(1, 9))
+        lists[name] = list(zip(rng.permutation(10)[:size].tolist(), rng.normal(size=size).tolist(), strict=True))
+    return Runs(lists)
+
+
+@pytest.mark.parametrize("today", ["rrf", "minmax", "zscore"])
+@pytest.mark.parametrize("weights", [None, [0.3, 0.7]])
+def test_before_any_feedback_the_rule_ranks(today, weights):
+    model = hybrid(NAMES, today, weights=weights)
+    rule = RunFeatures(NAMES, parts=("minmax", "zscore", "reciprocal_rank")) | FixedRanker(rule_weights(today, NAMES, weights))
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        query = random_query(rng)
+        by_rule = rule.predict_one(query)
+        assert [round(by_rule[d], 9) for d in model.rank_one(query)] == sorted(
+            (round(s, 9) for s in by_rule.values()), reverse=True
+        )
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 2**32), st.sampled_from(["rrf", "minmax"]))
+def test_what_is_served_is_certified_against_the_rule(seed, today):
+    # Whatever is graded, served <= the rule's loss + ln 2 / eta + Delta + G; the rule's loss counted by another program.
+    rng, model = np.random.default_rng(seed), hybrid(NAMES, today)
+    rule = RunFeatures(NAMES) | FixedRanker(rule_weights(today, NAMES))
+    lost, of = 0.0, measure("ndcg@10")
+    for _ in range(15):
+        query = random_query(rng)
+        by_rule = rule.predict_one(query)
+        # Grades against the rule, or by chance.
+        worst = sorted(by_rule, key=by_rule.__getitem__)
+        grades = {d: int(d in worst[:2]) if rng.random() < 0.5 else int(rng.integers(3)) for d in by_rule}
+        if len(set(grades.values())) > 1:
+            lost += of.loss(list(by_rule.values()), list(grades.values()), ties="pessimistic")
+        model.learn_one(query, grades)
+    blend = ranker_of(model)
+    account = blend.account
+    assert account.served <= lost + np.log(2.0) / blend.step + account.mixability_gap + account.served - account.mixed + 1e-9
+
+
+def test_it_learns_what_the_rule_does_not_know():
+    model, rng = hybrid(NAMES, "minmax"), np.random.default_rng(5)
+    hits = []
+    for _ in range(60):
+        query = random_query(rng)
+        scores = {d: x["vector"].score for d, x in query.documents.items() if "vector" in x}
+        best = max(scores, key=scores.__getitem__)
+        hits.append(model.rank_one(query)[0] == best)
+        model.learn_one(query, {d: int(d == best) for d in query.ids})
+    assert np.mean(hits[-20:]) > np.mean(hits[:20])
+    again = from_bytes(to_bytes(model))
+    assert again.predict_one(query) == model.predict_one(query)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [(("bm25", "rrf"), "runs"), ((NAMES, "borda"), "today is 'borda'")])
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        hybrid(*arguments)
+
+
+class TestFixedRanker:
+    def test_it_learns_nothing_and_measures_its_loss(self):
+        model = FixedRanker({"x": 1.0}, "ap")
+        for _ in range(3):
+            model.learn_one({"a": {"x": 2.0}, "b": {"x": 1.0, "y": 9.0}}, {"a": 0, "b": 1})
+        assert model.predict_one({"a": {"x": 2.0}, "b": {"y": 9.0}}) == {"a": 2.0, "b": 0.0}
+        assert model.last_round.loss == 1 - 1 / 2
+
+    @pytest.mark.parametrize("grades", [[1, 1], [0, 0]])
+    def test_queries_of_one_grade_are_skipped(self, grades):
+        model = FixedRanker({"x": 1.0})
+        model.learn_one([{"x": 1.0}, {"x": 2.0}], grades)
+        assert model.last_round.skipped
+        assert model.last_round.loss == 0.0
+
+    def test_sparse_and_dense_queries_count_alike(self):
+        many = [{f"f{i}": float(i) for i in range(j, 2000, 400)} for j in range(5)]
+        weights = {f"f{i}": 1.0 / (i + 1) for i in range(2000)}
+        model = FixedRanker(weights)
+        assert model.predict_one(many) == pytest.approx([sum(v * weights[f] for f, v in x.items()) for x in many])
+
+    def test_weights_by_position(self):
+        assert FixedRanker((1.0, -1.0)).predict_one([[3.0, 1.0], [0.0, 5.0]]) == [2.0, -5.0]
+
+    @pytest.mark.parametrize("weights", [{}, (), {"x": np.nan}, {"x": "1"}, None, 1.0])
+    def test_bad_weights_are_refused(self, weights):
+        with pytest.raises((TypeError, ValueError), match="weights"):
+            FixedRanker(weights)
+
+    def test_bad_queries_change_nothing(self):
+        model = FixedRanker({"x": 1.0})
+        model.learn_one([{"x": 1.0}, {"x": 2.0}], [0, 1])
+        before = repr(model.last_round)
+        for x, y, w in (([{"x": np.inf}], [1], 1.0), ([{"x": 1.0}], [-1], 1.0), ([{"x": 1.0}], [1], -1.0)):
+            with pytest.raises(ValueError, match=r"x|y|w"):
+                model.learn_one(x, y, w)
+        assert repr(model.last_round) == before
+
+
+def test_a_perceptron_begun_with_the_rule_is_a_member():
+    assert isinstance(ranker_of(hybrid(NAMES)).learners[1], PerceptronRanker)
