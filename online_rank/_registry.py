@@ -61,6 +61,8 @@ TOP_LEVEL = {
 
 #: The same for classes that only their rooms offer, and that may stand in files.
 _IN_ROOMS = {
+    "BayesianUser": "stream.clicks",
+    "BrowsingUser": "stream.clicks",
     "CascadeUser": "stream.clicks",
     "DCG": "metrics",
     "DependentUser": "stream.clicks",
@@ -84,6 +86,7 @@ _IN_ROOMS = {
     "RecallAtK": "metrics",
     "SwapComparison": "metrics",
     "TeamDraft": "metrics",
+    "SatisfiedUser": "stream.clicks",
     "Trace": "evaluate",
     "TrustUser": "stream.clicks",
 }

@@ -124,6 +124,8 @@ MADE = {
         lambda: shown_and_clicked(online_rank.ClickPerceptron()),
         lambda: shown_and_clicked(online_rank.ClickPerceptron(credit="propensity", examination=(1.0,) * 5)),
     ],
+    "BayesianUser": [lambda: user("dbn")],
+    "BrowsingUser": [lambda: user("ubm")],
     "CascadeUser": [lambda: user("perfect")],
     "DependentUser": [lambda: user("dependent")],
     "FairPairs": [online_rank.FairPairs],
@@ -131,6 +133,7 @@ MADE = {
     "PositionBias": [position_bias],
     "PositionUser": [lambda: user("position2")],
     "RankingService": [service, clicks_service],
+    "SatisfiedUser": [lambda: user("satisfied")],
     "SwapRanker": [
         lambda: shown_and_clicked(online_rank.SwapRanker()),
         lambda: teach(online_rank.SwapRanker(online_rank.FairPairs(k=3)), named=True),
