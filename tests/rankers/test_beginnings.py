@@ -77,9 +77,10 @@ def test_gradient_descent_begins_with_weights_but_for_bets():
 
 
 @pytest.mark.parametrize("cls", [SwapRanker, ClickPerceptron])
-def test_what_cannot_begin_with_weights_refuses_them(cls):
-    with pytest.raises(TypeError, match=f"{cls.__name__} learns from clicks"):
-        cls.from_weights([1.0])
+def test_rankers_that_learn_from_clicks_begin_with_weights_too(cls):
+    model = cls.from_weights({"a": 1.0, "b": -1.0})
+    assert model.confidence == 1.0 if cls is SwapRanker else True
+    assert model.rank_one({"x": {"b": 1.0}, "y": {"a": 1.0}, "z": {}}) == ["y", "z", "x"]
 
 
 @pytest.mark.parametrize("rule", RULES)
