@@ -15,6 +15,7 @@ from online_rank._kernels.sparse import take_rows
 from online_rank.base.names import NameTable
 from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
+from online_rank.base.undo import joined
 from online_rank.query import MAX_FEATURES, Block, SparseRows
 from online_rank.query.names import HashedNames
 from online_rank.query.sparse import as_rows, worth_rows
@@ -142,12 +143,17 @@ class Columns:
         return list(itertools.islice(reversed(self._column), len(self._column) - n))[::-1]
 
     def truncate(self, n: int) -> None:
-        """Forget all but the first `n` columns."""
-        if self._table is not None and len(self._table) > n:
-            self._table.remove(self.since(n)[: len(self._table) - n])
-        while len(self._column) > n:
-            self._column.popitem()
-            self._names = self._are_numbers = self._found = None
+        """Forget all but the first `n` columns. It may be called again after it was interrupted."""
+        table, self._table = self._table, None
+        try:
+            if table is not None and len(table) > n:
+                table.remove(self.since(n)[: len(table) - n])
+            # Without memory, or by Ctrl-C, it stays away and is made anew.
+            self._table = table
+        finally:
+            while len(self._column) > n:
+                self._names = self._are_numbers = self._found = None
+                self._column.popitem()
 
 
 #: How many new features each estimator has ignored. It is no state: ignored features change nothing.
@@ -342,12 +348,7 @@ class QueryEstimator(QueryStep, abc.ABC):
         columns, n = self._columns, self._n_features
         undo_state = self._snapshot_touched(block)
 
-        def undo() -> None:
-            undo_state()
-            if columns is not None:
-                columns.truncate(n)
-
-        return undo
+        return undo_state if columns is None else joined(undo_state, lambda: columns.truncate(n))
 
     def _snapshot_touched(self, block: Any) -> Callable[[], None]:
         """As `QueryStep._snapshot`, but of the array `_touched_only` only the rows that the block changes are kept."""
@@ -355,23 +356,19 @@ class QueryEstimator(QueryStep, abc.ABC):
         state = None if name is None else getattr(self, name)
         touched = None if state is None or block is None else self._touched(block)
         if name is None or state is None or touched is None or len(touched) >= len(state):
-            return super()._snapshot(block)
+            return self._snapshot_state()
         # The others are not touched: their columns come after, or the array is replaced.
+        touched = touched.astype(np.intp)  # As it is needed for undoing, which must need no memory.
         before = np.empty((len(touched), *state.shape[1:]))
         if state.ndim == 2:
             take_rows(state, touched, before)
         else:
             np.take(state, touched, out=before)
-        setattr(self, name, None)
-        undo_others = super()._snapshot(block)
-        setattr(self, name, state)
 
-        def undo() -> None:
-            undo_others()
+        def undo_rows() -> None:
             state[touched] = before
-            setattr(self, name, state)
 
-        return undo
+        return joined(self._snapshot_state(frozenset((name,))), undo_rows)
 
     def _touched(self, block: Block) -> np.ndarray | None:
         """The columns of the state that the features of a block stand in; None where that is not known, for all."""

@@ -40,7 +40,13 @@ class QueryStep(Able, base.Estimator):
 
         `block` is what is about to be learned, where that is known: a step that changes little of a large state keeps that.
         """
-        return snapshot_arrays(self, self._replaced) if self._changes_in_place else snapshot_references(self)
+        return self._snapshot_state()
+
+    def _snapshot_state(self, kept_otherwise: frozenset[str] = frozenset()) -> Callable[[], None]:
+        """The snapshot of all attributes but those arrays of which the caller keeps what will change."""
+        if self._changes_in_place:
+            return snapshot_arrays(self, self._replaced | kept_otherwise)
+        return snapshot_references(self)
 
     def _fork(self) -> None:
         """Make ready to learn one part of a stream whose other parts other copies learn (`online_rank.distributed.fork`)."""

@@ -1,7 +1,6 @@
 """Changes of which either all are made or none."""
 
 import collections
-import contextlib
 import copy
 import functools
 from collections.abc import Callable, Hashable
@@ -17,8 +16,15 @@ __all__ = ["all_or_nothing", "joined", "put_back", "snapshot", "snapshot_arrays"
 Undo = Callable[[], None]
 
 
+#: How often undoing is tried: a second Ctrl-C, or want of memory, may stop it.
+_TRIES = 3
+
+
 class all_or_nothing:
     """Undo the changes that parts make to themselves when the body raises, be it by Ctrl-C.
+
+    Entered twice, as in `with all_or_nothing(part) as changes, changes:`, it also stands a second Ctrl-C: one that comes before
+    undoing has begun leaves the rest to the outer of the two.
 
     Parameters
     ----------
@@ -30,7 +36,7 @@ class all_or_nothing:
     >>> from online_rank import StreamScaler
     >>> scaler = StreamScaler()
     >>> try:
-    ...     with all_or_nothing(scaler):
+    ...     with all_or_nothing(scaler) as changes, changes:
     ...         scaler.learn_one([[1.0], [2.0]])
     ...         raise KeyError
     ... except KeyError:
@@ -65,11 +71,20 @@ class all_or_nothing:
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if kind is None or (self._written_last is not None and self._written_last[0, -1] == self._written_last[0, -1]):
             return
-        # A second Ctrl-C must not leave half of it undone; the first is raised anyway.
-        while self._undo:
-            with contextlib.suppress(KeyboardInterrupt):
-                self._undo[-1]()
-                self._undo.pop()
+        tries = _TRIES
+        while not self._undone() and tries:
+            tries -= 1
+        self._undo.clear()
+
+    def _undone(self) -> bool:
+        """Undo all changes, those after one that fails too; whether none failed. The error of the body is raised anyway."""
+        done = True
+        for undo in reversed(self._undo):
+            try:
+                undo()
+            except BaseException:
+                done = False
+        return done
 
 
 def snapshot(part: Any, block: Any = None) -> Undo:
@@ -141,7 +156,13 @@ def joined(*undo: Undo) -> Undo:
     """A function that calls all of `undo`."""
 
     def undo_all() -> None:
+        error: BaseException | None = None
         for undo_part in undo:
-            undo_part()
+            try:
+                undo_part()
+            except BaseException as failure:
+                error = failure
+        if error is not None:
+            raise error
 
     return undo_all

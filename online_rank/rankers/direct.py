@@ -10,11 +10,12 @@ import numpy as np
 from online_rank._kernels import direct as kernels
 from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
 from online_rank._kernels.network import LANES, layer, score
+from online_rank.base import Round
 from online_rank.base.form import Head, Network
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
-from online_rank.measures import discounts
-from online_rank.query import Block, answer_in_kind, read_query
+from online_rank.measures import discounts, measure
+from online_rank.query import MAX_GRADE, Block, answer_in_kind, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.rankers.breaks import natural_breaks
 from online_rank.surrogates import OUTPUTS, Surrogate, require_choice, require_read
@@ -298,6 +299,9 @@ class DirectRanker(AveragedRanker):
         return scores
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if not self._n_features:
+            # Documents without any feature: there are no parameters yet that a kernel could read or write.
+            return self._learn_without_features(block, rounds)
         X, y, offsets, w, *_ = block
         return kernels.learn(
             X,
@@ -317,6 +321,17 @@ class DirectRanker(AveragedRanker):
             self._key,
             rounds,
         )
+
+    def _learn_without_features(self, block: Block, rounds: np.ndarray) -> int:
+        """As `_learn`, from documents that are all alike: nothing is learned, and each round is skipped."""
+        target = measure(self.measure)
+        for t, query in enumerate(block.each()):
+            w, m = float(query.w[0]), query.n_documents
+            if not (0.0 <= w < np.inf and query.y.min(initial=0) >= 0 and query.y.max(initial=0) <= MAX_GRADE):
+                return t
+            loss = target.loss(np.zeros(m), query.y, ties="pessimistic")
+            rounds[t] = Round(loss, np.nan, 0.0, 0.0, 0.0, w, m, 0.0, 0.0, True)
+        return len(block.w)
 
     def _check(self) -> None:
         """Raise ValueError for an argument that is none of its allowed values."""

@@ -160,3 +160,51 @@ def test_rankers_that_learn_in_python_do_not_call_it_one_kernel():
     assert not Ranker._learns_atomically
     assert not BlendRanker._learns_atomically
     assert not RidgeRanker._learns_atomically
+
+
+def test_memory_that_cannot_be_had_for_a_snapshot_leaves_the_weights(monkeypatch):
+    model = GradientRanker()
+    model.learn_one(ROWS, Y[:2])
+    before = answers(model)
+
+    def no_memory(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("online_rank.base.step.snapshot_arrays", no_memory)
+    with pytest.raises(MemoryError):
+        model.learn_many(np.concatenate((X, X)), np.concatenate((Y, Y)), [0, 0, 0, 1, 1, 1])
+    monkeypatch.undo()
+    assert answers(model) == before
+    assert model._rows is not None
+
+
+def test_undoing_goes_on_after_a_step_that_fails():
+    from online_rank.base.undo import all_or_nothing
+
+    undone, failures = [], [KeyboardInterrupt, MemoryError]
+
+    def fails_twice():
+        if failures:
+            raise failures.pop()
+        undone.append("late")
+
+    changes = all_or_nothing()
+    changes._undo += [lambda: undone.append("first"), fails_twice]
+    with pytest.raises(KeyError), changes:
+        raise KeyError
+    assert undone[0] == "first"
+    assert "late" in undone
+
+
+def test_a_network_whose_first_documents_have_no_features():
+    model = DirectRanker(hidden=(3,), seed=0)
+    for _ in range(50):
+        model.learn_one({"a": {}, "b": {}}, {"a": 0, "b": 2})
+    assert model.last_round.skipped
+    assert model.last_round.loss > 0.0
+    assert not len(model._weights)
+    twin = DirectRanker(hidden=(3,), seed=0)
+    query, grades = as_dicts(X, Y)
+    for one in (model, twin):
+        one.learn_one(query, grades)
+    assert model.predict_one(query) == twin.predict_one(query)
