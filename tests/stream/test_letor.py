@@ -235,7 +235,7 @@ def test_the_first_bytes_decide_the_number_of_features(monkeypatch):
 
 def test_huge_ids_do_not_allocate():
     for reader in (stream, lambda text: read_letor(io.BytesIO(text))):
-        with pytest.raises(LetorError, match=r"line 2, column 9: feature 999999999, .* 1 features: pass n_features=999999999"):
+        with pytest.raises(LetorError, match=r"line 2, column 9: feature 999999999, .* pass n_features=999999999"):
             reader(b"1 qid:1 1:1\n1 qid:1 999999999:1\n")
     with pytest.raises(LetorError, match="n_features"):
         stream(b"1 qid:1 99999999999999999999999999999:1\n")
@@ -545,7 +545,7 @@ def test_a_short_text_with_a_high_feature_does_not_take_gigabytes(read):
     read(io.BytesIO(text[:100]))
     tracemalloc.start()
     try:
-        with pytest.raises(LetorError, match=r"bytes of text; give n_features=65536 if that is meant") as raised:
+        with pytest.raises(LetorError, match=r"bytes of text; give n_features=65536 \(--features\) if that is meant") as raised:
             read(io.BytesIO(text))
         # Tables as wide as a row may be take 4 MiB of addresses, few of which are touched.
         assert tracemalloc.get_traced_memory()[1] < (4 << 20) + 64 * len(text)
