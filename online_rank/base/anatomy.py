@@ -116,6 +116,11 @@ class Wrapper(abc.ABC):
         """The model inside whose scores are served; None where scores are made of those of several."""
         return self._wrapped[0]
 
+    @property
+    def _parts(self) -> Sequence[Any]:
+        """What is inside, and whatever else there changes as it learns, such as a detector or a map in front of all."""
+        return self._wrapped
+
 
 def steps_of(model: Any) -> list[Any]:
     """The steps of a pipeline, in order; of anything else, itself.
@@ -190,6 +195,6 @@ def _within(model: Any) -> Iterator[Any]:
     if issubclass(type(model), compose.Pipeline):
         inside: Iterable[Any] = model.steps.values()
     else:
-        inside = model._wrapped if isinstance(model, Wrapper) else ()
+        inside = model._parts if isinstance(model, Wrapper) else ()
     for part in inside:
         yield from _within(part)

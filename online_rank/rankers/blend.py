@@ -201,6 +201,7 @@ class BlendRanker(NestedRanker):
         return self._n_queries
 
     @property
+    @locked
     def candidates(self) -> np.ndarray:
         """The weights that each candidate gives the learners, float64 (N, number of rankers), a copy."""
         return self._candidates.copy()

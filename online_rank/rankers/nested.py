@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from river import base
 
 from online_rank.base import Abilities, Ranker, RankingPipeline, Wrapper, steps_of
 from online_rank.base.undo import joined, snapshot
@@ -46,11 +45,6 @@ class NestedRanker(Wrapper, Ranker):
 
     def _confidence(self) -> float:
         return self._serving._confidence() if self.abilities.draws else 1.0
-
-    @property
-    def _parts(self) -> Sequence[base.Base]:
-        """The rankers inside, and whatever else changes in place."""
-        return self._wrapped
 
     def _grow(self, n_new: int) -> None:
         """The state is that of the rankers inside, which grow when they learn."""
