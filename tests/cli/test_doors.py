@@ -342,7 +342,7 @@ def test_the_names_of_documents_in_comments(run):
 
 
 def test_features_are_mapped_by_name_or_from_a_file(run):
-    run("train", "train.txt", "-q", "--save", "m")
+    run("train", "train.txt", "--scale", "stream", "-q", "--save", "m")
     features = json.loads(run("export", "m", "--to", "json", "--map-feature", "2=age")[0])["features"]
     assert features == ["f1", "age", "f3"]
     Path("map.json").write_text(json.dumps({"f1": "price", "f3": "clicks"}))
