@@ -110,19 +110,11 @@ def _contributions(model: Any, block: Block, labels: Sequence[Hashable], a: int,
     """What each raw feature contributes to the difference of the scores of rows a and b, and whether that is exact."""
     *transformers, _ = steps_of(model)
     ranker = serving_ranker(model)
-    for step in transformers:
-        labels = _arranged(step, labels, block)
-        made = step._transform_block(block)
-        try:
-            sources = sources_of(step._layers(len(labels)), len(labels))
-            labels = [labels[k] for k in sources.tolist()]
-        except (TypeError, AttributeError):  # Its columns are explained as they are.
-            labels = _names(made)
-        block = made
+    block, labels = _through(transformers, block, labels)
     parts = ranker._blended()
     if parts is not None:
-        models, shares = parts
-        return _of_blend(models, shares, block, labels, a, b)
+        front, models, shares = parts
+        return _of_blend(models, shares, *_through(front, block, labels), a, b)
     aligned = ranker._align(block)
     labels = _arranged(ranker, labels, block)
     X = aligned.X if isinstance(aligned.X, np.ndarray) else aligned.X.toarray()
@@ -132,6 +124,20 @@ def _contributions(model: Any, block: Block, labels: Sequence[Hashable], a: int,
     for label, value in zip(labels, values.tolist(), strict=False):
         found[label] = found.get(label, 0.0) + value
     return found, weights is not None
+
+
+def _through(steps: Sequence[Any], block: Block, labels: Sequence[Hashable]) -> tuple[Block, Sequence[Hashable]]:
+    """A block behind some transformers, and for each of its columns the label of the feature that it is made of."""
+    for step in steps:
+        labels = _arranged(step, labels, block)
+        made = step._transform_block(block)
+        try:
+            sources = sources_of(step._layers(len(labels)), len(labels))
+            labels = [labels[k] for k in sources.tolist()]
+        except (TypeError, AttributeError):  # Its columns are explained as they are.
+            labels = _names(made)
+        block = made
+    return block, labels
 
 
 def _arranged(step: Any, labels: Sequence[Hashable], block: Block) -> Sequence[Hashable]:

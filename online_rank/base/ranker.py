@@ -72,8 +72,11 @@ class Ranker(QueryEstimator):
         """The weights (d,) by which it ranks, where a score is the weighted sum of the features; else None."""
         return None
 
-    def _blended(self) -> tuple[Sequence[Any], np.ndarray] | None:
-        """The models that are blended by their scores, standardised in the query, with their weights; else None."""
+    def _blended(self) -> tuple[Sequence[Any], Sequence[Any], np.ndarray] | None:
+        """The transformers in front of the models that are blended, these, and their weights; None where nothing is blended.
+
+        What is blended is their scores, standardised in the query.
+        """
         return None
 
     def _score_queries(self, X: Any, offsets: np.ndarray) -> np.ndarray:

@@ -233,14 +233,19 @@ class BlendRanker(NestedRanker):
 
     @property
     def _parts(self) -> list[base.Base]:
-        return [*self._learners, *([] if self._front is None else [self._front])]
+        return [*self._learners, *self._in_front]
+
+    @property
+    def _in_front(self) -> list[Any]:
+        """The transformers behind which all learners stand."""
+        return [] if self._front is None else [self._front]
 
     @property
     def _serving(self) -> None:
         return None
 
-    def _blended(self) -> tuple[list[Any], np.ndarray]:
-        return self._learners, self.weights
+    def _blended(self) -> tuple[list[Any], list[Any], np.ndarray]:
+        return self._in_front, self._learners, self.weights
 
     def _head(self) -> Head:
         names, n_features = self.feature_names, self.n_features

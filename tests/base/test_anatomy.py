@@ -95,7 +95,7 @@ ABILITIES = {
         BestRanker([PerceptronRanker(), PerceptronRanker()], drafts=3),
         {"takes_sparse", "takes_served", "takes_clicks", "draws", "measures_answers", "learns"},
     ),
-    "blend": (BlendRanker([PerceptronRanker(), RidgeRanker()]), {"learns"}),
+    "blend": (BlendRanker([PerceptronRanker(), RidgeRanker()]), {"takes_served", "learns"}),
     "log": (SignedLog(), set()),
     "hashed": (HashedFeatures(4) | PerceptronRanker(), {"takes_documents", "takes_sparse", "takes_served", "learns"}),
     "lifted": (ForEachDocument(preprocessing.StandardScaler()) | RidgeRanker(), {"takes_documents", "learns"}),

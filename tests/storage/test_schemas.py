@@ -12,7 +12,7 @@ import online_rank
 from online_rank import _registry
 from online_rank.base import Columns
 from online_rank.base.schema import Array, Count, Derived, ListOf, Names, Nested, Plain, Real, Schema, StateError, mismatches
-from online_rank.metrics import NDCG, RandomRanking, TeamDraft, metric
+from online_rank.metrics import NDCG, OffPolicyValue, RandomRanking, SwapComparison, TeamDraft, metric
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import PendingQueries, RankingService
 from online_rank.storage.files import from_bytes, to_bytes
@@ -84,6 +84,15 @@ def position_bias():
     return made
 
 
+def judged_from_a_log(made, *rankings):
+    """What judges rankers from a log of clicks, after some impressions."""
+    policy = online_rank.PlackettLuce(k=3, seed=1)
+    for draw in range(6):
+        shown = policy.show({"a": 0.5, "b": 0.0, "c": 1.0}, draw)
+        made.update(shown.clicked(shown.order[:1]), *rankings)
+    return made
+
+
 def pending():
     made = PendingQueries(2)
     for i in range(3):
@@ -129,11 +138,13 @@ MADE = {
     "CascadeUser": [lambda: user("perfect")],
     "DependentUser": [lambda: user("dependent")],
     "FairPairs": [online_rank.FairPairs],
+    "OffPolicyValue": [lambda: judged_from_a_log(OffPolicyValue((0.75, 0.25)), ["c", "a", "b"])],
     "PlackettLuce": [online_rank.PlackettLuce],
     "PositionBias": [position_bias],
     "PositionUser": [lambda: user("position2")],
     "RankingService": [service, clicks_service],
     "SatisfiedUser": [lambda: user("satisfied")],
+    "SwapComparison": [lambda: judged_from_a_log(SwapComparison(k=3), ["a", "b", "c"], ["c", "b", "a"])],
     "SwapRanker": [
         lambda: shown_and_clicked(online_rank.SwapRanker()),
         lambda: teach(online_rank.SwapRanker(online_rank.FairPairs(k=3)), named=True),
@@ -189,6 +200,8 @@ def test_every_public_class_with_state_is_listed_or_says_why_not():
         for name in getattr(module, "__all__", ()):
             cls = getattr(module, name)
             if not (inspect.isclass(cls) and issubclass(cls, base.Base)) or inspect.isabstract(cls):
+                continue
+            if cls.__module__.startswith("river."):  # imported for its own sake; `RIVER` lists those that files may hold
                 continue
             if name not in NOT_SAVED and name_of(cls) is None:
                 missing.append(f"{info.name}.{name}")
