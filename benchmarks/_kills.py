@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 import online_rank
-from online_rank import PerceptronRanker, StreamScaler
+from online_rank import PerceptronRanker, StreamQuantileMap, StreamScaler
 from online_rank.cli import main as command
 from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
@@ -153,7 +153,7 @@ def kill_stream(n_kills: int, seed: int = 0, n_queries: int = 400) -> StreamKill
     kills, acknowledged, lost, same = 0, 0, 0, True
     while kills < n_kills:
         lines = requests(n_queries, rng.randrange(1 << 30))
-        whole = RankingService(StreamScaler() | PerceptronRanker("ndcg@10"))
+        whole = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
         for line in lines:
             whole.handle(line)
         with tempfile.TemporaryDirectory() as folder:
@@ -238,6 +238,6 @@ def warm_up() -> None:
             model.learn_one(np.ones((3, 2)), [0, 1, 2])
             model.rank_one(np.ones((3, 2)))
         list(iter_letor(f"{folder}/train.txt"))
-        service = RankingService(StreamScaler() | PerceptronRanker("ndcg@10"))
+        service = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
         for line in requests(20, 0):
             service.handle(line)

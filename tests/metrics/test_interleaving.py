@@ -128,7 +128,7 @@ def test_bad_input():
         TeamDraft(Fixed(1), Fixed(1)).update(Impression((1,)).clicked([1]))
     with pytest.raises(TypeError, match=r"those on an impression of TeamDraft\.show_one"):
         TeamDraft(Fixed(1), Fixed(1)).update(Impression((1,), teams=("c",)).clicked([1]))
-    with pytest.raises(ValueError, match="teams names 1 rankers for 2 documents"):
+    with pytest.raises(ValueError, match="teams has 1 values for 2 documents"):
         Impression((1, 2), teams=("a",))
     with pytest.raises(TypeError, match="teams is"):
         Impression((1, 2), teams="ab")

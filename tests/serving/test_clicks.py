@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import online_rank
-from online_rank import PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
+from online_rank import PerceptronRanker, PlackettLuce, StreamQuantileMap, StreamScaler, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.metrics import NDCG
 from online_rank.serving.protocol import RankingService
@@ -121,7 +121,7 @@ def test_replay_is_exact():
 
 def test_command_line_is_killed_and_goes_on(tmp_path):
     command = [sys.executable, "-m", "online_rank", "stream", "--clicks", "--checkpoint", str(tmp_path / "state")]
-    uninterrupted, expected = RankingService(StreamScaler() | SwapRanker(), "ndcg@10", 10_000, 100_000), []
+    uninterrupted, expected = RankingService(StreamQuantileMap() | SwapRanker(), "ndcg@10", 10_000, 100_000), []
     stream = queries(12)
     for t, docs in enumerate(stream):
         expected.append(uninterrupted.handle(request(id=t, docs=docs)).answer)
