@@ -36,6 +36,7 @@ from online_rank import (
 )
 from online_rank.base.function import QueryFunction
 from online_rank.preprocessing import Ramps
+from online_rank.rankers.fixed import FixedRanker
 
 
 def doubled(query):
@@ -131,6 +132,12 @@ if HAS_TORCH:
 
 #: Why a model of the registry cannot be written to a file: it contains code, or a river class that files do not know.
 NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
+
+#: Rankers that the contract, which gives them any features, with names and without, is not for.
+NOT_CHECKED = {
+    # Its weights say which features there are, and whether these have names.
+    FixedRanker,
+}
 
 
 def parts_of(model):

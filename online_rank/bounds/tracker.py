@@ -29,7 +29,7 @@ from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
-from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, share_columns
+from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 
@@ -340,8 +340,7 @@ class LossTracker(NestedRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._require_complete()
-        inside = self._learner._wrapped if self._nested else []
-        share_columns(self, self._learner, *inside)
+        self._share_columns()
         values = np.zeros((len(block.w), *self._sums.shape))
         if self._learns_in_one_call(block):
             learned = self._learn_in_one_call(block, rounds, values)

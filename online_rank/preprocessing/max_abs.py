@@ -99,6 +99,9 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
 def _divided(block: Block, largest: np.ndarray, learns: bool) -> tuple[Any, int]:
     """The features of a block over the `largest` value of each, and the number of queries before one with a bad value."""
     X = block.X
+    if not block.n_documents:
+        # Without documents X may be narrower or wider than the features known.
+        return X, len(block.w)
     if isinstance(X, SparseRows):
         values = np.empty_like(X.values)
         done = sparse.divide_by_largest(X.starts, X.columns, X.values, block.offsets, largest, values, learns)

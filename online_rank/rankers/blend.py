@@ -227,6 +227,9 @@ class BlendRanker(NestedRanker):
     def _wrapped(self) -> list[Ranker | RankingPipeline]:
         return self._learners
 
+    def _share_columns(self) -> None:
+        """The rankers and pipelines inside read queries by themselves, and meet features as they learn."""
+
     def _abilities(self) -> Abilities:
         # What was served decides nothing inside: it is what the account is of.
         return Abilities(takes_served=True)

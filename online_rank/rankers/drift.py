@@ -155,7 +155,7 @@ class DriftAwareRanker(NestedRanker):
         return self._learner._score_queries(X, offsets)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        share_columns(self, *self._wrapped)
+        self._share_columns()
         for t, query in enumerate(block.each()):
             served = served_scores(query, self._learner)
             if not learn_query(self._learner, query, rounds[t : t + 1]):

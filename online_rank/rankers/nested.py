@@ -49,15 +49,21 @@ class NestedRanker(Wrapper, Ranker):
     def _grow(self, n_new: int) -> None:
         """The state is that of the rankers inside, which grow when they learn."""
 
+    def _share_columns(self) -> None:
+        """Let the rankers inside, which get features in the columns of this one, know all that it has met."""
+        share_columns(self, *self._wrapped)
+
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
         return joined(super()._snapshot(block), *(snapshot(part, block) for part in self._parts))
 
 
 def share_columns(source: Ranker, *rankers: Ranker) -> None:
-    """Let rankers know the features that `source` has met."""
+    """Let rankers, and those inside them, know the features that `source` has met."""
     for ranker in rankers:
         if n_new := source._n_features - ranker._n_features:
             ranker._extend(None if source._columns is None else source._columns.since(ranker._n_features), n_new)
+        if isinstance(ranker, NestedRanker):
+            ranker._share_columns()
 
 
 def adopt_features(owner: Ranker, rankers: Sequence[Ranker]) -> None:

@@ -18,7 +18,7 @@ from online_rank.measures import Measure, learned_measure
 from online_rank.measures import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
-from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_ranker, served_scores, share_columns
+from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_ranker, served_scores
 
 __all__ = ["BestRanker", "LeaderAccount"]
 
@@ -258,7 +258,7 @@ class BestRanker(NestedRanker):
         return self.best_ranker._score_queries(X, offsets)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        share_columns(self, *self._learners)
+        self._share_columns()
         if isinstance(block.y, tuple):
             return self._count(block.y, block, rounds)
         for t, query in enumerate(block.each()):

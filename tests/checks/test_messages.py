@@ -41,6 +41,11 @@ def taught(x=X, grades=y):
     return model
 
 
+def taught_beside(tracker):
+    tracker.learner.learn_one(X, y)
+    return tracker
+
+
 def progress(*arguments):
     return evaluate.progressive(*arguments, progress=False)
 
@@ -129,10 +134,14 @@ CALLS = {
     "a function that drops documents": (lambda: ((lambda x: x[:1]) | new()).learn_one(X, y), "must return the documents"),
     # Trackers and bounds
     "a tracker around a pipeline": (lambda: LossTracker(StreamScaler() | new()), "scaler | LossTracker(ranker)"),
-    "a tracker of what has learned": (lambda: LossTracker(taught()).learn_one(X, y), "has learned already"),
+    "a learner taught beside its tracker": (
+        lambda: taught_beside(LossTracker(new())).learn_one(X, y), "taught by itself", "through the LossTracker",
+    ),
     "comparators without names": (lambda: LossTracker(new(), [1.0, 2.0]), "comparators", "{name: weights}"),
     "a comparator of another length": (lambda: LossTracker(new(), {"u": [1.0]}).learn_one(X, y), "1 weights", "3 features"),
-    "a certificate against nothing": (lambda: LossTracker(new()).certificate(), "comparators={name: weights}"),
+    "a certificate against one of two": (
+        lambda: LossTracker(new(), {"u": [1.0], "v": [2.0]}).certificate(), "2 comparators", "'u'", "certificate(name)",
+    ),
     "an unknown comparator": (lambda: LossTracker(new(), {"u": [1.0]}).certificate("v"), "'v'", "'u'"),
     "a bound for another update": (
         lambda: bounds.theorem_5(comparator_loss=1.0, norm=1.0, R_X=1.0, m=3, v_max=1.0, learning_rate=0.1, model=new()),

@@ -47,11 +47,16 @@ def test_scores_are_those_of_the_network(hidden, activation, dtype):
             assert model.n_parameters == np.count_nonzero(model._weights)
 
 
+def plain_steps(model):
+    """Let the model go on with steps of gradient descent of size 1, which keep nothing."""
+    model._config[0], model._constants[0] = 0, 1.0
+    model._state = model._state[:0]
+
+
 def first_step(surrogate, query, **arguments):
     """A float64 model, and its parameters before and after one step of gradient descent of size 1 on `query`."""
-    model = trained(surrogate=surrogate, dtype="float64", **arguments)
-    model = copy.deepcopy(model)
-    model._config[0], model._constants[0] = 0, 1.0
+    model = copy.deepcopy(trained(surrogate=surrogate, dtype="float64", **arguments))
+    plain_steps(model)
     before = model._weights.copy()
     model.learn_one(*query)
     return model, before, model._weights
@@ -80,7 +85,7 @@ def test_dropout_differentiates_what_it_computes():
     X, y = np.random.default_rng(8).normal(size=(11, 4)), np.array([0, 2, 1, 0, 0, 1, 3, 0, 2, 0, 0])
     model = trained(dropout=0.4, dtype="float64", hidden=(9, 5))
     key = model._key[0]
-    model._config[0], model._constants[0] = 0, 1.0
+    plain_steps(model)
     before = model._weights.copy()
     model.learn_one(X, y)
     hidden, dropped = np.empty((2, 11 * int(network.n_units(model._widths))))

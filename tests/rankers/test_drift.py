@@ -1,5 +1,6 @@
 """DriftAwareRanker: what it notices, what it does then, and that it stays a ranker."""
 
+import contextlib
 import copy
 import itertools
 
@@ -244,7 +245,9 @@ def test_damaged_windows_are_refused():
     from online_rank.base.schema import StateError
     from online_rank.storage.tree import Packed, pack, unpack
 
-    tree, arrays, pooled = pack(teach(drift_model := DriftAwareRanker(PerceptronRanker()), queries()))
+    drift_model = teach(DriftAwareRanker(PerceptronRanker()), queries())
+    with contextlib.ExitStack() as held:
+        tree, arrays, pooled = pack(drift_model, held)
     for content in ("zz", "00", "ff" * 40, tree["state"]["_alarms"]["state"]["_helper"]["adwin"][:-8]):
         tree["state"]["_alarms"]["state"]["_helper"]["adwin"] = content
         with pytest.raises(StateError, match="not the state of an ADWIN window"):
