@@ -250,7 +250,7 @@ def test_damaged_windows_are_refused():
         tree, arrays, pooled = pack(drift_model, held)
     for content in ("zz", "00", "ff" * 40, tree["state"]["_alarms"]["state"]["_helper"]["adwin"][:-8]):
         tree["state"]["_alarms"]["state"]["_helper"]["adwin"] = content
-        with pytest.raises(StateError, match="not the state of an ADWIN window"):
+        with pytest.raises(StateError, match=r"_alarms\._helper is not the state of adwin"):
             unpack(Packed(copy.deepcopy(tree), [array.copy() for array in arrays], pooled))
     assert drift_model.n_drifts == 0
 
