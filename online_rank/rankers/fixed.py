@@ -90,5 +90,9 @@ class FixedRanker(Ranker):
 
 def _largest_norm(X: Any) -> float:
     """The largest l2 norm of a document; 0 without documents."""
-    rows = X.toarray() if isinstance(X, SparseRows) else X
-    return float(np.linalg.norm(rows.astype(np.float64), axis=1).max(initial=0.0))
+    if isinstance(X, SparseRows):
+        # Not as an array, which may be too large.
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.starts))
+        squares = np.bincount(rows, X.values.astype(np.float64) ** 2, minlength=X.shape[0])
+        return float(np.sqrt(squares.max(initial=0.0)))
+    return float(np.linalg.norm(X.astype(np.float64), axis=1).max(initial=0.0))
