@@ -13,6 +13,7 @@ import numpy as np
 from online_rank.limits import MAX_FEATURES
 from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
 from online_rank.query.feedback import as_feedback
+from online_rank.query.labels import in_rows_of
 from online_rank.query.names import are_texts, distinct, index_among
 from online_rank.query.runs import Runs
 from online_rank.query.served import as_served
@@ -88,8 +89,8 @@ def read_query(x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, doc
         return x._replace(y=as_feedback(y, len(x.w), x.n_documents, x.ids), w=_as_weight(w), served=scores)
     X, ids, names, form = _read(x, documents)
     n = _length(X)
-    feedback = None if y is None else as_feedback(y, 1, n, ids)
-    scores = None if served is None else as_served(served, n, ids)
+    feedback = None if y is None else as_feedback(in_rows_of(x, "y", y), 1, n, ids)
+    scores = None if served is None else as_served(in_rows_of(x, "served", served), n, ids)
     return Block(X, feedback, single(n), _as_weight(w), ids, names, scores, form)
 
 
@@ -123,9 +124,9 @@ def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = 
     """
     features, ids, names, form = _read(X, documents)
     n = _length(features)
-    offsets = query_offsets(qid, n)
-    feedback = None if y is None else as_feedback(y, len(offsets) - 1, n, ids)
-    scores = None if served is None else as_served(served, n, ids)
+    offsets = query_offsets(in_rows_of(X, "qid", qid), n)
+    feedback = None if y is None else as_feedback(in_rows_of(X, "y", y), len(offsets) - 1, n, ids)
+    scores = None if served is None else as_served(in_rows_of(X, "served", served), n, ids)
     return Block(features, feedback, offsets, as_weights(w, len(offsets) - 1), ids, names, scores, form)
 
 

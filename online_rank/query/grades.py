@@ -7,6 +7,7 @@ import numpy as np
 
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank.query.blocks import as_array, document_name
+from online_rank.query.labels import by_id
 
 __all__ = ["MAX_GRADE", "as_grades", "require_grades"]
 
@@ -19,7 +20,7 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
     Parameters
     ----------
     y
-        A sequence of m integers in 0..`MAX_GRADE`, or `{document id: grade}` for documents with ids.
+        A sequence of m integers in 0..`MAX_GRADE`, or `{document id: grade}` for documents with ids, as a pandas Series too.
     n_documents
         m, the number of documents.
     ids
@@ -44,10 +45,9 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
     if type(y) is np.ndarray and y.dtype is _INT64 and y.ndim == 1:
         # A copy: kernels index by grades that they have checked, and another thread may write to the caller's.
         grades = y.copy()
-    elif isinstance(y, Mapping):
-        grades = _as_integers(_in_order(y, ids), ids)
     else:
-        grades = _as_integers(y, ids)
+        y = by_id("y", y, ids)
+        grades = _as_integers(_in_order(y, ids) if isinstance(y, Mapping) else y, ids)
     if len(grades) != n_documents:
         raise ValueError(f"y has {len(grades)} grades, but x has {n_documents} documents")
     return grades

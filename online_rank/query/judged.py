@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from online_rank.query.blocks import document_name
+from online_rank.query.labels import by_id, in_rows_of
 
 __all__ = ["judged"]
 
@@ -52,6 +53,7 @@ def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "err
         if policy not in (0, "skip", "error") or isinstance(policy, bool):
             raise ValueError(f"{name} is {policy!r}; there are 0, 'skip' and 'error'")
     ids = list(x) if isinstance(x, Mapping) else None
+    y = by_id("y", in_rows_of(x, "y", y), ids)
     if isinstance(y, Mapping):
         if ids is None:
             raise TypeError("y is a dict, but the documents of x have no ids: give x as {id: feature dict}, or y as a list")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from online_rank.query.blocks import as_array, document_name
+from online_rank.query.labels import by_id
 
 __all__ = ["as_served"]
 
@@ -38,6 +39,7 @@ def as_served(served: Any, n_documents: int, ids: Sequence[Hashable] | None = No
     >>> as_served({"a": 2.5, "b": 0.0}, 2, ids=("b", "a"))
     array([0. , 2.5])
     """
+    served = by_id("served", served, ids)
     if isinstance(served, Mapping):
         served = _in_order(served, ids)
     elif isinstance(served, str | bytes) or not (hasattr(served, "__len__") or hasattr(served, "__array__")):

@@ -1,0 +1,89 @@
+"""Labels of pandas: which value belongs to which document."""
+
+import sys
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["by_id", "in_rows_of"]
+
+
+def _labels(values: Any) -> Any:
+    """The index of a pandas object, or None where it only counts the rows."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(values, pandas.Series | pandas.DataFrame):
+        return None
+    index = values.index
+    counts = isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1
+    return None if counts else index
+
+
+def by_id(name: str, values: Any, ids: Sequence[Hashable] | None) -> Any:
+    """The values of a pandas Series as `{document id: value}`, where its labels are ids of documents.
+
+    Parameters
+    ----------
+    name
+        Name of the argument, for messages.
+    values
+        One value a document, in any form. All but a Series come back as they are.
+    ids
+        The ids of the documents, or None.
+
+    Raises
+    ------
+    ValueError
+        A label that is a document's id occurs twice.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> by_id("y", pandas.Series([2, 0], index=["b", "a"]), ("a", "b"))
+    {'b': 2, 'a': 0}
+    >>> by_id("y", [0, 2], ("a", "b"))
+    [0, 2]
+    """
+    if ids is None or isinstance(ids, range) or isinstance(values, Mapping) or (index := _labels(values)) is None:
+        return values
+    known = set(ids)
+    if known.isdisjoint(index):
+        # Labels of the table that the values come from; the documents were given in its order.
+        return values
+    if not index.is_unique:
+        raise ValueError(f"{name} is a Series with the label {index[index.duplicated()][0]!r} twice; a document has one value")
+    return dict(zip(index, values, strict=True))
+
+
+def in_rows_of(x: Any, name: str, values: Any) -> Any:
+    """The values of a pandas Series in the order of the rows of a frame, by the labels of both.
+
+    Parameters
+    ----------
+    x
+        The documents, in any form. Where they are no pandas frame, the values come back as they are.
+    name
+        Name of the argument, for messages.
+    values
+        One value a document, in any form.
+
+    Raises
+    ------
+    ValueError
+        Both have labels, and these are not the same.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> x = pandas.DataFrame({"clicks": [3, 1]}, index=["a", "b"])
+    >>> in_rows_of(x, "y", pandas.Series([2, 0], index=["b", "a"])).tolist()
+    [0, 2]
+    """
+    rows, labels = _labels(x), _labels(values)
+    if rows is None or labels is None or rows.equals(labels):
+        return values
+    if rows.is_unique and labels.is_unique and len(rows) == len(labels) and not rows.difference(labels).size:
+        return values.loc[rows]
+    strange = next(iter(labels.difference(rows)), labels[0])
+    raise ValueError(
+        f"{name} and x are labelled differently: {name} has {strange!r} in its index; "
+        f"take {name}.loc[x.index], or {name}.to_numpy() if it is in the order of x"
+    )
