@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import narwhals
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -38,6 +39,9 @@ class _Seen:
         values = series.filter(~missing)
         if not len(values) or self.column.type not in ("number", "boolean", "datetime", "text"):
             return
+        if self.column.type == "number" and not values.dtype.is_numeric():
+            # Ids of queries are read as text, whose order is another one.
+            values = values.cast(narwhals.Float64)
         low, high = values.min(), values.max()
         self.low = low if self.low is None else min(self.low, low)
         self.high = high if self.high is None else max(self.high, high)

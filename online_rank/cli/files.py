@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from online_rank.base import steps_of
 from online_rank.query import Block
+from online_rank.query.names import is_index_name
 from online_rank.storage.files import ModelFileError, load
 
 __all__ = [
@@ -99,6 +100,10 @@ class Reading(NamedTuple):
         chosen = [str(name) for name in names if types.get(name) in ("number", "boolean", "empty")]
         if not chosen:
             raise ValueError(f"{files[0]}: no column is called as one of the features of the model: {_listed(names)}")
+        roles = {self.query, self.grade, self.document, self.event_time, *(self.exclude or ())}
+        unknown = [name for name, kind in types.items() if kind in ("number", "boolean") and name not in roles.union(names)]
+        if unknown := [name for name in unknown if not is_index_name(name)]:
+            warnings.warn(f"columns that the model has not learned from are left out: {_listed(unknown)}", stacklevel=2)
         return self._replace(columns=chosen)
 
     def parts(self, files: Sequence[str], n: int) -> list[Any]:

@@ -3,6 +3,7 @@
 import re
 import sys
 import warnings
+from collections.abc import Sequence
 
 from online_rank._progress import progress
 from online_rank.cli.files import Asked, Reading, check_files, load_model
@@ -20,11 +21,14 @@ def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
     tag = _word(tag, "online_rank")
     # Where the lines themselves can be seen to go by, they are the progress.
     shown = False if quiet or sys.stdout.isatty() else None
+    repeated: str | None = None
     with (
         reading.queries([file], with_ids=True) as queries,
         progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
     ):
         for n_queries, (X, _, qid, docids) in enumerate(queries, start=1):
+            if repeated is None and (repeated := _first_repeated(docids)) is not None:
+                warnings.warn(f"query {qid} has document {repeated!r} more than once: so has the run", stacklevel=2)
             scores = model.predict_one(asked(X))
             lines = [
                 f"{qid} Q0 {_word(docids[i], str(i + 1))} {position} {scores[i]!r} {tag}\n"
@@ -32,6 +36,12 @@ def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
             ]
             sys.stdout.write("".join(lines))
             show(n_queries)
+
+
+def _first_repeated(docids: Sequence[str]) -> str | None:
+    """The first id of a document that comes back within a query; documents may lack one."""
+    named = [docid for docid in docids if docid]
+    return None if len(set(named)) == len(named) else next(docid for i, docid in enumerate(named) if docid in named[:i])
 
 
 def _word(text: str, default: str) -> str:

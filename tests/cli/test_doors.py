@@ -283,6 +283,7 @@ def test_features_of_the_model_that_a_file_lacks_are_warned_of(run, log):
     for command, options in (("evaluate", COLUMNS), ("rank", (*COLUMNS[:2], "--document", "url"))):
         _, err = run(command, "m", "other.csv", *options)
         assert "1 of the 3 features that the model has learned from are not in the file and count as 0: price" in err
+        assert "columns that the model has not learned from are left out: prise" in err
     log[["search", "rel", "url"]].to_csv("none.csv", index=False)
     with pytest.raises(AssertionError, match="no column is called as one of the features of the model: price, new, clicks"):
         run("evaluate", "m", "none.csv", *COLUMNS)
@@ -290,6 +291,24 @@ def test_features_of_the_model_that_a_file_lacks_are_warned_of(run, log):
     (Path("short.txt")).write_text("0 qid:1 1:1 2:3\n1 qid:1 1:2 2:0\n")
     _, err = run("evaluate", "text", "short.txt")
     assert "1 of the 3 features that the model has learned from are not in the file and count as 0: 3" in err
+
+
+def test_a_document_that_comes_twice_in_a_query_is_named(run, log):
+    log = log.sort_values("search").fillna(0.0)
+    log.to_csv("log.csv", index=False)
+    run("train", "log.csv", *COLUMNS, "-q", "--save", "m")
+    _, err = run("rank", "m", "log.csv", *COLUMNS[:2], "--document", "url")
+    assert "more than once" not in err
+    log.assign(url="same").to_csv("twice.csv", index=False)
+    _, err = run("rank", "m", "twice.csv", *COLUMNS[:2], "--document", "url")
+    assert err.count("more than once") == 1
+
+
+def test_the_range_of_a_column_of_ids_is_that_of_its_numbers(run, log):
+    log.assign(search=np.arange(400) // 8 + 1).to_csv("log.csv", index=False)
+    found = json.loads(run("train", "log.csv", *COLUMNS, "--dry-run", "--json")[0])
+    ids = next(column for column in found["columns"] if column["name"] == "search")
+    assert (ids["low"], ids["high"]) == (1.0, 50.0)
 
 
 def test_a_table_is_certified(run, log):
