@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -16,12 +17,20 @@ _Arguments = ParamSpec("_Arguments")
 _ReentrantLock: Any = type(threading.RLock())
 
 
+#: The locks of all models, by their addresses.
+_LOCKS: "weakref.WeakValueDictionary[int, _ModelLock]" = weakref.WeakValueDictionary()
+
+#: Those that a thread which forks has taken.
+_TAKEN: "list[list[_ModelLock]]" = []
+
+
 class _ModelLock(_ReentrantLock):
     """A reentrant lock, and all whose lock it is."""
 
     __slots__ = ("is_private", "owners")
 
     def __init__(self) -> None:
+        _LOCKS[id(self)] = self
         self.owners: weakref.WeakSet[Locked] = weakref.WeakSet()
         #: Whether nobody else can reach what it locks.
         self.is_private = False
@@ -32,7 +41,8 @@ class Locked:
 
     Every public method that learns or answers holds `_lock`: threads that rank beside one that learns see the state before or
     after a query, never between, and several that learn take turns. A model has one lock with all that it is made of
-    (`join_locks`). Copies and pickles are made under it.
+    (`join_locks`). Copies and pickles are made under it. A process forks when no other thread is within a query, so that the
+    child has whole models whose locks are free; until then it waits.
     """
 
     # In a slot, so that the lock is neither compared, copied, pickled nor undone with the state in `__dict__`.
@@ -91,3 +101,38 @@ def join_locks(parts: Iterable[Locked]) -> None:
         for owner in [owner for lock in locks.values() for owner in lock.owners]:
             owner._lock = joined
             joined.owners.add(owner)
+
+
+def _take_all() -> None:
+    """Before a fork: no other thread changes a model, or holds a lock that nobody would give back in the child."""
+    locks = [lock for each in _LOCKS.valuerefs() if (lock := each()) is not None]
+    taken: list[_ModelLock] = []
+    _TAKEN.append(taken)
+    waited_for = 0
+    while len(taken) < len(locks):
+        # With nothing else in hand: two threads that each wait for what the other has would wait for ever.
+        _give_back(taken)
+        locks[waited_for].acquire()
+        taken.append(locks[waited_for])
+        for i, lock in enumerate(locks):
+            if i == waited_for:
+                continue
+            if not lock.acquire(blocking=False):
+                waited_for = i
+                break
+            taken.append(lock)
+
+
+def _give_back(taken: list[_ModelLock]) -> None:
+    while taken:
+        taken.pop().release()
+
+
+def _give_back_all() -> None:
+    """After a fork, in parent and child."""
+    if _TAKEN:
+        _give_back(_TAKEN.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_take_all, after_in_parent=_give_back_all, after_in_child=_give_back_all)

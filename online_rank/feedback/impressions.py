@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from online_rank import arguments
+from online_rank.limits import FORMAT_VERSION, is_integer
 from online_rank.query.feedback import Feedback
 
 __all__ = ["Clicks", "Impression"]
@@ -180,15 +181,26 @@ class Impression:
         return Clicks(self, values)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that are set, as lists and numbers, for JSON."""
+        """The fields that are set, as lists and numbers, for JSON, and the `format` that all of this library's files have."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         set_ones = {name: value for name, value in fields.items() if name == "order" or (value is not None and value != ())}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in set_ones.items()}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in set_ones.items()}
+        return {"format": FORMAT_VERSION, **plain}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Impression":
-        """An impression from what `to_dict` gave."""
-        return cls(**fields)
+        """An impression from what `to_dict` gave, in this version or an older one: a field that it lacks has its default.
+
+        Raises ValueError for a newer format, and for fields that an impression does not have.
+        """
+        given = dict(fields)
+        version = given.pop("format", FORMAT_VERSION)
+        if not is_integer(version, 1, FORMAT_VERSION):
+            raise ValueError(f"format is {version!r}; this online_rank reads impressions of formats 1 to {FORMAT_VERSION}")
+        unknown = given.keys() - {field.name for field in dataclasses.fields(cls)}
+        if unknown or "order" not in given:
+            raise ValueError(f"an impression has no field {min(unknown)!r}" if unknown else "an impression needs its order")
+        return cls(**given)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from online_rank.serving.identity import go_on
 from online_rank.serving.protocol import Outcome, RankingService
+from online_rank.serving.wire import no_collection, own
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
 from online_rank.storage.saved import Saved, saved_state
@@ -246,13 +247,14 @@ def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
     service = saved.value
     if not isinstance(service, RankingService):
         raise CheckpointError(f"{path} holds something else than the state of a service")
-    learned = {json.loads(query_id): change for change, query_id in saved.learned()}
-    service.restore(learned, {number: _parsed(saved.query(number)) for number in saved.waited})
-    for outcome, number in saved.since():
+    with no_collection():
+        learned = {own(query_id.encode()): change for change, query_id in saved.learned()}
+        service.restore(learned, {number: _parsed(content) for number, content in saved.waiting()})
+    for outcome, number, content in saved.since():
         fields, _, feedback = outcome.partition(b"\n")
-        waiting = () if number is None else _parsed(saved.query(number))
+        waiting = () if content is None else _parsed(content)
         try:
-            service.replay(json.loads(fields), number, waiting, feedback)
+            service.replay(own(fields), number, waiting, feedback)
         except (ValueError, TypeError, LookupError) as error:
             raise CheckpointError(f"{path}: what happened cannot be done again: {error}") from error
     return service
@@ -271,5 +273,5 @@ def _change(outcome: Outcome) -> Change:
 def _parsed(query: bytes) -> tuple[Any, ...]:
     """A query that waits, as an outcome has it."""
     head, _, text = query.partition(b"\n")
-    query_id, size, scores, drawn = json.loads(head)
+    query_id, size, scores, drawn = own(head)
     return query_id, size, text.decode(), scores, drawn

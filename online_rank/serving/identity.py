@@ -21,7 +21,8 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
 
     Returns
     -------
-    Whether the model was replaced.
+    Whether anything was: a checkpoint has to follow, since the journal is of use only with the model and the limits that it
+    began with.
 
     Raises
     ------
@@ -42,10 +43,12 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
         other += differences(settings_of(kept.model), settings_of(given.model))
     if other:
         raise CheckpointError(f"{path} holds the state of a service with other options: {'; '.join(other)}")
-    kept.limit(**{name: getattr(given, name) for name in _LIMITS})
+    limits = {name: getattr(given, name) for name in _LIMITS}
+    is_limited_otherwise = any(getattr(kept, name) != limit for name, limit in limits.items())
+    kept.limit(**limits)
     if is_other_file:
         kept.replace_model(given.model, given.origin)
-    return is_other_file
+    return is_other_file or is_limited_otherwise
 
 
 def differences(kept: Any, given: Any, where: str = "model") -> list[str]:

@@ -140,8 +140,13 @@ class PendingQueries:
         return [number for number, _, _ in self._queries.values()]
 
     def read_from(self, fetch: Callable[[int], Any]) -> None:
-        """From now on queries are on the disk too, where `fetch` reads them by number: only the last ones stay in memory."""
-        self._fetch = fetch
+        """Queries are on the disk too, where `fetch` reads them by number, those that wait now and all later ones.
+
+        Only the last ones stay in memory.
+        """
+        self._fetch, self.n_stored = fetch, self._clock
+        for query_id, (number, n_bytes, _) in [*self._queries.items()]:
+            self._spill(query_id, number, n_bytes)
 
     def __contains__(self, query_id: Hashable) -> bool:
         return query_id in self._queries

@@ -315,7 +315,7 @@ class RankingService:
             self.n_changes += 1
 
     def limit(self, max_pending: int, max_age: int, max_learned: int, max_pending_bytes: int) -> None:
-        """Set other limits; what is over them goes with the next query."""
+        """Set other limits; what is over them goes with the next query. A checkpoint has to follow."""
         self.max_pending, self.max_age, self.max_pending_bytes = max_pending, max_age, max_pending_bytes
         self.max_learned = max_learned
         pending = self._pending

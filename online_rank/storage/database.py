@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from online_rank.storage.folder import CheckpointError, identity, open_in
+from online_rank.storage.folder import CheckpointError, identity, open_in, sync_directory
 
 __all__ = ["Database", "Rows", "digest_of", "reading"]
 
 #: Pages of the write-ahead log from which on they are brought into the database.
 _MANY_PAGES = 1000
 _LEAST_PAGES = 3
+
+#: Bytes of the log that are written anew at once.
+_AT_ONCE = 1 << 20
 
 #: Statements that are kept compiled.
 _STATEMENTS = 64
@@ -71,8 +74,9 @@ class Database(Rows):
     process, and the next one that somebody waits for covers them. SQLite never writes its log back by itself, in the middle of
     a transaction: `tidy` does, between two.
 
-    What was read back after a failed sync only looks written: pages in the system's cache may not be on the disk. So all that
-    the log holds is written anew, into the database and to the disk, before `open` gives anything out.
+    What was read back after a failed sync only looks written: pages in the system's cache may not be on the disk, and another
+    sync says that they are. So all that the log holds is written anew, to the log and then into the database, before anything
+    is given out.
 
     Parameters
     ----------
@@ -101,6 +105,7 @@ class Database(Rows):
         os.close(open_in(path, name, os.O_RDWR | os.O_CREAT))
         self._in_place: dict[Path, Any] = {}
         self._pages = 0
+        self._write_log_anew()
         super().__init__(
             file, sqlite3.connect(file, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS)
         )
@@ -122,6 +127,20 @@ class Database(Rows):
         if found != "ok":
             raise CheckpointError(f"{self.path} is damaged: {found}")
         self._connection.executescript(tables)
+
+    def _write_log_anew(self) -> None:
+        """Write the log over itself, and wait until it is on the disk: SQLite brings into the database only what is in both."""
+        with contextlib.suppress(FileNotFoundError):
+            log = open_in(self._log.parent, self._log.name, os.O_RDWR)
+            try:
+                for at in range(0, os.fstat(log).st_size, _AT_ONCE):
+                    content = os.pread(log, _AT_ONCE, at)
+                    if os.pwrite(log, content, at) != len(content):
+                        raise OSError(errno.ENOSPC, "was not written", str(self._log))
+                os.fsync(log)
+            finally:
+                os.close(log)
+            sync_directory(self._log.parent)
 
     @contextlib.contextmanager
     def transaction(self, wait: bool, n_bytes: int = 0) -> Iterator[sqlite3.Connection]:

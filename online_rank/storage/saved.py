@@ -11,7 +11,10 @@ from online_rank.storage.folder import CheckpointError
 
 __all__ = ["Saved", "chained", "digest_of_id", "digest_of_query", "saved_state"]
 
-_JOURNAL = "SELECT change, outcome, number, digest FROM journal WHERE change > ? ORDER BY change"
+#: Each change with the query that waits from then on.
+_JOURNAL = """SELECT change, outcome, number, journal.digest, content, query.digest FROM journal LEFT JOIN query USING (number)
+WHERE change > ? ORDER BY change"""
+_WAITED = "SELECT number, content, digest FROM query WHERE number BETWEEN ? AND ? ORDER BY number"
 _LEARNED = "SELECT change, id, digest FROM learned WHERE change BETWEEN ? AND ? ORDER BY change"
 
 
@@ -56,12 +59,14 @@ class Saved:
             self.run, chain, self._first, self._n_learned = json.loads(notes)
             self.chain, self.waited = bytes.fromhex(chain), waited.tolist()
         self.change, self.journal_bytes = self.start, 0
-        for change, outcome, number, digest in rows.rows(_JOURNAL, self.start):
-            content = b"" if number is None else self.query(number)
-            self.chain = chained(self.chain, change, outcome, b"" if number is None else digest_of_query(number, content))
+        for change, outcome, number, digest, content, own in rows.rows(_JOURNAL, self.start):
+            if number is not None:
+                self._require_query(number, content, own)
+                self.journal_bytes += len(content)
+            self.chain = chained(self.chain, change, outcome, own or b"")
             self.require(change == self.change + 1 and digest == self.chain, f"change {self.change + 1} is missing or damaged")
             self.change = change
-            self.journal_bytes += len(outcome) + len(content)
+            self.journal_bytes += len(outcome)
 
     def learned(self) -> Iterator[tuple[int, str]]:
         """The ids that were known at the generation, in order, each with the number of its change."""
@@ -72,21 +77,29 @@ class Saved:
             yield change, query_id
         self.require(n == self._n_learned, f"{self._n_learned - n} learned ids are missing")
 
-    def since(self) -> Iterator[tuple[bytes, int | None]]:
-        """The outcomes since the generation, in order, each with the number of the query that waits from then on."""
-        for _, outcome, number, _ in self._rows.rows(_JOURNAL, self.start):
-            yield outcome, number
+    def since(self) -> Iterator[tuple[bytes, int | None, bytes | None]]:
+        """The outcomes since the generation, in order, each with the number of the query that waits from then on, and it."""
+        for _, outcome, number, _, content, _ in self._rows.rows(_JOURNAL, self.start):
+            yield outcome, number, content
 
     def queries(self) -> list[int]:
         """The numbers of all queries that are there; some are gone."""
         return [number for (number,) in self._rows.rows("SELECT number FROM query ORDER BY number")]
 
-    def query(self, number: int) -> bytes:
-        """A query. Raises CheckpointError when it is damaged or missing."""
-        row = self._rows.first("SELECT content, digest FROM query WHERE number = ?", number)
-        whole = row is not None and row[1] == digest_of_query(number, row[0])
+    def waiting(self) -> Iterator[tuple[int, bytes]]:
+        """The queries that waited at the generation, by number. Raises CheckpointError when one is damaged or missing."""
+        waited = {*self.waited}
+        for number, content, digest in self._rows.rows(_WAITED, min(waited, default=0), max(waited, default=0)):
+            if number in waited:
+                waited.remove(number)
+                self._require_query(number, content, digest)
+                yield number, content
+        for number in waited:
+            self._require_query(number, None, None)
+
+    def _require_query(self, number: int, content: bytes | None, digest: bytes | None) -> None:
+        whole = content is not None and digest == digest_of_query(number, content)
         self.require(whole, f"query {number} is missing or damaged")
-        return row[0]
 
     def require(self, condition: bool, message: str) -> None:
         """Raise CheckpointError with a message unless a condition holds."""

@@ -1,7 +1,10 @@
 """Threads beside one that learns: they meet the state after some query, never a part of one."""
 
 import copy
+import itertools
+import os
 import pickle
+import signal
 import sys
 import threading
 
@@ -204,3 +207,44 @@ def test_locks_are_neither_state_nor_compared():
     assert isinstance(model, Locked)
     assert "_lock" not in vars(model)
     assert "_lock" not in model.__getstate__()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_children_forked_beside_a_learner_have_whole_models_with_free_locks(quick_switches):
+    """A child has only the thread that forked: a lock which another one held stayed taken, and the model torn."""
+    model = StreamScaler() | PerceptronRanker()
+    stream, done = queries(), threading.Event()
+
+    def learn():
+        for X, y in itertools.cycle(stream):
+            if done.is_set():
+                return
+            model.learn_one(X, y)
+
+    learner = threading.Thread(target=learn)
+    learner.start()
+    reports = []
+    try:
+        for _ in range(20):
+            reader, writer = os.pipe()
+            child = os.fork()
+            if not child:
+                signal.alarm(10)  # one that hangs ends
+                try:
+                    os.write(writer, b"%d " % model.steps["StreamScaler"].n_documents + to_bytes(model))
+                finally:
+                    os._exit(0)
+            os.close(writer)
+            with open(reader, "rb") as pipe:
+                reports.append(pipe.read())
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        done.set()
+        learner.join()
+    alone, n_learned = StreamScaler() | PerceptronRanker(), 0
+    for report in reports:
+        n_documents, _, state = report.partition(b" ")
+        while n_learned < int(n_documents) // 8:
+            alone.learn_one(*stream[n_learned % len(stream)])
+            n_learned += 1
+        assert to_bytes(alone) == state

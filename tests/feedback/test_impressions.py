@@ -26,6 +26,19 @@ def test_clicks_by_position_in_the_query():
     assert shown.clicked([np.int64(7)]).gains == (0.0, 0.0, 1.0)
 
 
+def test_what_is_stored_says_its_format():
+    kept = Impression(("b", "a"), logits=(0.5, 0.0)).to_dict()
+    assert kept == {"format": 1, "order": ["b", "a"], "logits": [0.5, 0.0]}
+    assert Impression.from_dict({"order": ["b", "a"]}) == Impression(("b", "a"))  # what is lacking has its default
+    for version in (2, 0, "1", None, True):
+        with pytest.raises(ValueError, match="format is"):
+            Impression.from_dict({**kept, "format": version})
+    with pytest.raises(ValueError, match="no field 'place'"):
+        Impression.from_dict({**kept, "place": 3})
+    with pytest.raises(ValueError, match="needs its order"):
+        Impression.from_dict({"format": 1})
+
+
 def test_frozen_and_ready_for_json():
     shown = Impression(np.array([3, 1]).tolist(), logits=np.array([0.5, -1.5]), rest=2.0)
     assert shown.logits == (0.5, -1.5)

@@ -468,3 +468,78 @@ def test_a_state_that_cannot_be_read_back_does_not_replace_the_one_before(tmp_pa
     assert to_bytes(again.service) == expected
     again.save()
     again.close()
+
+
+# Opening.
+
+
+def test_a_folder_is_opened_by_a_few_statements(tmp_path, monkeypatch):
+    """One for each query took five seconds for 11,000 that waited."""
+    durable = serving(tmp_path)
+    handled(durable, ASK * 20)
+    durable.save()
+    handled(durable, [line.replace(b'"id": ', b'"id": 1') for line in ASK])
+    durable.close()
+    statements, connect = [], sqlite3.connect
+
+    def watched(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    again = serving(tmp_path)
+    assert again.service.n_waiting == 12
+    assert len(statements) < 40
+    assert sum("query" in statement for statement in statements) < 8
+    again.close()
+
+
+def test_queries_that_waited_before_a_restart_leave_memory_as_others_do(tmp_path, monkeypatch):
+    durable = serving(tmp_path)
+    handled(durable, ASK)
+    durable.close()
+    monkeypatch.setattr("online_rank.serving.pending._IN_MEMORY", 2000)
+    again = serving(tmp_path)
+    assert [query is None for _, _, query in again.service._pending._queries.values()] == [True] * 4 + [False] * 2
+    assert all(again.service.handle(line).answer["learned"] for line in GRADE)
+    again.close()
+
+
+def test_what_was_learned_under_other_limits_is_replayed_under_them(tmp_path):
+    """Ids were forgotten under the limits of the newest generation, whichever held when they were."""
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:8])
+    killed(durable)
+
+    def limited():
+        return DurableService(RankingService(PerceptronRanker(), max_learned=2, max_pending=3), tmp_path, 1000)
+
+    durable = limited()
+    handled(durable, PAIRS[8:])
+    expected = to_bytes(durable.service)
+    killed(durable)
+    again = limited()
+    assert to_bytes(again.service) == expected
+    again.close()
+
+
+def test_the_log_is_written_anew_before_it_is_believed(tmp_path, monkeypatch):
+    """After a failed sync, pages of the system's cache look written, and the next sync succeeds though none was."""
+    from online_rank.storage.database import Database
+
+    durable = serving(tmp_path)
+    handled(durable, PAIRS)
+    killed(durable)
+    log = tmp_path / "state.db-wal"
+    size, order = log.stat().st_size, []
+    write, sync, checkpoint = os.pwrite, os.fsync, Database._checkpoint
+
+    def named(file):
+        return os.readlink(f"/proc/self/fd/{file}")
+
+    monkeypatch.setattr(os, "pwrite", lambda f, c, at: (order.append((named(f), at, len(c))), write(f, c, at))[1])
+    monkeypatch.setattr(os, "fsync", lambda f: (order.append(named(f)), sync(f))[1])
+    monkeypatch.setattr(Database, "_checkpoint", lambda self, kind: (order.append(kind), checkpoint(self, kind))[1])
+    serving(tmp_path).close()
+    assert order.index((str(log), 0, size)) < order.index(str(log)) < order.index("TRUNCATE")
