@@ -18,6 +18,7 @@ TOP_LEVEL = {
     "CheckpointError": "storage",
     "ClickPerceptron": "rankers.click_perceptron",
     "Clicks": "feedback",
+    "CrossFeatures": "preprocessing",
     "DirectRanker": "rankers.direct",
     "DriftAwareRanker": "rankers.drift",
     "FairPairs": "feedback",

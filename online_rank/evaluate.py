@@ -221,10 +221,10 @@ def progressive(
     Parameters
     ----------
     stream
-        Yields queries as (x, y), or as (x, y, arguments) with keyword arguments for `learn_one`, for example `{"w": 2.0}`. Or a
-        function of a position that gives such a stream, where the stream has an attribute `position` (as `iter_letor` has; None
-        is the beginning): with a checkpoint, the run then goes on from the position instead of passing over the queries
-        already met.
+        Yields queries as (x, y), or as (x, y, arguments) with keyword arguments for `learn_one`, for example `{"w": 2.0}` or
+        `{"context": {"user": "u17"}}`. Or a function of a position that gives such a stream, where the stream has an attribute
+        `position` (as `iter_letor` has; None is the beginning): with a checkpoint, the run then goes on from the position
+        instead of passing over the queries already met.
     model
         A ranker, or a pipeline that ends in one. It learns in place. Or a dict of models by name: all of them rank and learn
         every query, and the answer is a `Comparison` that says which is better.
@@ -299,7 +299,7 @@ def progressive(
         clock = time.perf_counter()
         for item in queries:
             x, y, arguments = _lesson(item)
-            scores = model.predict_one(x)
+            scores = model.predict_one(x, **_known(arguments))
             # Clicks are no grades, and give no loss.
             loss = None if isinstance(y, Feedback) else served_loss(target, scores, y)
             with all_or_nothing(*measured.values()):
@@ -345,7 +345,7 @@ def _together(
     with shown_progress("learning", total, shown=progress, part=partial(getattr, queries, "fraction", None)) as show:
         for n, item in enumerate(queries, start=1):
             x, y, arguments = _lesson(item)
-            answers = {name: model.predict_one(x) for name, model in models.items()}
+            answers = {name: model.predict_one(x, **_known(arguments)) for name, model in models.items()}
             # Clicks are no grades, and give no loss.
             graded = not isinstance(y, Feedback)
             losses = {name: served_loss(target, scores, y) if graded else None for name, scores in answers.items()}
@@ -376,6 +376,11 @@ def _lesson(item: Any) -> tuple[Any, Any, Mapping[str, Any]]:
         return item
     what = f"a tuple of {len(item)}" if isinstance(item, tuple) else f"of type {type(item).__name__}"
     raise TypeError(f'stream: an item is {what}; it is a tuple (x, y), or (x, y, arguments) with a dict such as {{"w": 2.0}}')
+
+
+def _known(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `learn_one` that are known when a query is ranked."""
+    return {"context": arguments["context"]} if "context" in arguments else {}
 
 
 def _state(model: Any, metrics: dict[str, Any], trace: Trace, source: Any) -> dict[str, Any]:

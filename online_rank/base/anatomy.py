@@ -46,6 +46,8 @@ class Abilities(NamedTuple):
         It measures what was served, so that a pipeline is to give it `Block.answered`.
     wants_scale
         A pipeline of scalers is to give it `Block.scale`, query by query.
+    takes_context
+        What is known of a query itself: `rank_one(x, context={"user": "u17"})`.
     learns
         What it does to a query depends on queries before.
 
@@ -63,6 +65,7 @@ class Abilities(NamedTuple):
     draws: bool = False
     measures_answers: bool = False
     wants_scale: bool = False
+    takes_context: bool = False
     learns: bool = True
 
 

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.base.anatomy import ranker_of, serving_ranker, steps_of
+from online_rank.base.asked import read_for
 from online_rank.base.form import sources_of
-from online_rank.query import Block, read_query
+from online_rank.query import Block
 
 __all__ = ["Explanation", "explain_one"]
 
@@ -50,7 +51,7 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
 
-def explain_one(model: Any, x: Any, a: Hashable, b: Hashable) -> Explanation:
+def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
     """Why a document of a query scores what it does beside another one.
 
     Contributions go through scalers, logarithms, quantile maps, ramps and encodings to the features that they are made of, and
@@ -64,6 +65,8 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable) -> Explanation:
         The query, in any form.
     a, b
         Two of its documents: ids where it has ids, else numbers.
+    context
+        What is known of the query itself, where the model looks at it.
 
     Raises
     ------
@@ -81,7 +84,7 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable) -> Explanation:
       -2  clicks
     """
     ranker_of(model)
-    block = read_query(x, documents=getattr(model, "abilities", None) is not None and model.abilities.takes_documents)
+    block = read_for(model, x, context=context)
     i, j = (_place(document, block) for document in (a, b))
     with model._lock:
         labels: Sequence[Hashable] = _names(block)

@@ -11,6 +11,7 @@ import numpy as np
 from river import compose
 
 from online_rank.base.anatomy import Abilities, Able, share_lock
+from online_rank.base.asked import read_for, read_many_for
 from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker, best_first
@@ -19,7 +20,7 @@ from online_rank.base.schema import Derived, Schema
 from online_rank.base.step import QueryStep, check_calling_pipeline, require_query_step
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing, joined, snapshot
-from online_rank.query import Block, answer_in_kind, are_plain, feature_dicts, in_form, plain_block, read_block, read_query
+from online_rank.query import Block, answer_in_kind, are_plain, feature_dicts, in_form, plain_block
 
 __all__ = ["RankingPipeline"]
 
@@ -102,7 +103,7 @@ class RankingPipeline(Able, compose.Pipeline):
         with self._lock:
             return self._ranker.last_round
 
-    def learn_one(self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None) -> None:
+    def learn_one(self, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None) -> None:
         """Learn from one query.
 
         Parameters
@@ -116,6 +117,8 @@ class RankingPipeline(Able, compose.Pipeline):
             Weight of the query in the ranker.
         served
             The scores that the documents were served with (see `Ranker.learn_one`).
+        context
+            What is known of the query itself, `{name: value}`, where a step looks at it (`CrossFeatures`).
 
         Raises
         ------
@@ -124,14 +127,14 @@ class RankingPipeline(Able, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        if w == 1.0 and served is None and self._reads_plain(x, y):
+        if w == 1.0 and served is None and context is None and self._reads_plain(x, y):
             block = plain_block(x, y)
         else:
-            block = read_query(x, y, w, served=served, documents=self.abilities.takes_documents)
+            block = read_for(self, x, y, w, served=served, context=context)
         with self._lock, all_or_nothing() as changes:
             self._learn_block(block, changes)
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
 
         Parameters
@@ -146,6 +149,8 @@ class RankingPipeline(Able, compose.Pipeline):
             None, or one weight a query.
         served
             None, or the n scores that the documents were served with (see `Ranker.learn_one`).
+        context
+            None, or what is known of each query itself: one `{name: value}` a query.
 
         Raises
         ------
@@ -154,7 +159,7 @@ class RankingPipeline(Able, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        block = read_block(X, qid, y, w, served=served, documents=self.abilities.takes_documents)
+        block = read_many_for(self, X, qid, y, w, served=served, context=context)
         n_queries = len(block.w)
         # A few megabytes at once, so that what the transformers give stays near the processor and needs no memory of its own.
         size = getattr(block.X, "nbytes", 0)
@@ -168,43 +173,43 @@ class RankingPipeline(Able, compose.Pipeline):
             for first in range(0, n_queries, at_once):
                 self._learn_block(block.queries(first, min(first + at_once, n_queries)))
 
-    def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
+    def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query, as `Ranker.predict_one` gives them."""
-        block = read_query(x, documents=self.abilities.takes_documents)
+        block = read_for(self, x, context=context)
         return answer_in_kind(self._score_block(block), block)
 
-    def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
+    def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:
         """Scores of n documents of any number of queries, as `Ranker.predict_many` gives them.
 
         Without `qid` the block is a single query.
         """
-        return self._score_block(self._read_many(X, qid))
+        return self._score_block(read_many_for(self, X, qid, context=context))
 
-    def explain_one(self, x: Any, a: Hashable, b: Hashable) -> Explanation:
+    def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
         """Why document a of a query scores what it does beside document b, as `Ranker.explain_one` says."""
-        return explain_one(self, x, a, b)
+        return explain_one(self, x, a, b, context=context)
 
-    def rank_one(self, x: Any) -> list[Hashable]:
+    def rank_one(self, x: Any, *, context: Any = None) -> list[Hashable]:
         """The documents of a query, best first, as `Ranker.rank_one` gives them."""
-        block = read_query(x, documents=self.abilities.takes_documents)
+        block = read_for(self, x, context=context)
         return best_first(self._score_block(block), block.ids)
 
-    def show_one(self, x: Any, policy: Any = None) -> Any:
+    def show_one(self, x: Any, policy: Any = None, *, context: Any = None) -> Any:
         """Draw the ranking of a query that is shown to a user, as `Ranker.show_one` does."""
-        block = read_query(x, documents=self.abilities.takes_documents)
+        block = read_for(self, x, context=context)
         ranker = self._ranker
         with self._lock:
             return ranker._show(self._transform_block(block), block, policy)
 
-    def transform_one(self, x: Any) -> Any:
+    def transform_one(self, x: Any, *, context: Any = None) -> Any:
         """The query as it reaches the ranker, in the form in which it was given."""
-        return self._transformed(read_query(x, documents=self.abilities.takes_documents))
+        return self._transformed(read_for(self, x, context=context))
 
-    def transform_many(self, X: Any, qid: Any = None) -> Any:
+    def transform_many(self, X: Any, qid: Any = None, *, context: Any = None) -> Any:
         """A block of queries as it reaches the ranker, in the form in which it was given."""
-        return self._transformed(self._read_many(X, qid))
+        return self._transformed(read_many_for(self, X, qid, context=context))
 
-    def debug_one(self, x: Any, n_decimals: int = 5, n_shown: int = 10) -> str:
+    def debug_one(self, x: Any, n_decimals: int = 5, n_shown: int = 10, *, context: Any = None) -> str:
         """What happens to a query on its way through the pipeline, as text.
 
         Parameters
@@ -215,6 +220,8 @@ class RankingPipeline(Able, compose.Pipeline):
             Digits behind the point.
         n_shown
             Most documents and features to show.
+        context
+            What is known of the query itself.
 
         Examples
         --------
@@ -237,7 +244,7 @@ class RankingPipeline(Able, compose.Pipeline):
         d: ...
         c: ...
         """
-        block = read_query(x, documents=self.abilities.takes_documents)
+        block = read_for(self, x, context=context)
         parts = [_titled("0. Input", _document_lines(block, n_decimals, n_shown))]
         with self._lock:
             for i, step in enumerate(self.steps.values(), start=1):
@@ -272,6 +279,7 @@ class RankingPipeline(Able, compose.Pipeline):
                 takes_sparse=all(step.takes_sparse for step in steps),
                 # Else the ranker itself can tell what is served before it learns.
                 measures_answers=steps[-1].measures_answers and learns_before,
+                takes_context=any(step.takes_context for step in steps),
                 learns=any(step.learns for step in steps),
             )
             if steps
@@ -301,10 +309,6 @@ class RankingPipeline(Able, compose.Pipeline):
     def _require_grades_unneeded(self) -> None:
         if self._supervised:
             raise TypeError("y is None, but this pipeline learns from grades")
-
-    def _read_many(self, X: Any, qid: Any) -> Block:
-        documents = self.abilities.takes_documents
-        return read_query(X, documents=documents) if qid is None else read_block(X, qid, documents=documents)
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """Let each step learn all queries; the steps that learn are included in `changes` first."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
+from online_rank.base.asked import read_for, read_many_for
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.form import Head
@@ -23,8 +24,6 @@ from online_rank.query import (
     document_name,
     is_plain,
     plain_block,
-    read_block,
-    read_query,
     require_finite,
     require_grades,
 )
@@ -130,7 +129,7 @@ class Ranker(QueryEstimator):
         with self._lock:
             return None if self._last_round is None else Round.from_row(self._last_round[0])
 
-    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None) -> None:
+    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None, context: Any = None) -> None:
         """Learn from one query.
 
         Parameters
@@ -146,6 +145,9 @@ class Ranker(QueryEstimator):
             The scores that the documents were served with, as `predict_one` answered: m numbers, or `{document id: score}`. A
             perceptron then learns from the mistakes of these, and its loss is theirs; None for the scores that it gives now.
             For grades that come late, served averages and stale copies.
+        context
+            What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
+            ranker alone refuses it.
 
         Raises
         ------
@@ -153,12 +155,13 @@ class Ranker(QueryEstimator):
             `x` or `y` is bad input, or the query would make the model's state non-finite. The model is then as it was.
         """
         with self._lock:
-            plain = self._columns is None and w == 1.0 and served is None and are_plain(x, y, self._n_features)
-            block = plain_block(x, y) if plain else read_query(x, y, w, served=served)
+            alone = w == 1.0 and served is None and context is None
+            plain = alone and self._columns is None and are_plain(x, y, self._n_features)
+            block = plain_block(x, y) if plain else read_for(self, x, y, w, served=served, context=context)
             if not self._learn_at_once(block, plain):
                 self._learn_all(block)
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None) -> None:
         """Learn from a block of queries, one after the other: the same as a loop of `learn_one`, bit for bit, but faster.
 
         Parameters
@@ -173,6 +176,8 @@ class Ranker(QueryEstimator):
             None, or one weight a query.
         served
             None, or the n scores that the documents were served with (see `learn_one`).
+        context
+            None, or what is known of each query itself: one `{name: value}` a query.
 
         Raises
         ------
@@ -180,9 +185,9 @@ class Ranker(QueryEstimator):
             Bad input anywhere in the block. The model is then as it was before the block.
         """
         with self._lock:
-            self._learn_all(read_block(X, qid, y, w, served=served))
+            self._learn_all(read_many_for(self, X, qid, y, w, served=served, context=context))
 
-    def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
+    def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query; a higher score ranks earlier.
 
         Returns
@@ -190,14 +195,14 @@ class Ranker(QueryEstimator):
         A list of m floats, or `{document id: score}` for a query with ids. A list and not an array: river's evaluators compare
         predictions by `!=` and ask for the truth of the answer, which an array does not have. `predict_many` gives an array.
         """
-        scores, block = self._answer(x)
+        scores, block = self._answer(x, context)
         return answer_in_kind(scores, block)
 
-    def explain_one(self, x: Any, a: Hashable, b: Hashable) -> Explanation:
+    def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
         """Why document a of a query scores what it does beside document b: see `online_rank.base.explain.explain_one`."""
-        return explain_one(self, x, a, b)
+        return explain_one(self, x, a, b, context=context)
 
-    def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
+    def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:
         """Scores of n documents of any number of queries.
 
         Parameters
@@ -207,37 +212,39 @@ class Ranker(QueryEstimator):
         qid
             The n query ids, or None for a single query. Most rankers score every document by itself, and use them only to
             check the block; a blend, and a pipeline with a transformer that looks at whole queries, need them.
+        context
+            What is known of each query itself: one `{name: value}` a query, without `qid` a single one; None for nothing.
 
         Returns
         -------
         float64 array of shape (n,).
         """
-        block = read_query(X) if qid is None else read_block(X, qid)
+        block = read_many_for(self, X, qid, context=context)
         with self._lock:
             return self._score_all(block)
 
-    def rank_one(self, x: Any) -> list[Hashable]:
+    def rank_one(self, x: Any, *, context: Any = None) -> list[Hashable]:
         """The documents of a query, best first; equal scores keep the order in which the documents were given.
 
         Returns
         -------
         A list of m document ids, or of the positions 0..m-1 for a query without ids.
         """
-        scores, block = self._answer(x)
+        scores, block = self._answer(x, context)
         return best_first(scores, None if block is None else block.ids)
 
-    def _answer(self, x: Any) -> tuple[np.ndarray, Block | None]:
+    def _answer(self, x: Any, context: Any = None) -> tuple[np.ndarray, Block | None]:
         """Scores of a query, float64 (m,), and the query; None in place of an array that needed no reading."""
-        if self._columns is None and is_plain(x, self._n_features):
+        if self._columns is None and context is None and is_plain(x, self._n_features):
             with self._lock:
                 scores = self._score(x)
             if all_finite(scores):
                 return scores, None
-        block = read_query(x)
+        block = read_for(self, x, context=context)
         with self._lock:
             return self._score_all(block), block
 
-    def show_one(self, x: Any, policy: Any = None) -> Any:
+    def show_one(self, x: Any, policy: Any = None, *, context: Any = None) -> Any:
         """Draw the ranking of a query that is shown to a user, so that clicks on it can be learned from.
 
         Draw number t follows from the policy's seed and t alone, and the ranker counts: a copy, and a replay of the same calls,
@@ -249,6 +256,8 @@ class Ranker(QueryEstimator):
             The query.
         policy
             How to draw (`online_rank.feedback`); None for the ranker's own.
+        context
+            What is known of the query itself, where a step of a pipeline looks at it.
 
         Returns
         -------
@@ -260,7 +269,7 @@ class Ranker(QueryEstimator):
         TypeError, ValueError
             `x` is bad input, or there is no policy.
         """
-        block = read_query(x)
+        block = read_for(self, x, context=context)
         with self._lock:
             return self._show(block, block, policy)
 
@@ -370,7 +379,7 @@ def best_first(scores: np.ndarray, ids: Any = None) -> list[Hashable]:
     return order if ids is None or isinstance(ids, range) else [ids[i] for i in order]
 
 
-def rank_one(model: Any, x: Any) -> list[Hashable]:
+def rank_one(model: Any, x: Any, *, context: Any = None) -> list[Hashable]:
     """The documents of a query, best first, by any model whose `predict_one` answers with scores.
 
     Equal scores keep the order in which the documents were given (a stable sort).
@@ -381,6 +390,8 @@ def rank_one(model: Any, x: Any) -> list[Hashable]:
         A ranker, or a river pipeline that ends in one.
     x
         A query in any form.
+    context
+        What is known of the query itself, where the model looks at it.
 
     Returns
     -------
@@ -394,7 +405,7 @@ def rank_one(model: Any, x: Any) -> list[Hashable]:
     >>> rank_one(model, {"c": {"clicks": 2}, "d": {"clicks": 0}})
     ['d', 'c']
     """
-    scores = model.predict_one(x)
+    scores = model.predict_one(x) if context is None else model.predict_one(x, context=context)
     if isinstance(scores, dict):
         return best_first(np.array([*scores.values()]), tuple(scores))
     return best_first(np.asarray(scores))

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from river import base
 
+from online_rank.base.asked import read_for, read_many_for
 from online_rank.base.form import Layer
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
-from online_rank.query import Block, in_form, read_block, read_query
+from online_rank.query import Block, in_form
 
 __all__ = ["QueryTransformer"]
 
@@ -43,7 +44,7 @@ class QueryTransformer(QueryStep, base.Transformer):
         Returns the transformed queries. May leave a part of them learned when it raises: callers stand inside `all_or_nothing`.
         """
 
-    def learn_one(self, x: Any, y: Any = None) -> None:
+    def learn_one(self, x: Any, y: Any = None, *, context: Any = None) -> None:
         """Learn from one query, in any form.
 
         Parameters
@@ -52,17 +53,19 @@ class QueryTransformer(QueryStep, base.Transformer):
             The query.
         y
             Its grades, which only a supervised transformer looks at.
+        context
+            What is known of the query itself, `{name: value}`, which few transformers look at.
 
         Raises
         ------
         TypeError, ValueError
             Bad input, for example NaN or infinity. The transformer is then as it was.
         """
-        block = read_query(x, y, documents=self.abilities.takes_documents)
+        block = read_for(self, x, y, context=context)
         with self._lock, all_or_nothing(self):
             self._learn_block(block)
 
-    def transform_one(self, x: Any) -> Any:
+    def transform_one(self, x: Any, *, context: Any = None) -> Any:
         """The query, transformed, in the form in which it was given.
 
         Raises
@@ -70,11 +73,11 @@ class QueryTransformer(QueryStep, base.Transformer):
         TypeError, ValueError
             Bad input, for example NaN or infinity.
         """
-        block = read_query(x, documents=self.abilities.takes_documents)
+        block = read_for(self, x, context=context)
         with self._lock:
             return in_form(self._transform_block(block))
 
-    def learn_many(self, X: Any, y: Any, qid: Any) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, context: Any = None) -> None:
         """Learn from a block of queries: the same as a loop of `learn_one`, bit for bit.
 
         Parameters
@@ -85,20 +88,21 @@ class QueryTransformer(QueryStep, base.Transformer):
             The n grades, which only a supervised transformer looks at; others take None.
         qid
             The n query ids; documents of a query stand together.
+        context
+            None, or one `{name: value}` a query.
 
         Raises
         ------
         TypeError, ValueError
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
-        block = read_block(X, qid, y, documents=self.abilities.takes_documents)
+        block = read_many_for(self, X, qid, y, context=context)
         with self._lock, all_or_nothing(self):
             self._learn_block(block)
 
-    def transform_many(self, X: Any, qid: Any = None) -> Any:
+    def transform_many(self, X: Any, qid: Any = None, *, context: Any = None) -> Any:
         """A block of queries, transformed, in the form in which it was given; without `qid` it is a single query."""
-        documents = self.abilities.takes_documents
-        block = read_query(X, documents=documents) if qid is None else read_block(X, qid, documents=documents)
+        block = read_many_for(self, X, qid, context=context)
         with self._lock:
             return in_form(self._transform_block(block))
 

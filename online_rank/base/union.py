@@ -82,7 +82,10 @@ class QueryUnion(Wrapper, QueryTransformer):
 
     def _abilities(self) -> Abilities:
         # Texts and categories are welcome where one of the two takes them.
-        return Abilities(takes_documents=any(abilities_of(part).takes_documents for part in self._wrapped))
+        return Abilities(
+            takes_documents=any(abilities_of(part).takes_documents for part in self._wrapped),
+            takes_context=any(abilities_of(part).takes_context for part in self._wrapped),
+        )
 
     def _transform_block(self, block: Block) -> Block:
         return self._beside(block, *(part._transform_block(_as_taken(part, block)) for part in self._wrapped))

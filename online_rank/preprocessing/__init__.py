@@ -3,6 +3,7 @@
 They are river transformers: `StreamScaler() | PerceptronRanker()` is a pipeline that ranks.
 """
 
+from online_rank.preprocessing.crosses import CrossFeatures
 from online_rank.preprocessing.gaussianizer import StreamGaussianizer, batch_gaussianize
 from online_rank.preprocessing.hashing import HashedFeatures
 from online_rank.preprocessing.lift import ForEachDocument
@@ -16,6 +17,7 @@ from online_rank.preprocessing.tails import heavy_tails
 from online_rank.preprocessing.target_encoder import StreamTargetEncoder
 
 __all__ = [
+    "CrossFeatures",
     "ForEachDocument",
     "HashedFeatures",
     "MaxAbsStreamScaler",

@@ -88,7 +88,7 @@ class ForEachDocument(QueryTransformer):
 
         yield {"transformer": preprocessing.StandardScaler()}
 
-    def learn_one(self, x: Any, y: Any = None) -> None:
+    def learn_one(self, x: Any, y: Any = None, *, context: Any = None) -> None:
         """Learn from one query, or from a single document (a feature dict).
 
         Parameters
@@ -97,6 +97,8 @@ class ForEachDocument(QueryTransformer):
             A query in any form, or one feature dict.
         y
             For a supervised transformer: the grades of the documents, or of the single document.
+        context
+            What is known of the query itself, which river's transformers do not look at.
 
         Raises
         ------
@@ -105,9 +107,9 @@ class ForEachDocument(QueryTransformer):
         """
         if _is_document(x):
             x, y = [x], None if y is None else [y]
-        super().learn_one(x, y)
+        super().learn_one(x, y, context=context)
 
-    def transform_one(self, x: Any) -> Any:
+    def transform_one(self, x: Any, *, context: Any = None) -> Any:
         """A query, transformed, in the form in which it was given; a feature dict is a single document.
 
         Raises
@@ -115,7 +117,7 @@ class ForEachDocument(QueryTransformer):
         TypeError, ValueError
             Bad input, or what leaves the transformer is not a finite number.
         """
-        return super().transform_one([x])[0] if _is_document(x) else super().transform_one(x)
+        return super().transform_one([x], context=context)[0] if _is_document(x) else super().transform_one(x, context=context)
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
         return joined(super()._snapshot(block), snapshot(self.transformer))

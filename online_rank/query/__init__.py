@@ -10,6 +10,9 @@ A query is m documents with d features each. It may come as
 - a pandas, polars or pyarrow data frame with one row a document.
 
 Named features (dicts, frames) may appear, vanish and come back; a missing one is 0.
+
+What is known of a query itself, such as who asks, comes beside it as `context={name: value}`, for steps that join features of
+documents with it (`CrossFeatures`).
 """
 
 from online_rank.query.blocks import (

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank.query.context import Context
 from online_rank.query.sparse import SparseRows
 
 __all__ = ["ONE", "Block", "as_weights", "document_name", "plain_block", "query_offsets", "require_finite", "single"]
@@ -43,6 +44,8 @@ class Block(NamedTuple):
     scale
         float64 (d,): by what the scalers of the pipeline divided the features of one query, where the ranker asks for it
         (`Abilities.wants_scale`).
+    context
+        What is known of each query itself, a tuple of one dict a query; None where nothing is.
     """
 
     X: Any
@@ -55,6 +58,7 @@ class Block(NamedTuple):
     form: Any = None
     answered: np.ndarray | None = None
     scale: np.ndarray | None = None
+    context: tuple[Context, ...] | None = None
 
     @property
     def n_documents(self) -> int:
@@ -72,6 +76,7 @@ class Block(NamedTuple):
             ids=range(a, b) if self.ids is None else self.ids[a:b],
             served=None if self.served is None else self.served[a:b],
             answered=None if self.answered is None else self.answered[a:b],
+            context=None if self.context is None else self.context[first:stop],
         )
 
     def each(self) -> Iterator["Block"]:
@@ -91,7 +96,7 @@ _new = tuple.__new__
 
 def plain_block(x: np.ndarray, y: np.ndarray) -> Block:
     """A query of weight 1 that needs no reading (`are_plain`). `Block(...)` takes three times as long."""
-    return _new(Block, (x, y, single(len(y)), ONE, None, None, None, None, None, None))
+    return _new(Block, (x, y, single(len(y)), ONE, None, None, None, None, None, None, None))
 
 
 def with_features(block: Block, X: np.ndarray, names: tuple[Hashable, ...] | None) -> Block:

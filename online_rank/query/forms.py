@@ -12,6 +12,7 @@ import numpy as np
 
 from online_rank.limits import MAX_FEATURES
 from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
+from online_rank.query.context import as_contexts, read_context
 from online_rank.query.feedback import as_feedback
 from online_rank.query.labels import in_rows_of
 from online_rank.query.names import are_texts, distinct, index_among
@@ -49,7 +50,9 @@ class _Features(NamedTuple):
     form: Any = None
 
 
-def read_query(x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, documents: bool = False) -> Block:
+def read_query(
+    x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None, documents: bool = False
+) -> Block:
     """Read one query, in any form.
 
     Parameters
@@ -62,6 +65,8 @@ def read_query(x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, doc
         Its weight.
     served
         The scores that it was served with (see `as_served`); None where they are not known.
+    context
+        What is known of the query itself, `{name: value}` (see `read_context`); None for what a `Block` says, or nothing.
     documents
         Whether feature dicts, and frames that hold more than numbers, are left as they are, for steps of a pipeline that take
         texts and categories.
@@ -83,6 +88,8 @@ def read_query(x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, doc
            [0.5, 0. ]])
     """
     if isinstance(x, Block):
+        if context is not None:
+            x = x._replace(context=(read_context(context),))
         scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
         if y is None:
             return x
@@ -91,10 +98,13 @@ def read_query(x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, doc
     n = _length(X)
     feedback = None if y is None else as_feedback(in_rows_of(x, "y", y), 1, n, ids)
     scores = None if served is None else as_served(in_rows_of(x, "served", served), n, ids)
-    return Block(X, feedback, single(n), _as_weight(w), ids, names, scores, form)
+    known = None if context is None else (read_context(context),)
+    return Block(X, feedback, single(n), _as_weight(w), ids, names, scores, form, context=known)
 
 
-def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = None, documents: bool = False) -> Block:
+def read_block(
+    X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = None, context: Any = None, documents: bool = False
+) -> Block:
     """Read queries that stand one below the other.
 
     Parameters
@@ -109,6 +119,8 @@ def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = 
         One weight a query; None for 1.
     served
         The n scores that the documents were served with; None where they are not known.
+    context
+        One `{name: value}` a query; None where nothing is known of the queries themselves.
     documents
         As in `read_query`.
 
@@ -127,7 +139,8 @@ def read_block(X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = 
     offsets = query_offsets(in_rows_of(X, "qid", qid), n)
     feedback = None if y is None else as_feedback(in_rows_of(X, "y", y), len(offsets) - 1, n, ids)
     scores = None if served is None else as_served(in_rows_of(X, "served", served), n, ids)
-    return Block(features, feedback, offsets, as_weights(w, len(offsets) - 1), ids, names, scores, form)
+    known = as_contexts(context, len(offsets) - 1)
+    return Block(features, feedback, offsets, as_weights(w, len(offsets) - 1), ids, names, scores, form, context=known)
 
 
 def is_plain(x: Any, n_features: int) -> bool:

@@ -98,6 +98,8 @@ def require_model(name: str, model: Any) -> None:
     """Raise TypeError unless a model is a ranker, or a pipeline that ends in one."""
     if not issubclass(type(model), Ranker | RankingPipeline) or not issubclass(type(steps_of(model)[-1]), Ranker):
         raise TypeError(f"{name} is {model!r}; it is a ranker, or a pipeline that ends in one")
+    if model.abilities.takes_context:
+        raise TypeError(f"{name} looks at what is known of a query; such a step goes in front of the whole")
 
 
 def require_ranker(name: str, ranker: Any) -> None:

@@ -169,7 +169,7 @@ class PerceptronRanker(LinearRanker):
         return Abilities(takes_sparse=self.norm_cap is None, takes_served=True)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        X, y, offsets, w, _, _, served, _, _, _ = block
+        X, y, offsets, w, _, _, served, *_ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None and self._all_forms is None:
                 return dense.learn(

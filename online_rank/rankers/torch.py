@@ -153,25 +153,25 @@ class TorchRanker(AveragedRanker):
     def _dtype(self) -> str:
         return str(next(iter(self._parameters().values())).dtype).removeprefix("torch.")
 
-    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None) -> None:
+    def learn_one(self, x: Any, y: Any, w: float = 1.0, *, served: Any = None, context: Any = None) -> None:
         """Learn from one query, as `Ranker.learn_one`; x may also be an array or a tensor (m, *shape)."""
-        super().learn_one(_flat(x), y, w, served=served)
+        super().learn_one(_flat(x), y, w, served=served, context=context)
 
-    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None) -> None:
+    def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None) -> None:
         """Learn from a block of queries, as `Ranker.learn_many`; X may also be an array or a tensor (n, *shape)."""
-        super().learn_many(_flat(X), y, qid, w=w, served=served)
+        super().learn_many(_flat(X), y, qid, w=w, served=served, context=context)
 
-    def predict_one(self, x: Any) -> list[float] | dict[Hashable, float]:
+    def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query, as `Ranker.predict_one`; x may also be an array or a tensor (m, *shape)."""
-        return super().predict_one(_flat(x))
+        return super().predict_one(_flat(x), context=context)
 
-    def predict_many(self, X: Any, qid: Any = None) -> np.ndarray:
+    def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:
         """Scores of n documents, as `Ranker.predict_many`, query by query; without `qid` they are one query."""
-        return super().predict_many(_flat(X), qid)
+        return super().predict_many(_flat(X), qid, context=context)
 
-    def rank_one(self, x: Any) -> list[Hashable]:
+    def rank_one(self, x: Any, *, context: Any = None) -> list[Hashable]:
         """The documents of a query, best first, as `Ranker.rank_one`; x may also be an array or a tensor (m, *shape)."""
-        return super().rank_one(_flat(x))
+        return super().rank_one(_flat(x), context=context)
 
     @locked
     def save_weights(self, path: str | os.PathLike[str]) -> None:

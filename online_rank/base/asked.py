@@ -1,0 +1,52 @@
+"""The door of a model: a query is read once, in the form that the model takes."""
+
+from typing import Any
+
+from online_rank.base.anatomy import abilities_of
+from online_rank.query import Block, read_block, read_query
+
+__all__ = ["read_for", "read_many_for"]
+
+
+def read_for(model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None) -> Block:
+    """Read one query for a model.
+
+    Parameters
+    ----------
+    model
+        What gets it: a step, or a pipeline.
+    x, y, w, served, context
+        As in `online_rank.query.read_query`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Bad input; or there is a context, which no step of the model looks at.
+    """
+    able = abilities_of(model)
+    block = read_query(x, y, w, served=served, context=context, documents=able.takes_documents)
+    return block if block.context is None or able.takes_context else _refuse(model)
+
+
+def read_many_for(
+    model: Any, X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = None, context: Any = None
+) -> Block:
+    """Read a block of queries for a model, as `online_rank.query.read_block` does; without `qid` and `y` a single query.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Bad input; or there is a context, which no step of the model looks at.
+    """
+    if qid is None and y is None:
+        return read_for(model, X, context=context)
+    able = abilities_of(model)
+    block = read_block(X, qid, y, w, served=served, context=context, documents=able.takes_documents)
+    return block if block.context is None or able.takes_context else _refuse(model)
+
+
+def _refuse(model: Any) -> Any:
+    raise TypeError(
+        f"context: no step of {type(model).__name__} looks at what is known of a query itself; put one in front, as in "
+        'CrossFeatures("user") | ranker'
+    )

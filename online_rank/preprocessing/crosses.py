@@ -1,0 +1,198 @@
+"""Features joined with what is known of the query: weights of their own for a user, a tenant, a kind of query."""
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from online_rank.base.anatomy import Abilities
+from online_rank.base.columns import numbers
+from online_rank.base.form import Layer
+from online_rank.base.schema import Schema
+from online_rank.base.transformer import QueryTransformer
+from online_rank.query import Block, SparseRows, require_finite
+from online_rank.query.sparse import as_rows
+
+__all__ = ["CrossFeatures"]
+
+
+class CrossFeatures(QueryTransformer):
+    r"""Give every feature once as it is, and once joined with what is known of the query.
+
+    A linear ranker behind it has shared weights and own ones in one model: with x the features and u the user, the score is
+
+    .. math:: \langle w, x \rangle + \langle w_u, x \rangle.
+
+    What one user teaches moves the shared weights for all, and the own ones for that user alone ([1]). A user who was never met
+    is ranked by the shared weights. So are queries that come without a context. The map is fixed, so that every bound on the
+    ranker behind it holds, of the joined features.
+
+    What is known of a query comes as its context: `learn_one(x, y, context={"user": "u17", "length": 3})`. A context that is
+    given has a value for every key; None says that it is not known, and then nothing is joined with it.
+
+    A joined column is called `"price*user=u17"`, or `"price*length"` where the key is a number. The answer is sparse: a query
+    takes one further entry for each feature and key, and a ranker one further weight for each feature and value that was met
+    (`max_features` limits them). Put scalers in front, and `HashedFeatures` behind for memory that is fixed.
+
+    Parameters
+    ----------
+    key
+        The name of what is known of the query, or a tuple of names; None for none. Values are categories: texts, integers and
+        booleans.
+    numbers
+        The same for what is known as a number, by which features are multiplied: the weight of a feature is then a
+        linear function of it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A name is no text, or there is none. While it works: a context lacks a name, or has a value of another kind.
+
+    References
+    ----------
+    [1] Daumé, *Frustratingly Easy Domain Adaptation*, ACL 2007.
+
+    Examples
+    --------
+    >>> from online_rank import CrossFeatures, PerceptronRanker
+    >>> model = CrossFeatures("user") | PerceptronRanker()
+    >>> query = {"long": {"words": 9.0, "price": 1.0}, "short": {"words": 1.0, "price": 1.0}}
+    >>> for _ in range(3):
+    ...     model.learn_one(query, {"long": 2, "short": 0}, context={"user": "ada"})
+    ...     model.learn_one(query, {"long": 0, "short": 2}, context={"user": "bob"})
+    >>> model.rank_one(query, context={"user": "ada"}), model.rank_one(query, context={"user": "bob"})
+    (['long', 'short'], ['short', 'long'])
+    >>> CrossFeatures("user", numbers="length").transform_one({"a": {"bm25": 2.0}}, context={"user": 7, "length": 3.0})
+    {'a': {'bm25': 2.0, 'bm25*user=7': 2.0, 'bm25*length': 6.0}}
+    """
+
+    _schema = Schema()
+
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_sparse=True, takes_context=True, learns=False)
+
+    def __init__(self, key: str | tuple[str, ...] | None = None, *, numbers: str | tuple[str, ...] | None = None) -> None:
+        super().__init__()
+        given = [(name, each) for name, value in (("key", key), ("numbers", numbers)) for each in _names(name, value)]
+        if not given:
+            raise ValueError("key names nothing that features are joined with")
+        names = [each for _, each in given]
+        for name, each in given:
+            if not each or "=" in each or "*" in each:
+                raise ValueError(f"{name} has the name {each!r}; it is not empty, and has neither = nor *")
+            if names.count(each) > 1:
+                raise ValueError(f"{name} has the name {each!r}, which stands there twice")
+        self.key = key
+        self.numbers = numbers
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"key": "user"}
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All that it looks up in a query's context."""
+        return (*_names("key", self.key), *_names("numbers", self.numbers))
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        raise TypeError("its columns depend on the context of the query")
+
+    def _transform_block(self, block: Block) -> Block:
+        require_finite(block)
+        joins = [self._joins_of(context) for context in block.context or ()]
+        X, names = _named(block)
+        if not any(joins):
+            return block._replace(X=X, names=names)
+        crossed, added = _crossed(as_rows(X), block.offsets, joins, names)
+        columns = (*names, *added)
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"x: a feature is called {max(added, key=columns.count)!r}, as a joined one is")
+        made = block._replace(X=crossed, names=columns)
+        require_finite(made)
+        return made
+
+    def _learn_block(self, block: Block) -> Block:
+        return self._transform_block(block)
+
+    def _joins_of(self, context: Mapping[str, Any]) -> list[tuple[str, float]]:
+        """What the features of a query are joined with: what is put behind their names, and by what they are multiplied."""
+        return [*self._categories_of(context), *self._numbers_of(context)]
+
+    def _categories_of(self, context: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+        for key in _names("key", self.key):
+            value = _value(context, key)
+            if isinstance(value, float):
+                raise TypeError(f"context[{key!r}] is {value}; it is a category: a text, or CrossFeatures(numbers={key!r})")
+            if value is not None:
+                yield f"*{key}={value}", 1.0
+
+    def _numbers_of(self, context: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+        for key in _names("numbers", self.numbers):
+            value = _value(context, key)
+            if isinstance(value, str | bool):
+                raise TypeError(f"context[{key!r}] is {value!r:.60}; it is a number: of a category, CrossFeatures({key!r})")
+            if value is not None:
+                yield f"*{key}", float(value)
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    """The names in an argument that is one, or a tuple of them."""
+    names = () if value is None else (value,) if isinstance(value, str) else value
+    if not isinstance(names, tuple) or not all(isinstance(each, str) for each in names):
+        raise TypeError(f"{name} is {value!r:.60}; it must be a name, a tuple of names, or None")
+    return names
+
+
+def _value(context: Mapping[str, Any], key: str) -> Any:
+    if key not in context:
+        raise ValueError(f"context has no {key!r}; give None where it is not known")
+    return context[key]
+
+
+def _named(block: Block) -> tuple[Any, tuple[Hashable, ...]]:
+    """The features of a block with names: those without are called "1", "2", ...; of sparse rows the columns in use alone."""
+    X = block.X
+    if block.names is not None:
+        return X, block.names
+    if isinstance(X, np.ndarray):
+        return X, numbers(X.shape[1])
+    used, columns = np.unique(X.columns, return_inverse=True)
+    return X._replace(columns=columns.astype(np.int32), n_columns=len(used)), tuple(str(j + 1) for j in used.tolist())
+
+
+def _crossed(
+    rows: SparseRows, offsets: np.ndarray, joins: list[list[tuple[str, float]]], names: tuple[Hashable, ...]
+) -> tuple[SparseRows, list[str]]:
+    """Rows with the joined entries behind their own, and the names of the columns that these are in.
+
+    Parameters
+    ----------
+    rows, names
+        The documents of q queries, and the names of their d columns.
+    offsets
+        int64 (q + 1,): where each query's documents begin.
+    joins
+        For each query, what its features are joined with.
+    """
+    place: dict[str, int] = {}
+    documents, codes, values = [], [], []
+    of_entry = np.repeat(np.arange(rows.shape[0]), np.diff(rows.starts))
+    for t, joined in enumerate(joins):
+        first, last = (int(rows.starts[offsets[t + i]]) for i in (0, 1))
+        for suffix, factor in joined:
+            documents.append(of_entry[first:last])
+            codes.append(place.setdefault(suffix, len(place)) * rows.n_columns + rows.columns[first:last].astype(np.int64))
+            with np.errstate(over="ignore"):  # What is infinite is refused by name.
+                values.append(rows.values[first:last] * rows.dtype.type(factor))
+    used, columns = np.unique(np.concatenate(codes), return_inverse=True)
+    row = np.concatenate([of_entry, *documents])
+    order = np.argsort(row, kind="stable")
+    starts = np.append(0, np.cumsum(np.bincount(row, minlength=rows.shape[0])))
+    made = SparseRows(
+        starts,
+        np.concatenate([rows.columns, rows.n_columns + columns]).astype(np.int32)[order],
+        np.concatenate([rows.values, *values])[order],
+        rows.n_columns + len(used),
+    )
+    suffixes = [*place]
+    return made, [f"{names[j]}{suffixes[i]}" for i, j in (divmod(code, rows.n_columns) for code in used.tolist())]

@@ -1,0 +1,74 @@
+"""What is known of a query itself, beside its documents: who asks, in which language, how long it is."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_ID_LENGTH
+
+__all__ = ["Context", "as_contexts", "read_context"]
+
+#: The features of one query: texts, numbers, booleans, and None for what is not known.
+Context = Mapping[str, Any]
+
+
+def read_context(context: Any) -> dict[str, Any]:
+    """The context of one query, checked: a copy.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is no `{name: value}`, or a value is neither a text of at most `MAX_ID_LENGTH` characters, a finite number, a
+        boolean nor None.
+
+    Examples
+    --------
+    >>> read_context({"user": "u17", "length": 3})
+    {'user': 'u17', 'length': 3}
+    >>> read_context({"user": ["u17"]})
+    Traceback (most recent call last):
+        ...
+    TypeError: context['user'] is of type list; it must be a text, a number, True, False or None
+    """
+    if not isinstance(context, Mapping):
+        raise TypeError(f"context is of type {type(context).__name__}; it must be {{name: value}}, such as {{'user': 'u17'}}")
+    for name, value in context.items():
+        if not isinstance(name, str):
+            raise TypeError(f"context has the name {name!r:.60}; names are texts")
+        if isinstance(value, str):
+            if len(value) > MAX_ID_LENGTH:
+                raise ValueError(f"context[{name!r}] has {len(value)} characters; at most {MAX_ID_LENGTH} are accepted")
+        elif isinstance(value, int) and not isinstance(value, bool):
+            if not INT64_LOW <= value <= INT64_HIGH:
+                raise ValueError(f"context[{name!r}] is an integer of more than 64 bits")
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                raise ValueError(f"context[{name!r}] is {value}; numbers are finite")
+        elif not (value is None or isinstance(value, bool)):
+            kind = type(value).__name__
+            raise TypeError(f"context[{name!r}] is of type {kind}; it must be a text, a number, True, False or None")
+    return dict(context)
+
+
+def as_contexts(context: Any, n_queries: int) -> tuple[dict[str, Any], ...] | None:
+    """The contexts of the queries of a block; None where there are none.
+
+    Parameters
+    ----------
+    context
+        A sequence of `{name: value}`, one a query; None for none.
+    n_queries
+        How many queries the block has.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `read_context`; or there is not one a query.
+    """
+    if context is None:
+        return None
+    if isinstance(context, Mapping | str) or not isinstance(context, Sequence):
+        raise TypeError(f"context is of type {type(context).__name__}; a block takes one {{name: value}} a query")
+    if len(context) != n_queries:
+        raise ValueError(f"context has {len(context)} entries, but the block has {n_queries} queries: one a query")
+    return tuple(map(read_context, context))
