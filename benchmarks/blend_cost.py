@@ -41,7 +41,7 @@ PASS, ROUNDS, THREADS = 4000, 200, 2
 
 
 def stream(n_queries: int) -> WebLike:
-    return WebLike(n_queries, "additive", n_documents=60, seed=7)
+    return WebLike(n_queries, truth="additive", n_documents=60, seed=7)
 
 
 def times(n_queries: int) -> dict[str, dict[str, Any]]:

@@ -101,7 +101,7 @@ def queries_of(block: LetorBlock, chosen: np.ndarray | None = None) -> Queries:
 def parts_of(name: str, n_queries: int, order: int) -> Iterator[Part]:
     """What is learned from, and what is ranked then."""
     if name in SYNTHETIC:
-        X, y, qid = WebLike(n_queries + 400, name, n_documents=(40, 80), seed=100 + order).block()
+        X, y, qid = WebLike(n_queries + 400, truth=name, n_documents=(40, 80), seed=100 + order).block()
         block = LetorBlock(X, y, qid)
         first = np.arange(n_queries + 400) < n_queries
         yield queries_of(block, first), queries_of(block, ~first)

@@ -137,7 +137,7 @@ def separable() -> str:
     curves: dict[str, Curve] = {}
     dashed: dict[str, Curve] = {}
     for m, horizon, d in sizes:
-        stream = Separable(horizon, d, m, n_grades=3, margin=gamma, seed=m + horizon + d)
+        stream = Separable(horizon, n_features=d, n_documents=m, n_grades=3, margin=gamma, seed=m + horizon + d)
         u = {"teacher": stream.teacher / gamma}
         block = stream.block()
         losses, theorem = {}, 0.0
@@ -256,7 +256,7 @@ def file() -> str:
     comparators, rows = {}, []
     for credit, lam in itertools.product(("argmax", "spread"), (1e-1, 1e-2, 1e-3)):
         start = time.perf_counter()
-        best = best_in_hindsight(block, "ndcg@10", lam=lam, credit=credit)
+        best = best_in_hindsight(block, measure="ndcg@10", lam=lam, credit=credit)
         seconds = time.perf_counter() - start
         rows.append(
             (

@@ -164,7 +164,7 @@ def simulate(folder: Path, case: Case) -> Run:
     test = queries_of([data[(case.fold + 4) % 5]], relevant=True)
     drawn = np.random.default_rng([case.seed, case.fold, 7]).integers(len(train), size=case.impressions)
     seed = 1000 * case.fold + case.seed
-    who = user(case.user, 2, seed=1_000_000 + seed)
+    who = user(case.user, max_grade=2, seed=1_000_000 + seed)
     rounds = compiled if case.method in COMPILED else by_the_interface
     values, quality, bias = rounds(case.method, seed, train, test, drawn, who)
     return Run(tuple(values), float(quality @ GAMMA ** np.arange(len(quality))), quality.astype(np.float32), bias)
@@ -314,7 +314,7 @@ def picture(runs: Runs) -> None:
     plot.online_quality(shown, every=100).figure.savefig(RESULTS / "clicks_online.png")
     if "position" in runs:
         bias = runs["position"][OURS][0].bias
-        plot.position_bias(bias, 1.0 / np.arange(1, K + 1)).figure.savefig(RESULTS / "clicks_position_bias.png")
+        plot.position_bias(bias, truth=1.0 / np.arange(1, K + 1)).figure.savefig(RESULTS / "clicks_position_bias.png")
 
 
 def main() -> None:

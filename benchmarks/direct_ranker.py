@@ -97,7 +97,7 @@ def sensitivity(n_documents: int, repetitions: int) -> str:
         means = results.mean(axis=1)
         errors = results.std(axis=1, ddof=1) / repetitions**0.5
         by_passes = {f"{p} pass{'es' if p > 1 else ''}": results[:, :, i] for i, p in enumerate(PASSES)}
-        plot.sensitivity(name, values, by_passes, "NDCG@20", ax)
+        plot.sensitivity(name, values, by_passes, measured="NDCG@20", ax=ax)
         rows += [
             (f"{name} = {value:g}", *(f"{mean:.3f} ± {error:.3f}" for mean, error in zip(*cells, strict=True)))
             for value, *cells in zip(values, means, errors, strict=True)

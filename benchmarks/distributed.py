@@ -50,7 +50,7 @@ def in_rounds(model: Any, queries: Sequence[Query], K: int, period: int, weights
         chunk = queries[first : first + K * period]
         bounds = [k * len(chunk) // K for k in range(K + 1)]
         shards = [taught(fork(model), chunk[a:b]) for a, b in pairwise(bounds) if b > a]
-        model = mix(shards, model, weights)
+        model = mix(shards, model, weights=weights)
     return model
 
 

@@ -28,7 +28,7 @@ CONTESTANTS: dict[str, Callable[[], Ranker]] = {
     AWARE: lambda: DriftAwareRanker(PerceptronRanker()),
     "DriftAwareRanker, switch": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="switch"),
     "DriftAwareRanker, restart_average": lambda: DriftAwareRanker(PerceptronRanker(), on_drift="restart_average"),
-    "DriftAwareRanker, reset, ADWIN(clock=4)": lambda: DriftAwareRanker(PerceptronRanker(), drift.ADWIN(clock=4)),
+    "DriftAwareRanker, reset, ADWIN(clock=4)": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.ADWIN(clock=4)),
 }
 
 
@@ -47,7 +47,7 @@ def measure_all(n_queries: int, seeds: int) -> dict[str, list[tuple[float, float
     half = n_queries // 2
     with progress("drift", seeds * len(CONTESTANTS), "runs") as show:
         for seed in range(seeds):
-            stream = list(Drifting(n_queries, (half,), n_features=40, n_documents=(10, 40), seed=seed))
+            stream = list(Drifting(n_queries, drift_points=(half,), n_features=40, n_documents=(10, 40), seed=seed))
             for name, make in CONTESTANTS.items():
                 model = make()
                 results[name].append((*run(model, stream, half), getattr(model, "drift_positions", ())))

@@ -117,7 +117,7 @@ def run(truth: str, days: int, queries: int, rounds: int) -> dict[str, Result]:
     """What became of every contestant on one stream."""
     third = days // 3
     jumps = (third * queries, 2 * third * queries)
-    stream = WebLike(None, truth, n_documents=(40, 80), turn=3.0 * days * queries, jumps=jumps, seed=1)
+    stream = WebLike(None, truth=truth, n_documents=(40, 80), turn=3.0 * days * queries, jumps=jumps, seed=1)
     made: dict[str, Callable[[], Nightly | Along]] = {
         **{name: (lambda keep=keep: Nightly(keep, rounds)) for name, keep in RETRAINED.items()},
         **{name: (lambda make=make: Along(make())) for name, make in ONLINE.items()},

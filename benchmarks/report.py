@@ -168,7 +168,7 @@ def draw_throughput(path: Path, results: Path = RESULTS) -> None:
     from online_rank import plot
 
     shown = rates(results)
-    figure = plot.throughput(shown, "queries learned a second").figure
+    figure = plot.throughput(shown, unit="queries learned a second").figure
     figure.savefig(path, dpi=200, metadata={"Description": json.dumps(shown)})
 
 

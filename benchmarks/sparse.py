@@ -299,7 +299,7 @@ NEEDS = {"Vowpal": "vowpalwabbit", "scikit-learn": "sklearn"}
 
 def generated(n_words: int, n_queries: int, n_held_out: int, folder: Path) -> Texts:
     """Queries of Zipf text."""
-    X, y, qid = ZipfText(n_queries + n_held_out, n_words).block()
+    X, y, qid = ZipfText(n_queries + n_held_out, n_words=n_words).block()
     n, m = n_queries * 100, 100
     return Texts(X.rows(0, n), y[:n], qid[:n], X.rows(n, len(y)), y[n:], m, folder)
 

@@ -67,7 +67,7 @@ class Trace:
         _records=ListOf(ListOf(Real(), kind=tuple)),
     )
 
-    def __init__(self, every: int | None = None) -> None:
+    def __init__(self, *, every: int | None = None) -> None:
         if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
             raise ValueError(f"every is {every!r}; it must be an integer >= 1, or None")
         self.every = every
@@ -283,7 +283,7 @@ def progressive(
     if isinstance(stream, str | os.PathLike):
         raise TypeError(f"stream is the name {os.fspath(stream)!r}; read a file by online_rank.stream.letor.iter_letor")
     measured = _named_metrics(metrics)
-    trace = Trace(every)
+    trace = Trace(every=every)
     trace.values = {name: m.get() for name, m in measured.items()}
     with contextlib.ExitStack() as stack:
         directory = None if checkpoint is None else stack.enter_context(CheckpointDirectory(checkpoint))
@@ -338,7 +338,7 @@ def _together(
         raise ValueError(f"model: the models learn for {names or 'nothing'}; what is compared is a loss of one measure")
     (target,) = targets
     measured = {name: _named_metrics(copy.deepcopy(metrics)) for name in models}
-    run = Comparison({name: Trace(every) for name in models})
+    run = Comparison({name: Trace(every=every) for name in models})
     queries = stream(None) if callable(stream) else stream
     total = len(queries) if isinstance(queries, Sized) else getattr(queries, "n_queries", None)
     clock = time.perf_counter()

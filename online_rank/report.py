@@ -95,7 +95,7 @@ class QueryLog:
     ['b', 'a']
     """
 
-    def __init__(self, measure: str, window: int = 100, kept: int = 5) -> None:
+    def __init__(self, measure: str, *, window: int = 100, kept: int = 5) -> None:
         self.measure = measure
         self.window = window
         self.kept = kept

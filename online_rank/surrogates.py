@@ -237,7 +237,7 @@ def _largest_swaps(target: Measure, levels: np.ndarray, counts: np.ndarray, uppe
 
 
 def slam(
-    measure: str = "ndcg@10", margin: float = 1.0, margin_scale: str = "constant", within_grade: str = "mean"
+    measure: str = "ndcg@10", *, margin: float = 1.0, margin_scale: str = "constant", within_grade: str = "mean"
 ) -> Surrogate:
     r"""The SLAM family: with the weight vector v of a measure, an upper bound on its loss when `margin` is 1 [CT, eq. 3, 11].
 
@@ -268,6 +268,7 @@ def slam(
 
 
 def hinge(
+    *,
     margin: float = 1.0,
     margin_scale: str = "constant",
     pairs: str = "all",
@@ -298,7 +299,7 @@ def hinge(
     )
 
 
-def logistic(output: str = "half_tanh", pairs: str = "all", pair_weight: str = "none", reduction: str = "mean") -> Surrogate:
+def logistic(*, output: str = "half_tanh", pairs: str = "all", pair_weight: str = "none", reduction: str = "mean") -> Surrogate:
     r"""RankNet's cross-entropy (Burges et al. 2005): the target of every pair is that i beats j.
 
     .. math:: \phi(s, R) = -\sum_{ij} w_{ij} \log \frac{1 + \tau(s_i - s_j)}{2} = \sum_{ij} w_{ij} \log(1 + e^{-c (s_i - s_j)}),
@@ -323,7 +324,7 @@ def logistic(output: str = "half_tanh", pairs: str = "all", pair_weight: str = "
 
 
 def squared(
-    output: str = "identity", pairs: str = "all", pair_weight: str = "difference", reduction: str = "mean"
+    *, output: str = "identity", pairs: str = "all", pair_weight: str = "difference", reduction: str = "mean"
 ) -> Surrogate:
     r"""The cost of the DirectRanker [DR]: the output of every pair is drawn to 1.
 
@@ -364,7 +365,7 @@ def listnet() -> Surrogate:
     return Surrogate("listnet")
 
 
-def lambdarank(measure: str = "ndcg@10", output: str = "half_tanh") -> Surrogate:
+def lambdarank(measure: str = "ndcg@10", *, output: str = "half_tanh") -> Surrogate:
     r"""LambdaRank (Burges, Ragno & Le 2006): the logistic cost of a pair times the change of the measure when it swaps places.
 
     .. math:: \phi(s, R) = \sum_{ij} |\Delta M_{ij}| \log(1 + e^{-c (s_i - s_j)}),

@@ -71,8 +71,10 @@ REGISTRY = {
         (4, 3), surrogate="logistic", output="half_tanh", accumulate=2, dtype="float64", seed=2
     ),
     "drift, reset": lambda: DriftAwareRanker(PerceptronRanker()),
-    "drift, switch": lambda: DriftAwareRanker(GradientRanker("listnet", optimizer="sgd"), drift.ADWIN(clock=1), "switch"),
-    "drift, average": lambda: DriftAwareRanker(PerceptronRanker(), drift.KSWIN(seed=1), "restart_average"),
+    "drift, switch": lambda: DriftAwareRanker(
+        GradientRanker("listnet", optimizer="sgd"), detector=drift.ADWIN(clock=1), on_drift="switch"
+    ),
+    "drift, average": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.KSWIN(seed=1), on_drift="restart_average"),
     "drift, pairwise": lambda: DriftAwareRanker(PairwiseRanker(linear_model.LogisticRegression()), on_drift="switch"),
     "best": lambda: BestRanker([PerceptronRanker(), GradientRanker(optimizer="sgd")]),
     "best, bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], half_life=20.0, epsilon=0.3),

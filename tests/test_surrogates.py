@@ -40,12 +40,14 @@ def test_pairwise_values_are_those_of_the_pair_loops(query, pairs, weight, how):
     options = {"neighbours": pairs == "neighbours", "weighting": weight, "mean": how == "mean"}
     shared = {"pairs": pairs, "pair_weight": weight, "reduction": how}
     for by_gap in (False, True):
-        value = hinge(0.75, "grade" if by_gap else "constant", **shared).value(s, y)
+        value = hinge(margin=0.75, margin_scale="grade" if by_gap else "constant", **shared).value(s, y)
         assert value == pytest.approx(reference.hinge(s, y, 0.75, by_gap, **options), rel=1e-9, abs=1e-12)
     for output, slope in (("half_tanh", 1.0), ("identity", 1.0), ("tanh", 2.0)):
-        assert logistic(output, **shared).value(s, y) == pytest.approx(reference.logistic(s, y, slope, **options), rel=1e-12)
+        assert logistic(output=output, **shared).value(s, y) == pytest.approx(
+            reference.logistic(s, y, slope, **options), rel=1e-12
+        )
     for output, tau in TAU.items():
-        assert squared(output, **shared).value(s, y) == pytest.approx(
+        assert squared(output=output, **shared).value(s, y) == pytest.approx(
             reference.squared(s, y, tau, **options), rel=1e-9, abs=1e-14
         )
 
@@ -61,13 +63,13 @@ def test_listwise_values_are_those_of_the_equations(query):
     assert slam("ndcg").value(s, y) == pytest.approx(reference.slam(s, y, reference.weight_vector(y, "ndcg")), abs=1e-12)
     assert slam("ndcg@2").value(s, y) == pytest.approx(reference.slam(s, y, reference.weight_vector(y, "ndcg", 2)), abs=1e-12)
     assert lambdarank("ndcg").value(s, y) == pytest.approx(reference.lambdarank(s, y, reference.ndcg), abs=1e-12)
-    assert lambdarank("ndcg@2", "tanh").value(s, y) == pytest.approx(
+    assert lambdarank("ndcg@2", output="tanh").value(s, y) == pytest.approx(
         reference.lambdarank(s, y, lambda r, y: reference.ndcg(r, y, 2), 2.0), abs=1e-12
     )
     assert lambdarank("linear_ndcg").value(s, y) == pytest.approx(reference.lambdarank(s, y, reference.linear_ndcg), abs=1e-12)
     if mixed(binary):
         v = reference.weight_vector(binary, "ap")
-        assert slam("ap>=2", 0.5).value(s, y) == pytest.approx(reference.slam(s, binary, v, 0.5), abs=1e-12)
+        assert slam("ap>=2", margin=0.5).value(s, y) == pytest.approx(reference.slam(s, binary, v, 0.5), abs=1e-12)
         expected = reference.lambdarank(s, binary, reference.average_precision)
         assert lambdarank("ap>=2").value(s, y) == pytest.approx(expected, abs=1e-12)
 
@@ -92,7 +94,7 @@ def test_structured_margins_are_the_maximum_over_all_rankings(query):
 def test_values_by_hand():
     s, y = [3.0, 1.0, 2.0], [1, 0, 1]
     assert hinge(reduction="sum").value(s, y) == 0.0
-    assert hinge(3.0, reduction="sum").value(s, y) == (3.0 - 3.0 + 1.0) + (3.0 - 2.0 + 1.0)
+    assert hinge(margin=3.0, reduction="sum").value(s, y) == (3.0 - 3.0 + 1.0) + (3.0 - 2.0 + 1.0)
     assert squared(reduction="sum").value(s, y) == (1.0 - (3.0 - 1.0)) ** 2 + (1.0 - (2.0 - 1.0)) ** 2
     assert squared().value(s, [3, 0, 1]) == (3 * (1.0 - 2.0) ** 2 + 2 * (1.0 - 1.0) ** 2 + 1 * 0.0) / (3 + 2 + 1)
     assert logistic(reduction="sum").value([0.0, 0.0, 0.0], y) == pytest.approx(2 * math.log(2.0))
@@ -105,17 +107,17 @@ def test_values_by_hand():
 
 CONVEX = [
     logistic(),
-    logistic("tanh", "neighbours", "difference", "sum"),
+    logistic(output="tanh", pairs="neighbours", pair_weight="difference", reduction="sum"),
     squared(),
-    squared("identity", "neighbours", "grade"),
+    squared(output="identity", pairs="neighbours", pair_weight="grade"),
     listnet(),
     slam("ndcg"),
-    slam("ndcg@5", 2.0),
+    slam("ndcg@5", margin=2.0),
     slam("ap"),
     slam("linear_ndcg"),
     slam(within_grade="document", margin_scale="grade"),
     hinge(),
-    hinge(2.0, "grade", "neighbours", "grade"),
+    hinge(margin=2.0, margin_scale="grade", pairs="neighbours", pair_weight="grade"),
     structured("ndcg"),
     structured("ndcg@4"),
     structured("ap"),
@@ -123,10 +125,10 @@ CONVEX = [
 ]
 ALL = [
     *CONVEX,
-    squared("tanh"),
-    squared("half_tanh", pair_weight="none", reduction="sum"),
+    squared(output="tanh"),
+    squared(output="half_tanh", pair_weight="none", reduction="sum"),
     lambdarank(),
-    lambdarank("ndcg@3", "tanh"),
+    lambdarank("ndcg@3", output="tanh"),
     lambdarank("ap>=2"),
     lambdarank("linear_ndcg"),
     slam(within_grade="tight"),
@@ -244,7 +246,7 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="surrogate"):
         surrogates.Surrogate("svm")
     with pytest.raises(ValueError, match="output"):
-        squared("sigmoid")
+        squared(output="sigmoid")
     with pytest.raises(ValueError, match="measure"):
         slam("mrr")
 

@@ -49,7 +49,7 @@ class FrozenCopy(Wrapper):
     (0.079, 0.087)
     """
 
-    def __init__(self, model: Any, k: int = 0, measure: str | None = None) -> None:
+    def __init__(self, model: Any, *, k: int = 0, measure: str | None = None) -> None:
         integer("k", k, low=0)
         self.k = k
         self._measure = learned_measure(model) if measure is None else parse_measure(measure)

@@ -45,6 +45,7 @@ class Hindsight(NamedTuple):
 
 def best_in_hindsight(
     queries: Any,
+    *,
     measure: str = "ndcg@10",
     lam: float = 1e-3,
     credit: str = "argmax",

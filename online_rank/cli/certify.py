@@ -37,7 +37,7 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, sh
         y = np.concatenate([grades for _, grades in seen])
         qid = np.repeat(np.arange(len(seen)), [len(grades) for _, grades in seen])
         name = "best in hindsight"
-        weights = best_in_hindsight((X, y, qid), ranker.measure, _LAMBDA, credit="spread", progress=shown).weights
+        weights = best_in_hindsight((X, y, qid), measure=ranker.measure, lam=_LAMBDA, credit="spread", progress=shown).weights
         if seen and (names := seen[-1][0].names) is not None:
             weights = dict(zip(names, weights.tolist(), strict=True))
     return _behind(transformers, LossTracker(ranker, {name: weights}, served=True))

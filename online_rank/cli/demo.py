@@ -27,7 +27,7 @@ _HALF_LIFE = 200
 def run(n_queries: int, seed: int) -> None:
     """Run the demonstration: live on a terminal, a few lines in a pipe."""
     console = Console(highlight=False)
-    *stream, last = Drifting(n_queries + 1, (n_queries // 2,), n_features=40, n_documents=(10, 40), seed=seed)
+    *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=seed)
     learners = [
         _Learner("average of all weights", PerceptronRanker(_MEASURE)),
         _Learner(f"average with half-life {_HALF_LIFE}", PerceptronRanker(_MEASURE, average=_HALF_LIFE)),

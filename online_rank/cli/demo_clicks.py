@@ -31,7 +31,7 @@ def run(n_queries: int, seed: int) -> None:
     """Run the demonstration: live on a terminal, a few lines in a pipe."""
     console = Console(highlight=False)
     stream = NoisyTeacher(n_queries, n_features=20, n_documents=(10, 40), seed=seed)
-    learners = [_Learner(name, user(kind, 4, seed=seed), seed) for name, kind in _USERS.items()]
+    learners = [_Learner(name, user(kind, max_grade=4, seed=seed), seed) for name, kind in _USERS.items()]
     console.print(
         f"[bold]{n_queries:,}[/] queries of 10 to 40 documents; {_K} are shown, users click, the ranker learns.\n"
         "No grade is ever given. Four rankers start from nothing, each with users of another kind."

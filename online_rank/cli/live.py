@@ -44,7 +44,7 @@ def run(seed: int, port: int, n_queries: int, a_second: float, browser: bool, cl
         Whether users click on what they are shown, in place of grades.
     """
     changes = () if clicks else tuple(range(n_queries, 100 * n_queries, n_queries))
-    stream = Drifting(None, changes, n_features=len(_FEATURES), n_documents=(10, 30), seed=seed)
+    stream = Drifting(None, drift_points=changes, n_features=len(_FEATURES), n_documents=(10, 30), seed=seed)
     model = _clicked_model(seed) if clicks else _graded_model(stream)
     feeding: list[asyncio.Task[None]] = []
 
@@ -56,7 +56,7 @@ def run(seed: int, port: int, n_queries: int, a_second: float, browser: bool, cl
             with contextlib.suppress(webbrowser.Error):
                 webbrowser.open(address)
 
-    serve(lambda: RankingService(copy.deepcopy(model), _MEASURE), Place(port=port), started)
+    serve(lambda: RankingService(copy.deepcopy(model), measure=_MEASURE), Place(port=port), started)
 
 
 def _graded_model(stream: Any) -> Any:
@@ -79,7 +79,7 @@ def _grades(number: int, ranking: list[str], grades: dict[Any, int]) -> dict[str
 
 def _clicks(seed: int) -> Feedback:
     """Feedback of users who look at position p with probability 1/p."""
-    who = user("position", 4, seed=seed)
+    who = user("position", max_grade=4, seed=seed)
 
     def feedback(number: int, ranking: list[str], grades: dict[Any, int]) -> dict[str, Any]:
         gains = who.clicks(Impression(tuple(ranking)), grades, number).gains

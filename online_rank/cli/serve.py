@@ -47,12 +47,21 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     if token is None and place.host not in _LOOPBACK:
         print(f"online-rank: {TOKEN} is not set: whoever reaches {place.host} can teach the model", file=sys.stderr)
     models = Models(
-        make, place.checkpoint, place.key is not None, place.every, place.max_models, replace_model=place.replace_model
+        make,
+        directory=place.checkpoint,
+        by_key=place.key is not None,
+        every=place.every,
+        max_open=place.max_models,
+        replace_model=place.replace_model,
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)
     return RankingApp(
-        models, place.key, token, local_only=place.host in _LOOPBACK and token is None, limits=Limits(body=place.max_request)
+        models,
+        key=place.key,
+        token=token,
+        local_only=place.host in _LOOPBACK and token is None,
+        limits=Limits(body=place.max_request),
     )
 
 

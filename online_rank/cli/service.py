@@ -80,7 +80,12 @@ def maker(beginning: Beginning, pending: Pending) -> Callable[[], RankingService
     def make() -> RankingService:
         mine = copy.deepcopy(model)
         return RankingService(
-            mine, beginning.measure, pending.queries, pending.age, max_pending_bytes=pending.n_bytes, origin=origin
+            mine,
+            measure=beginning.measure,
+            max_pending=pending.queries,
+            max_age=pending.age,
+            max_pending_bytes=pending.n_bytes,
+            origin=origin,
         )
 
     return make

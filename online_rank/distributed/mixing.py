@@ -50,7 +50,7 @@ def fork(base: Any) -> Any:
     return shard
 
 
-def mix(models: Sequence[Any], base: Any = None, weights: str = "uniform") -> Any:
+def mix(models: Sequence[Any], base: Any = None, *, weights: str = "uniform") -> Any:
     r"""One model of several that began alike, and of which each has learned a part of a stream.
 
     Weights that learn are averaged, :math:`w = \sum_k \mu_k w_k`. Weights that serve are averages of vectors: they are averaged
@@ -129,7 +129,7 @@ def require_mixable(model: Any) -> None:
             probe._mix([_fresh(step)], _fresh(step), (1.0,))
 
 
-def learn_shard(content: bytes, part: Iterable[tuple], measure: str | None = None) -> bytes:
+def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = None) -> bytes:
     """What a machine does in a round: learn one part of the stream, from bytes to bytes.
 
     It needs no engine: Dask, Spark, a queue or a loop may call it, in any process that can read the part. The same arguments

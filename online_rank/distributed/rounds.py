@@ -66,7 +66,7 @@ def here(content: bytes, parts: Sequence[Any], measure: str | None, show: Progre
     """All machines of a round one after the other, in this process."""
     answers = []
     for part in parts:
-        answers.append(learn_shard(content, part, measure))
+        answers.append(learn_shard(content, part, measure=measure))
         show(len(answers))
     return answers
 
@@ -138,7 +138,7 @@ def learn_rounds(
             content = to_bytes(model)
             answers = run(content, parts, measure, _after(show, before - len(parts)))
             reports = [from_bytes(answer) for answer in answers]
-            adopt(model, mix([report.pop("model") for report in reports], model, weights))
+            adopt(model, mix([report.pop("model") for report in reports], model, weights=weights))
             sums = {name: sum((report[name] for report in reports), sums[name]) for name in _SUMS}
             sent += len(content) * len(parts) + sum(map(len, answers))
             if directory is not None:

@@ -37,7 +37,7 @@ def to_ranklib(model: Any, *, name: str = "online_rank", names: Names = None) ->
     return "\n".join(["## Linear Regression", "## Lambda = 0.0", " ".join(pairs)])
 
 
-def from_ranklib(text: str, n_features: int | None = None) -> list[float]:
+def from_ranklib(text: str, *, n_features: int | None = None) -> list[float]:
     r"""The weights of a linear RankLib model: "Linear Regression" or "Coordinate Ascent".
 
     Parameters

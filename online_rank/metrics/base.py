@@ -57,7 +57,7 @@ class RankingMetric(Metric):
     k: int | None = None
     threshold: int = 1
 
-    def __init__(self, ties: str = "expected", no_relevant: str = "skip"):
+    def __init__(self, *, ties: str = "expected", no_relevant: str = "skip"):
         require_choice("ties", ties, TIES)
         require_choice("no_relevant", no_relevant, _NO_RELEVANT)
         require_count("k", self.k, optional=True)

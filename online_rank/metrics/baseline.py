@@ -35,7 +35,7 @@ class RandomRanking(RankingMetric):
 
     _schema = Schema(_metric=Derived(), ties=Derived())
 
-    def __init__(self, measure: str = "ndcg@10", no_relevant: str = "skip"):
+    def __init__(self, measure: str = "ndcg@10", *, no_relevant: str = "skip"):
         self.measure = measure
         self._metric: Any = metric(measure, no_relevant=no_relevant)
         if isinstance(self._metric, ERR):

@@ -9,18 +9,18 @@ __all__ = ["MAP", "MRR", "HitRate", "PrecisionAtK", "RecallAtK"]
 class _BinaryMetric(RankingMetric):
     """A metric with a cutoff, and the grade from which a document is relevant."""
 
-    def __init__(self, k: int | None = None, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
+    def __init__(self, k: int | None = None, *, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
         self.k = k
         self.threshold = threshold
-        super().__init__(ties, no_relevant)
+        super().__init__(ties=ties, no_relevant=no_relevant)
 
 
 class _AtK(_BinaryMetric):
     """A binary metric that needs a cutoff."""
 
-    def __init__(self, k: int = 10, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
+    def __init__(self, k: int = 10, *, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
         require_count("k", k)
-        super().__init__(k, threshold, ties, no_relevant)
+        super().__init__(k, threshold=threshold, ties=ties, no_relevant=no_relevant)
 
 
 class MAP(_BinaryMetric):
@@ -54,15 +54,15 @@ class MAP(_BinaryMetric):
     def __init__(
         self,
         k: int | None = None,
+        *,
         threshold: int = 1,
         ties: str = "expected",
         no_relevant: str = "skip",
-        *,
         divisor: str = "relevant",
     ):
         require_choice("divisor", divisor, ("relevant", "attainable"))
         self.divisor = divisor
-        super().__init__(k, threshold, ties, no_relevant)
+        super().__init__(k, threshold=threshold, ties=ties, no_relevant=no_relevant)
 
     def _code(self) -> int:
         return codes.AP if self.divisor == "relevant" else codes.AP_ATTAINABLE

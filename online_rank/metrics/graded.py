@@ -44,11 +44,11 @@ class NDCG(RankingMetric):
     _kind = codes.NDCG
     _label = "NDCG"
 
-    def __init__(self, k: int | None = 10, gain: str = "exponential", ties: str = "expected", no_relevant: str = "skip"):
+    def __init__(self, k: int | None = 10, *, gain: str = "exponential", ties: str = "expected", no_relevant: str = "skip"):
         require_choice("gain", gain, ("exponential", "linear"))
         self.k = k
         self.gain = gain
-        super().__init__(ties, no_relevant)
+        super().__init__(ties=ties, no_relevant=no_relevant)
 
     @property
     def _variant(self) -> str:
@@ -112,7 +112,7 @@ class ERR(RankingMetric):
     _kind = codes.ERR
     _label = "ERR"
 
-    def __init__(self, k: int | None = 20, max_grade: int = 4, ties: str = "pessimistic", no_relevant: str = "skip"):
+    def __init__(self, k: int | None = 20, *, max_grade: int = 4, ties: str = "pessimistic", no_relevant: str = "skip"):
         if ties == "expected":
             raise ValueError(
                 "ERR has no closed form for the expected value over ties: ties is 'pessimistic' (the default) or 'optimistic'"
@@ -122,7 +122,7 @@ class ERR(RankingMetric):
             raise ValueError(f"max_grade is {max_grade}; grades are at most {MAX_GRADE}")
         self.k = k
         self.max_grade = max_grade
-        super().__init__(ties, no_relevant)
+        super().__init__(ties=ties, no_relevant=no_relevant)
 
     def _gains(self) -> np.ndarray:
         return _stop_probabilities(self.max_grade)

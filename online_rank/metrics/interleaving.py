@@ -55,7 +55,7 @@ class TeamDraft(base.Base):
 
     _schema = Schema(_n_shown=Count(), _sums=Array(3, low=0.0))
 
-    def __init__(self, a: Any, b: Any, k: int | None = 10, *, seed: int = 0) -> None:
+    def __init__(self, a: Any, b: Any, *, k: int | None = 10, seed: int = 0) -> None:
         for name, ranker in (("a", a), ("b", b)):
             if not hasattr(ranker, "rank_one"):
                 raise TypeError(f"{name} is of type {type(ranker).__name__}; it is a ranker, or a pipeline that ends in one")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["certificate", "neighbour_gaps", "throughput", "weights"]
 
 
-def certificate(certificate: Certificate, ax: "Axes | None" = None) -> "Axes":
+def certificate(certificate: Certificate, *, ax: "Axes | None" = None) -> "Axes":
     """How far above the loss each bound of a certificate is, on a logarithmic axis; a violated one is coloured.
 
     Raises
@@ -45,7 +45,7 @@ def certificate(certificate: Certificate, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
-def weights(model: Any, n: int = 15, names: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
+def weights(model: Any, *, n: int = 15, names: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
     """The largest weights that serve rankings, by feature.
 
     Parameters
@@ -92,7 +92,7 @@ def weights(model: Any, n: int = 15, names: Sequence[str] | None = None, ax: "Ax
     return ax
 
 
-def neighbour_gaps(model: Any, x: Any, y: Any = None, n_grades: int | None = None, ax: "Axes | None" = None) -> "Axes":
+def neighbour_gaps(model: Any, x: Any, y: Any = None, *, n_grades: int | None = None, ax: "Axes | None" = None) -> "Axes":
     """How clearly each document of a ranked query stands above the next, and where `segment_one` cuts the list into grades.
 
     Parameters
@@ -139,7 +139,7 @@ def neighbour_gaps(model: Any, x: Any, y: Any = None, n_grades: int | None = Non
 
 
 def throughput(
-    rates: Mapping[str, float], unit: str = "queries/s", ours: str = "online_rank", ax: "Axes | None" = None
+    rates: Mapping[str, float], *, unit: str = "queries/s", ours: str = "online_rank", ax: "Axes | None" = None
 ) -> "Axes":
     """Rates as bars, the fastest on top; the names that contain `ours` are coloured."""
     ordered = dict(sorted(rates.items(), key=lambda item: -item[1]))

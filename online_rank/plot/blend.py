@@ -71,7 +71,7 @@ class BlendCurve:
         return {"queries": np.array([n for n, _ in self._records]), "weights": np.array(weights)}
 
 
-def blend(curve: BlendCurve, ax: "Axes | None" = None) -> "Axes":
+def blend(curve: BlendCurve, *, ax: "Axes | None" = None) -> "Axes":
     """The weights of a blend over the queries learned, one above the other.
 
     Raises
@@ -108,7 +108,7 @@ def blend(curve: BlendCurve, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
-def importance(model: Any, n: int = 15, ax: "Axes | None" = None) -> "Axes":
+def importance(model: Any, *, n: int = 15, ax: "Axes | None" = None) -> "Axes":
     """The features by which trees have split with the largest gains, as shares of all gain.
 
     Parameters

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["online_quality", "position_bias"]
 
 
-def online_quality(values: Mapping[str, Sequence[float] | np.ndarray], every: int = 1, ax: "Axes | None" = None) -> "Axes":
+def online_quality(values: Mapping[str, Sequence[float] | np.ndarray], *, every: int = 1, ax: "Axes | None" = None) -> "Axes":
     """The mean quality of the rankings that users have seen so far, over the impressions.
 
     Parameters
@@ -55,7 +55,7 @@ def online_quality(values: Mapping[str, Sequence[float] | np.ndarray], every: in
     return ax
 
 
-def position_bias(bias: PositionBias, truth: Sequence[float] | np.ndarray | None = None, ax: "Axes | None" = None) -> "Axes":
+def position_bias(bias: PositionBias, *, truth: Sequence[float] | np.ndarray | None = None, ax: "Axes | None" = None) -> "Axes":
     """How often each position is looked at, relative to the first, with its interval.
 
     Parameters

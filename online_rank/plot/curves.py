@@ -25,6 +25,7 @@ _SPACING = 1.01
 
 def progressive(
     trace: Trace | Mapping[str, Trace],
+    *,
     metrics: Sequence[str] | None = None,
     drifts: Iterable[float] = (),
     ax: "Axes | None" = None,
@@ -82,7 +83,7 @@ def progressive(
     return ax
 
 
-def mark_drifts(ax: "Axes", at: Iterable[float], label: str = "drift") -> "Axes":
+def mark_drifts(ax: "Axes", at: Iterable[float], *, label: str = "drift") -> "Axes":
     """Mark the numbers of queries at which the stream changes by vertical lines; the first carries the label."""
     for number, position in enumerate(at):
         ax.axvline(position, color=GREY, linewidth=1.0, linestyle=(0, (3, 2)), zorder=1)
@@ -126,7 +127,7 @@ class LossCurve:
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     """
 
-    def __init__(self, tracker: LossTracker, comparator: str | None = None) -> None:
+    def __init__(self, tracker: LossTracker, *, comparator: str | None = None) -> None:
         # Not isinstance: river lets a pipeline pass for its last step.
         if not issubclass(type(tracker), LossTracker):
             raise TypeError(f"tracker is of type {type(tracker).__name__}; a LossCurve watches a LossTracker")
@@ -157,7 +158,7 @@ class LossCurve:
         return {"queries": present.totals["n_rounds"], "loss": present.loss, "F(u)": present.pair_loss, **bounds}
 
 
-def loss(curve: LossCurve | Trace, bounds: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
+def loss(curve: LossCurve | Trace, *, bounds: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
     """Cumulative loss beside the comparator's and beside what bounds allow, over the queries learned.
 
     Parameters
@@ -192,11 +193,12 @@ def loss(curve: LossCurve | Trace, bounds: Sequence[str] | None = None, ax: "Axe
     drawn |= {name: statements.get(name, name) for name in bounds}
     curves = {label: (columns["queries"], columns[name]) for name, label in drawn.items()}
     allowed = {drawn[name]: curves.pop(drawn[name]) for name in bounds}
-    return losses(curves, allowed, ax=ax)
+    return losses(curves, bounds=allowed, ax=ax)
 
 
 def losses(
     curves: Mapping[str, Curve],
+    *,
     bounds: Mapping[str, Curve] | None = None,
     x_label: str = "queries",
     logarithmic: bool = False,
@@ -225,7 +227,7 @@ def losses(
     Examples
     --------
     >>> from online_rank import plot
-    >>> ax = plot.losses({"loss": ([1, 2, 3], [0.5, 0.8, 0.9])}, {"bound": ([1, 2, 3], [1.0, 1.4, 1.7])})
+    >>> ax = plot.losses({"loss": ([1, 2, 3], [0.5, 0.8, 0.9])}, bounds={"bound": ([1, 2, 3], [1.0, 1.4, 1.7])})
     >>> [text.get_text() for text in ax.texts]
     ['loss: 0.900', 'bound: 1.7']
     """
@@ -247,6 +249,7 @@ def sensitivity(
     parameter: str,
     values: Sequence[float],
     results: Mapping[str, Sequence[Any]],
+    *,
     measured: str = "NDCG@10",
     ax: "Axes | None" = None,
 ) -> "Axes":

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["served_loss"]
 
 
-def served_loss(intervals: Sequence[Interval], ax: "Axes | None" = None) -> "Axes":
+def served_loss(intervals: Sequence[Interval], *, ax: "Axes | None" = None) -> "Axes":
     """The running mean of served losses as a line, and the interval around the expected one as a band.
 
     Parameters

@@ -59,7 +59,7 @@ class StreamGaussianizer(ColumnTransformer):
         _sizes=Array("d", dtype="int64", low=0, high="n_centroids"),
     )
 
-    def __init__(self, deviation: float = 1 / 3, n_centroids: int = 200):
+    def __init__(self, deviation: float = 1 / 3, *, n_centroids: int = 200):
         super().__init__()
         if not (np.isfinite(deviation) and deviation > 0):
             raise ValueError(f"deviation is {deviation}; it is a finite number > 0")
@@ -108,7 +108,7 @@ class StreamGaussianizer(ColumnTransformer):
         kernels.gaussianize(X, 0, len(X), self._count, self._values, self._weights, self._sizes, self.deviation, out)
 
 
-def batch_gaussianize(X: Any, reference: Any = None, deviation: float = 1 / 3) -> Any:
+def batch_gaussianize(X: Any, reference: Any = None, *, deviation: float = 1 / 3) -> Any:
     """Map each feature to a normal distribution by its exact quantiles in a training set, as [DR] section 4.4 does.
 
     The formula is that of `StreamGaussianizer`, with F over the documents of `reference`.

@@ -125,7 +125,7 @@ class PointwiseRanker(_RiverRanker):
     ['d', 'c']
     """
 
-    def __init__(self, model: Any, threshold: int = 1, measure: str = "ndcg@10"):
+    def __init__(self, model: Any, *, threshold: int = 1, measure: str = "ndcg@10"):
         if not isinstance(model, base.Classifier | base.Regressor):
             raise TypeError(f"model is {_named(model)}; it is a river classifier or regressor, or a pipeline that ends in one")
         super().__init__(model, measure)
@@ -191,7 +191,7 @@ class PairwiseRanker(_RiverRanker):
     ['d', 'c']
     """
 
-    def __init__(self, model: Any, n_pairs: int = 50, measure: str = "ndcg@10", seed: int = 0):
+    def __init__(self, model: Any, *, n_pairs: int = 50, measure: str = "ndcg@10", seed: int = 0):
         if not isinstance(model, base.Classifier):
             raise TypeError(f"model is {_named(model)}; it is a river classifier, or a pipeline that ends in one")
         if n_pairs < 1:

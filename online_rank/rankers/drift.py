@@ -89,6 +89,7 @@ class DriftAwareRanker(NestedRanker):
     def __init__(
         self,
         ranker: Ranker,
+        *,
         detector: base.DriftDetector | None = None,
         on_drift: str = "reset",
         warning_detector: base.DriftDetector | None = None,

@@ -129,6 +129,7 @@ class BestRanker(NestedRanker):
     def __init__(
         self,
         rankers: Sequence[Ranker],
+        *,
         measure: str | None = None,
         half_life: float | None = None,
         epsilon: float | None = None,

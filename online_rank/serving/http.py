@@ -81,6 +81,7 @@ class RankingApp:
     def __init__(
         self,
         models: Models,
+        *,
         key: str | None = None,
         token: str | None = None,
         local_only: bool = True,

@@ -197,6 +197,7 @@ class Models:
     def __init__(
         self,
         make: Callable[[], RankingService],
+        *,
         directory: str | Path | None = None,
         by_key: bool = False,
         every: int = 10_000,

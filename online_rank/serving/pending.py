@@ -54,7 +54,7 @@ class PendingQueries:
         _in_memory_bytes=Derived(),
     )
 
-    def __init__(self, max_queries: int = 10_000, max_age: int = 100_000, max_bytes: int = 1 << 28) -> None:
+    def __init__(self, *, max_queries: int = 10_000, max_age: int = 100_000, max_bytes: int = 1 << 28) -> None:
         integer("max_queries", max_queries, 1)
         integer("max_age", max_age, 1)
         integer("max_bytes", max_bytes, 1)

@@ -186,6 +186,7 @@ class RankingService:
     def __init__(
         self,
         model: Any,
+        *,
         measure: str = "ndcg@10",
         max_pending: int = 10_000,
         max_age: int = 100_000,
@@ -205,7 +206,7 @@ class RankingService:
         self.learn_served = learn_served
         self.origin = origin
         self.n_changes = 0
-        self._pending = PendingQueries(max_pending, max_age, max_pending_bytes)
+        self._pending = PendingQueries(max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes)
         self._metric = metric(measure)
         #: The ids that were learned, with the number of the change.
         self._learned: dict[str | int, int] = {}
@@ -348,7 +349,7 @@ class RankingService:
         """
         bare = copy.copy(self)
         bare._learned, bare._read = {}, {}
-        bare._pending = PendingQueries(self.max_pending, self.max_age, self.max_pending_bytes)
+        bare._pending = PendingQueries(max_queries=self.max_pending, max_age=self.max_age, max_bytes=self.max_pending_bytes)
         bare._pending._clock, bare._pending.n_evicted = self._pending._clock, self._pending.n_evicted
         return bare
 

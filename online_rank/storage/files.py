@@ -81,7 +81,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     write_atomically(path, to_bytes(model))
 
 
-def load(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> Any:
+def load(path: str | os.PathLike[str], *, max_bytes: int = 1 << 30) -> Any:
     """Read a model that `save` wrote.
 
     Safe on files from anywhere: nothing is unpickled or executed, only the classes that the module's documentation lists are

@@ -13,7 +13,8 @@ A user sees the grades of the documents shown, in their order, and nothing else.
 """
 
 import abc
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,7 @@ class PositionUser(User):
         Seed of the answers.
     """
 
-    def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), eta: float = 1.0, *, seed: int = 0) -> None:
+    def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), *, eta: float = 1.0, seed: int = 0) -> None:
         _require_probabilities(click=click)
         _require_eta(eta)
         self.click = click
@@ -167,7 +168,7 @@ class TrustUser(User):
         Seed of the answers.
     """
 
-    def __init__(self, relevant: tuple[float, ...] = (0.0, 0.0, 1.0), eta: float = 1.0, *, seed: int = 0) -> None:
+    def __init__(self, relevant: tuple[float, ...] = (0.0, 0.0, 1.0), *, eta: float = 1.0, seed: int = 0) -> None:
         _require_probabilities(relevant=relevant)
         _require_eta(eta)
         self.relevant = relevant
@@ -196,7 +197,7 @@ class DependentUser(User):
         Seed of the answers.
     """
 
-    def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), persistence: float = 0.9, *, seed: int = 0) -> None:
+    def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), *, persistence: float = 0.9, seed: int = 0) -> None:
         _require_probabilities(click=click, persistence=(persistence,))
         self.click = click
         self.persistence = persistence
@@ -231,9 +232,9 @@ class BayesianUser(User):
     def __init__(
         self,
         click: tuple[float, ...] = (0.05, 0.5, 0.95),
+        *,
         satisfaction: tuple[float, ...] = (0.2, 0.5, 0.9),
         perseverance: float = 0.9,
-        *,
         seed: int = 0,
     ) -> None:
         _require_probabilities(click=click, satisfaction=satisfaction, perseverance=(perseverance,))
@@ -268,7 +269,7 @@ class BrowsingUser(User):
         Seed of the answers.
     """
 
-    def __init__(self, click: tuple[float, ...] = (0.05, 0.5, 0.95), eta: float = 0.5, *, seed: int = 0) -> None:
+    def __init__(self, click: tuple[float, ...] = (0.05, 0.5, 0.95), *, eta: float = 0.5, seed: int = 0) -> None:
         _require_probabilities(click=click)
         _require_eta(eta)
         self.click = click
@@ -302,9 +303,9 @@ class SatisfiedUser(User):
     def __init__(
         self,
         click: tuple[float, ...] = (0.05, 0.5, 0.95),
+        *,
         gain: tuple[float, ...] = (0.0, 0.5, 1.0),
         need: float = 1.0,
-        *,
         seed: int = 0,
     ) -> None:
         _require_probabilities(click=click, gain=gain)
@@ -322,7 +323,7 @@ class SatisfiedUser(User):
         return _until(clicked, np.cumsum(clicked * _by_grade(self.gain, grades)) >= self.need - 1e-12)
 
 
-def user(name: str, max_grade: int = 2, *, seed: int = 0) -> User:
+def user(name: str, *, max_grade: int = 2, seed: int = 0) -> User:
     """A user of the literature.
 
     Parameters
@@ -344,23 +345,9 @@ def user(name: str, max_grade: int = 2, *, seed: int = 0) -> User:
     (0.2, 0.5, 0.9)
     """
     arguments.integer("max_grade", max_grade, 1)
-    if name in _CASCADE:
-        return CascadeUser(*_cascade(name, max_grade), seed=seed)
-    good = tuple(grade / max_grade for grade in range(max_grade + 1))
-    if name == "trust":
-        return TrustUser(tuple(float(share >= 0.75) for share in good), seed=seed)
-    if name == "dbn":
-        return BayesianUser(*_cascade("navigational", max_grade), seed=seed)
-    if name == "ubm":
-        return BrowsingUser(_cascade("navigational", max_grade)[0], seed=seed)
-    if name == "satisfied":
-        return SatisfiedUser(_cascade("navigational", max_grade)[0], good, seed=seed)
-    if name == "dependent":
-        return DependentUser(good, seed=seed)
-    if name in ("position", "position2"):
-        return PositionUser(good, 2.0 if name == "position2" else 1.0, seed=seed)
-    known = (*_CASCADE, "position", "position2", "trust", "dependent", "dbn", "ubm", "satisfied")
-    raise ValueError(f"name is {name!r}; it must be one of {', '.join(map(repr, known))}")
+    arguments.choice("name", name, USERS)
+    cls, settings = USERS[name]
+    return cls(**settings(max_grade), seed=seed)
 
 
 def _cascade(name: str, max_grade: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -370,6 +357,34 @@ def _cascade(name: str, max_grade: int) -> tuple[tuple[float, ...], tuple[float,
         return of_grades[max_grade]
     click, stop = map(_stretched(max_grade), of_grades[4])
     return click, stop
+
+
+def _probability_of_good(max_grade: int) -> tuple[float, ...]:
+    return tuple(grade / max_grade for grade in range(max_grade + 1))
+
+
+def _leaving(name: str, max_grade: int) -> dict[str, tuple[float, ...]]:
+    click, stop = _cascade(name, max_grade)
+    return {"click": click, "stop": stop}
+
+
+def _eager(max_grade: int) -> dict[str, tuple[float, ...]]:
+    """Clicks, and satisfaction after them, of navigational users."""
+    click, satisfaction = _cascade("navigational", max_grade)
+    return {"click": click, "satisfaction": satisfaction}
+
+
+#: The users that `user` makes, by name: class, and its arguments for a stream whose best grade is given.
+USERS: dict[str, tuple[Callable[..., User], Callable[[int], dict[str, Any]]]] = {
+    **{name: (CascadeUser, functools.partial(_leaving, name)) for name in _CASCADE},
+    "position": (PositionUser, lambda best: {"click": _probability_of_good(best)}),
+    "position2": (PositionUser, lambda best: {"click": _probability_of_good(best), "eta": 2.0}),
+    "trust": (TrustUser, lambda best: {"relevant": tuple(float(share >= 0.75) for share in _probability_of_good(best))}),
+    "dependent": (DependentUser, lambda best: {"click": _probability_of_good(best)}),
+    "dbn": (BayesianUser, _eager),
+    "ubm": (BrowsingUser, lambda best: {"click": _eager(best)["click"]}),
+    "satisfied": (SatisfiedUser, lambda best: {"click": _eager(best)["click"], "gain": _probability_of_good(best)}),
+}
 
 
 def click_stream(queries: Iterable[tuple[Any, Any]], model: Any, user: User) -> Iterator[tuple[Any, Clicks]]:

@@ -100,6 +100,7 @@ class Separable(SyntheticStream):
     def __init__(
         self,
         n_queries: int | None = 1000,
+        *,
         n_features: int = 20,
         n_documents: int | tuple[int, int] = (5, 50),
         n_grades: int = 3,
@@ -173,6 +174,7 @@ class NoisyTeacher(SyntheticStream):
     def __init__(
         self,
         n_queries: int | None = 1000,
+        *,
         n_features: int = 136,
         n_documents: int | tuple[int, int] | str = "web",
         noise: float = 0.5,
@@ -241,6 +243,7 @@ class Drifting(NoisyTeacher):
     def __init__(
         self,
         n_queries: int | None = 1000,
+        *,
         drift_points: tuple[int, ...] = (500,),
         drift_width: int = 0,
         n_features: int = 136,
@@ -251,7 +254,16 @@ class Drifting(NoisyTeacher):
         seed: int = 0,
         world_seed: int | None = None,
     ):
-        super().__init__(n_queries, n_features, n_documents, noise, query_effect, grade_shares, seed, world_seed)
+        super().__init__(
+            n_queries,
+            n_features=n_features,
+            n_documents=n_documents,
+            noise=noise,
+            query_effect=query_effect,
+            grade_shares=grade_shares,
+            seed=seed,
+            world_seed=world_seed,
+        )
         points = [*drift_points]
         if any(b - a <= drift_width for a, b in itertools.pairwise(points)):
             raise ValueError(f"drift_points is {drift_points}; they must ascend by more than drift_width = {drift_width}")
@@ -309,6 +321,7 @@ class GradedGaussians(SyntheticStream):
     def __init__(
         self,
         n_queries: int | None = 1000,
+        *,
         n_grades: int = 5,
         n_features: int = 70,
         n_documents: int | tuple[int, int] = (50, 150),

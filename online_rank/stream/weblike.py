@@ -84,6 +84,7 @@ class WebLike(SyntheticStream):
     def __init__(
         self,
         n_queries: int | None = 1000,
+        *,
         truth: str = "additive",
         n_features: int = 136,
         n_documents: int | tuple[int, int] = (40, 120),

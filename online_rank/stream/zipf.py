@@ -51,6 +51,7 @@ class ZipfText:
     def __init__(
         self,
         n_queries: int | None = 1000,
+        *,
         n_words: int = 100_000,
         n_documents: int = 100,
         n_tokens: tuple[int, int] = (60, 260),

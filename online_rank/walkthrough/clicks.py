@@ -36,7 +36,11 @@ def run() -> None:
 
     heading(f"{_N:,} queries, and users who look at the top")
     queries = list(NoisyTeacher(_N + _ASKED, n_features=20, n_documents=(10, 40), seed=3))
-    model, who, bias = StreamScaler() | SwapRanker(PlackettLuce(_K, seed=1)), user("position", 4, seed=5), PositionBias(_K)
+    model, who, bias = (
+        StreamScaler() | SwapRanker(PlackettLuce(_K, seed=1)),
+        user("position", max_grade=4, seed=5),
+        PositionBias(_K),
+    )
     beginner = StreamScaler() | SwapRanker(PlackettLuce(_K, seed=1))
     seen = [NDCG(k=_K)]
     with progress("learning", _N, "queries") as met:

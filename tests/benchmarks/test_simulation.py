@@ -15,7 +15,7 @@ N, D, SEED = 60, 5, 3
 
 def met(name):
     found = [(X, np.minimum(y, 2)) for X, y in NoisyTeacher(25, n_features=D, n_documents=(3, 14), seed=1)]
-    return found, queries_in_one(found), np.random.default_rng(2).integers(len(found), size=N), user(name, 2, seed=9)
+    return found, queries_in_one(found), np.random.default_rng(2).integers(len(found), size=N), user(name, max_grade=2, seed=9)
 
 
 def by_the_interface(model, found, drawn, who):

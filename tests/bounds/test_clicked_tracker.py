@@ -102,7 +102,7 @@ def test_grades_are_pairs_of_all_documents():
 def test_a_block_is_its_queries_and_files_keep_the_account(tmp_path):
     make = lambda: StreamScaler() | LossTracker(RANKERS["swap, margin"](), COMPARATORS, raw=True)  # noqa: E731
     one, many = make(), make()
-    met = list(click_stream(teacher(40), one, user("position", 4)))
+    met = list(click_stream(teacher(40), one, user("position", max_grade=4)))
     for X, clicks in met:
         one.learn_one(X, clicks)
     X = np.concatenate([X for X, _ in met])

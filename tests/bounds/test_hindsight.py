@@ -54,7 +54,7 @@ def test_value_gradient_and_smoothing(measure, credit):
 def test_the_gap_is_one_and_the_weights_are_its_own():
     queries = [(X, y) for X, y in random_queries(seed=4, n_queries=20, ties=False) if len(y)]
     for credit in ("argmax", "spread"):
-        best = best_in_hindsight(queries, "ndcg", lam=0.1, credit=credit, tolerance=1e-4)
+        best = best_in_hindsight(queries, measure="ndcg", lam=0.1, credit=credit, tolerance=1e-4)
         assert best.objective == pytest.approx(objective(queries, best.weights, "ndcg", 0.1, credit))
         assert best.gap <= 1e-4 * best.objective
         rng = np.random.default_rng(0)
@@ -86,8 +86,10 @@ def test_by_hand():
     # Its slope is lam w - v for w < 1: with lam = v / 2 the minimum is at the kink, 1, with lam = 2 v at 1 / 2.
     v = 1.0 - 1.0 / math.log2(3)
     X, y = np.array([[1.0], [0.0]]), [1, 0]
-    assert best_in_hindsight((X, y, [0, 0]), "ndcg", lam=v / 2, tolerance=1e-6).weights == pytest.approx([1.0], abs=1e-3)
-    best = best_in_hindsight((X, y, [0, 0]), "ndcg", lam=2 * v, tolerance=1e-6)
+    assert best_in_hindsight((X, y, [0, 0]), measure="ndcg", lam=v / 2, tolerance=1e-6).weights == pytest.approx(
+        [1.0], abs=1e-3
+    )
+    best = best_in_hindsight((X, y, [0, 0]), measure="ndcg", lam=2 * v, tolerance=1e-6)
     assert best.weights == pytest.approx([0.5], abs=1e-3)
     assert best.objective == pytest.approx(v * 0.5**2 + v * 0.5, rel=1e-5)
 

@@ -27,7 +27,7 @@ def fed(model, feedback, stream):
 
 @pytest.fixture(scope="module")
 def stream():
-    return Drifting(None, (), n_features=len(live._FEATURES), n_documents=(10, 30), seed=0)
+    return Drifting(None, drift_points=(), n_features=len(live._FEATURES), n_documents=(10, 30), seed=0)
 
 
 def test_clicks(stream):
@@ -39,7 +39,7 @@ def test_clicks(stream):
 
 
 def test_grades_and_their_certificate():
-    changing = Drifting(None, (20, 40), n_features=len(live._FEATURES), n_documents=(10, 30), seed=0)
+    changing = Drifting(None, drift_points=(20, 40), n_features=len(live._FEATURES), n_documents=(10, 30), seed=0)
     shown = fed(live._graded_model(changing), live._grades, changing)
     assert shown["bias"] is None
     *_, total, bound = shown["course"][-1]

@@ -40,7 +40,7 @@ def learned(model, queries):
 
 def trained(base, rounds, weights="uniform"):
     for parts in rounds:
-        base = mix([learned(fork(base), part) for part in parts], base, weights)
+        base = mix([learned(fork(base), part) for part in parts], base, weights=weights)
     return base
 
 
@@ -69,9 +69,9 @@ def test_two_machines_by_hand():
     right.learn_one([[1.0], [-1.0]], [1, 1])
     loss = 1.0 - 1.0 / np.log2(3.0)
     assert mix([right, wrong], base).weights == pytest.approx([0.5 * 2.0 * loss])
-    assert mix([right, wrong], base, "mass").weights == pytest.approx([2.0 * loss])
+    assert mix([right, wrong], base, weights="mass").weights == pytest.approx([2.0 * loss])
     assert mix([right, wrong], base).served_weights == pytest.approx([2.0 * loss])  # the only vector there was
-    assert mix([right, right], base, "mass").weights == pytest.approx([0.0])
+    assert mix([right, right], base, weights="mass").weights == pytest.approx([0.0])
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 3), st.sampled_from([1e-9, 1.0, 1e9]))
@@ -214,7 +214,7 @@ def test_what_does_not_fit_together_is_refused():
     with pytest.raises(ValueError, match="models is empty"):
         mix([])
     with pytest.raises(ValueError, match="weights is 'best'"):
-        mix([fork(base)], base, "best")
+        mix([fork(base)], base, weights="best")
     with pytest.raises(ValueError, match=r"models\[1\] has other steps or settings"):
         mix([fork(base), StreamScaler() | PerceptronRanker("ap")], base)
     with pytest.raises(ValueError, match=r"models\[0\] did not begin as a fork of base"):
@@ -241,12 +241,12 @@ def test_steps_without_state_are_passed_over():
 def test_learn_shard_goes_from_bytes_to_bytes(measure):
     queries = linear_queries(20)
     base = learned(StreamScaler() | PerceptronRanker(), queries[:5])
-    content = learn_shard(to_bytes(base), queries[5:], measure)
+    content = learn_shard(to_bytes(base), queries[5:], measure=measure)
     report = from_bytes(content)
     alone = learned(fork(base), queries[5:])
     assert to_bytes(report["model"]) == to_bytes(alone)
     assert (report["queries"], report["documents"]) == (15, sum(len(y) for _, y in queries[5:]))
-    assert learn_shard(to_bytes(base), queries[5:], measure) == content
+    assert learn_shard(to_bytes(base), queries[5:], measure=measure) == content
     assert (report["counted"] > 0) == (measure is not None)
     assert 0.0 <= report["measured"] <= report["counted"]
 

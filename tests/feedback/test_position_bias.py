@@ -13,7 +13,7 @@ from online_rank.stream.clicks import PositionUser
 @pytest.mark.parametrize("policy", [PlackettLuce(k=6, seed=1), FairPairs(k=6, seed=1)])
 @pytest.mark.parametrize("eta", [1.0, 2.0])
 def test_examination_is_found(policy, eta):
-    user, bias, rng = PositionUser((0.1, 0.6, 1.0), eta, seed=3), PositionBias(k=6), np.random.default_rng(0)
+    user, bias, rng = PositionUser((0.1, 0.6, 1.0), eta=eta, seed=3), PositionBias(k=6), np.random.default_rng(0)
     for draw in range(4000):
         grades = rng.integers(0, 3, 9)
         bias.update(user.clicks(policy.show(0.5 * grades + rng.normal(size=9), draw, confidence=0.2), grades, draw))

@@ -93,7 +93,7 @@ def test_loss_curve_records_less_and_less_often_and_ends_with_the_present():
 
 
 def test_loss_draws_the_smallest_bounds_above_the_loss(tracker):
-    ax = plot.loss(plot.LossCurve(tracker, "teacher"))
+    ax = plot.loss(plot.LossCurve(tracker, comparator="teacher"))
     ends = {line.get_label(): line.get_ydata()[-1] for line in ax.lines}
     certificate = tracker.certificate("teacher")
     smallest = sorted(certificate.bounds, key=lambda check: check.value)[:2]
@@ -163,7 +163,11 @@ def test_throughput_has_the_fastest_on_top():
     ("call", "error", "message"),
     [
         (lambda t: plot.progressive(evaluate.Trace()), ValueError, "no query"),
-        (lambda t: plot.progressive(evaluate.progressive([QUERY], PerceptronRanker(), "ndcg"), ["map"]), KeyError, "'ndcg'"),
+        (
+            lambda t: plot.progressive(evaluate.progressive([QUERY], PerceptronRanker(), "ndcg"), metrics=["map"]),
+            KeyError,
+            "'ndcg'",
+        ),
         (lambda t: plot.LossCurve(t.learner), TypeError, "LossTracker"),
         (
             lambda t: plot.loss(plot.LossCurve(LossTracker(PerceptronRanker(), {"u": [1.0]}))),
@@ -171,7 +175,7 @@ def test_throughput_has_the_fastest_on_top():
             "no query was learned",
         ),
         (lambda t: plot.loss(evaluate.Trace()), ValueError, "no query was learned"),
-        (lambda t: plot.loss(plot.LossCurve(t, "teacher"), ["theorem_5"]), KeyError, "mass_bound"),
+        (lambda t: plot.loss(plot.LossCurve(t, comparator="teacher"), bounds=["theorem_5"]), KeyError, "mass_bound"),
         (lambda t: plot.weights(PerceptronRanker()), ValueError, "learned from no query"),
         (lambda t: plot.weights(StreamScaler()), TypeError, "PerceptronRanker"),
         (lambda t: plot.weights(t, names=["a"]), ValueError, "names has 1 entries, but the model has 4"),
@@ -202,7 +206,9 @@ def test_nothing_is_imported_before_the_first_picture():
 
 
 def test_losses_stand_beside_bounds():
-    ax = plot.losses({"loss": ([1, 10], [1.0, 2.0])}, {"bound": ([1, 10], [3.0, 2000.0])}, "rounds", logarithmic=True)
+    ax = plot.losses(
+        {"loss": ([1, 10], [1.0, 2.0])}, bounds={"bound": ([1, 10], [3.0, 2000.0])}, x_label="rounds", logarithmic=True
+    )
     assert [line.get_linestyle() for line in ax.lines] == ["-", "--"]
     assert (ax.get_xscale(), ax.get_yscale(), ax.get_xlabel()) == ("log", "log", "rounds")
     assert texts(ax) == ["loss: 2", "bound: 2,000"]

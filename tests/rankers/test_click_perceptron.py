@@ -109,7 +109,7 @@ def test_the_mass_is_the_cost_in_expectation(cost, scores):
 def test_learns_and_is_kept(options, tmp_path):
     train, held_out = teacher(1200, seed=1, most=15)[:1000], teacher(1200, seed=1, most=15)[1000:]
     model = StreamScaler() | ClickPerceptron(PlackettLuce(k=10, seed=3), **options)
-    for x, clicks in click_stream(train, model, user("position", 4)):
+    for x, clicks in click_stream(train, model, user("position", max_grade=4)):
         model.learn_one(x, clicks)
     metric = NDCG(k=10)
     for x, y in held_out:

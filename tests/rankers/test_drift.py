@@ -58,7 +58,7 @@ def teach(model, stream):
 
 def test_without_drift_it_is_the_ranker():
     stream = queries()
-    model, plain = DriftAwareRanker(PerceptronRanker(), At()), PerceptronRanker()
+    model, plain = DriftAwareRanker(PerceptronRanker(), detector=At()), PerceptronRanker()
     for X, y in stream:
         assert model.predict_one(X) == plain.predict_one(X)
         model.learn_one(X, y)
@@ -70,7 +70,7 @@ def test_without_drift_it_is_the_ranker():
 
 
 def test_detectors_are_told_the_loss_of_what_was_served():
-    model = DriftAwareRanker(PerceptronRanker(), At(), measure="ndcg@3")
+    model = DriftAwareRanker(PerceptronRanker(), detector=At(), measure="ndcg@3")
     expected = []
     for X, y in [*queries(), (np.ones((2, 4)), np.array([1, 1]))]:
         scores = model.predict_one(X)
@@ -85,7 +85,7 @@ def test_detectors_are_told_the_loss_of_what_was_served():
 
 def test_reset_is_a_new_ranker():
     before, after = drifting()
-    model = teach(DriftAwareRanker(PerceptronRanker(), At((70,))), before + after[:10])
+    model = teach(DriftAwareRanker(PerceptronRanker(), detector=At((70,))), before + after[:10])
     assert (model.n_drifts, model.drift_positions) == (1, (70,))
     assert not model.learner.weights.any()
     assert model.n_features == model.learner.n_features == 4
@@ -95,7 +95,7 @@ def test_reset_is_a_new_ranker():
 
 def test_restarted_average_keeps_what_was_learned():
     before, after = drifting()
-    model = teach(DriftAwareRanker(PerceptronRanker(), At((70,)), "restart_average"), before + after[:10])
+    model = teach(DriftAwareRanker(PerceptronRanker(), detector=At((70,)), on_drift="restart_average"), before + after[:10])
     plain = teach(PerceptronRanker(), before + after[:10])
     assert model.n_drifts == 1
     assert model.learner.weights.tolist() == plain.weights.tolist()
@@ -122,7 +122,7 @@ def test_restarted_average_of_the_gradient_ranker(make):
 
 
 def test_the_round_is_its_own():
-    model = teach(DriftAwareRanker(PerceptronRanker(), At()), queries())
+    model = teach(DriftAwareRanker(PerceptronRanker(), detector=At()), queries())
     before, inner = model.last_round, model.learner.last_round
     model.learner.learn_one(*queries(seed=5)[0])
     assert model.last_round == before
@@ -131,35 +131,40 @@ def test_the_round_is_its_own():
 
 def test_switch_goes_on_with_what_learned_since_the_warning():
     before, after = drifting()
-    model = DriftAwareRanker(PerceptronRanker(), At((72,)), "switch", At((3, 66)))
+    model = DriftAwareRanker(PerceptronRanker(), detector=At((72,)), on_drift="switch", warning_detector=At((3, 66)))
     teach(model, before + after[:12])
     # The warning at query 3 was the only one so far; the one at 66 replaced it, after its query was learned.
     background = teach(PerceptronRanker(), after[6:12])
     assert model.drift_positions == (72,)
     assert model.learner.weights.tolist() == background.weights.tolist()
     assert model._background is None
-    assert not teach(DriftAwareRanker(PerceptronRanker(), At((72,)), "switch", At()), before + after[:12]).learner.weights.any()
+    assert not teach(
+        DriftAwareRanker(PerceptronRanker(), detector=At((72,)), on_drift="switch", warning_detector=At()), before + after[:12]
+    ).learner.weights.any()
 
 
 def test_better_is_no_drift():
     before, after = drifting()
-    model = teach(DriftAwareRanker(PerceptronRanker(), At((60,))), before)
+    model = teach(DriftAwareRanker(PerceptronRanker(), detector=At((60,))), before)
     assert model.n_drifts == 0
     # Told of the same change later, when the loss is compared with that at the last report, it has risen.
-    assert teach(DriftAwareRanker(PerceptronRanker(), At((60, 75))), before + after[:15]).drift_positions == (75,)
+    assert teach(DriftAwareRanker(PerceptronRanker(), detector=At((60, 75))), before + after[:15]).drift_positions == (75,)
 
 
 def test_adwin_notices_an_abrupt_change_and_nothing_else():
-    stream = Drifting(2000, (1000,), n_features=10, n_documents=(10, 20), seed=3)
+    stream = Drifting(2000, drift_points=(1000,), n_features=10, n_documents=(10, 20), seed=3)
     model = teach(DriftAwareRanker(PerceptronRanker()), stream)
     assert model.n_drifts == 1
     assert 1000 < model.drift_positions[0] < 1100
-    assert teach(DriftAwareRanker(PerceptronRanker()), NoisyTeacher(2000, 10, (10, 20), seed=3)).n_drifts == 0
+    assert (
+        teach(DriftAwareRanker(PerceptronRanker()), NoisyTeacher(2000, n_features=10, n_documents=(10, 20), seed=3)).n_drifts
+        == 0
+    )
 
 
 def test_positions_are_bounded():
     before, after = drifting()
-    model = DriftAwareRanker(PerceptronRanker(), At(tuple(range(1000))))
+    model = DriftAwareRanker(PerceptronRanker(), detector=At(tuple(range(1000))))
     for _ in range(3):
         for t, (X, y) in enumerate(before + after):
             model._losses[:] = 50.0, 0.0, 1.0  # As if the loss had risen.
@@ -173,7 +178,10 @@ def test_positions_are_bounded():
 def test_a_block_with_drifts_is_the_loop(on_drift):
     before, after = drifting(300)
     stream = before + after
-    loop, block = (StreamScaler() | DriftAwareRanker(PerceptronRanker(), drift.ADWIN(0.3, clock=1), on_drift) for _ in range(2))
+    loop, block = (
+        StreamScaler() | DriftAwareRanker(PerceptronRanker(), detector=drift.ADWIN(0.3, clock=1), on_drift=on_drift)
+        for _ in range(2)
+    )
     teach(loop, stream)
     X, y = (np.concatenate(part) for part in zip(*stream, strict=True))
     block.learn_many(X, y, np.repeat(np.arange(len(stream)), [len(y) for _, y in stream]))
@@ -193,7 +201,7 @@ def test_a_block_with_drifts_is_the_loop(on_drift):
 )
 def test_a_rejected_block_undoes_drifts(inner):
     before, after = drifting()
-    model = teach(DriftAwareRanker(inner(), At((75,)), "switch", At((72,))), before)
+    model = teach(DriftAwareRanker(inner(), detector=At((75,)), on_drift="switch", warning_detector=At((72,))), before)
     twin = copy.deepcopy(model)
     X, y = (np.concatenate(part) for part in zip(*after[:20], strict=True))
     qid = np.repeat(np.arange(20), [len(y) for _, y in after[:20]])
@@ -213,7 +221,7 @@ def test_named_features_reach_new_rankers():
             yield [dict(zip("abcd", row, strict=True)) for row in X.tolist()], y
 
     before, after = drifting()
-    model = DriftAwareRanker(PerceptronRanker(), At((70,)), "switch", At((65,)))
+    model = DriftAwareRanker(PerceptronRanker(), detector=At((70,)), on_drift="switch", warning_detector=At((65,)))
     teach(model, named(before + after[:9]))
     model.learn_one([{"d": 1.0, "e": 2.0}, {"a": 1.0}], [2, 0])
     assert model.drift_positions == (70,)
@@ -230,7 +238,10 @@ def test_a_ranker_that_has_learned_goes_on():
 @pytest.mark.parametrize("detector", [None, drift.ADWIN(0.3, clock=1), drift.KSWIN(window_size=40, stat_size=10, seed=1)])
 def test_files_hold_the_detectors(detector, tmp_path):
     before, after = drifting(300)
-    model = teach(DriftAwareRanker(PerceptronRanker(), detector, "switch", drift.ADWIN(0.1, clock=1)), before + after[:2])
+    model = teach(
+        DriftAwareRanker(PerceptronRanker(), detector=detector, on_drift="switch", warning_detector=drift.ADWIN(0.1, clock=1)),
+        before + after[:2],
+    )
     save(model, tmp_path / "model.npz")
     twin = load(tmp_path / "model.npz")
     teach(model, after[2:])

@@ -36,7 +36,7 @@ def teacher(n, seed=0):
 
 def learned(n=40, k=5, policy=PlackettLuce, **queries):
     model = SwapRanker(policy(k=k, seed=2))
-    for x, clicks in click_stream(teacher(n, **queries), model, user("informational", 4)):
+    for x, clicks in click_stream(teacher(n, **queries), model, user("informational", max_grade=4)):
         model.learn_one(x, clicks)
     return model
 
@@ -62,7 +62,7 @@ def test_weights_are_those_of_the_optimizer_on_the_credit(policy):
     for draw, (X, y) in enumerate(teacher(60)):
         shown = model.show_one(X)
         drawn, n_shown = shown.order + shown.held_back, len(shown.order)
-        clicks = user("informational", 4).clicks(shown, y, draw)
+        clicks = user("informational", max_grade=4).clicks(shown, y, draw)
         gains, logits = (*clicks.gains, *(0.0,) * len(shown.held_back)), policy_logits(shown)
 
         def weight(a, b, shown=shown, logits=logits, drawn=drawn):
@@ -112,7 +112,7 @@ def test_weights_are_those_of_the_optimizer_on_the_credit(policy):
 def test_one_slot_is_enough_to_learn(policy, k):
     train, held_out = teacher(1500, seed=1), teacher(1700, seed=1)[1500:]
     model, value = SwapRanker(policy(k=k, seed=3)), NDCG(k=10)
-    for x, clicks in click_stream(train, model, user("navigational", 4)):
+    for x, clicks in click_stream(train, model, user("navigational", max_grade=4)):
         assert len(clicks.gains) == min(k, len(x))
         model.learn_one(x, clicks)
     for x, y in held_out:
@@ -180,7 +180,7 @@ def test_begins_with_what_ranks_today(make, tmp_path):
     assert (begun.confidence, make()().confidence) == (1.0, 0.0)
     assert (round(begun.retention, 2), make()().retention) == (0.92, 0.0)
     before = quality(begun)
-    for x, clicks in click_stream(train, begun, user("navigational", 4)):
+    for x, clicks in click_stream(train, begun, user("navigational", max_grade=4)):
         begun.learn_one(x, clicks)
     assert begun.weights.tolist() != truth.tolist()
     assert begun.confidence == 1.0
@@ -272,7 +272,7 @@ def test_learns_from_clicks_almost_as_from_grades():
             for x, y in train:
                 model.learn_one(x, y)
         else:
-            for x, clicks in click_stream(train, model, user(name, 4)):
+            for x, clicks in click_stream(train, model, user(name, max_grade=4)):
                 model.learn_one(x, clicks)
         metric = NDCG(k=10)
         for x, y in held_out:
@@ -293,16 +293,18 @@ def test_the_scale_of_features_changes_nothing():
         X = np.round(X, 2)
         one, other = models[0].show_one(X), models[1].show_one((X + shift) * scale)
         assert one.order == other.order
-        clicks = user("perfect", 4).clicks(one, y, draw).gains
-        models[0].learn_one(X, type(user("perfect", 4).clicks(one, y, draw))(one, clicks))
-        models[1].learn_one((X + shift) * scale, user("perfect", 4).clicks(other, y, draw))
+        clicks = user("perfect", max_grade=4).clicks(one, y, draw).gains
+        models[0].learn_one(X, type(user("perfect", max_grade=4).clicks(one, y, draw))(one, clicks))
+        models[1].learn_one((X + shift) * scale, user("perfect", max_grade=4).clicks(other, y, draw))
         assert models[0].rank_one(X) == models[1].rank_one((X + shift) * scale)
 
 
 def test_a_block_is_a_loop():
     queries, one, many = teacher(50), SwapRanker(), SwapRanker()
     shown = [PlackettLuce(k=6, seed=9).show(np.zeros(len(X)), t) for t, (X, _) in enumerate(queries)]
-    clicks = [user("informational", 4).clicks(s, y, t) for t, (s, (_, y)) in enumerate(zip(shown, queries, strict=True))]
+    clicks = [
+        user("informational", max_grade=4).clicks(s, y, t) for t, (s, (_, y)) in enumerate(zip(shown, queries, strict=True))
+    ]
     for (X, _), each in zip(queries, clicks, strict=True):
         one.learn_one(X, each, w=0.5)
     X = np.concatenate([X for X, _ in queries])
@@ -338,7 +340,7 @@ def test_copies_and_files_go_on_with_the_same_draws(tmp_path):
     queries = teacher(60, seed=0)[40:]
     for t, (X, y) in enumerate(queries):
         shown = model.show_one(X)
-        clicks = user("navigational", 4).clicks(shown, y, t)
+        clicks = user("navigational", max_grade=4).clicks(shown, y, t)
         model.learn_one(X, clicks)
         for other in copies:
             assert other.show_one(X) == shown
@@ -371,7 +373,7 @@ def test_arrays_of_every_kind(X):
     one, other = SwapRanker(), SwapRanker()
     for t, (x, y) in enumerate(teacher(10)):
         x = np.round(x, 3).astype(np.float32).astype(np.float64)
-        clicks = user("perfect", 4).clicks(one.show_one(x), y, t)
+        clicks = user("perfect", max_grade=4).clicks(one.show_one(x), y, t)
         one.learn_one(x, clicks)
         other.learn_one(X(x), clicks)
     assert other.weights == pytest.approx(one.weights, rel=1e-12)

@@ -36,7 +36,7 @@ class SelfAttention(torch.nn.Module):
         self.score = torch.nn.Linear(d, 1, dtype=torch.float64)
 
     def forward(self, x):
-        return self.score(x + self.mix(x, x, x, need_weights=False)[0])[:, 0]
+        return self.score(x + self.mix(x, x, weights=x, need_weights=False)[0])[:, 0]
 
 
 class Counted(torch.nn.Module):

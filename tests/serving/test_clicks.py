@@ -121,7 +121,10 @@ def test_replay_is_exact():
 
 def test_command_line_is_killed_and_goes_on(tmp_path):
     command = [sys.executable, "-m", "online_rank", "stream", "--clicks", "--checkpoint", str(tmp_path / "state")]
-    uninterrupted, expected = RankingService(StreamQuantileMap() | SwapRanker(), "ndcg@10", 10_000, 100_000), []
+    uninterrupted, expected = (
+        RankingService(StreamQuantileMap() | SwapRanker(), measure="ndcg@10", max_pending=10_000, max_age=100_000),
+        [],
+    )
     stream = queries(12)
     for t, docs in enumerate(stream):
         expected.append(uninterrupted.handle(request(id=t, docs=docs)).answer)
@@ -174,7 +177,7 @@ def test_a_greedy_request_is_answered_by_the_scores_and_changes_nothing():
 
 
 def test_grades_for_a_drawn_ranking_measure_all_of_it():
-    service = RankingService(SwapRanker(PlackettLuce(k=2, seed=1)), "ndcg")
+    service = RankingService(SwapRanker(PlackettLuce(k=2, seed=1)), measure="ndcg")
     docs = {name: {"x": 0.0} for name in "abcd"}
     ranking = service.handle(request(id=1, docs=docs)).answer["ranking"]
     grades = {name: int(place == 2) for place, name in enumerate(ranking)}

@@ -206,7 +206,7 @@ class TestRequests:
                 assert (await client.request("HEAD", path)).status_code != 404
             assert "<shop>" not in page
 
-        run(scenario, Models(make, None), key="<shop>", token="secret")
+        run(scenario, Models(make, directory=None), key="<shop>", token="secret")
 
     @given(st.data())
     @settings(max_examples=100, deadline=None)
@@ -246,7 +246,7 @@ class TestRequests:
         async def scenario(client, app):
             assert '<html data-key="a&quot;b" lang' in (await client.get("/")).text
 
-        run(scenario, Models(make, tmp_path, by_key=True), key='a"b')
+        run(scenario, Models(make, directory=tmp_path, by_key=True), key='a"b')
 
     def test_events_begin_with_a_snapshot_and_end_when_the_server_stops(self):
         async def scenario(client, app):
@@ -335,7 +335,7 @@ class TestFigures:
             # Of queries 1, 2 and 4 that wait, the first goes.
             assert before["online_rank_evicted_total"] == 3.0
 
-        run(scenario, Models(small, tmp_path, by_key=True, max_open=1), key="shop")
+        run(scenario, Models(small, directory=tmp_path, by_key=True, max_open=1), key="shop")
 
     def test_requests_that_are_not_let_in_are_counted(self):
         async def scenario(client, app):
@@ -360,7 +360,7 @@ class TestFigures:
             (tmp_path / "state" / "journal-999").symlink_to("gone")
             assert (await client.get("/metrics")).status_code == 200
 
-        run(scenario, Models(make, tmp_path / "state"))
+        run(scenario, Models(make, directory=tmp_path / "state"))
 
 
 OF_FILE = {"content-type": "application/octet-stream"}
@@ -399,7 +399,7 @@ class TestModel:
             assert (await client.post("/model/rollback", json={})).status_code == 200
             assert (await client.get("/model")).content == learned
 
-        run(scenario, Models(make, tmp_path / "state"))
+        run(scenario, Models(make, directory=tmp_path / "state"))
 
         async def again(client, app):
             assert (await client.get("/stats")).json()["stats"]["learned"] == 2
@@ -408,7 +408,7 @@ class TestModel:
             assert (await client.post("/model/rollback", json={})).status_code == 200
             assert (await client.get("/model")).content != before
 
-        run(again, Models(make, tmp_path / "state"))
+        run(again, Models(make, directory=tmp_path / "state"))
 
     def test_what_is_no_model_that_can_be_served_is_refused_and_changes_nothing(self):
         async def scenario(client, app):
@@ -443,7 +443,7 @@ class TestModel:
             assert all(after[name] >= value for name, value in before.items())
             assert after["online_rank_learned_total"] == 3.0
 
-        run(scenario, Models(make, tmp_path / "state"), token="secret")
+        run(scenario, Models(make, directory=tmp_path / "state"), token="secret")
 
 
 class _With:
@@ -503,7 +503,7 @@ class TestKeys:
             assert (await client.post("/rank?shop=good", json=RANK)).status_code == 200
             assert (await client.get("/stats?shop=good")).json()["stats"]["ranked"] == 1
 
-        run(scenario, Models(make, tmp_path, by_key=True), key="shop")
+        run(scenario, Models(make, directory=tmp_path, by_key=True), key="shop")
 
     def test_an_error_about_a_key_names_its_parameter(self, tmp_path):
         async def scenario(client, app):
@@ -511,7 +511,7 @@ class TestKeys:
                 answer = await client.request(method, path, json=RANK if method == "POST" else None)
                 assert answer.json()["error"].startswith("query parameter shop: ")
 
-        run(scenario, Models(make, tmp_path, by_key=True), key="shop")
+        run(scenario, Models(make, directory=tmp_path, by_key=True), key="shop")
 
     def test_each_key_has_a_model_of_its_own_that_survives_being_put_away(self, tmp_path):
         async def scenario(client, app):
@@ -527,7 +527,7 @@ class TestKeys:
             assert [each["learned"] for each in stats] == [6, 6, 6]
             assert stats[0] == stats[2] != stats[1]
 
-        run(scenario, Models(make, tmp_path / "shops", by_key=True, max_open=2), key="shop")
+        run(scenario, Models(make, directory=tmp_path / "shops", by_key=True, max_open=2), key="shop")
 
     def test_a_model_that_is_used_while_it_is_put_away_stays(self, tmp_path):
         async def scenario(client, app):
@@ -555,7 +555,7 @@ class TestKeys:
             assert set(app.models.open_models) == {"three"}
             assert (await client.get("/stats?shop=one")).json()["stats"]["learned"] == 1
 
-        run(scenario, Models(make, tmp_path, by_key=True, max_open=1), key="shop")
+        run(scenario, Models(make, directory=tmp_path, by_key=True, max_open=1), key="shop")
 
     def test_keys_that_are_none(self, tmp_path):
         async def scenario(client, app):
@@ -568,7 +568,7 @@ class TestKeys:
             for number, status in enumerate((200, 200, 429)):
                 assert (await client.post(f"/rank?shop=s{number}", json=RANK)).status_code == status
 
-        run(scenario, Models(make, tmp_path, by_key=True, max_keys=2), key="shop")
+        run(scenario, Models(make, directory=tmp_path, by_key=True, max_keys=2), key="shop")
 
     def test_keys_need_a_directory(self):
         with pytest.raises(ValueError, match="needs a directory"):
@@ -584,7 +584,7 @@ class TestKeys:
             assert all(error.status == 503 and "cannot be opened" in str(error) for error in both)
             assert (await app.models.get("good")).durable.service.stats()["ranked"] == 0
 
-        run(scenario, Models(make, tmp_path, by_key=True))
+        run(scenario, Models(make, directory=tmp_path, by_key=True))
 
     def test_others_are_answered_while_a_model_is_opened(self, tmp_path):
         opening, may_end, made = threading.Event(), threading.Event(), []
@@ -608,7 +608,7 @@ class TestKeys:
             assert (await client.get("/stats?shop=two")).json()["stats"]["ranked"] == 3
 
         try:
-            run(scenario, Models(slow, tmp_path, by_key=True), key="shop")
+            run(scenario, Models(slow, directory=tmp_path, by_key=True), key="shop")
         finally:
             may_end.set()
 
@@ -618,7 +618,7 @@ class TestKeys:
             assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429, 429]
             assert len(app.models.open_models) <= 2
 
-        run(scenario, Models(make, tmp_path, by_key=True, max_open=1, max_keys=2), key="shop")
+        run(scenario, Models(make, directory=tmp_path, by_key=True, max_open=1, max_keys=2), key="shop")
 
 
 class Disk(DurableService):
@@ -800,7 +800,7 @@ class TestDurable:
             assert again.service.stats() == stats
             again.close()
 
-        run(scenario, Models(make, tmp_path / "state"))
+        run(scenario, Models(make, directory=tmp_path / "state"))
 
     def test_a_checkpoint_that_fails_is_heard_of_and_stops_nothing(self, tmp_path):
         async def scenario(client, app):
@@ -823,7 +823,7 @@ class TestDurable:
             assert model.durable.checkpoint_failure is None
             assert model.durable.is_saved
 
-        run(scenario, Models(make, tmp_path / "state"))
+        run(scenario, Models(make, directory=tmp_path / "state"))
 
     def test_line_breaks_in_a_request_do_not_break_the_journal(self, tmp_path):
         async def scenario(client, app):
@@ -833,7 +833,7 @@ class TestDurable:
                 headers = {"content-type": "application/json"}
                 assert (await client.post(path, content=body, headers=headers)).status_code == 200
 
-        run(scenario, Models(make, tmp_path / "state"))
+        run(scenario, Models(make, directory=tmp_path / "state"))
         again = DurableService(make(), tmp_path / "state")
         assert again.service.stats()["learned"] == 1
         again.close()

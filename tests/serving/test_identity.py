@@ -67,7 +67,7 @@ def test_a_file_beside_a_folder_that_began_with_nothing_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (lambda: RankingService(PerceptronRanker(), "ap"), "measure is 'ndcg@10', here 'ap'"),
+        (lambda: RankingService(PerceptronRanker(), measure="ap"), "measure is 'ndcg@10', here 'ap'"),
         (lambda: RankingService(PerceptronRanker(), learn_served=True), "learn_served is False, here True"),
         (lambda: RankingService(PerceptronRanker("ap")), "PerceptronRanker.measure is 'ndcg@10', here 'ap'"),
         (lambda: RankingService(StreamScaler() | PerceptronRanker()), "is a PerceptronRanker, here a RankingPipeline"),

@@ -133,11 +133,11 @@ def test_memory_that_runs_out_is_an_error_line_and_changes_nothing(monkeypatch):
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, None])
 def test_bad_limits(wrong):
     with pytest.raises((ValueError, TypeError), match="max_queries is"):
-        PendingQueries(wrong)
+        PendingQueries(max_queries=wrong)
     with pytest.raises((ValueError, TypeError), match="max_age is"):
-        PendingQueries(1, wrong)
+        PendingQueries(max_queries=1, max_age=wrong)
     with pytest.raises((ValueError, TypeError), match="max_bytes is"):
-        PendingQueries(1, 1, wrong)
+        PendingQueries(max_queries=1, max_age=1, max_bytes=wrong)
     with pytest.raises((ValueError, TypeError), match="max_learned is"):
         RankingService(PerceptronRanker(), max_learned=wrong)
 
@@ -349,7 +349,7 @@ def test_grades_that_come_late_are_certified_for_what_was_served():
     teacher = {"x": 2.0, "y": -1.0}
     services = {
         learn_served: RankingService(
-            LossTracker(PerceptronRanker(average=False), {"u": teacher}), "ndcg", learn_served=learn_served
+            LossTracker(PerceptronRanker(average=False), {"u": teacher}), measure="ndcg", learn_served=learn_served
         )
         for learn_served in (False, True)
     }

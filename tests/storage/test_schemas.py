@@ -94,7 +94,7 @@ def judged_from_a_log(made, *rankings):
 
 
 def pending():
-    made = PendingQueries(2)
+    made = PendingQueries(max_queries=2)
     for i in range(3):
         made.remember(i, ("{}", [0.5], None))
     return made
@@ -153,7 +153,7 @@ MADE = {
         lambda: shown_and_clicked(TeamDraft(teach(online_rank.SwapRanker()), teach(online_rank.PerceptronRanker()), k=3))
     ],
     "Trace": [trace],
-    "TrustUser": [lambda: user("trust", 4)],
+    "TrustUser": [lambda: user("trust", max_grade=4)],
     "LetorPosition": [lambda: class_of("LetorPosition", "here")(1, 2, 3)],
     "RankingPipeline": [lambda: teach(online_rank.StreamScaler() | online_rank.PerceptronRanker())],
 }

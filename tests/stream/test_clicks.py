@@ -115,17 +115,17 @@ def test_answers_follow_from_seed_and_number():
 
 
 def test_other_grades():
-    assert user("perfect", 4).click == (0.0, 0.2, 0.4, 0.8, 1.0)
-    assert user("navigational", 1).stop == (0.2, 0.9)
-    assert user("perfect", 8).click == pytest.approx((0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 0.9, 1.0))
-    assert user("trust", 4).relevant == (0.0, 0.0, 0.0, 1.0, 1.0)
-    assert user("trust", 1).relevant == TrustUser((0.0, 1.0)).relevant == (0.0, 1.0)
+    assert user("perfect", max_grade=4).click == (0.0, 0.2, 0.4, 0.8, 1.0)
+    assert user("navigational", max_grade=1).stop == (0.2, 0.9)
+    assert user("perfect", max_grade=8).click == pytest.approx((0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 0.9, 1.0))
+    assert user("trust", max_grade=4).relevant == (0.0, 0.0, 0.0, 1.0, 1.0)
+    assert user("trust", max_grade=1).relevant == TrustUser((0.0, 1.0)).relevant == (0.0, 1.0)
     # Grades above the last have its probabilities.
     assert user("perfect").clicks(Impression((0,)), [7], 0).gains == (1.0,)
 
 
 def test_enough_ends_the_session():
-    who = user("satisfied", 2)
+    who = user("satisfied", max_grade=2)
     for draw in range(300):
         gains = who.clicks(Impression((0, 1, 2, 3, 4)), [1, 1, 2, 2, 1], draw).gains
         got = np.cumsum(np.array(gains) * [0.5, 0.5, 1.0, 1.0, 0.5])
@@ -135,7 +135,9 @@ def test_enough_ends_the_session():
 
 def test_a_stream_of_clicks():
     model = StreamScaler() | SwapRanker()
-    met = list(zip(range(30), click_stream(NoisyTeacher(n_queries=40, seed=2), model, user("perfect", 4)), strict=False))
+    met = list(
+        zip(range(30), click_stream(NoisyTeacher(n_queries=40, seed=2), model, user("perfect", max_grade=4)), strict=False)
+    )
     assert len(met) == 30
     for _, (x, clicks) in met:
         assert set(clicks.impression.order) <= set(range(len(x)))
@@ -147,7 +149,7 @@ def test_a_stream_of_clicks():
     ("make", "message"),
     [
         (lambda: user("curious"), "name is 'curious'"),
-        (lambda: user("perfect", 0), "max_grade is 0"),
+        (lambda: user("perfect", max_grade=0), "max_grade is 0"),
         (lambda: CascadeUser((0.5, 1.2), (0.0, 0.0)), r"click is \(0.5, 1.2\)"),
         (lambda: CascadeUser((0.5, 1.0), (0.0,)), "click has 2 grades, but stop has 1"),
         (lambda: CascadeUser([0.5], (0.0,)), r"click is \[0.5\]"),

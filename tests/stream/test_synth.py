@@ -153,9 +153,12 @@ def test_bad_parameters(make, message):
     [
         (lambda **seeds: NoisyTeacher(3, n_features=4, n_documents=5, **seeds), lambda stream: stream.teacher),
         (lambda **seeds: Separable(3, n_features=4, n_documents=5, **seeds), lambda stream: stream.teacher),
-        (lambda **seeds: Drifting(3, (2,), n_features=4, n_documents=5, **seeds), lambda stream: stream.teachers),
-        (lambda **seeds: ZipfText(3, 50, 5, (2, 9), **seeds), lambda stream: stream.teacher),
-        (lambda **seeds: WebLike(3, "linear", 30, 5, **seeds), lambda stream: stream._truth(0).weights),
+        (lambda **seeds: Drifting(3, drift_points=(2,), n_features=4, n_documents=5, **seeds), lambda stream: stream.teachers),
+        (lambda **seeds: ZipfText(3, n_words=50, n_documents=5, n_tokens=(2, 9), **seeds), lambda stream: stream.teacher),
+        (
+            lambda **seeds: WebLike(3, truth="linear", n_features=30, n_documents=5, **seeds),
+            lambda stream: stream._truth(0).weights,
+        ),
     ],
 )
 def test_one_truth_for_other_queries(stream, truth):

@@ -10,7 +10,7 @@ from online_rank.stream.weblike import WebLike
 
 @pytest.mark.parametrize("truth", ["linear", "additive", "forest"])
 def test_queries(truth):
-    stream = WebLike(40, truth, n_features=60, seed=2)
+    stream = WebLike(40, truth=truth, n_features=60, seed=2)
     queries = list(stream)
     for (X, y), (again, grades) in zip(queries, stream, strict=True):
         np.testing.assert_array_equal(X, again)
@@ -25,7 +25,7 @@ def test_queries(truth):
 
 
 def test_truths_differ_and_follow_their_features():
-    stream = WebLike(1, "forest", n_features=40)
+    stream = WebLike(1, truth="forest", n_features=40)
     z = stream._sample
     first, second = (stream._values(stream._truth(k), z) for k in (0, 1))
     assert first.std() == pytest.approx(1.0)

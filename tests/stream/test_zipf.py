@@ -18,7 +18,7 @@ def test_norms_sparsity_grades_and_seeds():
         assert np.bincount(y[qid == t]).tolist() == [55, 25, 12, 5, 3]
     again = [X.values for X, _ in stream]
     assert (np.concatenate(again) == X.values).all()
-    assert not np.array_equal(ZipfText(1, 5000, seed=4).block()[0].values[:50], X.values[:50])
+    assert not np.array_equal(ZipfText(1, n_words=5000, seed=4).block()[0].values[:50], X.values[:50])
 
 
 def test_frequencies_follow_zipf():
