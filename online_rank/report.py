@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import online_rank
-from online_rank.base import ranker_of, transformers_of
+from online_rank.base import ranker_of, serving_steps
 from online_rank.bounds import Certificate
 from online_rank.evaluate import Trace
 from online_rank.metrics import metric
@@ -222,7 +222,7 @@ def write_report(
     elif n_features:
         given = list(feature_names or ())[:n_features]
         names: Sequence[Hashable] = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
-        for step in transformers_of(model):
+        for step in serving_steps(model)[:-1]:
             # One that makes several columns of a feature names them.
             names = step._given_names(tuple(names)) if isinstance(step, ColumnTransformer) else names
         pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))

@@ -79,6 +79,8 @@ REGISTRY = {
     "best": lambda: BestRanker([PerceptronRanker(), GradientRanker(optimizer="sgd")]),
     "best, bandit": lambda: BestRanker([PerceptronRanker(), PerceptronRanker(average=False)], half_life=20.0, epsilon=0.3),
     "best, pairwise": lambda: BestRanker([PairwiseRanker(linear_model.LogisticRegression()), PerceptronRanker()]),
+    "best, pipelines": lambda: BestRanker([PerceptronRanker(), StreamScaler() | PerceptronRanker()]),
+    "drift, pipeline": lambda: DriftAwareRanker(StreamQuantileMap() | PerceptronRanker(), on_drift="switch"),
     "scaler | drift": lambda: StreamScaler() | DriftAwareRanker(PerceptronRanker()),
     "pairwise": lambda: PairwiseRanker(linear_model.LogisticRegression()),
     "ridge": lambda: RidgeRanker(),

@@ -21,6 +21,7 @@ __all__ = [
     "ranker_of",
     "serving_chain",
     "serving_ranker",
+    "serving_steps",
     "share_lock",
     "steps_of",
     "transformers_of",
@@ -177,6 +178,26 @@ def serving_ranker(model: Any) -> Any:
     """
     *_, ranker = serving_chain(ranker_of(model))
     return ranker
+
+
+def serving_steps(model: Any) -> list[Any]:
+    """What a query goes through to be scored: all transformers, those inside wrappers too, then the ranker that serves.
+
+    Raises TypeError for a model that does not end in a ranker.
+
+    Examples
+    --------
+    >>> from online_rank import DriftAwareRanker, PerceptronRanker, StreamScaler
+    >>> [type(step).__name__ for step in serving_steps(DriftAwareRanker(StreamScaler() | PerceptronRanker()))]
+    ['StreamScaler', 'PerceptronRanker']
+    """
+    transformers = []
+    while True:
+        transformers += transformers_of(model)
+        ranker = ranker_of(model)
+        model = ranker._serving if isinstance(ranker, Wrapper) else None
+        if model is None:
+            return [*transformers, ranker]
 
 
 def parts_of(model: Any) -> Iterator[Any]:

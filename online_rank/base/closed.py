@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.anatomy import serving_ranker, transformers_of
+from online_rank.base.anatomy import serving_steps
 from online_rank.base.form import Form, Layer, Take
 from online_rank.query import ONE, Block, single
 
@@ -43,7 +43,7 @@ def form_of(model: Any, names: _Names = None, n_features: int | None = None) -> 
     >>> form(np.array([[2.0], [0.0]]))
     array([0.    , 2.430...])
     """
-    transformers, ranker = transformers_of(model), serving_ranker(model)
+    *transformers, ranker = serving_steps(model)
     if n_features is None:
         names, n_features = _raw_features(transformers, ranker)
     layers: list[Layer] = []

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base.anatomy import ranker_of, serving_ranker, steps_of
+from online_rank.base.anatomy import ranker_of, serving_steps
 from online_rank.base.asked import read_for
 from online_rank.base.form import sources_of
 from online_rank.query import Block
@@ -111,8 +111,7 @@ def _names(block: Block) -> Sequence[Hashable]:
 
 def _contributions(model: Any, block: Block, labels: Sequence[Hashable], a: int, b: int) -> tuple[dict[Hashable, float], bool]:
     """What each raw feature contributes to the difference of the scores of rows a and b, and whether that is exact."""
-    *transformers, _ = steps_of(model)
-    ranker = serving_ranker(model)
+    *transformers, ranker = serving_steps(model)
     block, labels = _through(transformers, block, labels)
     parts = ranker._blended()
     if parts is not None:

@@ -285,7 +285,7 @@ class Nested(Field):
     *classes
         What it is an instance of: classes, or their names, so that nothing has to be imported.
     features
-        Whether it has the features of the object around it: the same number and the same names.
+        Whether it has the features of the object around it: the same number and the same names. A pipeline has none itself.
     optional
         Whether None may stand in its place.
     """
@@ -300,7 +300,7 @@ class Nested(Field):
         # Not isinstance: river lets a pipeline pass for its last step.
         if not names & {cls.__name__ for cls in type(value).__mro__}:
             raise StateError(f"{where} should be a {' or '.join(sorted(names))}, not {_shown(value)}")
-        if self.features:
+        if self.features and hasattr(value, "_n_features"):
             for name in ("_n_features", "_columns"):
                 if getattr(value, name, None) != getattr(owner, name, None):
                     found, expected = getattr(value, "_n_features", 0), getattr(owner, "_n_features", 0)

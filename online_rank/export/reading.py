@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from online_rank.base import serving_ranker, transformers_of
+from online_rank.base import serving_steps
 from online_rank.base.closed import form_of
 from online_rank.base.form import Curves, Form, InQuery, Linear, Scale, Take, Tree, Trees, first_at_least, sources_of
 from online_rank.export.table import KINDS, TARGETS
@@ -83,8 +83,8 @@ def _reason(model: Any, kind: str) -> str:
     """Why a target does not compute a model of a kind."""
     if kind != "query":
         return f"it is one of {KINDS[kind]}"
-    steps = [step for step in transformers_of(model) if _needs_query(step)]
-    names = " and ".join(type(step).__name__ for step in steps) or type(serving_ranker(model)).__name__
+    *transformers, ranker = serving_steps(model)
+    names = " and ".join(type(step).__name__ for step in transformers if _needs_query(step)) or type(ranker).__name__
     return f"{names} scales by what else is in the query, and the target sees one document at a time"
 
 

@@ -16,7 +16,6 @@ from online_rank.arguments import integer, number
 from online_rank.arguments import seed as require_seed
 from online_rank.base import (
     Abilities,
-    QueryEstimator,
     Ranker,
     RankingPipeline,
     Round,
@@ -35,7 +34,7 @@ from online_rank.measures import measure as parse_measure
 from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.query import Block, single
 from online_rank.rankers.hedge import BUDGET, HedgeAccount, choose, opening, shares_of, step_of
-from online_rank.rankers.nested import NestedRanker, require_model
+from online_rank.rankers.nested import NestedRanker, first_step, require_model
 
 __all__ = ["BlendRanker"]
 
@@ -157,7 +156,7 @@ class BlendRanker(NestedRanker):
         self._account = opening()
         self._n_queries = 0
         # Learners that have learned before are served at once.
-        self._meet_features_of([learner for learner in map(_meets_first, self._learners) if learner is not None])
+        self._meet_features_of([learner for learner in map(first_step, self._learners) if learner is not None])
         share_lock(self)
 
     @classmethod
@@ -333,12 +332,6 @@ def _own_map() -> Any:
     from online_rank.preprocessing import StreamQuantileMap
 
     return StreamQuantileMap()
-
-
-def _meets_first(learner: Ranker | RankingPipeline) -> QueryEstimator | None:
-    """What meets the features of a learner as they come, if it keeps their names."""
-    first = steps_of(learner)[0]
-    return first if isinstance(first, QueryEstimator) else None
 
 
 def _prior_of(prior: Sequence[float] | None, candidates: np.ndarray) -> np.ndarray:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from river import base, drift
 
-from online_rank.base import Abilities, Ranker, Round, share_lock
+from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, share_lock, steps_of
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import learned_measure
 from online_rank.measures import measure as parse_measure
-from online_rank.query import Block
-from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_ranker, served_scores, share_columns
+from online_rank.query import Block, single
+from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_model, share_columns
 
 __all__ = ["DriftAwareRanker"]
 
@@ -35,12 +35,14 @@ class DriftAwareRanker(NestedRanker):
     It is the served rankings that are watched since weights that learn often recover from a change by themselves, within so few
     queries that no detector sees it, while their average over the past goes on to serve what was true before.
 
-    Behind a scaler it is the ranker alone that begins anew: `StreamScaler() | DriftAwareRanker(PerceptronRanker())`.
+    Around a pipeline the whole begins anew, as in `DriftAwareRanker(StreamQuantileMap() | PerceptronRanker())`; behind a
+    transformer the ranker alone: `StreamQuantileMap() | DriftAwareRanker(PerceptronRanker())`.
 
     Parameters
     ----------
     ranker
-        What learns and ranks is a copy of it; after a reset, a new one with the same parameters.
+        A ranker, or a pipeline that ends in one. What learns and ranks is a copy of it; after a reset, a new one with the same
+        parameters.
     detector
         A drift detector of river for numbers; None for `river.drift.ADWIN()`. A copy of it is used.
     on_drift
@@ -55,8 +57,8 @@ class DriftAwareRanker(NestedRanker):
     Raises
     ------
     TypeError, ValueError
-        `ranker` is no ranker (a pipeline goes around a DriftAwareRanker, not into it) or has no average to restart, a detector
-        is none, or `on_drift` is unknown.
+        `ranker` is no ranker, and no pipeline that ends in one, or has no average to restart; a detector is none, or `on_drift`
+        is unknown.
 
     References
     ----------
@@ -78,8 +80,8 @@ class DriftAwareRanker(NestedRanker):
         _measure=Derived(),
         _alarms=Nested("DriftDetector"),
         _warnings=Nested("DriftDetector"),
-        _learner=Nested("Ranker", features=True),
-        _background=Nested("Ranker", features=True, optional=True),
+        _learner=Nested("Ranker", "RankingPipeline", features=True),
+        _background=Nested("Ranker", "RankingPipeline", features=True, optional=True),
         _positions=ListOf(Count(), kind=tuple),
         _n_drifts=Count(),
         _n_queries=Count(),
@@ -88,7 +90,7 @@ class DriftAwareRanker(NestedRanker):
 
     def __init__(
         self,
-        ranker: Ranker,
+        ranker: Ranker | RankingPipeline,
         *,
         detector: base.DriftDetector | None = None,
         on_drift: str = "reset",
@@ -96,11 +98,12 @@ class DriftAwareRanker(NestedRanker):
         measure: str | None = None,
     ) -> None:
         super().__init__()
-        require_ranker("ranker", ranker)
+        require_model("ranker", ranker)
         if on_drift not in _ON_DRIFT:
             raise ValueError(f"on_drift is {on_drift!r}; it must be one of {', '.join(map(repr, _ON_DRIFT))}")
-        if on_drift == "restart_average" and not hasattr(ranker, "restart_average"):
-            raise TypeError(f"on_drift='restart_average' needs a ranker with an average; {type(ranker).__name__} has none")
+        if on_drift == "restart_average" and not hasattr(ranker_of(ranker), "restart_average"):
+            name = type(ranker_of(ranker)).__name__
+            raise TypeError(f"on_drift='restart_average' needs a ranker with an average; {name} has none")
         for name, given in (("detector", detector), ("warning_detector", warning_detector)):
             if given is not None and not isinstance(given, base.DriftDetector):
                 raise TypeError(f"{name} is {given!r}; it is a drift detector of river for numbers, such as drift.ADWIN()")
@@ -113,7 +116,7 @@ class DriftAwareRanker(NestedRanker):
         self._alarms = (detector or drift.ADWIN()).clone()
         self._warnings = (warning_detector or drift.ADWIN(delta=0.05)).clone()
         self._learner: Any = copy.deepcopy(ranker)
-        self._background: Ranker | None = None
+        self._background: Ranker | RankingPipeline | None = None
         self._positions: tuple[int, ...] = ()
         self._n_drifts = 0
         self._n_queries = 0
@@ -124,14 +127,16 @@ class DriftAwareRanker(NestedRanker):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
+        from online_rank.preprocessing import StreamScaler
         from online_rank.rankers.perceptron import PerceptronRanker
 
         for on_drift in _ON_DRIFT:
             yield {"ranker": PerceptronRanker(), "on_drift": on_drift}
+        yield {"ranker": StreamScaler() | PerceptronRanker()}
 
     @property
-    def learner(self) -> Ranker:
-        """The ranker that learns and ranks."""
+    def learner(self) -> Ranker | RankingPipeline:
+        """The ranker, or pipeline, that learns and ranks."""
         return self._learner
 
     @property
@@ -150,15 +155,15 @@ class DriftAwareRanker(NestedRanker):
         return super()._abilities()._replace(measures_answers=True)
 
     def _score(self, X: np.ndarray) -> np.ndarray:
-        return self._learner._score(X)
+        return self._score_queries(X, single(X.shape[0]))
 
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        return self._learner._score_queries(X, offsets)
+        return self._scores_of(self._learner, X, offsets)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._share_columns()
-        for t, query in enumerate(block.each()):
-            served = served_scores(query, self._learner)
+        for t, query in enumerate(block._replace(names=self.feature_names).each()):
+            served = self._served_scores(query, self._learner)
             if not learn_query(self._learner, query, rounds[t : t + 1]):
                 return t
             if self._background is not None and not learn_query(self._background, query, np.empty((1, rounds.shape[1]))):
@@ -172,19 +177,21 @@ class DriftAwareRanker(NestedRanker):
 
     @property
     def _reporter(self) -> Ranker:
-        return self._learner
+        return ranker_of(self._learner)
 
     @property
     def _parts(self) -> list[base.Base]:
         return [*self._wrapped, self._alarms, self._warnings]
 
     @property
-    def _wrapped(self) -> list[Ranker]:
+    def _wrapped(self) -> list[Ranker | RankingPipeline]:
         return [self._learner] if self._background is None else [self._learner, self._background]
 
-    def _new_ranker(self) -> Ranker:
+    def _new_ranker(self) -> Ranker | RankingPipeline:
         ranker = self.ranker.clone()
-        ranker.max_features = self.ranker.max_features
+        for step, old in zip(steps_of(ranker), steps_of(self.ranker), strict=True):
+            if isinstance(step, QueryEstimator):
+                step.max_features = old.max_features
         share_columns(self, ranker)
         share_lock(self, ranker)
         return ranker
@@ -211,7 +218,7 @@ class DriftAwareRanker(NestedRanker):
 
     def _react(self) -> None:
         if self.on_drift == "restart_average":
-            self._learner.restart_average()
+            ranker_of(self._learner).restart_average()
         else:
             self._learner = self._background or self._new_ranker()
             self._background = None

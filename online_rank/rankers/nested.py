@@ -5,17 +5,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from online_rank.base import Abilities, Ranker, RankingPipeline, Wrapper, steps_of
+from online_rank._kernels.arrays import all_finite
+from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Wrapper, ranker_of, steps_of
 from online_rank.base.undo import joined, snapshot
-from online_rank.query import Block
+from online_rank.query import Block, SparseRows
 
 __all__ = [
     "NestedRanker",
     "adopt_features",
+    "first_step",
     "learn_query",
     "require_model",
-    "require_ranker",
-    "served_scores",
     "share_columns",
 ]
 
@@ -24,7 +24,7 @@ class NestedRanker(Wrapper, Ranker):
     """A ranker that holds others, which learn on its features; a rejected query leaves all of them as they were.
 
     Those that learn are copies of what the constructor was given: its arguments stay as they are. They are found under
-    `learner`, or `learners`.
+    `learner`, or `learners`. A ranker inside has the columns of this one; a pipeline reads each query by itself.
     """
 
     @property
@@ -41,10 +41,10 @@ class NestedRanker(Wrapper, Ranker):
 
     @property
     def _own_policy(self) -> Any:
-        return self._serving._own_policy if self.abilities.draws else None
+        return ranker_of(self._serving)._own_policy if self.abilities.draws else None
 
     def _confidence(self) -> float:
-        return self._serving._confidence() if self.abilities.draws else 1.0
+        return ranker_of(self._serving)._confidence() if self.abilities.draws else 1.0
 
     def _grow(self, n_new: int) -> None:
         """The state is that of the rankers inside, which grow when they learn."""
@@ -53,45 +53,68 @@ class NestedRanker(Wrapper, Ranker):
         """Let the rankers inside, which get features in the columns of this one, know all that it has met."""
         share_columns(self, *self._wrapped)
 
+    def _scores_of(self, model: Ranker | RankingPipeline, X: Any, offsets: np.ndarray) -> np.ndarray:
+        """The scores of a model inside, float64 (n,), for queries in the columns of this ranker; NaN where X is not finite."""
+        if not isinstance(model, RankingPipeline):
+            return model._score_queries(X, offsets)
+        if not all_finite((X.values if isinstance(X, SparseRows) else X).reshape(-1)):
+            # Whoever asked knows the documents' ids, and names the bad one.
+            return np.full(X.shape[0], np.nan)
+        return model._score_block(Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names))
+
+    def _served_scores(self, query: Block, model: Ranker | RankingPipeline) -> np.ndarray:
+        """The scores that a query was served with: as they were given, as a pipeline answered, or as a model gives them now."""
+        if query.served is not None:
+            return query.served
+        return self._scores_of(model, query.X, query.offsets) if query.answered is None else query.answered
+
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
         return joined(super()._snapshot(block), *(snapshot(part, block) for part in self._parts))
 
 
-def share_columns(source: Ranker, *rankers: Ranker) -> None:
-    """Let rankers, and those inside them, know the features that `source` has met."""
+def share_columns(source: Ranker, *rankers: Ranker | RankingPipeline) -> None:
+    """Let rankers, and those inside them, know the features that `source` has met; pipelines meet them as they learn."""
     for ranker in rankers:
+        if isinstance(ranker, RankingPipeline):
+            continue
         if n_new := source._n_features - ranker._n_features:
             ranker._extend(None if source._columns is None else source._columns.since(ranker._n_features), n_new)
         if isinstance(ranker, NestedRanker):
             ranker._share_columns()
 
 
-def adopt_features(owner: Ranker, rankers: Sequence[Ranker]) -> None:
+def adopt_features(owner: Ranker, rankers: Sequence[Ranker | RankingPipeline]) -> None:
     """Let `owner` know the features of rankers that have learned before, and each of the rankers all of them.
 
     Raises ValueError where they know features that differ, or stand in another order.
     """
-    owner._meet_features_of(rankers)
+    owner._meet_features_of([step for step in map(first_step, rankers) if step is not None])
     known = owner._own_names()
     for i, ranker in enumerate(rankers):
-        if tuple(ranker._own_names()) != tuple(known[: ranker._n_features]):
+        if not isinstance(ranker, RankingPipeline) and tuple(ranker._own_names()) != tuple(known[: ranker._n_features]):
             raise ValueError(f"rankers[{i}] has met its features in another order than those before it, or other features")
     share_columns(owner, *rankers)
 
 
-def learn_query(ranker: Ranker, query: Block, row: np.ndarray) -> bool:
-    """Let a ranker learn one query, all or nothing; `row` (1, fields of Round) receives its round. Returns whether it did."""
-    if ranker._learn(query, row) == 0:
+def first_step(model: Ranker | RankingPipeline) -> QueryEstimator | None:
+    """What meets the features of a model as they come, if it keeps their names."""
+    first = steps_of(model)[0]
+    return first if isinstance(first, QueryEstimator) else None
+
+
+def learn_query(model: Ranker | RankingPipeline, query: Block, row: np.ndarray) -> bool:
+    """Let a model learn one query; `row` (1, fields of Round) receives its round. Returns whether it did.
+
+    A ranker does so all or nothing; a pipeline that rejects the query raises, and callers undo.
+    """
+    if isinstance(model, RankingPipeline):
+        model._learn_block(query)
+        row[:] = ranker_of(model)._last_round
+        return True
+    if model._learn(query, row) == 0:
         return False
-    ranker._last_round = row.copy()
+    model._last_round = row.copy()
     return True
-
-
-def served_scores(query: Block, ranker: Ranker) -> np.ndarray:
-    """The scores that a query was served with: as they were given, as the pipeline answered, or as `ranker` gives them now."""
-    if query.served is not None:
-        return query.served
-    return ranker._score(query.X) if query.answered is None else query.answered
 
 
 def require_model(name: str, model: Any) -> None:
@@ -100,10 +123,3 @@ def require_model(name: str, model: Any) -> None:
         raise TypeError(f"{name} is {model!r}; it is a ranker, or a pipeline that ends in one")
     if model.abilities.takes_context:
         raise TypeError(f"{name} looks at what is known of a query; such a step goes in front of the whole")
-
-
-def require_ranker(name: str, ranker: Any) -> None:
-    """Raise TypeError unless `ranker` is one, and not a pipeline."""
-    # Not isinstance: river lets a pipeline pass for its last step.
-    if not issubclass(type(ranker), Ranker):
-        raise TypeError(f"{name} is {ranker!r}; it is a ranker. Transformers go in front of the whole, as in scaler | ranker")

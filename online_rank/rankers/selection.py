@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base import Abilities, Ranker, Round, share_lock
+from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock
 from online_rank.base.draws import counted_generator
 from online_rank.base.lock import locked
 from online_rank.base.ranker import best_first
@@ -17,8 +17,8 @@ from online_rank.intervals import LossInterval, add_losses
 from online_rank.measures import Measure, learned_measure
 from online_rank.measures import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
-from online_rank.query import Block
-from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_ranker, served_scores
+from online_rank.query import Block, single
+from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_model
 
 __all__ = ["BestRanker", "LeaderAccount"]
 
@@ -61,7 +61,7 @@ class BestRanker(NestedRanker):
     Without `epsilon`, whatever comes, at any time: the loss of the rankers that led is at most that of the best ranker in
     hindsight, plus what it cost to change the leader (`online_rank.bounds.leader_bound`; `certificate_of` prints it).
 
-    `last_round` is the best ranker's. Behind a scaler: `StreamScaler() | BestRanker([...])`.
+    `last_round` is the best ranker's.
 
     With `drafts` clicks choose, in place of losses: `show_one` lets the best ranker and one of the others, in turn, draft a
     ranking together (`online_rank.metrics.TeamDraft`), and the clicks on it, given to `learn_one`, are a vote between the two.
@@ -72,7 +72,7 @@ class BestRanker(NestedRanker):
     Parameters
     ----------
     rankers
-        The rankers to choose from; copies of them learn.
+        The rankers to choose from, and pipelines that end in one; copies of them learn.
     measure
         What the loss is of (see `online_rank.measure`); None for what the rankers learn for.
     half_life
@@ -89,8 +89,8 @@ class BestRanker(NestedRanker):
     Raises
     ------
     TypeError, ValueError
-        `rankers` is empty or holds something else (a pipeline goes around a BestRanker, not into it), or a parameter is out of
-        its range, or both `drafts` and a parameter of the choice by losses are given.
+        `rankers` is empty or holds something else, or a parameter is out of its range, or both `drafts` and a parameter of the
+        choice by losses are given.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class BestRanker(NestedRanker):
 
     _schema = Schema(
         _measure=Derived(),
-        _learners=ListOf(Nested("Ranker", features=True), lambda ranker: len(ranker.rankers)),
+        _learners=ListOf(Nested("Ranker", "RankingPipeline", features=True), lambda ranker: len(ranker.rankers)),
         _losses=Array(lambda ranker: len(ranker.rankers), 2),
         _n_queries=Count(),
         _chosen=Integer(0, lambda ranker: len(ranker.rankers) - 1),
@@ -128,7 +128,7 @@ class BestRanker(NestedRanker):
 
     def __init__(
         self,
-        rankers: Sequence[Ranker],
+        rankers: Sequence[Ranker | RankingPipeline],
         *,
         measure: str | None = None,
         half_life: float | None = None,
@@ -138,9 +138,9 @@ class BestRanker(NestedRanker):
     ) -> None:
         super().__init__()
         if not isinstance(rankers, list | tuple) or not rankers:
-            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers")
+            raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
         for i, ranker in enumerate(rankers):
-            require_ranker(f"rankers[{i}]", ranker)
+            require_model(f"rankers[{i}]", ranker)
         if half_life is not None and not 0.0 < half_life < np.inf:
             raise ValueError(f"half_life is {half_life}; it must be a number of queries > 0, or None")
         if epsilon is not None and not 0.0 <= epsilon <= 1.0:
@@ -170,15 +170,17 @@ class BestRanker(NestedRanker):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
+        from online_rank.preprocessing import StreamScaler
         from online_rank.rankers.perceptron import PerceptronRanker
 
         for epsilon in (None, 0.1):
             yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "epsilon": epsilon}
         yield {"rankers": [PerceptronRanker(), PerceptronRanker(average=False)], "drafts": 3}
+        yield {"rankers": [PerceptronRanker(), StreamScaler() | PerceptronRanker()]}
 
     @property
     @locked
-    def learners(self) -> list[Ranker]:
+    def learners(self) -> list[Ranker | RankingPipeline]:
         """The rankers that learn, in the order of `rankers`."""
         return list(self._learners)
 
@@ -206,7 +208,7 @@ class BestRanker(NestedRanker):
 
     @property
     @locked
-    def best_ranker(self) -> Ranker:
+    def best_ranker(self) -> Ranker | RankingPipeline:
         """The learner that ranks."""
         return self._learners[self._best]
 
@@ -226,14 +228,14 @@ class BestRanker(NestedRanker):
     @property
     def _reporter(self) -> Ranker:
         learners, best = self._turn(), self._best
-        return self._learners[best if best in learners else learners[0]]
+        return ranker_of(self._learners[best if best in learners else learners[0]])
 
     @property
-    def _wrapped(self) -> list[Ranker]:
+    def _wrapped(self) -> list[Ranker | RankingPipeline]:
         return self._learners
 
     @property
-    def _serving(self) -> Ranker:
+    def _serving(self) -> Ranker | RankingPipeline:
         return self.best_ranker
 
     _forwards = ("takes_served", "takes_sparse")
@@ -248,21 +250,23 @@ class BestRanker(NestedRanker):
         others = [i for i in range(len(self._learners)) if i != self._chosen]
         pair = (self._chosen, others[self._n_shown % len(others)])
         rng = counted_generator(self, self.seed, self._n_shown)
-        shown = draft({i: best_first(self._learners[i]._score_all(query), asked.ids) for i in pair}, self.drafts, rng)
+        aligned = self._align(query)
+        scores = {i: self._scores_of(self._learners[i], aligned.X, aligned.offsets) for i in pair}
+        shown = draft({i: best_first(own, asked.ids) for i, own in scores.items()}, self.drafts, rng)
         self._n_shown += 1
         return shown
 
     def _score(self, X: np.ndarray) -> np.ndarray:
-        return self.best_ranker._score(X)
+        return self._score_queries(X, single(X.shape[0]))
 
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        return self.best_ranker._score_queries(X, offsets)
+        return self._scores_of(self.best_ranker, X, offsets)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._share_columns()
         if isinstance(block.y, tuple):
             return self._count(block.y, block, rounds)
-        for t, query in enumerate(block.each()):
+        for t, query in enumerate(block._replace(names=self.feature_names).each()):
             if not self._learn_query(query, rounds[t]):
                 return t
         return len(block.w)
@@ -291,8 +295,8 @@ class BestRanker(NestedRanker):
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
         """Learn one query, all or nothing; `row` receives its round."""
         learners, best = self._turn(), self._best
-        scores = [self._learners[i]._score(query.X) for i in learners]
-        answered = served_scores(query, self._learners[best])
+        scores = [self._scores_of(self._learners[i], query.X, query.offsets) for i in learners]
+        answered = self._served_scores(query, self._learners[best])
         rows = np.empty((len(learners), 1, len(row)))
         undo = joined(*(snapshot(self._learners[i], query) for i in learners[:-1]))
         for i, own in zip(learners, rows, strict=True):
@@ -335,7 +339,7 @@ class BestRanker(NestedRanker):
         return [int(rng.integers(n)) if rng.random() < self.epsilon else self._best]
 
 
-def _common_measure(rankers: Sequence[Ranker]) -> Measure:
+def _common_measure(rankers: Sequence[Any]) -> Measure:
     """What all rankers learn for. Raises ValueError where they learn for different measures."""
     found = dict.fromkeys(map(learned_measure, rankers))
     if len(found) > 1:

@@ -237,7 +237,8 @@ def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]] |
     """The features whose weights have changed most: name and change. None where there are no weights to compare."""
     ranker = serving_ranker(model)
     after = getattr(ranker, "weights", None)
-    if not isinstance(after, np.ndarray) or not len(after) or len(after) > _LARGEST_COMPARED:
+    if not isinstance(after, np.ndarray) or not 0 < len(after) <= _LARGEST_COMPARED or len(before) > len(after):
+        # Also where a model that began anew, or another one, ranks by fewer features.
         return None
     change = after - np.concatenate((before, np.zeros(len(after) - len(before))))
     return [pair for pair in _largest(ranker, change, most) if pair[1]]

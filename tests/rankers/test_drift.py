@@ -15,6 +15,7 @@ from online_rank import (
     LossTracker,
     PerceptronRanker,
     PointwiseRanker,
+    SignedLog,
     StreamScaler,
     load,
     measure,
@@ -267,12 +268,12 @@ def test_damaged_windows_are_refused():
 
 
 def test_refused():
-    with pytest.raises(TypeError, match="Transformers go in front of the whole"):
-        DriftAwareRanker(StreamScaler() | PerceptronRanker())
+    with pytest.raises(TypeError, match=r"(?s)^ranker is .*a pipeline that ends in one"):
+        DriftAwareRanker(StreamScaler() | SignedLog())
     with pytest.raises(ValueError, match="on_drift is 'panic'"):
         DriftAwareRanker(PerceptronRanker(), on_drift="panic")
     with pytest.raises(TypeError, match="PointwiseRanker has none"):
-        DriftAwareRanker(PointwiseRanker(linear_model.LinearRegression()), on_drift="restart_average")
+        DriftAwareRanker(StreamScaler() | PointwiseRanker(linear_model.LinearRegression()), on_drift="restart_average")
     for name in ("detector", "warning_detector"):
         with pytest.raises(TypeError, match=f"(?s)^{name} is .*a drift detector of river for numbers"):
             DriftAwareRanker(PerceptronRanker(), **{name: drift.binary.DDM()})
