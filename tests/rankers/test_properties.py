@@ -26,6 +26,7 @@ LOOKS_AT_THE_QUERY = {
     "blend",
     "blend, default",
     "drift, blend",
+    "drift, pipeline",
     "quantile map",
     "quantile map, ramps",
     "map | ramps | gradient",
