@@ -93,7 +93,8 @@ def test_the_limit_of_features_survives_a_reset():
 
 
 def test_an_average_is_restarted_inside_a_pipeline():
-    model = teach(DriftAwareRanker(StreamScaler() | PerceptronRanker(), detector=At(75), on_drift="restart_average"), turning()[:75])
+    pipeline = StreamScaler() | PerceptronRanker()
+    model = teach(DriftAwareRanker(pipeline, detector=At(75), on_drift="restart_average"), turning()[:75])
     ranker = model.learner["PerceptronRanker"]
     assert model.n_drifts == 1
     assert ranker.served_weights.tolist() == ranker.weights.tolist()
