@@ -22,7 +22,8 @@ _OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": 
 
 _RANK = {
     "type": "object",
-    "required": ["id", "docs"],
+    "required": ["id"],
+    "anyOf": [{"required": ["docs"]}, {"required": ["runs"]}],
     "additionalProperties": False,
     "properties": {
         "id": _ID,
@@ -30,6 +31,16 @@ _RANK = {
             "type": "object",
             "description": "{document: {feature: value}}",
             "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}},
+        },
+        "runs": {
+            "type": "object",
+            "description": "{retriever: {document: score}} or {retriever: [[document, score], ...]}; docs: their features",
+            "additionalProperties": {"type": ["object", "array"]},
+        },
+        "context": {
+            "type": "object",
+            "description": "what is known of the query itself, for models that look at it: {name: value}",
+            "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
         },
         "greedy": {"type": "boolean", "description": "true: by the scores; nothing is drawn, and the query does not wait"},
     },

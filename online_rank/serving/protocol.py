@@ -17,10 +17,19 @@ clicked among them. Behind them stand the others, by their scores:
         -> {"id": "q1", "learned": true, "loss": 0.5}
     {"id": "q2", "clicks": {"a": 0.7}}                                           engagement: time, purchases, ...
 
-What learning from clicks needs to know of the draw waits with the query; none of it crosses the wire. Also
+What learning from clicks needs to know of the draw waits with the query; none of it crosses the wire.
 
-    {"id": "q3", "docs": {...}, "greedy": true}
-        -> {"id": "q3", "ranking": [...], "scores": [...]}                       by the scores: nothing is drawn, nothing waits
+For models that look at what is known of the query itself (`CrossFeatures`), and for those that fuse what retrievers returned
+(`RunFeatures`):
+
+    {"id": "q3", "docs": {...}, "context": {"user": "u17"}}
+    {"id": "q4", "runs": {"bm25": [["d7", 12.3], ["d2", 11.9]], "vector": {"d2": 0.83}}}
+    {"id": "q5", "runs": {...}, "docs": {"d7": {"price": 3}}}                    what else is known of the candidates
+
+Also
+
+    {"id": "q6", "docs": {...}, "greedy": true}
+        -> {"id": "q6", "ranking": [...], "scores": [...]}                       by the scores: nothing is drawn, nothing waits
     {"cmd": "stats"}
         -> {"stats": {...}}
     {"cmd": "save"}
@@ -47,15 +56,14 @@ from online_rank.intervals import Interval, LossInterval, served_loss
 from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_ID_LENGTH, is_id
 from online_rank.measures import learned_measure
 from online_rank.metrics import metric
-from online_rank.query import Block, as_grades, read_query
+from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.wire import decoded
 
 __all__ = ["Outcome", "RankingService", "Reply"]
 
+_QUERY = {"docs", "runs", "greedy", "context"}
 _FIELDS = {
-    frozenset({"id", "docs"}),
-    frozenset({"id", "docs", "greedy"}),
     frozenset({"id", "grades"}),
     frozenset({"id", "clicks"}),
     frozenset({"cmd"}),
@@ -168,7 +176,7 @@ class RankingService:
     >>> service.handle(b'{"id": 1, "grades": {"a": 0, "b": 2}}').answer
     {'id': 1, 'learned': False, 'duplicate': True}
     >>> service.handle(b'{"id": 1, "grade": 2}', line=4).answer
-    {'id': 1, 'error': 'a request has the fields id and docs, id and grades, id and clicks, or cmd; this one ...', 'line': 4}
+    {'id': 1, 'error': 'a request has the fields id and docs (or runs), id and grades, id and clicks, ...', 'line': 4}
     """
 
     _schema = Schema(
@@ -230,8 +238,8 @@ class RankingService:
             _require_fields(fields)
             if "cmd" in fields:
                 return self._command(fields["cmd"])
-            if "docs" in fields:
-                return self._rank(query_id, fields["docs"], request, fields.get("greedy", False))
+            if _is_query(fields):
+                return self._rank(query_id, fields, request)
             kind = "clicks" if "clicks" in fields else "grades"
             return self._learn(query_id, kind, fields[kind], request)
         except (ValueError, TypeError, OverflowError) as error:
@@ -255,11 +263,12 @@ class RankingService:
         if "cmd" in fields or fields.get("greedy"):
             return self.handle(request)
         query_id = fields["id"]
-        waiting = self._pending.get(query_id) if "docs" in fields else None
+        waiting = self._pending.get(query_id) if _is_query(fields) else None
         if waiting is None:
-            learned = {} if "docs" in fields else {"learned": False}
+            learned = {} if _is_query(fields) else {"learned": False}
             return Reply({"id": query_id, **learned, "duplicate": True})
-        scores = dict(zip(decoded(waiting[0].encode())["docs"], waiting[1], strict=True))
+        asked = _asked(decoded(waiting[0].encode()))
+        scores = dict(zip(asked.ids if isinstance(asked, Runs) else asked, waiting[1], strict=True))
         return Reply(_ranked(query_id, scores, json.loads(waiting[2])["order"] if waiting[2] else None))
 
     def stats(self) -> dict[str, Any]:
@@ -375,18 +384,19 @@ class RankingService:
         for number, (query_id, size, *query) in waiting.items():
             self._pending.put(query_id, tuple(query), size, number, [])
 
-    def _rank(self, query_id: Any, docs: Any, request: bytes, greedy: Any) -> Reply:
-        if not isinstance(docs, dict) or not {*map(type, docs.values())} <= _DICTS:
-            raise ValueError("docs must be {document: {feature: value}}")
+    def _rank(self, query_id: Any, fields: dict[str, Any], request: bytes) -> Reply:
+        greedy = fields.get("greedy", False)
         if type(greedy) is not bool:
             raise ValueError("greedy must be true or false")
+        asked = _asked(fields)
+        docs = asked.documents if isinstance(asked, Runs) else asked
         self._require_moderate(docs, len(request))
         # Before anything is drawn: what is refused must not have changed what is drawn next.
         text = request.decode()
         size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * len(docs)
         self._pending.require_room(size)
         able = abilities_of(self.model)
-        query = read_query(docs, documents=able.takes_documents)
+        query = read_query(asked, context=fields.get("context"), documents=able.takes_documents)
         scores = self.model.predict_one(query)
         if greedy:
             return Reply(_ranked(query_id, scores))
@@ -446,7 +456,9 @@ class RankingService:
         text, scores, drawn = self._pending.get(query_id)
         query = self._read.get(number)
         if query is None:
-            query = read_query(decoded(text.encode())["docs"], documents=abilities_of(self.model).takes_documents)
+            before = decoded(text.encode())
+            able = abilities_of(self.model)
+            query = read_query(_asked(before), context=before.get("context"), documents=able.takes_documents)
         if kind == "clicks" and drawn is None:
             raise ValueError("this service learns from grades: its ranker draws no rankings that clicks could be learned from")
         served = self._served
@@ -535,9 +547,34 @@ def _as_served(documents: Any, order: list[str]) -> list[float]:
     return [place.get(document, -float(len(order))) for document in documents]
 
 
+def _is_query(fields: dict[str, Any]) -> bool:
+    return "docs" in fields or "runs" in fields
+
+
+def _asked(fields: dict[str, Any]) -> Any:
+    """The query of a request: `{document: features}`, or `Runs`. Raises TypeError or ValueError for what is none."""
+    docs = fields.get("docs", {})
+    if not isinstance(docs, dict) or not {*map(type, docs.values())} <= _DICTS:
+        raise ValueError("docs must be {document: {feature: value}}")
+    if "runs" not in fields:
+        return docs
+    runs = fields["runs"]
+    if not isinstance(runs, dict):
+        raise ValueError("runs must be {retriever: [[document, score], ...]} or {retriever: {document: score}}")
+    # Documents are texts, as the keys of docs and of grades are.
+    for name, run in runs.items():
+        for entry in run if isinstance(run, list) else ():
+            if isinstance(entry, list) and entry and type(entry[0]) is not str:
+                raise ValueError(f"runs: {name[:100]!r} has the document {entry[0]!r:.60}; documents are strings")
+    return Runs(runs, docs)
+
+
 def _require_fields(fields: dict[str, Any]) -> None:
-    if frozenset(fields) not in _FIELDS:
+    is_query = _is_query(fields) and fields.keys() <= {"id", *_QUERY} and "id" in fields
+    if not is_query and frozenset(fields) not in _FIELDS:
         found = ", ".join(name[:20] for name in list(fields)[:5]) or "none"
-        raise ValueError(f"a request has the fields id and docs, id and grades, id and clicks, or cmd; this one has {found}")
+        raise ValueError(
+            f"a request has the fields id and docs (or runs), id and grades, id and clicks, or cmd; this one has {found}"
+        )
     if "id" in fields and not is_id(fields["id"]):
         raise ValueError(f"id must be a string of at most {MAX_ID_LENGTH} characters, or an integer of at most 64 bits")
