@@ -389,7 +389,7 @@ class RankingService:
         if type(greedy) is not bool:
             raise ValueError("greedy must be true or false")
         asked = _asked(fields)
-        docs = asked.documents if isinstance(asked, Runs) else asked
+        docs: Any = asked.documents if isinstance(asked, Runs) else asked
         self._require_moderate(docs, len(request))
         # Before anything is drawn: what is refused must not have changed what is drawn next.
         text = request.decode()

@@ -2,8 +2,9 @@
 
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from online_rank.query.names import is_index_name
@@ -50,6 +51,11 @@ class TablePlan:
         return self._by_role.get("feature", ())
 
     @property
+    def context(self) -> tuple[str, ...]:
+        """The columns that hold what is known of a query itself."""
+        return self._by_role.get("context", ())
+
+    @property
     def left_out(self) -> tuple[Column, ...]:
         """The columns that nothing is read from."""
         return tuple(column for column in self.columns if column.role == "left out")
@@ -83,6 +89,7 @@ def plan_columns(
     exclude: Collection[str] = (),
     document: str | None = None,
     event_time: str | None = None,
+    context: Sequence[str] = (),
     missing: str = "error",
 ) -> TablePlan:
     """Decide what each column of a table is for.
@@ -96,6 +103,8 @@ def plan_columns(
         A table, as `iter_table` takes it. Of csv the beginning is read.
     query, grade, document, event_time
         Columns with these roles.
+    context
+        Columns with what is known of a query itself.
     features
         The columns that are features, and no others; None to let their types decide.
     exclude
@@ -120,6 +129,8 @@ def plan_columns(
     types, metadata = columns_of(source)
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else type(source).__name__
     roles = _roles(name, types, query=query, grade=grade, document=document, event_time=event_time)
+    for column in context:
+        roles |= _roles(name, types, taken=roles, context=column)
     for column in [*(features or ()), *exclude]:
         _require_column(name, column, types)
     if features is not None:
@@ -139,9 +150,11 @@ def plan_columns(
     return plan
 
 
-def _roles(name: str, types: dict[str, str], **given: str | None) -> dict[str, str]:
-    """The roles of columns that were named one by one."""
-    roles: dict[str, str] = {}
+def _roles(
+    name: str, types: dict[str, str], taken: Mapping[str, str] = MappingProxyType({}), **given: str | None
+) -> dict[str, str]:
+    """The roles of columns that were named one by one, beside those that are `taken`."""
+    roles: dict[str, str] = dict(taken)
     for role, column in given.items():
         if column is None:
             continue

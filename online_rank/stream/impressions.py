@@ -6,6 +6,7 @@ from typing import Any
 
 from online_rank.arguments import choice
 from online_rank.feedback import Clicks, Impression
+from online_rank.query import read_query
 from online_rank.stream.table_rows import TableError
 from online_rank.stream.table_sources import Column, batches_of, columns_of
 
@@ -26,7 +27,8 @@ def iter_impressions(
     propensity_of: str = "above",
     shuffled: bool = False,
     features: Sequence[str] | None = None,
-) -> Iterator[tuple[dict[Hashable, dict[str, float]], Clicks]]:
+    context: Sequence[str] = (),
+) -> Iterator[tuple[Any, Clicks]]:
     """Read a log of clicks: `for x, clicks in iter_impressions("log.parquet"): model.learn_one(x, clicks)`.
 
     The rows of one list stand together. Lists are in the order of the file, which should be that of time.
@@ -54,11 +56,13 @@ def iter_impressions(
         Whether each list was put in uniformly random order, out of all the candidates of the table.
     features
         The columns that are features; None for all other columns of numbers. A missing one is left out.
+    context
+        The columns with what is known of the query itself, such as who asked; the first row of a list counts.
 
     Yields
     ------
-    x : dict
-        `{document: {feature: value}}`, with all candidates.
+    x : dict or Block
+        `{document: {feature: value}}`, with all candidates; with `context` a `Block` of them.
     clicks : Clicks
         What was done with those that were shown.
 
@@ -94,26 +98,43 @@ def iter_impressions(
     roles = {query: "query", document: "document", position: "position", click: "click"}
     if propensity is not None:
         roles[propensity] = "propensity"
-    missing = next((name for name in (*roles, *(features or ())) if name not in types), None)
+    missing = next((name for name in (*roles, *context, *(features or ())) if name not in types), None)
     if missing is not None:
         raise ValueError(f"the table has no column {missing!r}; it has {', '.join(map(repr, types))}")
     if features is None:
-        features = [name for name, kind in types.items() if kind in ("number", "boolean") and name not in roles]
+        features = [name for name, kind in types.items() if kind in ("number", "boolean") and name not in (*roles, *context)]
     columns = [Column(name, types[name], roles.get(name, "feature")) for name in (*roles, *features)]
-    return _lists(source, columns, [*roles], list(features), propensity_of, shuffled)
+    columns += [Column(name, types[name], "context") for name in context]
+    return _lists(source, columns, [*roles], list(features), list(context), propensity_of, shuffled)
 
 
 def _lists(
-    source: Any, columns: Sequence[Column], roles: list[str], features: list[str], propensity_of: str, shuffled: bool
-) -> Iterator[tuple[dict[Hashable, dict[str, float]], Clicks]]:
+    source: Any,
+    columns: Sequence[Column],
+    roles: list[str],
+    features: list[str],
+    context: list[str],
+    propensity_of: str,
+    shuffled: bool,
+) -> Iterator[tuple[Any, Clicks]]:
     def rows() -> Iterator[tuple[str, tuple[Any, ...]]]:
         table = batches_of(source, columns, _ROWS)
         for frame in table.frames():
-            for i, row in enumerate(frame.rows.select([*roles, *features]).iter_rows()):
+            for i, row in enumerate(frame.rows.select([*roles, *features, *context]).iter_rows()):
                 yield frame.where(i), row
 
     for _, group in groupby(rows(), key=lambda row: row[1][0]):
-        yield _impression(list(group), len(roles), features, propensity_of, shuffled)
+        lists = list(group)
+        x, clicks = _impression(lists, len(roles), features, propensity_of, shuffled)
+        if not context:
+            yield x, clicks
+            continue
+        where, row = lists[0]
+        values = (None if value != value else value for value in row[len(roles) + len(features) :])
+        try:
+            yield read_query(x, context=dict(zip(context, values, strict=True))), clicks
+        except (TypeError, ValueError) as error:
+            raise TableError(f"{where}, the list that begins there: {error}") from None
 
 
 def _impression(
@@ -126,7 +147,7 @@ def _impression(
         _, document, position, gain = row[:4]
         if document is None or document in x:
             raise TableError(f"{where}: document {document!r} is missing, or stands twice in its list")
-        values = zip(features, row[n_roles:], strict=True)
+        values = zip(features, row[n_roles:], strict=False)
         x[document] = {name: float(value) for name, value in values if value is not None and value == value}
         if position is None or position != position or position == 0:
             continue

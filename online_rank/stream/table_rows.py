@@ -1,7 +1,8 @@
 """The rows of a table as arrays: features, grades, ids and times, each bad value named with its row and column."""
 
+from collections.abc import Sequence
 from numbers import Number
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,17 +17,18 @@ class TableError(ValueError):
 
 
 class Rows(NamedTuple):
-    """Some rows, read: features (n, d), NaN where missing, grades, ids, times in seconds, and ids of documents."""
+    """Some rows, read: features (n, d), NaN where missing, grades, ids, times in seconds, ids of documents, and contexts."""
 
     X: np.ndarray
     y: np.ndarray
     qids: np.ndarray
     times: np.ndarray
     docids: list[str]
+    contexts: list[dict[str, Any]]
 
     def part(self, a: int, b: int) -> "Rows":
         """The rows a..b."""
-        return Rows(self.X[a:b], self.y[a:b], self.qids[a:b], self.times[a:b], self.docids[a:b])
+        return Rows(self.X[a:b], self.y[a:b], self.qids[a:b], self.times[a:b], self.docids[a:b], self.contexts[a:b])
 
 
 def read_rows(frame: Frame, plan: TablePlan, negative: str) -> Rows:
@@ -47,7 +49,7 @@ def read_rows(frame: Frame, plan: TablePlan, negative: str) -> Rows:
     docids = [""] * n
     if document is not None:
         docids = ["" if value is None else str(value) for value in frame.rows[document].to_list()]
-    return Rows(X, y, require_queries(frame, str(query)), times, docids)
+    return Rows(X, y, require_queries(frame, str(query)), times, docids, _contexts(frame, plan.context))
 
 
 def require_queries(frame: Frame, column: str) -> np.ndarray:
@@ -74,6 +76,14 @@ def times_of(frame: Frame, column: str) -> np.ndarray:
     if absent.any():
         raise TableError(f"{frame.where(int(absent.argmax()))}: {column!r}, the event time, is missing")
     return times
+
+
+def _contexts(frame: Frame, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """What each row says of its query; None for what is missing."""
+    if not columns:
+        return []
+    values = frame.rows.select(list(columns)).iter_rows(named=True)
+    return [{name: None if value != value else value for name, value in row.items()} for row in values]
 
 
 def _numbers(frame: Frame, column: str) -> np.ndarray:

@@ -33,7 +33,7 @@ class Column(NamedTuple):
     type : str
         "number", "boolean" (0 and 1 as a feature), "text", "datetime", "empty" or "other".
     role : str
-        "feature", "query", "grade", "document", "event time", or "left out".
+        "feature", "query", "grade", "document", "event time", "context", or "left out".
     why : str
         Why it is left out.
     """

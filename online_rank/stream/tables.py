@@ -10,6 +10,7 @@ import numpy as np
 
 from online_rank.arguments import choice, integer
 from online_rank.query import ONE, Block, single
+from online_rank.query.context import read_context
 from online_rank.query.names import is_index_name
 from online_rank.stream.columns import MISSING, TablePlan, plan_columns
 from online_rank.stream.grouped import grouped
@@ -130,8 +131,25 @@ class TableIterator(Iterator[tuple[Any, ...]]):
             kept = y >= 0
             X, y, docids = X[kept], y[kept], [name for name, stays in zip(docids, kept.tolist(), strict=True) if stays]
         X, names = self._filled(X)
-        x = Block(X, None, single(len(y)), ONE, names=names)
+        x = Block(X, None, single(len(y)), ONE, names=names, context=self._context(pieces, qid))
         return (x, y, str(qid), docids) if self._with_ids else (x, y)
+
+    def _context(self, pieces: list[Rows], qid: Any) -> tuple[dict[str, Any]] | None:
+        """What the rows of a query say of it, which must be one thing."""
+        contexts = [context for piece in pieces for context in piece.contexts]
+        if not contexts:
+            return None
+        for name in self.plan.context:
+            different = {context[name]: None for context in contexts}
+            if len(different) > 1:
+                one, two, *_ = different
+                raise TableError(
+                    f"query {qid!r} has {one!r:.60} and {two!r:.60} in column {name!r}, which is of the query itself"
+                )
+        try:
+            return (read_context(contexts[0]),)
+        except (TypeError, ValueError) as error:
+            raise TableError(f"query {qid!r}: {error}") from None
 
     def _filled(self, X: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
         """The features of a query with numbers for what is missing, and their names."""
@@ -160,6 +178,7 @@ def iter_table(
     exclude: Sequence[str] = (),
     document: str | None = None,
     event_time: str | None = None,
+    context: Sequence[str] = (),
     with_ids: bool = False,
     negative: Literal["error", "zero", "skip"] = "error",
     missing: Literal["error", "zero", "mean", "indicator"] = "error",
@@ -189,6 +208,8 @@ def iter_table(
     event_time
         The column with the time of each row: a date, a time, or a number. Queries must come in the order of their first rows'
         times.
+    context
+        The columns with what is known of a query itself, the same in all of its rows (`CrossFeatures`); no features.
     with_ids
         Whether to yield ids too.
     negative
@@ -239,11 +260,11 @@ def iter_table(
     check_repeated_qid(repeated_qid)
     integer("batch_rows", batch_rows, 1)
     integer("max_query_bytes", max_query_bytes, 1)
-    for name, columns in (("features", features), ("exclude", exclude)):
+    for name, columns in (("features", features), ("exclude", exclude), ("context", context)):
         if columns is not None and (isinstance(columns, str) or not all(isinstance(column, str) for column in columns)):
             raise TypeError(f"{name} is a sequence of names of columns")
     roles: Any = {"query": query, "grade": grade, "document": document, "event_time": event_time}
-    plan = plan_columns(sources[0], features=features, exclude=exclude, missing=missing, **roles)
+    plan = plan_columns(sources[0], features=features, exclude=exclude, context=context, missing=missing, **roles)
     for source in sources[1:]:
         _notice_new_columns(source, plan)
     if repeated_qid == "group":

@@ -119,3 +119,15 @@ def test_what_cannot_be_learned_is_refused(options, model, message):
     x, clicks = next(iter_impressions(log_of("greedy", 1), features=["x"], **options))
     with pytest.raises(ValueError, match=message):
         model().learn_one(x, clicks)
+
+
+def test_the_context_of_a_list_comes_with_its_query():
+    log = pl.DataFrame(
+        {"query": [1, 1, 2], "document": ["a", "b", "a"], "position": [1, 2, 1], "click": [1, 0, 0], "x": [1.0, 2.0, 3.0]}
+    ).with_columns(user=pl.Series(["ada", "ada", None]))
+    lists = list(iter_impressions(log, context=["user"]))
+    assert [x.context for x, _ in lists] == [({"user": "ada"},), ({"user": None},)]
+    assert lists[0][0].ids == ("a", "b")
+    assert lists[0][0].names == ("x",)
+    with pytest.raises(ValueError, match="no column 'who'"):
+        iter_impressions(log, context=["who"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from online_rank import PerceptronRanker, StreamScaler, evaluate
+from online_rank import CrossFeatures, PerceptronRanker, StreamScaler, evaluate
 from online_rank.distributed import to_bytes
 from online_rank.stream import TableError, TableWarning, grouped, iter_table, plan_columns, plan_tables
 
@@ -338,3 +338,30 @@ def test_grouping_by_time_and_messages_of_grouped_rows(tmp_path):
 def test_columns_that_the_first_table_lacks_are_warned_of():
     with pytest.warns(TableWarning, match="columns that the first table lacks are left out: y"):
         iter_table(table_of([2]), table_of([2], 5).with_columns(y=1.0), **COLUMNS)
+
+
+def test_what_is_known_of_a_query_itself_comes_as_its_context(tmp_path):
+    log = pl.DataFrame(
+        {
+            "q": [1, 1, 2, 2],
+            "grade": [2, 0, 0, 2],
+            "x": [1.0, 0.0, 1.0, 0.0],
+            "user": ["ada", "ada", None, None],
+            "n": [3, 3, 4, 4],
+        }
+    )
+    log.write_csv(tmp_path / "log.csv")
+    for source in (log, tmp_path / "log.csv"):
+        stream = iter_table(source, query="q", grade="grade", context=["user", "n"])
+        assert stream.plan.features == ("x",)
+        assert [x.context for x, _ in stream] == [({"user": "ada", "n": 3},), ({"user": None, "n": 4},)]
+    model = CrossFeatures(("user", "n")) | PerceptronRanker()
+    evaluate.progressive(iter_table(log, query="q", grade="grade", context=["user", "n"]), model)
+    assert model["PerceptronRanker"].feature_names == ("x", "x*user=ada", "x*n=3", "x*n=4")
+    mixed = log.with_columns(user=pl.Series(["ada", "bob", "ada", "ada"]))
+    with pytest.raises(TableError, match="query 1 has 'ada' and 'bob' in column 'user'"):
+        list(iter_table(mixed, query="q", grade="grade", context=["user"]))
+    with pytest.raises(ValueError, match="column 'q' cannot be query and context at once"):
+        iter_table(log, query="q", grade="grade", context=["q"])
+    with pytest.raises(TypeError, match="context is a sequence of names"):
+        iter_table(log, query="q", grade="grade", context="user")
