@@ -1,4 +1,4 @@
-"""What is being compiled: the first run of a kernel takes seconds, in which nothing else moves on the screen."""
+"""Reports which kernel numba is compiling: a first run takes seconds, during which nothing else moves on the screen."""
 
 import contextlib
 import sys
@@ -31,7 +31,7 @@ _listener: Any = None
 
 
 def watch_compilation() -> None:
-    """Take note of compilations from now on; called twice, it does nothing."""
+    """Start listening to numba's compile events; a second call does nothing."""
     global _listener
     from numba.core import event
 
@@ -43,7 +43,7 @@ def watch_compilation() -> None:
 
         def on_end(self, event: Any) -> None:
             if not _state.names:
-                return  # It began before anybody watched.
+                return  # It began before we started listening.
             _state.names.pop()
             if not _state.names:
                 _state.spent += time.monotonic() - _state.since
@@ -55,7 +55,7 @@ def watch_compilation() -> None:
 
 
 def compiling() -> str | None:
-    """What is being compiled, and for how many seconds in all; None while nothing is.
+    """The kernel being compiled and the seconds spent compiling so far; None when nothing is being compiled.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def compiling() -> str | None:
 
 @contextlib.contextmanager
 def lines_while_compiling() -> Iterator[None]:
-    """A context in which a line on stderr, every few seconds, says what is being compiled; on terminals bars say it."""
+    """A context that prints on stderr, every few seconds, what is being compiled; on a terminal the progress bar shows it."""
     if sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""Public names, and modules of others, that are imported when they are first used."""
+"""Imports public names, and third-party modules, when they are first used."""
 
 import importlib
 import importlib.util
@@ -10,7 +10,7 @@ from typing import Any
 def lazily(
     package: str, homes: Mapping[str, str], modules: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` of a package whose public names stand in its modules.
+    """The functions `__getattr__` and `__dir__` of a package whose public names are defined in its modules.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def lazily(
 
 
 def postpone(*names: str) -> None:
-    """Let submodules be loaded when something of theirs is first used, not when somebody imports them.
+    """Load submodules when one of their attributes is first used, rather than when they are imported.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How far a long call is, on stderr: amount, rate and time left. It needs rich, of the extra `cli`."""
+"""Progress bars on stderr: amount done, rate and time left. They need rich (extra `cli`)."""
 
 import contextlib
 import sys
@@ -12,22 +12,24 @@ from online_rank._compiling import compiling, watch_compilation
 __all__ = ["Progress", "progress"]
 
 _REFRESH = 0.1
-#: A bar that nobody asked for appears after so many seconds: short calls do not flicker.
+#: Seconds before a bar appears that was not requested explicitly, so that short calls do not flicker.
 _PATIENCE = 0.5
 
 #: Held by the bar on the screen: there is one at a time, the outermost.
 _SCREEN = threading.Lock()
 
 
-#: Gives figures by name.
+#: Returns figures by name.
 Figures = Callable[[], Mapping[str, float]]
 
 
 class Progress:
-    """Called now and then with how much is done; this one shows nothing."""
+    """Receives updates on how much is done; this base class shows nothing."""
 
     def __call__(self, done: int, figures: Figures | None = None) -> None:
-        """Take note of how many units are done, and of what gives figures to show; it is asked only when they are shown."""
+        """Record how many units are done, and the function that returns the figures to show; it is called only when they are
+        shown.
+        """
 
 
 @contextlib.contextmanager
@@ -45,18 +47,18 @@ def progress(
     label
         What is being done.
     total
-        Number of units in all, where it is known.
+        Total number of units, if known.
     unit
-        What is counted; nothing where it is empty.
+        Name of the unit; an empty string shows none.
     shown
-        Whether to show a bar; None shows one on a terminal only, when the call takes longer than a moment, and where rich is.
+        Whether to show a bar; None shows one on a terminal, if rich is installed and the call takes more than a moment.
     part
-        Where there is no total: gives which part of the whole is done, between 0 and 1, or None. Asked only when it is shown.
+        Used without a total: returns the fraction done, from 0 to 1, or None. Called only when the bar is drawn.
 
     Raises
     ------
     ImportError
-        A bar is asked for, and rich is missing.
+        `shown` is True, and rich is not installed.
     """
     if shown is False or (shown is None and not sys.stderr.isatty()) or not _SCREEN.acquire(blocking=False):
         yield Progress()
@@ -89,7 +91,7 @@ def progress(
 
 
 class _Bar(Progress):
-    """Shows what it is called with, a few times a second."""
+    """Redraws the bar a few times a second."""
 
     def __init__(self, label: str, total: int | None, unit: str, part: Callable[[], float | None]) -> None:
         from rich.console import Console
@@ -97,7 +99,7 @@ class _Bar(Progress):
         from rich.progress import Progress as RichProgress
 
         class Now(ProgressColumn):
-            """What is being compiled; else how far the call is."""
+            """The kernel being compiled, if any; otherwise the progress of the call."""
 
             def render(self, task: Any) -> Any:
                 from rich.text import Text
@@ -112,7 +114,7 @@ class _Bar(Progress):
             Now(),
             console=console,
             transient=console.is_interactive,
-            # What others print stays where it was sent to; on the same terminal it goes above the bar.
+            # Other output keeps its destination; on the same terminal it is printed above the bar.
             redirect_stdout=sys.stdout.isatty(),
         )
         text = f"0 {unit}" if unit else ""

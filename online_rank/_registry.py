@@ -1,7 +1,7 @@
-"""The one list of public names, and of the classes that may stand in files.
+"""The single list of public names, and of the classes that may be saved to files.
 
-Files know classes by their bare names, so a class may move to another module without making old files unreadable. A listed
-class may stand in a file when it declares its state (`online_rank.base.schema`).
+Files refer to classes by their bare names, so a class can move to another module without making old files unreadable. A listed
+class can be saved if it declares its state (`online_rank.base.schema`).
 """
 
 import importlib
@@ -60,7 +60,7 @@ TOP_LEVEL = {
     "warm_up": "_warm_up",
 }
 
-#: The same for classes that only their rooms offer, and that may stand in files.
+#: The same for classes that can be saved but are public only in their subpackages.
 _IN_ROOMS = {
     "BayesianUser": "stream.clicks",
     "BrowsingUser": "stream.clicks",
@@ -97,7 +97,7 @@ CLASSES = {name: module for name, module in {**TOP_LEVEL, **_IN_ROOMS}.items() i
 
 
 def home_of(cls: type) -> str | None:
-    """The module of a class, if it is listed, and None otherwise. Imports nothing."""
+    """The module of a class, or None if the class is not listed. Imports nothing."""
     module = CLASSES.get(cls.__name__)
     if module is None:
         return None

@@ -1,4 +1,4 @@
-"""Compiling before anybody waits for it."""
+"""Compiles kernels ahead of time."""
 
 import itertools
 import os
@@ -16,19 +16,19 @@ __all__ = ["warm_up"]
 
 
 def warm_up(*models: Any) -> None:
-    """Compile the kernels that learning and ranking need, so that no user waits for them: for container images.
+    """Compile the kernels that learning and ranking need ahead of time, for example while building a container image.
 
-    A wheel for Linux brings them along, compiled, and there is nothing to do. From a checkout on Linux, and without models,
-    those of all rankers are compiled to one file in the user's cache folder (`ONLINE_RANK_CACHE_DIR` sets another), which later
-    processes load in milliseconds and without numba; that takes one to two minutes. Elsewhere, and for models that are given,
-    numba compiles and keeps them: beside the package where that can be written to, else in its own cache folder
+    A wheel for Linux contains compiled kernels, so there is nothing to do. In a checkout on Linux, a call without models
+    compiles the kernels of all rankers into one file in the user's cache folder (or in `ONLINE_RANK_CACHE_DIR`), which later
+    processes load in milliseconds and without numba; this takes one to two minutes. On other systems, and for given models,
+    numba compiles the kernels and caches them beside the package if that folder is writable, otherwise in its own cache folder
     (`NUMBA_CACHE_DIR`). `online-rank --version` says which is in use.
 
     Parameters
     ----------
     *models
-        Rankers or pipelines; copies of them learn and rank two small queries. Without any, and where no file of kernels can be
-        used: `PerceptronRanker()`, alone and behind a `StreamScaler`, and `GradientRanker()`.
+        Rankers or pipelines; copies of them learn and rank two small queries. The default, where no file of kernels can be
+        used, is `PerceptronRanker()`, alone and behind a `StreamScaler`, and `GradientRanker()`.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def warm_up(*models: Any) -> None:
 
     if not models and loading.is_missing():
         if _build(loading.cache_folder(), loading.targets()[:1]):
-            raise RuntimeError("the kernels could not be compiled ahead; what is above says why")
+            raise RuntimeError("the kernels could not be compiled ahead of time; the output above says why")
         return
     chosen = models or (PerceptronRanker(), StreamScaler() | PerceptronRanker(), GradientRanker())
     for dtype, model in itertools.product((np.float64, np.float32), chosen):
@@ -53,7 +53,7 @@ def warm_up(*models: Any) -> None:
 
 
 def _use(model: Any, X: np.ndarray) -> None:
-    """Let a copy of a model learn and rank two small queries, one by one and at once."""
+    """Let a copy of a model learn and rank two small queries, one at a time and as a block."""
     from online_rank.metrics import NDCG
 
     grades, qid = [0, 1, 2, 0], [0, 0, 1, 1]
@@ -66,7 +66,9 @@ def _use(model: Any, X: np.ndarray) -> None:
 
 
 def models() -> Iterator[Any]:
-    """The models whose kernels an object file has: each ranker and each transformer in a setting that most begin with."""
+    """The models whose kernels go into an object file: each ranker and transformer with the settings that most users start
+    with.
+    """
     import online_rank as o
 
     yield o.PerceptronRanker()
@@ -89,7 +91,7 @@ def models() -> Iterator[Any]:
 
 
 def _use_everything() -> None:
-    """Call every kernel that an object file has, as users' code does: with arrays that may not be written to."""
+    """Call every kernel of an object file as users' code does: with read-only arrays."""
     import online_rank as o
     from online_rank import evaluate, metrics, stream
 
@@ -121,8 +123,8 @@ def _use_everything() -> None:
 def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> int:
     """Build the object files of some targets, each in a process of its own. Returns how many failed.
 
-    `only`: names of kernels, such as `dense.score`; none for all. A file of all for this machine is kept only once another
-    process has called every kernel of it: machine code that is wrong would end that process, and every later one.
+    `only` names kernels, such as `dense.score`; if empty, all are built. A complete file for this machine is kept only after
+    another process has called each of its kernels, because faulty machine code would crash that process and every later one.
     """
     from online_rank._kernels.ahead import loading
     from online_rank._kernels.ahead.building import environment
@@ -151,7 +153,7 @@ def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> in
 
 
 def _record_and_build(folder: Path, target: str, only: Iterable[str]) -> None:
-    """Run models as plain Python, note what they call kernels with, and compile that."""
+    """Run models as plain Python, record the signatures with which they call kernels, and compile these."""
     import numba
 
     from online_rank._kernels import _jit

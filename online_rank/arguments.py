@@ -1,7 +1,7 @@
-"""Checks of arguments: what kind of value an argument takes, in which range, and one wording for what does not fit.
+"""Checks of arguments, by type and range, with one wording for all errors.
 
-Each check takes the argument's name and its value, and returns nothing. A value of another kind raises TypeError, one outside
-the range ValueError; both name the argument.
+Each check takes the argument's name and its value, and returns nothing. A value of the wrong type raises TypeError, a value
+outside the range ValueError; both messages name the argument.
 """
 
 import math
@@ -16,14 +16,14 @@ __all__ = ["choice", "flag", "integer", "number", "seed"]
 
 
 def integer(name: str, value: Any, low: int | None = None, high: int = INT64_HIGH, *, optional: bool = False) -> None:
-    """Require an integer from `low` to `high`, both included; True and False are none.
+    """Require an integer from `low` to `high`, both included; True and False are refused.
 
     Parameters
     ----------
     name, value
         The argument.
     low
-        None for the smallest integer of 64 bits.
+        None for the smallest 64-bit integer.
     high
         At most 2^63 - 1.
     optional
@@ -92,7 +92,7 @@ def number(
 
 
 def choice(name: str, value: Any, choices: Iterable[Any], *, optional: bool = False) -> None:
-    """Require one of some values.
+    """Require one of the `allowed` values.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def choice(name: str, value: Any, choices: Iterable[Any], *, optional: bool = Fa
     if optional and value is None:
         return
     known = list(choices)
-    # By kind too: 1 is not True, and an array cannot be compared.
+    # Types must match too: 1 is not True, and comparing an array gives an array.
     if any(type(value) is type(known_value) and value == known_value for known_value in known):
         return
     *first, last = map(repr, known)
@@ -142,7 +142,7 @@ def seed(value: Any, name: str = "seed") -> None:
 
 
 def _range(low: float | None, high: float | None, above: float | None = None, below: float | None = None) -> str:
-    """The range in words, with a space in front; empty where there is none."""
+    """The range in words, with a leading space; empty if there is no limit."""
     if low is not None and high is not None:
         return f" from {low:g} to {high:g}"
     limits = ((">=", low), ("<=", high), ("above", above), ("below", below))
@@ -156,7 +156,7 @@ def _or_none(optional: bool) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as a message shows it: whole if it is short, else its kind."""
+    """A value as messages show it: its repr if that is short, otherwise its type."""
     if isinstance(value, str | int | float | None):
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."

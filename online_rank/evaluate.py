@@ -1,4 +1,4 @@
-"""Progressive evaluation: every query is a test first and a lesson afterwards."""
+"""Progressive evaluation: the model is tested on each query before it learns from it."""
 
 import contextlib
 import copy
@@ -32,24 +32,24 @@ class Trace:
     Parameters
     ----------
     every
-        Number of queries between two records. None keeps between 512 and 1024 records however long the stream is: when there
-        are 1024, every second one goes and the distance doubles.
+        Number of queries between two records. None keeps 512 to 1024 records, however long the stream: at 1024 records every
+        second one is dropped and the spacing doubles.
 
     Attributes
     ----------
     n_queries, n_documents : int
-        Queries met, and their documents.
+        Numbers of queries and documents so far.
     values : dict of str to float
         The current value of each metric.
     loss : float
-        Cumulative loss of the weights that learn, ties broken pessimistically, as the bounds speak of it (`Round.loss` times
-        `Round.weight`).
+        Cumulative loss of the weights that learn, ties broken pessimistically: the quantity that the bounds limit (the sum of
+        `Round.loss` times `Round.weight`).
     mistakes : int
         Rounds in which the model was updated.
     skipped : int
-        Queries of which nothing can be learned.
+        Queries from which nothing can be learned.
     served : LossInterval
-        Losses of the rankings that were served, by the measure that the model learns for.
+        Losses of the rankings that were served, by the measure that the model optimises.
     elapsed : float
         Seconds spent on predicting, measuring and learning, and on waiting for the stream.
     """
@@ -84,25 +84,25 @@ class Trace:
 
     @property
     def served(self) -> LossInterval:
-        """A copy of the account of the losses of what was served."""
+        """A copy of the losses of the served rankings."""
         return LossInterval(self._served)
 
     def served_interval(self, level: float = 0.95) -> Interval:
-        """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
+        """Interval for the mean expected loss of the rankings served so far, valid at all times with probability `level`.
 
-        It is valid on any stream (`online_rank.intervals`); queries of one grade are left out.
+        It is valid on any stream (`online_rank.intervals`). Queries whose documents all have one grade are left out.
         """
         return self.served.interval(level)
 
     def served_intervals(self, level: float = 0.95) -> list[Interval]:
-        """`served_interval` at every record, the present state last."""
+        """`served_interval` at every record; the last entry is the current state."""
         return [LossInterval(record[-3:]).interval(level) for record in self._recorded()]
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """The records as columns: "query" (how many had been met), one a metric, "loss", "mistakes".
+        """The records as columns: "query" (queries so far), one column for each metric, "loss" and "mistakes".
 
-        The last record is always the present state. `pandas.DataFrame` and `polars.DataFrame` take these columns as they are.
+        The last record is the current state. `pandas.DataFrame` and `polars.DataFrame` accept these columns.
         """
         records = self._recorded()
         table = np.array(records, dtype=np.float64).reshape(len(records), len(self.values) + 6)
@@ -140,7 +140,7 @@ class Trace:
         return "\n".join(f"{name:<{width}}  {value:>{digits}}" for name, value in rows)
 
     def _recorded(self) -> list[tuple[float, ...]]:
-        """The records, with the present state as the last."""
+        """The records, ending with the current state."""
         present = self._records and self._records[-1][0] == self.n_queries
         return self._records if present or not self.n_queries else [*self._records, self._record()]
 
@@ -148,7 +148,7 @@ class Trace:
         return (self.n_queries, *self.values.values(), self.loss, self.mistakes, *self._served.tolist())
 
     def _add(self, n_documents: int, round_: Any, values: dict[str, float], served: float | None = None) -> None:
-        """Count one query, and record it where it is the turn of one; `served` is the loss of what was served."""
+        """Count one query, and add a record if one is due; `served` is the loss of the served ranking."""
         if served is not None:
             add_losses(self._served, np.array([served]))
         self.n_queries += 1
@@ -166,14 +166,14 @@ class Trace:
 
 
 class Comparison:
-    """Several models on one stream: what was measured of each, and which is better.
+    """Several models on one stream: the trace of each, and intervals for their differences.
 
     Attributes
     ----------
     traces : dict of str to Trace
-        By name, what was measured of each model; the time in each is that of all models together.
+        The trace of each model, by name. `elapsed` is the time of all models together.
     paired : PairedLosses
-        The losses of what was served, pair by pair: intervals of their differences that are valid at any time.
+        The losses of the served rankings, compared pairwise: intervals of their differences that are valid at any time.
     """
 
     def __init__(self, traces: dict[str, Trace]) -> None:
@@ -181,11 +181,13 @@ class Comparison:
         self.paired = PairedLosses(list(traces))
 
     def better(self, level: float = 0.95) -> list[Better]:
-        """Every "a is better than b by at least y" that holds, all pairs and times at once (`PairedLosses.better`)."""
+        """Every statement "a is better than b by at least y" that holds, valid for all pairs and times at once
+        (`PairedLosses.better`).
+        """
         return self.paired.better(level)
 
     def difference(self, a: str, b: str, level: float = 0.95) -> Difference:
-        """By how much the loss of `b` exceeds that of `a`, for this pair alone (`PairedLosses.difference`)."""
+        """By how much the loss of `b` exceeds the loss of `a`, valid for this pair alone (`PairedLosses.difference`)."""
         return self.paired.difference(a, b, level)
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,25 +215,25 @@ def progressive(
     watch: Callable[[Trace], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """Test a model on every query of a stream, and let it learn from the query afterwards.
+    """Test a model on every query of a stream, then let it learn from the query.
 
-    The metrics see the scores that the model gave before it learned from the query: they are an honest estimate of what users
-    would have been served, and no query has to be held out.
+    The metrics see the scores from before the model learned from the query, so they estimate without bias what users would have
+    been served, and no query has to be held out.
 
     Parameters
     ----------
     stream
         Yields queries as (x, y), or as (x, y, arguments) with keyword arguments for `learn_one`, for example `{"w": 2.0}` or
-        `{"context": {"user": "u17"}}`. Or a function of a position that gives such a stream, where the stream has an attribute
-        `position` (as `iter_letor` has; None is the beginning): with a checkpoint, the run then goes on from the position
-        instead of passing over the queries already met.
+        `{"context": {"user": "u17"}}`. Or a function that takes a position and returns such a stream, if the stream has an
+        attribute `position` (as `iter_letor` has; None is the beginning): with a checkpoint, the run then resumes at that
+        position instead of reading past the queries already seen.
     model
         A ranker, or a pipeline that ends in one. It learns in place. Or a dict of models by name: all of them rank and learn
-        every query, and the answer is a `Comparison` that says which is better.
+        every query, and the result is a `Comparison`.
     metrics
-        What is measured: a name such as `"ndcg@10"`, a metric, a sequence of these, or a dict of them by the names that the
-        trace uses. A metric is anything with `update(y_true, y_pred)` and `get()`, also `river.utils.Rolling`; it is updated in
-        place.
+        What to measure: a name such as `"ndcg@10"`, a metric, a sequence of these, or a dict of them by the names to use in the
+        trace. A metric is any object with `update(y_true, y_pred)` and `get()`, including `river.utils.Rolling`; it is updated
+        in place.
     every
         Number of queries between two records of the trace, and between two checkpoints; None for up to 1024 records in all, and
         a checkpoint every 1000 queries.
@@ -241,9 +243,9 @@ def progressive(
     watch
         Called with the trace after every query.
     checkpoint
-        A directory. Model, metrics, trace and position are written to it now and then, and at the end; if it holds a
-        checkpoint, the run goes on from there. After a crash the same call on the same stream ends with bit for bit the model,
-        the metrics and the trace (but `elapsed`) of a run that was not interrupted.
+        A directory. Model, metrics, trace and position are written to it at intervals and at the end; if it holds a checkpoint,
+        the run resumes there. After a crash the same call on the same stream ends with the same model, metrics and trace
+        (except `elapsed`), bit for bit, as an uninterrupted run.
 
     Returns
     -------
@@ -252,9 +254,9 @@ def progressive(
     Raises
     ------
     TypeError, ValueError
-        A query is bad input. The model and the metrics have learned all queries before it, and nothing of it.
+        A query is bad input. The model and the metrics have then learned all queries before it, and nothing from it.
     CheckpointError
-        The checkpoint is of a run with another model or other metrics, or another process works in the directory.
+        The checkpoint belongs to a run with another model or other metrics, or another process is using the directory.
 
     Examples
     --------
@@ -329,7 +331,7 @@ def _together(
     watch: Callable[[Any], None] | None,
     checkpoint: Any,
 ) -> Comparison:
-    """`progressive` for several models, which all rank a query before any of them learns it."""
+    """`progressive` for several models: all rank a query before any of them learns it."""
     if checkpoint is not None:
         raise ValueError("checkpoint is for one model; several are not written down")
     targets = {learned_measure(model) for model in models.values()}
@@ -388,7 +390,7 @@ def _state(model: Any, metrics: dict[str, Any], trace: Trace, source: Any) -> di
 
 
 def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], trace: Trace) -> Any:
-    """Bring model, metrics and trace to where the checkpoint has them; return the position in the stream, if it is known."""
+    """Restore model, metrics and trace from the checkpoint; return the position in the stream, if known."""
     saved = directory.read()
     if saved is None:
         return None
@@ -403,7 +405,7 @@ def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], 
 
 
 def _named_metrics(metrics: Any) -> dict[str, Any]:
-    """Metrics by name, made where only a name is given."""
+    """Metrics by name; a metric given by its name is created."""
     from online_rank.metrics import metric
 
     if isinstance(metrics, Mapping):

@@ -1,7 +1,7 @@
-"""What may come in, declared once: each limit is one that every later step can hold.
+"""Limits on input, declared once. Every later step can handle whatever is within them.
 
-Wire, schema, files, tables and constructors read these declarations. So a value that is accepted anywhere can be learned,
-written to a file or a table, read back and gone on from.
+The service, schemas, files, tables and constructors read these declarations. So any value that is accepted can be learned,
+written to a file or a table, and read back.
 
 | what | limit | who sets it |
 |---|---|---|
@@ -38,9 +38,9 @@ __all__ = [
     "is_name",
 ]
 
-#: Version of everything that is written: model files, folders with the state of a service, impressions that users keep. This
-#: library reads it and all before it. What a file of an older version lacks has its default: a setting that of the constructor,
-#: state the attribute of the class.
+#: Version of all stored formats: model files, folders with the state of a service, impressions that users keep. The library
+#: reads this version and all earlier ones. A setting missing from an older file takes the constructor's default; missing state
+#: takes the attribute of the class.
 FORMAT_VERSION = 1
 
 #: The integers of 64 bits.
@@ -58,7 +58,7 @@ MAX_FEATURES = 1 << 24
 #: Most levels of a value in a file.
 MAX_DEPTH = 64
 
-#: Largest number, in size, that a transformer of river is given.
+#: Largest absolute value passed to a transformer of river.
 MAX_LIFTED = 1e70
 
 #: Most levels of a request: features stand on the third.
@@ -67,14 +67,14 @@ MAX_REQUEST_DEPTH = 8
 #: Most documents of a request.
 MAX_DOCUMENTS = 5000
 
-#: Cells of an array that sparse documents are written out to: as many as this for any request, and more for each of its bytes.
-#: There are two such arrays at a time; so that is 16 MiB, and 64 bytes a byte.
+#: Most cells of a dense array made of a request's sparse documents: this many for any request, plus some for each of its bytes.
+#: At most two such arrays exist at a time, so they take 16 MiB plus 64 bytes for each byte.
 MAX_CELLS = 1 << 20
 CELLS_A_BYTE = 4
 
 
 def is_integer(value: Any, low: int = INT64_LOW, high: int = INT64_HIGH) -> bool:
-    """Whether a value is an integer from `low` to `high`; True and False are none.
+    """Whether a value is an integer from `low` to `high`; True and False do not count as integers.
 
     Examples
     --------

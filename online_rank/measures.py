@@ -52,17 +52,17 @@ class Measure(NamedTuple):
         grades
             m integers >= 0.
         ties
-            What documents with equal scores count: `"expected"` (the mean over all orders of theirs; McSherry & Najork 2008),
+            How to treat documents with equal scores: `"expected"` (the mean over all their orders; McSherry & Najork 2008),
             `"optimistic"` (the best order), `"pessimistic"` (the worst) or `"ignored"` (the order in which they are given).
 
         Returns
         -------
-        A number in [0, 1]; 1 for a query in which nothing can be ranked wrongly, because no document is relevant.
+        A number in [0, 1]; 1 for a query without relevant documents, since nothing can be ranked wrongly.
 
         Raises
         ------
         TypeError, ValueError
-            Bad scores, grades or ties, or not as many scores as grades.
+            Bad scores, grades or ties, or different numbers of scores and grades.
 
         Examples
         --------
@@ -79,7 +79,7 @@ class Measure(NamedTuple):
         return 1.0 if np.isnan(value) else float(value)
 
     def loss(self, scores: Any, grades: Any, ties: str = "expected") -> float:
-        """RML = 1 - `value`: the ranking measure loss (`online_rank.bounds`). Bounds speak of `ties="pessimistic"`.
+        """RML = 1 - `value`: the ranking measure loss (`online_rank.bounds`). Bounds use `ties="pessimistic"`.
 
         Examples
         --------
@@ -89,7 +89,7 @@ class Measure(NamedTuple):
         return 1.0 - self.value(scores, grades, ties)
 
     def ideal(self, grades: Any) -> float:
-        """What the best ranking of `grades` attains and the measure divides by.
+        """The normaliser of the measure: the unnormalised value of an ideal ranking of `grades`.
 
         Z(R) = sum_p G D for NDCG (positions 1..k for NDCG@k), sum_i r_i (m - position_i) for linear NDCG [JG], and for AP the
         number of relevant documents.
@@ -177,7 +177,7 @@ def gains(gain: str = "exponential") -> np.ndarray:
 
 
 def as_scores(scores: Any) -> np.ndarray:
-    """Scores as kernels take them: a contiguous float64 array (m,).
+    """Scores in the form that kernels take: a contiguous float64 array (m,).
 
     Raises
     ------
@@ -205,12 +205,12 @@ def query_values(
     offsets: np.ndarray,
     ids: Sequence[Hashable] | None = None,
 ) -> np.ndarray:
-    """Values of a metric for a block of queries, by `metric_values`; NaN where a query has no relevant document.
+    """Values of a metric for a block of queries (`metric_values`); NaN for a query without relevant documents.
 
     Raises
     ------
     ValueError
-        A score is NaN or +inf, or a grade is out of range; it names the document, by `ids` where they are given.
+        A score is NaN or +inf, or a grade is out of range; the message names the document, by its id if `ids` are given.
     """
     values = np.empty(len(offsets) - 1)
     if not len(values):
@@ -232,7 +232,7 @@ def query_values(
 
 
 def _without_ties(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Scores that rank the documents of each query as `scores` do, and equal ones by their order; -inf stays what it is."""
+    """Scores that give the same ranking of each query, with ties broken by position; -inf is unchanged."""
     if not (scores < np.inf).all():
         return scores  # They are refused.
     query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -243,6 +243,6 @@ def _without_ties(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def _as_plain(array: np.ndarray) -> np.ndarray:
-    """Contiguous and writeable, so that kernels are compiled for one kind of array."""
+    """The array made contiguous and writeable, so that kernels are compiled for a single kind of array."""
     array = np.ascontiguousarray(array)
     return array if array.flags.writeable else array.copy()

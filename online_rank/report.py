@@ -1,4 +1,4 @@
-"""A run as one HTML page that holds everything it shows: figures, pictures, the worst and the slowest queries."""
+"""A self-contained HTML page about a run: figures, plots, the worst and the slowest queries."""
 
 import base64
 import contextlib
@@ -32,34 +32,34 @@ if TYPE_CHECKING:
 
 __all__ = ["QueryLog", "SeenQuery", "write_report"]
 
-#: Queries at the beginning that are neither among the worst (nothing has been learned) nor the slowest (kernels are compiled).
+#: Number of first queries that are left out of the worst (nothing had been learned) and the slowest (kernels were compiling).
 _WARM_UP = 10
 
 _SHOWN_DOCUMENTS = 5
 
-#: The metric of the trace that is what chance attains.
+#: Name of the trace's metric of a random ranking.
 _RANDOM = "random ranking"
 
 
 class SeenQuery(NamedTuple):
-    """A query of a run, as the report shows it.
+    """A query of a run, as shown in the report.
 
     Attributes
     ----------
     number
-        Which query of the run it was, from 1.
+        Its number in the run, from 1.
     qid
         Its id.
     value
-        The value of the measure, before the query was learned; NaN where no document is relevant.
+        The value of the measure before the query was learned; NaN if no document is relevant.
     seconds
-        Spent on ranking, measuring and learning it.
+        Time spent on ranking, measuring and learning it.
     n_documents
         Number of its documents.
     top
         The documents ranked first: (id, score, grade).
     missed
-        The most relevant of the others: (id, rank, score, grade).
+        The most relevant of the remaining documents: (id, rank, score, grade).
     """
 
     number: int
@@ -72,9 +72,9 @@ class SeenQuery(NamedTuple):
 
 
 class QueryLog:
-    """Watches the queries of an evaluation: the mean of the measure over the latest, the worst ranked and the slowest.
+    """Watches the queries of an evaluation: a rolling mean of the measure, the worst-ranked and the slowest queries.
 
-    It stands on both sides of the model: the stream goes through `reading`, and it is one of the metrics.
+    The stream passes through `reading`, and the log itself is one of the metrics.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class QueryLog:
     window
         Number of queries in the rolling mean.
     kept
-        How many of the worst, and of the slowest, are kept.
+        Number of worst, and of slowest, queries to keep.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class QueryLog:
         self._seen: SeenQuery | None = None
         self._n_queries = 0
         self._ids: tuple[str, Sequence[str]] = ("", ())
-        # Heaps whose first entry is the next to go; numbers of queries are unequal, so that queries are never compared.
+        # Heaps whose first entry is dropped next. Query numbers are distinct, so the queries themselves are never compared.
         self._worst: list[tuple[float, int, SeenQuery]] = []
         self._slowest: list[tuple[float, int, SeenQuery]] = []
 
@@ -119,7 +119,9 @@ class QueryLog:
         return [entry[2] for entry in sorted(self._slowest, reverse=True)]
 
     def reading(self, queries: Iterable[tuple[Any, Any, Any, Sequence[str]]]) -> Iterator[tuple[Any, Any]]:
-        """The (x, y) of a stream of (x, y, query id, document ids), as `iter_letor(with_qid=True, with_docid=True)` gives."""
+        """The pairs (x, y) of a stream of (x, y, query id, document ids), as from `iter_letor(with_qid=True,
+        with_docid=True)`.
+        """
         for x, y, qid, docids in queries:
             self._ids, self._seen = (str(qid), docids), None
             start = time.perf_counter()
@@ -133,7 +135,7 @@ class QueryLog:
                     self._keep(self._worst, -seen.value, seen)
 
     def update(self, y_true: Any, y_pred: Any) -> None:
-        """Take in the scores of the query that was read last."""
+        """Record the scores of the query that was read last."""
         value = self._metric.value_one(y_true, y_pred)
         if not math.isnan(value):
             self._latest.append(value)
@@ -144,7 +146,7 @@ class QueryLog:
         return math.fsum(self._latest) / len(self._latest) if self._latest else 0.0
 
     def _described(self, y: np.ndarray, scores: np.ndarray, value: float) -> SeenQuery:
-        """The query that was read last, with the documents that the report shows of it."""
+        """The query that was read last, with the documents to show in the report."""
         order = np.argsort(-scores, kind="stable")
         qid, docids = self._ids
         names = [docids[i] if i < len(docids) and docids[i] else f"document {i + 1}" for i in range(len(y))]
@@ -155,7 +157,7 @@ class QueryLog:
         return SeenQuery(self._n_queries + 1, qid, value, 0.0, len(y), top, missed)
 
     def _keep(self, heap: list[tuple[float, int, SeenQuery]], size: float, seen: SeenQuery) -> None:
-        """Put a query on a heap; the smallest goes when there are too many."""
+        """Put a query on a heap; drop the smallest if there are too many."""
         heapq.heappush(heap, (size, seen.number, seen))
         if len(heap) > self.kept:
             heapq.heappop(heap)
@@ -173,7 +175,7 @@ def write_report(
     certificate: Certificate | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> Path:
-    """Write a run as `index.html` into a folder, which is made where it is missing.
+    """Write a run as `index.html` into a folder, which is created if needed.
 
     The page is one file, needs no network and runs no script.
 
@@ -184,7 +186,7 @@ def write_report(
     figures
         The figures of `online-rank train --json`.
     settings
-        What was learned from what, and how: shown as it is.
+        The settings of the run, shown unchanged.
     trace
         The trace of the run; each of its metrics is drawn.
     log
@@ -192,11 +194,11 @@ def write_report(
     model
         The model at the end of the run.
     command
-        What starts the run again.
+        The command that repeats the run.
     certificate
         A certificate of the run, if there is one.
     feature_names
-        Names of the features, that of feature 1 first; features beyond them are called by their number.
+        Names of the features, starting with feature 1; features beyond the list are shown by number.
 
     Returns
     -------
@@ -223,7 +225,7 @@ def write_report(
         given = list(feature_names or ())[:n_features]
         names: Sequence[Hashable] = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
         for step in serving_steps(model)[:-1]:
-            # One that makes several columns of a feature names them.
+            # A step that makes several columns of one feature names them.
             names = step._given_names(tuple(names)) if isinstance(step, ColumnTransformer) else names
         pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))
     sections = [
@@ -255,12 +257,12 @@ def _plot() -> Any:
 
 
 def _picture(ax: "Axes", caption: str) -> str:
-    """Axes as a figure of the page; the Axes are closed."""
+    """An HTML figure of the Axes, whose figure is then closed."""
     import matplotlib
     from matplotlib import pyplot
 
     buffer = io.BytesIO()
-    # The same run gives the same page.
+    # So that the same run gives the same page.
     with matplotlib.rc_context({"svg.hashsalt": "online_rank"}):
         figure: Any = ax.figure
         figure.savefig(buffer, format="svg", metadata={"Date": None})
@@ -287,7 +289,7 @@ def _figures(figures: Mapping[str, Any], trace: Trace) -> str:
     if served.n:
         text = f"{served.lower:.4f} to {served.upper:.4f} around {served.mean:.4f}"
         rows.append(("expected loss of what was served, 95 % at all times", text, f"{served.n:,}"))
-    # Passes stand side by side: there are few, and a narrow screen has no room for one column a figure.
+    # One column for each pass: there are few passes, and a narrow screen has no room for a column for each figure.
     passes = [
         ("queries", *(f"{one['queries']:,}" for one in figures["passes"])),
         ("documents", *(f"{one['documents']:,}" for one in figures["passes"])),
@@ -310,7 +312,7 @@ def _of(counted: int, n_queries: int) -> str:
 
 
 def _certified(certificate: Certificate) -> str:
-    """A certificate as tables: what was measured, what each bound allows, and why others do not speak of the model."""
+    """A certificate as tables: what was measured, what each bound allows, and why other bounds do not cover the model."""
     rows = certificate.rows()
     against = [] if certificate.comparator is None else [("against", certificate.comparator)]
     measured = against + [(row.label, row.text) for row in rows if row.part in ("run", "note")]
@@ -324,7 +326,7 @@ def _certified(certificate: Certificate) -> str:
 
 
 def _worst(log: QueryLog) -> str:
-    """The worst ranked queries, each with its first documents and those it missed."""
+    """The worst-ranked queries, each with its top documents and the relevant ones it missed."""
     if not log.worst:
         return "<p>No query to show.</p>"
     parts = [
@@ -351,7 +353,7 @@ def _slowest(log: QueryLog) -> str:
 
 
 def _reproduction(command: str, files: Sequence[str]) -> str:
-    """What to type, with what, on which files."""
+    """The command, the versions and the files."""
     versions = [("online_rank", online_rank.__version__), ("Python", platform.python_version())]
     versions += [(name, importlib.metadata.version(name)) for name in ("numpy", "numba", "river")]
     rows = []
@@ -377,14 +379,14 @@ def _shown(value: Any) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table, which scrolls by itself where it is too wide; what it is given is text, not HTML."""
+    """A table, which scrolls on its own if it is too wide. Cells are text, not HTML."""
     top = "<thead><tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr></thead>" if head else ""
     lines = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in rows)
     return f'<div class="table"><table>{top}<tbody>{lines}</tbody></table></div>'
 
 
 def _cell(text: str) -> str:
-    """A cell of a table; numbers stand to the right."""
+    """A cell of a table; numbers are right-aligned."""
     kind = ' class="number"' if re.fullmatch(r"[-+\d.,e]+( of [\d,]+)?|–", text) else ""
     return f"<td{kind}>{html.escape(text)}</td>"
 

@@ -1,4 +1,4 @@
-"""Surrogates: what a ranker descends in place of a ranking measure.
+"""Surrogates: the losses that rankers minimise in place of a ranking measure.
 
 A surrogate phi(s, R) is a function of the m scores s and the m grades R of a query. Each function of this module makes one; its
 `value`, `gradient` (in s) and `l1_constant` (a bound on the gradient's l1 norm) are methods of the `Surrogate` it returns.
@@ -47,13 +47,13 @@ PAIR_WEIGHTS = {"none": (1.0, 0.0, 0.0), "grade": (0.0, 1.0, 0.0), "difference":
 
 
 def require_choice(**choices: tuple[object, Sequence[str]]) -> None:
-    """Raise ValueError for the first argument `name=(value, allowed values)` that is none of its allowed values."""
+    """Raise ValueError for the first argument `name=(value, allowed values)` whose value is not allowed."""
     for name, (value, allowed) in choices.items():
         if value not in allowed:
             raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
 
 
-#: Which of a ranker's settings each surrogate reads, beside the measure.
+#: The settings of a ranker that each surrogate reads, besides the measure.
 _READS = {
     "slam": ("margin",),
     "hinge": ("margin", "pairs", "pair_weight"),
@@ -66,7 +66,9 @@ _READS = {
 
 
 def require_read(surrogate: str, ranker: type, **settings: object) -> None:
-    """Raise ValueError for the first setting of a ranker that its surrogate does not read, unless it has its default."""
+    """Raise ValueError for the first setting of a ranker that differs from its default although the surrogate does not read
+    it.
+    """
     parameters = inspect.signature(ranker).parameters
     for name, value in settings.items():
         if name not in _READS[surrogate] and value != parameters[name].default:
@@ -83,15 +85,15 @@ class Surrogate:
     name
         `"slam"`, `"hinge"`, `"logistic"`, `"squared"`, `"listnet"`, `"lambdarank"` or `"structured"`.
     measure
-        The measure whose loss SLAM, LambdaRank and the structured margins stand for. With average precision every surrogate
-        sees two grades: relevant and not.
+        The measure that SLAM, LambdaRank and the structured margins approximate. With average precision every surrogate sees
+        two grades: relevant and not relevant.
     margin, margin_scale, within_grade, output, pairs, pair_weight, reduction
-        See the functions; a surrogate reads those that its function takes.
+        See the functions; a surrogate uses the parameters that its function takes.
 
     Raises
     ------
     ValueError
-        A parameter is none of its allowed values.
+        A parameter has a value that is not allowed.
     """
 
     name: str
@@ -120,7 +122,7 @@ class Surrogate:
 
     @property
     def kernel_arguments(self) -> tuple[np.ndarray, np.ndarray]:
-        """The parameters as the kernel takes them: integers and floats."""
+        """The parameters in the form that the kernel takes: integers and floats."""
         config = [
             *parse_measure(self.measure),
             SURROGATES.index(self.name),
@@ -176,7 +178,7 @@ class Surrogate:
         return value, gradient
 
     def l1_constant(self, y: np.ndarray) -> float:
-        """The largest that the l1 norm of the gradient can be for a query with grades `y`; infinite where it has no bound.
+        """Upper bound on the l1 norm of the gradient for a query with grades `y`; infinite if there is none.
 
         This is L1 of [CT, Corollary 9]: scores X w are Lipschitz in w with constant R_X L1, R_X the largest document norm.
 
@@ -326,7 +328,7 @@ def logistic(*, output: str = "half_tanh", pairs: str = "all", pair_weight: str 
 def squared(
     *, output: str = "identity", pairs: str = "all", pair_weight: str = "difference", reduction: str = "mean"
 ) -> Surrogate:
-    r"""The cost of the DirectRanker [DR]: the output of every pair is drawn to 1.
+    r"""The cost of the DirectRanker [DR]: the squared distance of each pair's output from 1.
 
     .. math:: \phi(s, R) = \sum_{ij} w_{ij} (1 - \tau(s_i - s_j))^2.
 

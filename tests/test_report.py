@@ -165,7 +165,7 @@ def test_small_runs(tmp_path, text, capsys):
 
 def test_part_of_a_run_is_not_reported(letor, tmp_path, capsys):
     assert train(letor, "--report", tmp_path / "out", "--checkpoint", tmp_path / "c") == 2
-    assert "give it without --checkpoint" in capsys.readouterr().err
+    assert "leave out --checkpoint" in capsys.readouterr().err
     assert not (tmp_path / "c").exists()
 
 

@@ -1,4 +1,4 @@
-"""Steps of a pipeline of queries: rankers, transformers, pipelines, and what they share."""
+"""Rankers, transformers and pipelines of queries, and the code that they share."""
 
 from online_rank.base.anatomy import (
     Abilities,

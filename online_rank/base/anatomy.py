@@ -1,7 +1,7 @@
-"""What a model is made of, and what it can do.
+"""The parts of a model and its abilities.
 
-A pipeline is made of steps; a wrapper holds models: a tracker, a watcher of drift, a choice, a blend, a frozen copy. Every
-wrapper declares once what it holds, and what a model can do is one record. All other modules ask here.
+A pipeline consists of steps. A wrapper holds models: a tracker, a drift detector, a selection, a blend, a frozen copy. Every
+wrapper declares its parts once, and one record holds what a model can do. All other modules use the functions of this one.
 """
 
 import abc
@@ -29,28 +29,28 @@ __all__ = [
 
 
 class Abilities(NamedTuple):
-    """What a step can take, and what it asks of the pipeline around it.
+    """What a step accepts, and what it needs from the pipeline around it.
 
     Attributes
     ----------
     takes_documents
-        Feature dicts as the user gave them, texts and categories included, as the first step of a pipeline.
+        As the first step of a pipeline it takes feature dicts unchanged, including text and categories.
     takes_sparse
-        `SparseRows`; other steps get an array, where it is not too large.
+        It takes `SparseRows`; other steps get a dense array, if that is not too large.
     takes_clicks
-        `Clicks` in place of grades.
+        It takes `Clicks` in place of grades.
     takes_served
-        Scores that were served: `learn_one(x, y, served=scores)`.
+        It takes scores that were served: `learn_one(x, y, served=scores)`.
     draws
-        `show_one(x)` without a policy of the user's.
+        `show_one(x)` works without a policy given by the user.
     measures_answers
-        It measures what was served, so that a pipeline is to give it `Block.answered`.
+        It measures the served scores, so a pipeline must give it `Block.answered`.
     wants_scale
-        A pipeline of scalers is to give it `Block.scale`, query by query.
+        A pipeline of scalers must give it `Block.scale`, query by query.
     takes_context
         What is known of a query itself: `rank_one(x, context={"user": "u17"})`.
     learns
-        What it does to a query depends on queries before.
+        How it treats a query depends on earlier queries.
 
     Examples
     --------
@@ -71,14 +71,14 @@ class Abilities(NamedTuple):
 
 
 def abilities_of(model: Any) -> Abilities:
-    """What a model can do; of one that is not of this library, nothing is known."""
+    """The abilities of a model; the defaults for a model from another library."""
     return model.abilities if isinstance(model, Able) else Abilities()
 
 
 class Able(Locked):
-    """What says what it can do."""
+    """Base class of objects that declare their abilities."""
 
-    # In a slot, as the lock is: not state, and found again by a copy.
+    # In a slot, like the lock: it is not state, and a copy computes it again.
     __slots__ = ("_known",)
 
     _known: Abilities | None
@@ -91,15 +91,15 @@ class Able(Locked):
 
     @property
     def abilities(self) -> Abilities:
-        """What it can take, and what it asks of the pipeline around it."""
-        # Asked several times a query, and always the same.
+        """What it accepts, and what it needs from the pipeline around it."""
+        # Read several times for each query, and constant.
         known = self._known
         if known is None:
             known = self._known = self._abilities()
         return known
 
     def _abilities(self) -> Abilities:
-        """As `abilities`, by the settings. What a class cannot do it need not mention."""
+        """The abilities by the settings; a class lists only the abilities that it has."""
         return Abilities()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -108,21 +108,23 @@ class Able(Locked):
 
 
 class Wrapper(abc.ABC):
-    """What holds models, or steps."""
+    """Base class of objects that hold models or steps."""
 
     @property
     @abc.abstractmethod
     def _wrapped(self) -> Sequence[Any]:
-        """What is inside, in a fixed order: what learns and ranks, not the constructor's arguments of which it is a copy."""
+        """The models inside, in a fixed order: those that learn and rank, not the constructor's arguments from which they were
+        copied.
+        """
 
     @property
     def _serving(self) -> Any:
-        """The model inside whose scores are served; None where scores are made of those of several."""
+        """The inner model whose scores are served; None if scores combine those of several models."""
         return self._wrapped[0]
 
     @property
     def _parts(self) -> Sequence[Any]:
-        """What is inside, and whatever else there changes as it learns, such as a detector or a map in front of all."""
+        """The models inside, and all other parts that change while it learns, such as a detector or a common map."""
         return self._wrapped
 
 
@@ -158,7 +160,7 @@ def ranker_of(model: Any) -> Any:
 
 
 def serving_chain(model: Any) -> Iterator[Any]:
-    """The last step of a model, the last step of the model inside whose scores that one serves, and so on."""
+    """The last step of a model, then the last step of the inner model that serves its scores, and so on."""
     while model is not None:
         last = next(reversed(steps_of(model)), None)
         yield last
@@ -166,7 +168,7 @@ def serving_chain(model: Any) -> Iterator[Any]:
 
 
 def serving_ranker(model: Any) -> Any:
-    """The ranker whose scores a model serves: the one that it ends in, or the one inside that, in any depth.
+    """The ranker whose scores a model serves: its last step, or the ranker inside that, at any depth.
 
     Raises TypeError for a model that does not end in a ranker.
 
@@ -209,7 +211,7 @@ def parts_of(model: Any) -> Iterator[Any]:
 
 
 def share_lock(model: Any, *joining: Any) -> None:
-    """Let a model, all that it is made of, and what is joining it have one lock, also with other models that share a part."""
+    """Give a model, its parts and the parts joining it one lock, together with other models that share a part."""
     join_locks([part for whole in (model, *joining) for part in _within(whole) if isinstance(part, Locked)])
 
 

@@ -1,4 +1,4 @@
-"""The closed form of a model, put together from what its steps declare."""
+"""The closed form of a model, assembled from the declarations of its steps."""
 
 import contextlib
 from collections.abc import Hashable, Sequence
@@ -16,21 +16,21 @@ _Names = tuple[Hashable, ...] | None
 
 
 def form_of(model: Any, names: _Names = None, n_features: int | None = None) -> Form:
-    """What a model computes of raw features, by what serves rankings now.
+    """The closed form of the scores that a model serves now, as a function of raw features.
 
     Parameters
     ----------
     model
-        A ranker, or a pipeline that ends in one. Rankers that hold others give the form of the one that ranks.
+        A ranker, or a pipeline that ends in one. A ranker that holds others has the form of the one that ranks.
     names, n_features
-        The raw features, where the steps do not know them; None to ask the steps.
+        The raw features, for steps that do not know them; None to take them from the steps.
 
     Raises
     ------
     TypeError
         A step has no closed form; the message names it, with the reason.
     ValueError
-        The model has met no feature.
+        The model has learned from no features yet.
 
     Examples
     --------
@@ -64,13 +64,13 @@ def form_of(model: Any, names: _Names = None, n_features: int | None = None) -> 
 
 
 def _given(step: Any, names: _Names, width: int) -> tuple[_Names, int]:
-    """Names and number of the columns that a step gives for such columns."""
+    """Names and number of the columns that a step makes of the given columns."""
     made = step._transform_block(Block(np.zeros((1, width)), None, single(1), ONE, names=names))
     return made.names, made.X.shape[1]
 
 
 def _arranged(step: Any, names: _Names, width: int) -> list[Layer]:
-    """What brings columns into the order in which a step knows them."""
+    """The layer that puts columns into the order in which a step knows them."""
     own, n = getattr(step, "feature_names", None), getattr(step, "n_features", 0)
     if not n:
         return []
@@ -85,7 +85,7 @@ def _arranged(step: Any, names: _Names, width: int) -> list[Layer]:
 
 
 def _raw_features(transformers: Sequence[Any], ranker: Any) -> tuple[_Names, int]:
-    """The features that the first step that has met any has met, through steps before it that learn nothing."""
+    """The features known to the first step that has any, traced back through earlier steps that learn nothing."""
     for i, step in enumerate([*transformers, ranker]):
         if n := getattr(step, "n_features", 0):
             return _before(transformers[:i], step.feature_names, n)
@@ -93,7 +93,7 @@ def _raw_features(transformers: Sequence[Any], ranker: Any) -> tuple[_Names, int
 
 
 def _before(steps: Sequence[Any], names: _Names, n: int) -> tuple[_Names, int]:
-    """The features of which steps that learn nothing make columns with these names."""
+    """The features from which steps that learn nothing make columns of these names."""
 
     def given(raw: _Names, width: int) -> tuple[_Names, int]:
         for step in steps:
@@ -109,7 +109,7 @@ def _before(steps: Sequence[Any], names: _Names, n: int) -> tuple[_Names, int]:
     if names is None:
         return None, n // copies
     for raw in (names[::copies], names[: n // copies]):
-        # Names that some transformers make already are refused by them.
+        # Some transformers refuse names that they produce themselves.
         with contextlib.suppress(ValueError):
             if set(given(raw, len(raw))[0] or ()) == set(names):
                 return raw, len(raw)

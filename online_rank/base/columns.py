@@ -1,4 +1,4 @@
-"""Estimators with state that has a column for each feature."""
+"""Estimators whose state has a column for each feature."""
 
 import abc
 import functools
@@ -22,10 +22,10 @@ from online_rank.query.sparse import as_rows, worth_rows
 
 __all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers"]
 
-#: Most cells of an array that sparse documents are written out to, for steps that need one.
+#: Most cells of a dense array made of sparse documents, for steps that need one.
 _MAX_CELLS = 1 << 24
 
-#: From this number of names on a dict waits for memory at each look-up, and `NameTable` is faster.
+#: From this number of names on, each look-up in a dict misses the cache, and `NameTable` is faster.
 _MANY_NAMES = 1 << 14
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
@@ -43,7 +43,7 @@ def are_numbers(names: Iterable[Hashable]) -> bool:
 
 
 class Columns:
-    """Names of features, and the column that each stands for: one dictionary, which only grows.
+    """Names of features and their columns: a dictionary that only grows.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ class Columns:
         self._column = {name: j for j, name in enumerate(names)}
         self._names: tuple[Hashable, ...] | None = None
         self._are_numbers: bool | None = None
-        # The names that were last asked for, and where they are: the way of a query asks several times.
+        # The names last looked up, and their columns: one query looks them up several times.
         self._found: tuple[Iterable[Hashable], np.ndarray] | None = None
-        # The same as `_column`, made when many names are first looked up in a large one.
+        # The same mapping as `_column`, built when many names are first looked up in a large one.
         self._table: NameTable | None = None
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class Columns:
         return self._are_numbers
 
     def of(self, names: Iterable[Hashable]) -> np.ndarray:
-        """The column of each name, int64, read-only; -1 for one that has none."""
+        """The column of each name, int64, read-only; -1 for unknown names."""
         if self._found is not None and self._found[0] is names:
             return self._found[1]
         if isinstance(names, HashedNames) and len(self._column) >= _MANY_NAMES:
@@ -123,14 +123,14 @@ class Columns:
         return self._table.find(names.hashes)
 
     def missing(self, names: Iterable[Hashable]) -> list[Hashable]:
-        """Those of the names that have no column."""
+        """The names that have no column."""
         if isinstance(names, tuple):
             names = [names[i] for i in np.flatnonzero(self.of(names) < 0).tolist()]
         column = self._column
         return [name for name in names if name not in column]
 
     def add(self, names: Iterable[Hashable]) -> int:
-        """Give each name that has none the next column. Returns how many are new."""
+        """Give each unknown name the next column. Returns the number of new names."""
         before = len(self._column)
         for name in names:
             self._column.setdefault(name, len(self._column))
@@ -148,7 +148,7 @@ class Columns:
         try:
             if table is not None and len(table) > n:
                 table.remove(self.since(n)[: len(table) - n])
-            # Without memory, or by Ctrl-C, it stays away and is made anew.
+            # If memory runs out, or Ctrl-C comes, it stays None and is built again later.
             self._table = table
         finally:
             while len(self._column) > n:
@@ -156,24 +156,24 @@ class Columns:
                 self._column.popitem()
 
 
-#: How many new features each estimator has ignored. It is no state: ignored features change nothing.
+#: How many new features each estimator has ignored. It is not state, since ignored features change nothing.
 _IGNORED: "weakref.WeakKeyDictionary[QueryEstimator, int]" = weakref.WeakKeyDictionary()
 
 
 class QueryEstimator(QueryStep, abc.ABC):
-    """A step with state that has a column for each feature: the columns follow the features that it meets.
+    """A step whose state has a column for each feature, added as features appear.
 
     An ndarray fixes the number of features at first use. Named features extend the state when they first appear. Feature n of
-    an array, or of LETOR text, and the name "n" are the same feature: what learned from one is asked with the other.
+    an array or of LETOR text is the same feature as the name "n": a model that learned from one form can rank the other.
     """
 
     _schema = Schema(_n_features=Integer(0), _columns=Names(), max_features=Integer(1))
 
-    #: Most features that the state may grow to. New names beyond it are ignored, with one warning; more columns of an array are
-    #: an error.
+    #: Most features that the state may have. New names beyond this number are ignored, with one warning; an array with more
+    #: columns is an error.
     max_features: int = MAX_FEATURES
 
-    #: Name of an array with a row for each feature, of which learning changes only the rows of features that a query has.
+    #: Name of an array with one row for each feature; learning from a query changes only the rows of its features.
     _touched_only: str | None = None
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     @property
     def n_features(self) -> int:
-        """Number of features met so far."""
+        """Number of features seen so far."""
         return self._n_features
 
     @property
@@ -192,10 +192,10 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     @abc.abstractmethod
     def _grow(self, n_new: int) -> None:
-        """Extend the state by columns for `n_new` features. State arrays are replaced, never changed in place."""
+        """Add columns for `n_new` features to the state. State arrays are replaced, never changed in place."""
 
     def _align(self, block: Block) -> Block:
-        """`block` with its features in the order of the state's columns; features that were never met are left out."""
+        """`block` with its features in the order of the state's columns; unknown features are left out."""
         X = block.X
         if not block.n_documents:
             return block._replace(X=np.empty((0, self._n_features), X.dtype))
@@ -213,7 +213,9 @@ class QueryEstimator(QueryStep, abc.ABC):
         return block._replace(X=self._placed(X, columns))
 
     def _find(self, block: Block) -> np.ndarray | None:
-        """The column of the state for each feature of a block (`_with_names`), -1 without one; None for the same columns."""
+        """The column of the state for each feature of a block (`_with_names`), -1 for unknown ones; None if the columns are the
+        same.
+        """
         if block.names is None:
             self._require_positions(block)
             return None
@@ -225,17 +227,17 @@ class QueryEstimator(QueryStep, abc.ABC):
         return self._columns_of(block.names)
 
     def _own_names(self) -> tuple[Hashable, ...]:
-        """The names of all columns, in order; numbers where the state has none."""
+        """The names of all columns, in order; numbers if the state has no names."""
         return numbers(self._n_features) if self._columns is None else self._columns.names
 
     def _with_names(self, block: Block) -> Block:
-        """The block, its features called "1", "2", ... where the state knows them by such names."""
+        """The block with its features named "1", "2", ... if the state uses such names."""
         if block.names is None and self._columns and self._columns.are_numbers:
             return block._replace(names=numbers(block.X.shape[1]))
         return block
 
     def _columns_of(self, names: tuple[Hashable, ...]) -> np.ndarray:
-        """The column of each name, int64; -1 for one that has none. Without names of its own, column n - 1 is that of "n"."""
+        """The column of each name, int64; -1 for unknown names. In a state without names, "n" is column n - 1."""
         if self._columns is not None:
             return self._columns.of(names)
         if not self._n_features:
@@ -256,11 +258,11 @@ class QueryEstimator(QueryStep, abc.ABC):
         return placed
 
     def _align_and_grow(self, block: Block) -> Block:
-        """As `_align`, after the state was extended by the features of `block` that it has not met."""
+        """As `_align`, after adding the new features of `block` to the state."""
         return self._align(self._meet(block))
 
     def _meet(self, block: Block) -> Block:
-        """Extend the state by the features of a block that it has not met. Returns the block `_with_names`."""
+        """Add the new features of a block to the state. Returns the block `_with_names`."""
         block = self._with_names(block)
         if not self.abilities.takes_sparse:
             _require_array_room(block.X, self)
@@ -278,7 +280,7 @@ class QueryEstimator(QueryStep, abc.ABC):
         return block
 
     def _extend(self, names: Iterable[Hashable] | None, n_new: int = 0) -> None:
-        """Extend the state by columns for the names that have none, or by `n_new` columns without names."""
+        """Add columns to the state for unknown names, or `n_new` columns without names."""
         columns = self._columns
         if names is not None:
             columns = Columns() if columns is None else columns
@@ -301,7 +303,7 @@ class QueryEstimator(QueryStep, abc.ABC):
             self._n_features += n_new
 
     def _ignore(self, n: int) -> None:
-        """Count new features that there is no room for, and say so once."""
+        """Count new features beyond the limit, and warn once."""
         before = _IGNORED.get(self, 0)
         _IGNORED[self] = before + n
         if not before:
@@ -314,11 +316,11 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     @property
     def n_ignored_features(self) -> int:
-        """How often a new feature was met beyond `max_features`, and ignored, since the model was made or loaded."""
+        """How often a new feature beyond `max_features` was ignored since the model was made or loaded."""
         return _IGNORED.get(self, 0)
 
     def _meet_features_of(self, others: Iterable["QueryEstimator"]) -> None:
-        """Extend the state by columns for the features that others have met, in their order."""
+        """Add columns for the features of other estimators, in their order."""
         met = [step for step in (self, *others) if step._n_features]
         named = any(step._columns is not None for step in met)
         if named and not all(
@@ -339,7 +341,9 @@ class QueryEstimator(QueryStep, abc.ABC):
                 )
 
     def _placed_from(self, other: "QueryEstimator", values: np.ndarray) -> np.ndarray:
-        """Values (n, d) of the columns of another step at the places of the same features here; 0 for those it has not met."""
+        """Values (n, d) of another step's columns, moved to the columns of the same features here; 0 for features unknown
+        there.
+        """
         if self._columns is None and values.shape[1] == self._n_features:
             return values
         return self._placed(values, self._columns_of(other._own_names()))
@@ -351,14 +355,14 @@ class QueryEstimator(QueryStep, abc.ABC):
         return undo_state if columns is None else joined(undo_state, lambda: columns.truncate(n))
 
     def _snapshot_touched(self, block: Any) -> Callable[[], None]:
-        """As `QueryStep._snapshot`, but of the array `_touched_only` only the rows that the block changes are kept."""
+        """As `QueryStep._snapshot`, but of the array `_touched_only` only the rows that the block changes are copied."""
         name = self._touched_only
         state = None if name is None else getattr(self, name)
         touched = None if state is None or block is None else self._touched(block)
         if name is None or state is None or touched is None or len(touched) >= len(state):
             return self._snapshot_state()
-        # The others are not touched: their columns come after, or the array is replaced.
-        touched = touched.astype(np.intp)  # As it is needed for undoing, which must need no memory.
+        # Other rows are not touched: new columns are appended, or the array is replaced.
+        touched = touched.astype(np.intp)  # Allocated now, because undoing must not need memory.
         before = np.empty((len(touched), *state.shape[1:]))
         if state.ndim == 2:
             take_rows(state, touched, before)
@@ -371,7 +375,7 @@ class QueryEstimator(QueryStep, abc.ABC):
         return joined(self._snapshot_state(frozenset((name,))), undo_rows)
 
     def _touched(self, block: Block) -> np.ndarray | None:
-        """The columns of the state that the features of a block stand in; None where that is not known, for all."""
+        """The columns of the state that hold the features of a block; None for all of them."""
         if block.names is not None and self._columns is not None:
             columns = self._columns.of(block.names)
             return columns[columns >= 0]
@@ -389,7 +393,7 @@ class QueryEstimator(QueryStep, abc.ABC):
 
 
 def _moved(X: SparseRows, columns: np.ndarray, n_columns: int) -> SparseRows:
-    """Sparse rows with entry (i, j) moved to column `columns[j]`; left out where that is negative."""
+    """Sparse rows with entry (i, j) moved to column `columns[j]`, or dropped if that is negative."""
     target = columns[X.columns]
     known = target >= 0
     if known.all():
@@ -399,7 +403,7 @@ def _moved(X: SparseRows, columns: np.ndarray, n_columns: int) -> SparseRows:
 
 
 def as_array(X: Any, step: Any) -> np.ndarray:
-    """Features as an array, for a step that needs one. Raises ValueError for sparse ones of which it would be too large."""
+    """Features as a dense array, for a step that needs one. Raises ValueError if the array would be too large."""
     if not isinstance(X, SparseRows):
         return X
     _require_array_room(X, step)

@@ -1,4 +1,4 @@
-"""Randomness that follows from a seed and a number: the one function by which everything draws that counts its draws."""
+"""Random generators determined by a seed and a draw number."""
 
 import functools
 import zlib
@@ -10,15 +10,15 @@ __all__ = ["counted_generator"]
 
 
 def counted_generator(owner: Any, seed: int, number: int) -> np.random.Generator:
-    """The generator of draw `number` of an object with a seed, so that the only state of its randomness is a count.
+    """The generator of draw `number` of an object with a seed, whose only random state is then a count.
 
-    The class is a part of the key. All seeds are 0 by default, and a user who drew the same numbers as the policy that ranked
-    for it would click on what the policy happened to put on top.
+    The class is part of the key. All seeds are 0 by default, and without it a simulated user would draw the same numbers as the
+    policy that ranked, and click on what the policy happened to put on top.
 
     Parameters
     ----------
     owner
-        What draws.
+        The object that draws.
     seed, number
         Its seed and the number of the draw, integers >= 0.
 

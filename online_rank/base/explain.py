@@ -1,4 +1,4 @@
-"""Why one document ranks above another: what each feature contributes to the difference of their scores."""
+"""Explains why one document ranks above another: the contribution of each feature to the difference of their scores."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
@@ -12,26 +12,26 @@ from online_rank.query import Block
 
 __all__ = ["Explanation", "explain_one"]
 
-#: Orders in which features are exchanged for shares, each with its reverse.
+#: Number of random orders for shares; each is also used in reverse.
 _ORDERS = 8
 
 
 class Explanation(NamedTuple):
-    """Why document a scores what it does beside document b.
+    """The difference between the scores of two documents, split among the features.
 
     Attributes
     ----------
     a, b
         The documents.
     difference
-        Score of a minus score of b.
+        The score of a minus the score of b.
     contributions
-        What each feature contributes, the largest first; they add up to the difference. Features in which the two do not
-        differ, as far as the model sees them, are not there.
+        The contribution of each feature, largest first; they add up to the difference. Features in which the two documents do
+        not differ, as the model sees them, are left out.
     exact
-        Whether contributions follow from the model alone, as they do where scores are sums of functions of one feature. For
-        trees, networks and kernels they are shares: what the score changes when features of b are exchanged for those of a one
-        after the other, the mean over 16 orders (Strumbelj & Kononenko 2010; Shapley's value is that over all orders).
+        Whether the contributions follow from the model alone, as when a score is a sum of functions of one feature each. For
+        trees, networks and kernels they are shares: the changes of the score as the features of b are replaced by those of a
+        one after another, averaged over 16 orders (Strumbelj & Kononenko 2010; Shapley values average over all orders).
     """
 
     a: Hashable
@@ -52,9 +52,9 @@ class Explanation(NamedTuple):
 
 
 def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
-    """Why a document of a query scores what it does beside another one.
+    """Explain the difference between the scores of two documents of a query.
 
-    Contributions go through scalers, logarithms, quantile maps, ramps and encodings to the features that they are made of, and
+    Contributions are traced back through scalers, logarithms, quantile maps, ramps and encodings to the raw features, and
     through blends in the standardised units of this query.
 
     Parameters
@@ -64,14 +64,14 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     x
         The query, in any form.
     a, b
-        Two of its documents: ids where it has ids, else numbers.
+        Two of its documents: ids if the query has them, otherwise positions.
     context
         What is known of the query itself, where the model looks at it.
 
     Raises
     ------
     ValueError
-        There is no such document, or the query is bad input.
+        A document is not in the query, or the query is bad input.
 
     Examples
     --------
@@ -103,14 +103,14 @@ def _place(document: Hashable, block: Block) -> int:
 
 
 def _names(block: Block) -> Sequence[Hashable]:
-    """What the columns of a block are called: their names, or numbers from 1, as in files."""
+    """The labels of a block's columns: their names, or numbers from 1, as in files."""
     if block.names is not None:
         return block.names
     return [str(j + 1) for j in range(block.X.shape[1])] if hasattr(block.X, "shape") else []
 
 
 def _contributions(model: Any, block: Block, labels: Sequence[Hashable], a: int, b: int) -> tuple[dict[Hashable, float], bool]:
-    """What each raw feature contributes to the difference of the scores of rows a and b, and whether that is exact."""
+    """The contribution of each raw feature to the difference of the scores of rows a and b, and whether it is exact."""
     *transformers, ranker = serving_steps(model)
     block, labels = _through(transformers, block, labels)
     parts = ranker._blended()
@@ -129,14 +129,14 @@ def _contributions(model: Any, block: Block, labels: Sequence[Hashable], a: int,
 
 
 def _through(steps: Sequence[Any], block: Block, labels: Sequence[Hashable]) -> tuple[Block, Sequence[Hashable]]:
-    """A block behind some transformers, and for each of its columns the label of the feature that it is made of."""
+    """A block after some transformers, and for each column the label of the feature it is made from."""
     for step in steps:
         labels = _arranged(step, labels, block)
         made = step._transform_block(block)
         try:
             sources = sources_of(step._layers(len(labels)), len(labels))
             labels = [labels[k] for k in sources.tolist()]
-        except (TypeError, AttributeError):  # Its columns are explained as they are.
+        except (TypeError, AttributeError):  # The columns of such a step are explained as features of their own.
             labels = _names(made)
         block = made
     return block, labels
@@ -170,7 +170,7 @@ def _of_blend(
 
 
 def _shares(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """What the score changes when the features of b are exchanged for those of a, (d,): the mean over some orders."""
+    """The change of the score as each feature of b is replaced by that of a, (d,), averaged over several orders."""
     shares = np.zeros(len(a))
     differ = np.flatnonzero(a != b)
     if not len(differ):

@@ -1,8 +1,7 @@
-"""What a model computes, in closed form: layers from columns to columns, then a head that makes scores.
+"""The closed form of a model: layers from columns to columns, then a head that computes scores.
 
-Transformers and rankers declare it once (`_layers`, `_head`), and whatever needs to know how scores come about reads it:
-exports to engines, and explanations. Every layer makes each of its columns of one column before it, so that every
-column goes back to one raw feature.
+Transformers and rankers declare it once (`_layers`, `_head`); exports and explanations read it. A layer computes each of its
+columns from one column before it, so every column can be traced back to one raw feature.
 """
 
 from collections.abc import Callable, Hashable
@@ -64,7 +63,7 @@ class SignedLogs(NamedTuple):
 class Curves(NamedTuple):
     """Of column `sources[k]` its value where `knots[k]` is None, else the function linear between the points (xs, ys).
 
-    Before the first point and after the last a function is constant.
+    Before its first point and after its last a function is constant.
     """
 
     sources: np.ndarray
@@ -78,7 +77,7 @@ class Curves(NamedTuple):
         return np.column_stack(columns) if columns else np.empty((len(X), 0))
 
     def slopes(self, k: int) -> np.ndarray:
-        """The slopes between the points of a function; 0 between neighbouring floats, where there is nothing to go through."""
+        """The slopes between the points of a function; 0 between adjacent floats, which have no number between them."""
         xs, ys = self.knots[k] or (np.zeros(1), np.zeros(1))
         with np.errstate(over="ignore"):
             slopes = np.diff(ys) / np.diff(xs)
@@ -86,14 +85,14 @@ class Curves(NamedTuple):
 
 
 class Quantiles(NamedTuple):
-    """`deviation` times Phi^-1(F(x)), F the mid-rank share by a sketch of weighted centroids.
+    """`deviation` times Phi^-1(F(x)), where F is the mid-rank distribution function of a sketch of weighted centroids.
 
     Attributes
     ----------
     values
         Ascending centroids of each feature.
     weights
-        How many documents each stands for; negative for one that joins several values.
+        How many documents each stands for; negative for a centroid of several values.
     n_documents
         The sum of the absolute weights.
     deviation
@@ -118,7 +117,7 @@ class Quantiles(NamedTuple):
 
 
 class InQuery(NamedTuple):
-    """Of column `sources[k]` its value, or where `relative[k]` what it is among those of the query.
+    """The value of column `sources[k]`, made relative to the query's documents if `relative[k]`.
 
     Attributes
     ----------
@@ -128,9 +127,9 @@ class InQuery(NamedTuple):
         "standard": (x - mean) / (deviation + soft); "minmax": (x - min) / (max - min); "ranks": the share of smaller values
         plus half that of equal ones, minus 1/2. All are 0 where the column is constant.
     soft
-        Of "standard".
+        Used by "standard".
     centred
-        bool (k,), of "standard": whether the mean is subtracted; None for all.
+        bool (k,), used by "standard": whether the mean is subtracted; None for all.
     """
 
     sources: np.ndarray
@@ -194,7 +193,7 @@ class Tree(NamedTuple):
 
 
 def full_tree(columns: np.ndarray, thresholds: np.ndarray, leaves: np.ndarray) -> Tree:
-    """The tree of a heap of 2^D - 1 inner nodes and 2^D leaves; a node whose threshold is infinite does not split."""
+    """The tree stored as a heap of 2^D - 1 inner nodes and 2^D leaves; a node with an infinite threshold does not split."""
     nodes: list[tuple[int, float, int, int, float]] = []
 
     def add(place: int) -> int:
@@ -215,12 +214,12 @@ def full_tree(columns: np.ndarray, thresholds: np.ndarray, leaves: np.ndarray) -
 
 
 def first_at_least(function: Callable[[np.ndarray], np.ndarray], targets: np.ndarray) -> np.ndarray:
-    """For each target the smallest float64 x with function(x) >= target; infinity where there is none.
+    """For each target the smallest float64 x with function(x) >= target; infinity if there is none.
 
-    The function takes and gives (n,), entry for entry, and does not decrease.
+    The function maps arrays (n,) elementwise, and does not decrease.
     """
-    largest = 1e300  # Beyond it functions overflow.
-    # Floats in their order as integers: those of negative numbers run backwards.
+    largest = 1e300  # Beyond this the functions overflow.
+    # Floats as integers in the same order; the bit patterns of negative floats run backwards.
     low, high = (np.full(len(targets), _ordered(np.array([end]))[0]) for end in (-largest, largest))
     reached = function(np.full(len(targets), largest)) >= targets
     while (low < high).any():
@@ -258,7 +257,7 @@ class Trees(NamedTuple):
 
 
 class Network(NamedTuple):
-    """Fully connected layers (weights, biases), each followed by the activation, "tanh" or "relu", and a weighted sum."""
+    """Fully connected layers (weights, biases), each followed by the activation "tanh" or "relu", then a weighted sum."""
 
     layers: tuple[tuple[np.ndarray, np.ndarray], ...]
     activation: str
@@ -273,7 +272,7 @@ class Network(NamedTuple):
 
 
 class Blend(NamedTuple):
-    """Scores of several models on the same columns, standardised within the query, in a weighted sum."""
+    """A weighted sum of the scores of several models on the same columns, each standardised within the query."""
 
     forms: tuple["Form", ...]
     weights: np.ndarray
@@ -288,7 +287,7 @@ Head: TypeAlias = Linear | Trees | Network | Blend
 
 
 class Form(NamedTuple):
-    """What a model computes of raw features.
+    """The closed form of a model, as a function of raw features.
 
     Attributes
     ----------
@@ -297,7 +296,7 @@ class Form(NamedTuple):
     n_features
         d.
     layers, head
-        What is done, in order.
+        The computation, in order.
     """
 
     names: tuple[Hashable, ...] | None
@@ -312,19 +311,19 @@ class Form(NamedTuple):
 
     @property
     def is_relative(self) -> bool:
-        """Whether the score of a document depends on the other documents of its query."""
+        """Whether a document's score depends on the other documents of its query."""
         return isinstance(self.head, Blend) or any(isinstance(layer, InQuery) and layer.relative.any() for layer in self.layers)
 
 
 def transformed(layers: tuple[Layer, ...], X: np.ndarray) -> np.ndarray:
-    """The columns that layers make of the features X of one query."""
+    """The columns that the layers compute from the features X of one query."""
     for layer in layers:
         X = layer(X)
     return X
 
 
 def sources_of(layers: tuple[Any, ...], n_features: int) -> np.ndarray:
-    """The raw feature, int64 (k,), that each of the columns after the layers is made of; -1 for one that is always 0."""
+    """The raw feature, int64 (k,), that each column after the layers comes from; -1 for a column that is always 0."""
     sources = np.arange(n_features)
     for layer in layers:
         if isinstance(layer, Take):

@@ -16,13 +16,13 @@ __all__ = ["QueryFunction"]
 class QueryFunction(QueryTransformer):
     """A function of a query as a step of a pipeline. It learns nothing.
 
-    A function in a pipeline is wrapped without being asked for: `f | PerceptronRanker()`.
+    A function in a pipeline is wrapped automatically: `f | PerceptronRanker()`.
 
     Parameters
     ----------
     func
         Takes a query in the form in which the user gave it (a list of rows as an array) and returns the same documents, in the
-        same order and in any form of a query. It must not change what it is given.
+        same order and in any form of a query. It must not change its argument.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class QueryFunction(QueryTransformer):
 
 
 def _stack(parts: list[Block]) -> Block:
-    """Queries one below the other, their columns side by side in the order in which their names first appear."""
+    """Stack queries into one block, with columns in the order in which their names first appear."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -1,4 +1,4 @@
-"""Safety of threads."""
+"""Thread safety."""
 
 import copy
 import functools
@@ -25,23 +25,23 @@ _TAKEN: "list[list[_ModelLock]]" = []
 
 
 class _ModelLock(_ReentrantLock):
-    """A reentrant lock, and all whose lock it is."""
+    """A reentrant lock, and the objects that share it."""
 
     __slots__ = ("is_private", "owners")
 
     def __init__(self) -> None:
         _LOCKS[id(self)] = self
         self.owners: weakref.WeakSet[Locked] = weakref.WeakSet()
-        #: Whether nobody else can reach what it locks.
+        #: Whether the objects it guards cannot be reached by other threads.
         self.is_private = False
 
 
 class Locked:
-    """Base class of what may be asked from several threads.
+    """Base class of objects that several threads may use.
 
-    Every public method that learns or answers holds `_lock`: threads that rank beside one that learns see the state before or
-    after a query, never between, and several that learn take turns. A model has one lock with all that it is made of
-    (`join_locks`). Copies and pickles are made under it. A process forks when no other thread is within a query, so that the
+    Every public method that learns or answers holds `_lock`: a thread that ranks while another learns sees the state before or
+    after a query, never in between, and learning threads take turns. A model shares one lock with all its parts (`join_locks`).
+    Copies and pickles are made while holding it. A process forks when no other thread is within a query, so that the
     child has whole models whose locks are free; until then it waits.
     """
 
@@ -52,8 +52,8 @@ class Locked:
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make the object with its lock."""
-        # Not in __init__, which copies and unpickled objects never see; and not in a __getattr__, with which Python looks up
-        # every attribute of the object three times as slowly.
+        # Not in __init__, which is not run for copies and unpickled objects, and not in a __getattr__, which makes every
+        # attribute access three times as slow.
         self = super().__new__(cls)
         self._lock = _ModelLock()
         self._lock.owners.add(self)
@@ -67,11 +67,11 @@ class Locked:
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state as it is now, to be written when a query may have been learned since: a copy."""
+        """A copy of the current state, which can be written while the model goes on learning."""
         if self._lock.is_private:
             return self.__dict__
         made = copy.deepcopy(self)
-        # Its parts, of which the state consists, need no copies of their own.
+        # The parts inside the state need no copies of their own.
         made._lock.is_private = True
         return made.__dict__
 
@@ -80,7 +80,7 @@ class Locked:
 
 
 def locked(method: Callable[Concatenate[_Owner, _Arguments], _Answer]) -> Callable[Concatenate[_Owner, _Arguments], _Answer]:
-    """A method that holds the lock from its first line to its last."""
+    """The method, holding the lock while it runs."""
 
     @functools.wraps(method)
     def under_lock(self: _Owner, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
@@ -91,9 +91,9 @@ def locked(method: Callable[Concatenate[_Owner, _Arguments], _Answer]) -> Callab
 
 
 def join_locks(parts: Iterable[Locked]) -> None:
-    """Let all parts, and whoever shares a lock with one of them, have one lock.
+    """Give all parts, and all objects that share a lock with one of them, a single lock.
 
-    Models are composed before threads use them: a thread that waits for a lock which this replaces is not waited for.
+    Compose models before threads use them: a thread already waiting for a lock that is replaced here keeps the old one.
     """
     locks = {id(part._lock): part._lock for part in parts}
     if len(locks) > 1:

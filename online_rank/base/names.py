@@ -1,4 +1,4 @@
-"""The columns of many names at once."""
+"""Looks up the columns of many names at once."""
 
 from collections.abc import Hashable, Sequence
 
@@ -13,7 +13,7 @@ __all__ = ["NameTable"]
 class NameTable:
     """A hash table of the names of columns (`_kernels.names`), for looking up many at once.
 
-    Names that are no texts take a place too, at which nobody looks.
+    Names that are not strings also occupy a slot, but are never looked up here.
 
     Examples
     --------
@@ -33,17 +33,17 @@ class NameTable:
         return self._n
 
     def find(self, hashes: np.ndarray) -> np.ndarray:
-        """The column of each name, by its hashes; int64, -1 for one that has none."""
+        """The column of each name, by its hashes; int64, -1 for unknown names."""
         columns = np.empty(len(hashes), np.int64)
         find_names(hashes, self._rows, columns)
         return columns
 
     def add(self, names: Sequence[Hashable]) -> None:
-        """Names for the next columns; again for some of them, after an interrupt, does no harm."""
+        """Add names for the next columns. Adding some of them again, after an interrupt, does no harm."""
         if not names:
             return
         if 2 * (self._taken + len(names)) > len(self._rows):
-            # A little more than twice as many: names that come and go do not have it made anew each time.
+            # A little more than twice as many, so that names that come and go do not rebuild the table each time.
             n = self._n + len(names)
             rows = _empty(1 << (2 * n + n // 32).bit_length())
             taken = move_names(self._rows, rows)
@@ -53,7 +53,7 @@ class NameTable:
         self._n += len(names)
 
     def remove(self, names: Sequence[Hashable]) -> None:
-        """The names of the last columns; again for some of them, after an interrupt, does no harm."""
+        """Remove the names of the last columns. Removing some of them again, after an interrupt, does no harm."""
         remove_names(hashes_of(names), self._rows)
         self._n -= len(names)
 

@@ -24,14 +24,14 @@ from online_rank.query import Block, answer_in_kind, are_plain, feature_dicts, i
 
 __all__ = ["RankingPipeline"]
 
-#: How much of a block goes through the steps of a pipeline at once.
+#: How many numbers of a block pass through the steps of a pipeline at once.
 _BYTES_AT_ONCE = 4 << 20
 
 
 class RankingPipeline(Able, compose.Pipeline):
-    """A river pipeline whose steps work on whole queries, and that can do what its last step, a ranker, can do.
+    """A river pipeline whose steps work on whole queries; it has the methods of its last step, a ranker.
 
-    `transformer | ranker` gives one. A query is brought into its computational form once, and then goes from step to step. As
+    `transformer | ranker` gives one. A query is converted to arrays once, and then passes from step to step. As
     in every river pipeline, learning from a query first teaches a transformer, then transforms the query with it; a prediction
     teaches nothing (unless inside `river.compose.learn_during_predict()`).
 
@@ -46,7 +46,7 @@ class RankingPipeline(Able, compose.Pipeline):
     Raises
     ------
     TypeError
-        A step is of another kind, or follows a ranker.
+        A step is neither a transformer nor a ranker, or it follows a ranker.
 
     Examples
     --------
@@ -59,12 +59,12 @@ class RankingPipeline(Able, compose.Pipeline):
     {'clicks': 2.0}
     """
 
-    # What river makes of the steps.
+    # River's processing of the steps.
     _schema = Schema(
         _plan=Derived(), _inference_transformers=Derived(), _last_step_cached=Derived(), _last_step_params=Derived()
     )
 
-    # Here, so that signatures show it: `Able` comes before river's pipeline, with a `__new__` that takes anything.
+    # Defined so that signatures show it: `Able`, a base class before river's pipeline, has a `__new__` that takes anything.
     def __init__(self, *steps: Any) -> None:
         super().__init__(*steps)
 
@@ -161,7 +161,7 @@ class RankingPipeline(Able, compose.Pipeline):
             self._require_grades_unneeded()
         block = read_many_for(self, X, qid, y, w, served=served, context=context)
         n_queries = len(block.w)
-        # A few megabytes at once, so that what the transformers give stays near the processor and needs no memory of its own.
+        # A few megabytes at a time, so that the output of the transformers stays in the cache and needs little memory.
         size = getattr(block.X, "nbytes", 0)
         at_once = max(1, n_queries if size <= _BYTES_AT_ONCE else _BYTES_AT_ONCE * n_queries // size)
         with self._lock, all_or_nothing() as changes:
@@ -186,7 +186,7 @@ class RankingPipeline(Able, compose.Pipeline):
         return self._score_block(read_many_for(self, X, qid, context=context))
 
     def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
-        """Why document a of a query scores what it does beside document b, as `Ranker.explain_one` says."""
+        """Explain the difference between the scores of documents a and b (see `Ranker.explain_one`)."""
         return explain_one(self, x, a, b, context=context)
 
     def rank_one(self, x: Any, *, context: Any = None) -> list[Hashable]:
@@ -210,14 +210,14 @@ class RankingPipeline(Able, compose.Pipeline):
         return self._transformed(read_many_for(self, X, qid, context=context))
 
     def debug_one(self, x: Any, n_decimals: int = 5, n_shown: int = 10, *, context: Any = None) -> str:
-        """What happens to a query on its way through the pipeline, as text.
+        """A text that shows a query after each step of the pipeline.
 
         Parameters
         ----------
         x
             The query.
         n_decimals
-            Digits behind the point.
+            Digits after the decimal point.
         n_shown
             Most documents and features to show.
         context
@@ -260,7 +260,7 @@ class RankingPipeline(Able, compose.Pipeline):
         return "\n\n".join(parts)
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        """Make ready for a change that may fail; returns a function that undoes it."""
+        """Prepare for a change that may fail; returns a function that undoes it."""
         return joined(*map(snapshot, self.steps.values()))
 
     @property
@@ -277,7 +277,7 @@ class RankingPipeline(Able, compose.Pipeline):
             steps[-1]._replace(
                 takes_documents=steps[0].takes_documents,
                 takes_sparse=all(step.takes_sparse for step in steps),
-                # Else the ranker itself can tell what is served before it learns.
+                # Otherwise the ranker itself can compute the served scores before it learns.
                 measures_answers=steps[-1].measures_answers and learns_before,
                 takes_context=any(step.takes_context for step in steps),
                 learns=any(step.learns for step in steps),
@@ -287,7 +287,7 @@ class RankingPipeline(Able, compose.Pipeline):
         )
 
     def _scale(self) -> np.ndarray:
-        """By what the transformers divide each feature now, float64 (d,)."""
+        """The current divisors of the features in the transformers, float64 (d,)."""
         scale = np.ones(1)
         for step in self._transformers:
             own = step._scale()
@@ -301,7 +301,7 @@ class RankingPipeline(Able, compose.Pipeline):
         return [step for step in self.steps.values() if not step._is_ranker]
 
     def _reads_plain(self, x: Any, y: Any) -> bool:
-        """Whether a query and its grades are arrays as the first step knows them, which need no reading."""
+        """Whether a query and its grades are arrays with the columns of the first step, which need no conversion."""
         first = next(iter(self.steps.values()), None)
         n_features = getattr(first, "_n_features", 0)
         return n_features > 0 and first._columns is None and are_plain(x, y, n_features)  # type: ignore[union-attr]
@@ -311,7 +311,7 @@ class RankingPipeline(Able, compose.Pipeline):
             raise TypeError("y is None, but this pipeline learns from grades")
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        """Let each step learn all queries; the steps that learn are included in `changes` first."""
+        """Let each step learn all queries, after adding the steps that learn to `changes`."""
         able = self.abilities
         measures, scaled = able.measures_answers, able.wants_scale
         if block.y is None or not (measures or scaled):
@@ -320,7 +320,7 @@ class RankingPipeline(Able, compose.Pipeline):
         if changes is not None:
             for step in self.steps.values():
                 changes.include(step)
-        # What would have been answered is known only until the transformers have learned the query.
+        # The scores that would have been served can be computed only before the transformers learn the query.
         for query in block.each():
             self._learn_steps(query._replace(answered=self._score_block(query) if measures else None))
 
@@ -339,7 +339,7 @@ class RankingPipeline(Able, compose.Pipeline):
             block = step._learn_block(block) if learns else step._transform_block(block)
 
     def _learn_ranker(self, ranker: Ranker, block: Block, changes: all_or_nothing | None) -> None:
-        """Let the ranker learn what the transformers give."""
+        """Let the ranker learn from the output of the transformers."""
         if ranker.abilities.wants_scale:
             block = block._replace(scale=self._scale())
         if changes is not None:

@@ -1,4 +1,4 @@
-"""The contract that every ranker keeps."""
+"""The base class of rankers."""
 
 import abc
 from collections.abc import Hashable, Sequence
@@ -37,7 +37,7 @@ _MANY = 50
 class Ranker(QueryEstimator):
     """A model that ranks the documents of a query and learns from their relevance grades, one query at a time.
 
-    A subclass implements `_grow`, `_score` and `_learn`; everything else is here, once.
+    A subclass implements `_grow`, `_score` and `_learn`; everything else is implemented here.
     """
 
     _is_ranker = True
@@ -61,20 +61,20 @@ class Ranker(QueryEstimator):
 
     @abc.abstractmethod
     def _score(self, X: Any) -> np.ndarray:
-        """Scores of documents (n, d), as float64 (n,), by the weights that serve. A document's score depends on it alone."""
+        """Scores of documents (n, d), as float64 (n,), by the weights that serve. A score depends on its document alone."""
 
     def _head(self) -> Head:
-        """How scores are made of features, in closed form. Raises TypeError, with the reason, where there is none."""
-        raise TypeError("its scores have no closed form that engines compute")
+        """The closed form of the scores. Raises TypeError, with the reason, if there is none."""
+        raise TypeError("its scores have no closed form that engines can compute")
 
     def _linear_weights(self) -> np.ndarray | None:
-        """The weights (d,) by which it ranks, where a score is the weighted sum of the features; else None."""
+        """The weights (d,) by which it ranks, if a score is a weighted sum of the features; otherwise None."""
         return None
 
     def _blended(self) -> tuple[Sequence[Any], Sequence[Any], np.ndarray] | None:
-        """The transformers in front of the models that are blended, these, and their weights; None where nothing is blended.
+        """The common transformers of a blend, its models and their weights; None if the ranker is not a blend.
 
-        What is blended is their scores, standardised in the query.
+        A blend is a weighted sum of their scores, each standardised within the query.
         """
         return None
 
@@ -86,21 +86,21 @@ class Ranker(QueryEstimator):
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         """Learn from queries and write one row of `rounds` (n, len(Round._fields)) for each.
 
-        Returns the number of queries learned. It is smaller than the number given when a query has bad values or would
-        make the state non-finite: learning stopped before that query, of which nothing was learned.
+        Returns the number of queries learned. It is smaller than the number given if a query has bad values or would make the
+        state non-finite: learning stopped before that query.
         """
 
     def _rank_and_learn(self, query: Block, row: np.ndarray) -> np.ndarray | None:
-        """The scores of one query by what is known, float64 (m,); then it is learned, with its round in `row` (1, fields).
+        """Score one query, float64 (m,), then learn it and write its round to `row` (1, fields).
 
-        Returns None for a query that cannot be learned, of which nothing was.
+        Returns None, with nothing learned, if the query cannot be learned.
         """
         scores = self._score_all(query)
         return scores if self._learn(self._align_and_grow(query), row) else None
 
     @property
     def n_shown(self) -> int:
-        """How many rankings `show_one` has drawn: what it draws next depends on it, and on the policy's seed."""
+        """How many rankings `show_one` has drawn; the next draw depends on this count and on the policy's seed."""
         return self._n_shown
 
     @n_shown.setter
@@ -111,7 +111,7 @@ class Ranker(QueryEstimator):
 
     @property
     def _own_policy(self) -> Any:
-        """The policy that `show_one` draws rankings with; None for a ranker that has none."""
+        """The policy that `show_one` draws rankings with, or None."""
         return None
 
     def _confidence(self) -> float:
@@ -140,11 +140,11 @@ class Ranker(QueryEstimator):
             Its m relevance grades: integers >= 0 in the order of the documents, or `{document id: grade}`. For rankers that
             learn from clicks also `Clicks` on a ranking of `show_one`.
         w
-            Weight of the query: the update and the loss that bounds speak of are multiplied by it.
+            Weight of the query: it multiplies the update, and the loss in the bounds.
         served
             The scores that the documents were served with, as `predict_one` answered: m numbers, or `{document id: score}`. A
-            perceptron then learns from the mistakes of these, and its loss is theirs; None for the scores that it gives now.
-            For grades that come late, served averages and stale copies.
+            perceptron then learns from the mistakes of that ranking, and its loss is that ranking's. None stands for the scores
+            that it gives now. Use it for late grades, served averages and stale copies.
         context
             What is known of the query itself, `{name: value}`, where a step of a pipeline looks at it (`CrossFeatures`); a
             ranker alone refuses it.
@@ -192,14 +192,14 @@ class Ranker(QueryEstimator):
 
         Returns
         -------
-        A list of m floats, or `{document id: score}` for a query with ids. A list and not an array: river's evaluators compare
-        predictions by `!=` and ask for the truth of the answer, which an array does not have. `predict_many` gives an array.
+        A list of m floats, or `{document id: score}` for a query with ids. It is a list, not an array, because river's
+        evaluators test predictions with `!=` in an `if`, which raises for arrays. `predict_many` gives an array.
         """
         scores, block = self._answer(x, context)
         return answer_in_kind(scores, block)
 
     def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
-        """Why document a of a query scores what it does beside document b: see `online_rank.base.explain.explain_one`."""
+        """Explain the difference between the scores of documents a and b: see `online_rank.base.explain.explain_one`."""
         return explain_one(self, x, a, b, context=context)
 
     def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:
@@ -210,8 +210,8 @@ class Ranker(QueryEstimator):
         X
             Features: an (n, d) array or a data frame.
         qid
-            The n query ids, or None for a single query. Most rankers score every document by itself, and use them only to
-            check the block; a blend, and a pipeline with a transformer that looks at whole queries, need them.
+            The n query ids, or None for a single query. Most rankers score each document on its own and use the ids only to
+            check the block. Blends, and pipelines with transformers that look at whole queries, need them.
         context
             What is known of each query itself: one `{name: value}` a query, without `qid` a single one; None for nothing.
 
@@ -234,7 +234,7 @@ class Ranker(QueryEstimator):
         return best_first(scores, None if block is None else block.ids)
 
     def _answer(self, x: Any, context: Any = None) -> tuple[np.ndarray, Block | None]:
-        """Scores of a query, float64 (m,), and the query; None in place of an array that needed no reading."""
+        """Scores of a query, float64 (m,), and the query as it was read; None for an array that needed no conversion."""
         if self._columns is None and context is None and is_plain(x, self._n_features):
             with self._lock:
                 scores = self._score(x)
@@ -245,24 +245,24 @@ class Ranker(QueryEstimator):
             return self._score_all(block), block
 
     def show_one(self, x: Any, policy: Any = None, *, context: Any = None) -> Any:
-        """Draw the ranking of a query that is shown to a user, so that clicks on it can be learned from.
+        """Draw the ranking of a query to show to a user, so that the model can learn from the clicks on it.
 
-        Draw number t follows from the policy's seed and t alone, and the ranker counts: a copy, and a replay of the same calls,
-        draw the same rankings.
+        Draw number t depends only on t, which the ranker counts, and on the policy's seed. So a copy, or a replay of the same
+        calls, draws the same rankings.
 
         Parameters
         ----------
         x
             The query.
         policy
-            How to draw (`online_rank.feedback`); None for the ranker's own.
+            How to draw (`online_rank.feedback`); None for the ranker's own policy.
         context
             What is known of the query itself, where a step of a pipeline looks at it.
 
         Returns
         -------
-        The `Impression`: the documents shown, and what learning from their clicks needs. Keep it until the clicks come, and
-        give them to `learn_one(x, shown.clicked([...]))`.
+        The `Impression`: the documents shown, and the data that learning from clicks needs. Keep it until the clicks arrive,
+        then call `learn_one(x, shown.clicked([...]))`.
 
         Raises
         ------
@@ -274,7 +274,7 @@ class Ranker(QueryEstimator):
             return self._show(block, block, policy)
 
     def _show(self, query: Block, asked: Block, policy: Any) -> Any:
-        """Draw the ranking of a query that was asked for as `asked`, before transformers made `query` of it."""
+        """Draw the ranking of a query, given as `asked` and as `query` after the transformers."""
         policy = self._own_policy if policy is None else policy
         if policy is None:
             raise TypeError(f"{type(self).__name__} has no policy of its own: show_one(x, policy=PlackettLuce(k=10))")
@@ -291,7 +291,7 @@ class Ranker(QueryEstimator):
             require_finite(block)
             return np.zeros(block.n_documents)
         scores = self._score_queries(X, block.offsets)
-        # A NaN or infinite feature, and an overflow, cannot leave the scores finite; so this costs m tests, not m d.
+        # NaN, infinity and overflow always make a score non-finite, so this needs m tests rather than m d.
         if not all_finite(scores):
             require_finite(block)
             i = int(np.flatnonzero(~np.isfinite(scores))[0])
@@ -299,10 +299,10 @@ class Ranker(QueryEstimator):
         return scores
 
     def _learn_at_once(self, block: Block, plain: bool = False, changes: all_or_nothing | None = None) -> bool:
-        """Learn one query, which is known to fit if it is `plain`, without making ready to undo. Returns whether that went.
+        """Try to learn one query without preparing to undo; a `plain` query is known to fit. Returns whether it was learned.
 
-        The common case needs nothing undone, and writes over the row of the round before. What it cannot learn, `_learn_all`
-        has a message for. `changes` are those of steps before, which stay if the query is learned.
+        The common case never has to be undone, and overwrites the row of the previous round. For queries that it cannot learn,
+        `_learn_all` finds the error message. `changes` are those of earlier steps, kept if the query is learned.
         """
         rounds = self._last_round
         if rounds is None or not ((plain or self._fits(block)) and self._learns_atomically and len(block.w) == 1):
@@ -312,7 +312,7 @@ class Ranker(QueryEstimator):
         return self._learn(block, rounds) == 1
 
     def _fits(self, block: Block) -> bool:
-        """Whether a block of grades has the columns of the state, in order."""
+        """Whether a block with grades has the columns of the state, in order."""
         if block.served is not None or type(block.y) is not np.ndarray:
             return False
         if not isinstance(block.X, np.ndarray) and not (self.abilities.takes_sparse and isinstance(block.X, SparseRows)):
@@ -322,13 +322,13 @@ class Ranker(QueryEstimator):
         return self._has(block.names)
 
     def _learn_all(self, block: Block) -> None:
-        """Learn all queries of a block, or raise an error that names what is wrong with the first bad one, and learn none."""
+        """Learn all queries of a block, or learn none and raise an error about the first bad one."""
         with all_or_nothing() as changes:
             changes.include(self, block)
             self._learn_or_raise(block)
 
     def _learn_or_raise(self, block: Block) -> None:
-        """As `_learn_all`, but may leave a part learned when it raises: callers stand inside `all_or_nothing`."""
+        """As `_learn_all`, but a part may remain learned if it raises, so callers use `all_or_nothing`."""
         if block.y is None:
             raise TypeError("y is of type NoneType; grades are a sequence of integers, one a document")
         if not len(block.w):
@@ -342,11 +342,11 @@ class Ranker(QueryEstimator):
         learned = self._learn(block if self._fits(block) else self._align_and_grow(block), rounds)
         if learned < n_queries:
             raise self._rejection(block.queries(learned, learned + 1))
-        # Not a view, which would keep the rounds of a whole block.
+        # A copy: a view would keep the rounds of the whole block alive.
         self._last_round = rounds if n_queries == 1 else rounds[-1:].copy()
 
     def _rejection(self, query: Block) -> ValueError:
-        """The error for a query that was not learned. Raises it itself where the query has a bad value."""
+        """The error for a query that was not learned; raised here if the query has a bad value."""
         w = query.w[0]
         if not (np.isfinite(w) and w >= 0):
             return ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
@@ -371,7 +371,7 @@ def best_first(scores: np.ndarray, ids: Any = None) -> list[Hashable]:
         values = scores.tolist()
         order: list[Any] = sorted(range(len(values)), key=values.__getitem__, reverse=True)
     else:
-        # A stable sort takes twice as long, and is needed only where scores are equal.
+        # A stable sort takes twice as long, and is needed only if scores are equal.
         keys = -scores
         fast = keys.argsort()
         ordered = keys[fast]
@@ -380,7 +380,7 @@ def best_first(scores: np.ndarray, ids: Any = None) -> list[Hashable]:
 
 
 def rank_one(model: Any, x: Any, *, context: Any = None) -> list[Hashable]:
-    """The documents of a query, best first, by any model whose `predict_one` answers with scores.
+    """The documents of a query, best first, for any model whose `predict_one` returns scores.
 
     Equal scores keep the order in which the documents were given (a stable sort).
 

@@ -1,4 +1,4 @@
-"""What a round of learning leaves behind."""
+"""The record of one round of learning."""
 
 from typing import Any, NamedTuple
 
@@ -20,11 +20,11 @@ class Round(NamedTuple):
         The same for the weights that serve rankings; NaN unless a `LossTracker`, `DriftAwareRanker` or `BestRanker` around the
         ranker asked for it.
     mass
-        V_t, the total weight of the pairs that the update was made of (`online_rank.bounds`); 0 without an update.
+        V_t, the total weight of the pairs in the update (`online_rank.bounds`); 0 without an update.
     squared_gradient_norm
         ||z_t||^2, the squared l2 norm of the update direction; 0 without an update.
     margin
-        tau_t, by how much a correctly ordered pair may be right and still be part of the update; 0 for the pure rule.
+        tau_t, the margin: pairs ordered correctly by less than this are part of the update too; 0 for the pure rule.
     weight
         The sample weight of the query.
     n_documents
@@ -58,7 +58,7 @@ class Round(NamedTuple):
 class LastRound(Array):
     """The row (1, fields of Round) of a ranker's last round in its state; None before the first.
 
-    A loss may be NaN where it was not asked for; the number of documents may not.
+    A loss may be NaN if it was not requested; the number of documents may not.
     """
 
     def __init__(self) -> None:

@@ -1,17 +1,16 @@
 """The state of a class, declared in its body.
 
-Storage and tests know a class by this declaration, never by the names of its private attributes. Every attribute of an
-instance is one of three things:
+Storage and tests use this declaration and never name private attributes. Every attribute of an instance is one of three things:
 
 - a setting: an argument of the constructor, stored under its name. It needs no declaration, but a type annotation;
 - state: learned from data. It is saved, and read back only if it matches its field;
-- derived: made anew from settings and state. It is neither saved nor read.
+- derived: recomputed from settings and state. It is neither saved nor read.
 
 How to declare a new class
 --------------------------
 1. Write `_schema = Schema(attribute=field, ...)` in the class body. It adds to the schema of the base classes: declare only
    what the class itself sets.
-   `_schema = None` says that a class, and those below it, are not saved, for example since they hold any object.
+   `_schema = None` says that a class and its subclasses cannot be saved, for example because they hold arbitrary objects.
 2. Add the class to the registry, `online_rank._registry`.
 3. Run `tests/storage/test_schemas.py`. It trains an instance of every listed class, and fails when an attribute is
    undeclared, a declared one is missing, or a value does not match its field.
@@ -29,16 +28,16 @@ How to declare a new class
 
 Sizes of an `Array` are numbers, `"d"`, names of other attributes (`Array("d", "n_centroids")`) or functions of the object
 (`Array(lambda ranker: ranker._n_features if ranker._averages else 0)`). Declare an attribute before the fields whose sizes
-need it. Two methods of the class help where a field cannot say enough. Both are optional; storage calls them in this order
-when the state is in place:
+need it. Two optional methods of the class cover what fields cannot express. Storage calls them in this order once the state is
+set:
 
 - `_check_state()` raises ValueError when fields contradict one another, for example when an index points outside an array;
 - `_derive()` makes the derived attributes that depend on state. Give such an array its shape, `Derived("n_rows", "d")`, so
   that a small file cannot ask for a large array.
 
-Kernels do not check bounds. Whatever a kernel uses as an index or a length must be limited by `low` and `high` or by
-`_check_state`, and a loop that ends by arithmetic on the state needs finite numbers: the default of `Array`. Constructors
-must not allocate by the size of a setting, and must refuse settings that no machine has the memory for.
+Kernels do not check bounds. Anything that a kernel uses as an index or a length must be limited by `low` and `high` or by
+`_check_state`, and loops that end by arithmetic on the state need finite numbers (the default of `Array`). Constructors must
+not allocate memory in proportion to a setting, and must refuse settings for which no machine has enough memory.
 """
 
 import functools
@@ -82,19 +81,19 @@ class StateError(ValueError):
 
 
 class Field:
-    """What one attribute may hold."""
+    """The values that one attribute may have."""
 
     #: Whether None may stand in its place.
     optional = False
 
     def check(self, value: Any, where: str, owner: Any) -> None:
-        """Raise StateError unless `value`, the attribute of `owner` that messages call `where`, matches."""
+        """Raise StateError unless `value`, an attribute of `owner` called `where` in messages, matches."""
         if value is None and self.optional:
             return
         self._check(value, where, owner)
 
     def trim(self, value: Any, owner: Any) -> Any:
-        """The part of `value` that is saved: all of it, but for arrays with spare room."""
+        """The part of `value` to save: all of it, except the spare rows of arrays."""
         return value
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
@@ -160,7 +159,7 @@ class Array(Field):
             return
         if self.finite and dtype.kind == "f" and not np.isfinite(value).all():
             raise StateError(f"{where} has entries that are not finite")
-        # Comparisons with NaN are False: where NaN may stand, it passes.
+        # Comparisons with NaN are False, so NaN passes if it is allowed.
         low, high = (getattr(owner, end) if isinstance(end, str) else end for end in (self.low, self.high))
         if (low > -math.inf and (value < low).any()) or (high < math.inf and (value > high).any()):
             raise StateError(f"{where} has entries outside {low:g} to {high:g}")
@@ -174,19 +173,19 @@ class Array(Field):
 
 
 class Derived(Field):
-    """An attribute that is made anew from settings and state, by the constructor or by `_derive()`.
+    """An attribute that is recomputed from settings and state, by the constructor or by `_derive()`.
 
     Parameters
     ----------
     *shape
-        Its shape, if it is an array of 8-byte numbers that `_derive()` makes: what it takes is counted before it is made.
+        Its shape, if it is an array of 8-byte numbers made by `_derive()`: its memory is counted before it is allocated.
     """
 
     def __init__(self, *shape: Size) -> None:
         self.shape = shape
 
     def n_bytes(self, owner: Any) -> int:
-        """How much memory `_derive()` takes for it."""
+        """The bytes that `_derive()` allocates for it."""
         return 8 * math.prod(size_of(size, owner) or 0 for size in self.shape) if self.shape else 0
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
@@ -254,7 +253,7 @@ class Text(Field):
 
 
 class Plain(Field):
-    """None, a bool, a number, a string, or tuples of these: what may be a key. Integers have at most 64 bits."""
+    """A key: None, a bool, a number, a string, or tuples of these. Integers have at most 64 bits."""
 
     optional = True
 
@@ -283,9 +282,9 @@ class Nested(Field):
     Parameters
     ----------
     *classes
-        What it is an instance of: classes, or their names, so that nothing has to be imported.
+        The allowed classes, or their names, so that nothing has to be imported.
     features
-        Whether it has the features of the object around it: the same number and the same names. A pipeline has none itself.
+        Whether it has the same features, by number and name, as the object around it. A pipeline has none itself.
     optional
         Whether None may stand in its place.
     """
@@ -310,7 +309,7 @@ class Nested(Field):
 
 
 class ListOf(Field):
-    """A list of one kind of field, of a certain length; `kind` is another container, such as tuple or collections.deque."""
+    """A list of one kind of field, of a given length; `kind` sets another container, such as tuple or collections.deque."""
 
     def __init__(self, field: Field, length: Size = None, *, kind: Any = list, optional: bool = False) -> None:
         self.field = field
@@ -342,7 +341,7 @@ class TupleOf(Field):
 
 
 class DictOf(Field):
-    """A dict of one kind of key to one kind of value."""
+    """A dict with one kind of key and one kind of value."""
 
     def __init__(self, key: Field, value: Field, *, optional: bool = False) -> None:
         self.key = key
@@ -389,7 +388,7 @@ def check_object(value: Any, where: str) -> None:
 
 
 def mismatches(value: Any) -> list[str]:
-    """What is wrong with the declaration of an object's class, one line for each attribute; for tests of new classes.
+    """The errors in the declaration of an object's class, one line for each attribute; for tests of new classes.
 
     Examples
     --------

@@ -15,51 +15,51 @@ __all__ = ["QueryStep", "check_calling_pipeline", "require_query_step"]
 class QueryStep(Able, base.Estimator):
     """Base class of pipeline steps: rankers and transformers of queries."""
 
-    #: Whether it is a ranker; river's `isinstance` takes longer than learning from a short query.
+    #: Whether it is a ranker. An attribute, because river's `isinstance` takes longer than learning from a short query.
     _is_ranker: ClassVar[bool] = False
 
     #: Makes a pipeline of two steps; `online_rank.base.pipeline`, which knows rankers and transformers, sets it.
     _pipeline: ClassVar[Callable[[Any, Any], Any]]
 
     def __or__(self, other: Any) -> Any:
-        """`self | other`: a pipeline in which `other` works on what this step gives."""
+        """`self | other`: a pipeline in which `other` works on the output of this step."""
         return QueryStep._pipeline(self, other)
 
     def __ror__(self, other: Any) -> Any:
-        """`other | self`: a pipeline in which this step works on what `other` gives."""
+        """`other | self`: a pipeline in which this step works on the output of `other`."""
         return QueryStep._pipeline(other, self)
 
-    #: Whether learning changes arrays of the state in place. Where it replaces them, undoing a change needs no copies.
+    #: Whether learning changes arrays of the state in place. If it replaces them, undoing a change needs no copies.
     _changes_in_place = True
 
-    #: Arrays that learning replaces all the same, and never writes to.
+    #: Exceptions: arrays that learning replaces and never writes to.
     _replaced: ClassVar[frozenset[str]] = frozenset()
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        """Make ready for a change that may fail; returns a function that undoes it (see `snapshot`).
+        """Prepare for a change that may fail; returns a function that undoes it (see `snapshot`).
 
-        `block` is what is about to be learned, where that is known: a step that changes little of a large state keeps that.
+        `block`, if known, is what will be learned: a step that changes little of a large state then copies only that part.
         """
         return self._snapshot_state()
 
     def _snapshot_state(self, kept_otherwise: frozenset[str] = frozenset()) -> Callable[[], None]:
-        """The snapshot of all attributes but those arrays of which the caller keeps what will change."""
+        """The snapshot of all attributes except the arrays that the caller saves itself."""
         if self._changes_in_place:
             return snapshot_arrays(self, self._replaced | kept_otherwise)
         return snapshot_references(self)
 
     def _fork(self) -> None:
-        """Make ready to learn one part of a stream whose other parts other copies learn (`online_rank.distributed.fork`)."""
+        """Prepare to learn one part of a stream while copies learn the other parts (`online_rank.distributed.fork`)."""
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        """Become what `shards` make together; this step is a copy of `base`, as each was before it learned a part of a stream.
+        """Combine the state of `shards` into this step, a copy of `base`: the state of each shard before it learned its part.
 
         Parameters
         ----------
         shards, base
             Steps with the same settings.
         shares
-            By what the weights of each shard are multiplied; they add up to 1.
+            The factor for the weights of each shard; they add up to 1.
         """
         raise TypeError(f"{type(self).__name__} has no rule for mixing what several machines have learned")
 
@@ -83,11 +83,11 @@ def require_query_step(step: Any) -> None:
 
 
 def check_calling_pipeline() -> None:
-    """Raise TypeError, with advice, when the caller of the caller is a river pipeline with a step for single documents.
+    """Raise TypeError, with advice, if the caller's caller is a river pipeline with a step for single documents.
 
     `StandardScaler() | ranker` calls no method of the ranker: river's `|` builds a plain pipeline, which hands whole queries
-    to a transformer of single documents. But river asks its steps for `_supervised` when such a pipeline is first used, and
-    only then can the mistake be told apart from an error deep inside the transformer.
+    to a transformer of single documents. But river reads `_supervised` of its steps when such a pipeline is first used; there
+    the mistake can be recognised before it becomes an obscure error inside the transformer.
     """
     pipeline = sys._getframe(2).f_locals.get("self")
     if isinstance(pipeline, compose.Pipeline):

@@ -1,4 +1,4 @@
-"""The contract that every transformer of queries keeps."""
+"""The base class of transformers of queries."""
 
 import abc
 from collections.abc import Callable
@@ -17,7 +17,7 @@ __all__ = ["QueryTransformer"]
 
 
 class QueryTransformer(QueryStep, base.Transformer):
-    """A river transformer that works on whole queries, in every form, and answers in the form it was asked in.
+    """A river transformer that works on whole queries in any form, and returns the form it was given.
 
     A subclass implements `_transform_block` and `_learn_block`.
     """
@@ -26,11 +26,11 @@ class QueryTransformer(QueryStep, base.Transformer):
     _union: ClassVar[Callable[[Any, Any], Any]]
 
     def _scale(self) -> np.ndarray | None:
-        """By what the step divides each feature now, float64 (d,), if all that it does is to subtract and divide; else None."""
+        """The current divisor of each feature, float64 (d,), if the step only subtracts and divides; otherwise None."""
         return None
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
-        """What the step does to so many columns, in closed form. Raises TypeError, with the reason, where there is none."""
+        """The closed form of the step on this many columns. Raises TypeError, with the reason, if there is none."""
         raise TypeError("its columns are not numbers made of one feature each in closed form")
 
     @abc.abstractmethod
@@ -39,9 +39,9 @@ class QueryTransformer(QueryStep, base.Transformer):
 
     @abc.abstractmethod
     def _learn_block(self, block: Block) -> Block:
-        """For each query, in turn: learn from it, then transform it (if supervised: the other way round).
+        """For each query in turn: learn from it, then transform it (a supervised step transforms first).
 
-        Returns the transformed queries. May leave a part of them learned when it raises: callers stand inside `all_or_nothing`.
+        Returns the transformed queries. A part of them may remain learned if it raises, so callers use `all_or_nothing`.
         """
 
     def learn_one(self, x: Any, y: Any = None, *, context: Any = None) -> None:
@@ -52,7 +52,7 @@ class QueryTransformer(QueryStep, base.Transformer):
         x
             The query.
         y
-            Its grades, which only a supervised transformer looks at.
+            Its grades, used only by supervised transformers.
         context
             What is known of the query itself, `{name: value}`, which few transformers look at.
 
@@ -85,7 +85,7 @@ class QueryTransformer(QueryStep, base.Transformer):
         X
             Features of n documents: an (n, d) array or a data frame.
         y
-            The n grades, which only a supervised transformer looks at; others take None.
+            The n grades, used only by supervised transformers; others take None.
         qid
             The n query ids; documents of a query stand together.
         context

@@ -1,4 +1,4 @@
-"""Changes of which either all are made or none."""
+"""Changes that are made completely or not at all."""
 
 import collections
 import copy
@@ -12,24 +12,24 @@ from river import base, utils
 
 __all__ = ["all_or_nothing", "joined", "put_back", "snapshot", "snapshot_arrays", "snapshot_references"]
 
-#: Undoes changes. May be called again after it was interrupted.
+#: Undoes changes. It may be called again after an interrupt.
 Undo = Callable[[], None]
 
 
-#: How often undoing is tried: a second Ctrl-C, or want of memory, may stop it.
+#: How often undoing is tried: a second Ctrl-C or a lack of memory may stop it.
 _TRIES = 3
 
 
 class all_or_nothing:
-    """Undo the changes that parts make to themselves when the body raises, be it by Ctrl-C.
+    """Undo the changes to some parts if the body raises, including on Ctrl-C.
 
-    Entered twice, as in `with all_or_nothing(part) as changes, changes:`, it also stands a second Ctrl-C: one that comes before
-    undoing has begun leaves the rest to the outer of the two.
+    Entered twice, as in `with all_or_nothing(part) as changes, changes:`, it also survives a second Ctrl-C: if that comes
+    before undoing has begun, the outer of the two undoes the changes.
 
     Parameters
     ----------
     *parts
-        Rankers, transformers, metrics. Further ones join in the body by `include`, each before it changes.
+        Rankers, transformers, metrics. More can be added in the body with `include`, each before it changes.
 
     Examples
     --------
@@ -46,17 +46,17 @@ class all_or_nothing:
 
     def __init__(self, *parts: Any) -> None:
         self._undo = [snapshot(part) for part in parts]
-        #: An array whose last number is NaN until all is done.
+        #: An array whose last number is NaN until the change is complete.
         self._written_last: np.ndarray | None = None
 
     def include(self, part: Any, block: Any = None) -> None:
-        """Undo the changes of `part` too; `block` is what it is about to learn from, where that is known."""
+        """Undo the changes of `part` too; `block`, if known, is what it is about to learn from."""
         self._undo.append(snapshot(part, block))
 
     def until_written(self, row: np.ndarray) -> None:
-        """Undo nothing once a kernel has written to `row`, float64 (1, n), which it does last; else what was there comes back.
+        """Keep all changes once a kernel has written `row`, float64 (1, n), as its last action; otherwise restore the old row.
 
-        For a last change by one kernel: it is made or it is not, so that no copy of what it changes is needed.
+        For a last change made by a single kernel, which happens completely or not at all, so that nothing has to be copied.
         """
         if not self._undo:
             return
@@ -77,7 +77,9 @@ class all_or_nothing:
         self._undo.clear()
 
     def _undone(self) -> bool:
-        """Undo all changes, those after one that fails too; whether none failed. The error of the body is raised anyway."""
+        """Undo all changes, continuing after one that fails; returns whether all succeeded. The body's error is raised in any
+        case.
+        """
         done = True
         for undo in reversed(self._undo):
             try:
@@ -88,16 +90,16 @@ class all_or_nothing:
 
 
 def snapshot(part: Any, block: Any = None) -> Undo:
-    """Make `part` ready for changes that may have to be undone, whatever it is.
+    """Prepare any kind of `part` for changes that may have to be undone.
 
     Parameters
     ----------
     part
-        A step of this library says by its method `_snapshot` how it is undone. Of other objects, such as river's, which change
-        in place, a deep copy of what they have learned is kept. A metric in a window and several metrics in one stay the
-        objects that the user may hold.
+        Steps of this library are undone by their method `_snapshot`. Of other objects, such as river's, which change in place,
+        a deep copy of the state is kept. Windowed metrics and collections of metrics remain the same objects, since the user
+        may hold references to them.
     block
-        What the part is about to learn from; None for anything.
+        The queries that the part is about to learn from; None if unknown.
 
     Returns
     -------
@@ -110,10 +112,10 @@ def snapshot(part: Any, block: Any = None) -> Undo:
         held = [value for value in values if _is_foreign(type(value))]  # type: ignore[arg-type]
         return joined(part._snapshot(block), *map(snapshot, held))
     if isinstance(part, utils.Rolling | utils.TimeRolling):
-        # What a window holds is never changed; only which queries it holds.
+        # The entries of a window never change; only the set of entries does.
         window = {name: copy.copy(value) for name, value in vars(part).items() if name != "obj"}
         return joined(snapshot(part.obj), lambda: vars(part).update(window))
-    if isinstance(part, collections.UserList):  # River's Metrics, which it takes most of a second to import.
+    if isinstance(part, collections.UserList):  # River's Metrics, whose import takes most of a second.
         return joined(*map(snapshot, part))
     before = copy.deepcopy(vars(part))
     return lambda: put_back(part, before)
@@ -121,14 +123,14 @@ def snapshot(part: Any, block: Any = None) -> Undo:
 
 @functools.cache
 def _is_foreign(kind: Hashable) -> bool:
-    """Whether objects of a class are river's, of which a deep copy is kept."""
+    """Whether a class is river's, so that a deep copy of its objects is kept."""
     return isinstance(kind, type) and issubclass(kind, base.Base) and not hasattr(kind, "_snapshot")
 
 
 def snapshot_arrays(part: Any, replaced: frozenset[str] = frozenset()) -> Undo:
-    """The snapshot of a part whose arrays change in place but for those named `replaced`, and whose other state is replaced.
+    """The snapshot of a part whose arrays change in place, except those named in `replaced`, and whose other state is replaced.
 
-    The changes are made to copies of the arrays; so undoing is putting the old values back.
+    The changes are made to copies of the arrays, so undoing restores the old references.
     """
     state = vars(part)
     before = state.copy()
@@ -139,13 +141,13 @@ def snapshot_arrays(part: Any, replaced: frozenset[str] = frozenset()) -> Undo:
 
 
 def snapshot_references(part: Any) -> Undo:
-    """The snapshot of a part that replaces all of its state when it learns, arrays too: nothing is copied."""
+    """The snapshot of a part that replaces all its state, including arrays, when it learns: nothing is copied."""
     before = dict(vars(part))
     return lambda: put_back(part, before)
 
 
 def put_back(part: Any, before: dict[str, Any]) -> None:
-    """Give `part` the attributes that it had."""
+    """Restore the attributes of `part`."""
     state = vars(part)
     state.update(before)
     for name in [name for name in state if name not in before]:
@@ -153,7 +155,7 @@ def put_back(part: Any, before: dict[str, Any]) -> None:
 
 
 def joined(*undo: Undo) -> Undo:
-    """A function that calls all of `undo`."""
+    """A function that calls every function in `undo`."""
 
     def undo_all() -> None:
         error: BaseException | None = None

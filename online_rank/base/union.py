@@ -16,9 +16,9 @@ __all__ = ["QueryUnion"]
 
 
 class QueryUnion(Wrapper, QueryTransformer):
-    """The features that two transformers make of a query, side by side: `first + second`.
+    """The features of two transformers, side by side: `first + second`.
 
-    Both get the query as it came. A feature is called by the transformer that gives it: `"StreamScaler.clicks"`.
+    Both get the original query. A feature's name begins with its transformer's: `"StreamScaler.clicks"`.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class QueryUnion(Wrapper, QueryTransformer):
     Raises
     ------
     TypeError
-        One is no transformer of queries.
+        One of them is not a transformer of queries.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class QueryUnion(Wrapper, QueryTransformer):
         return None
 
     def _abilities(self) -> Abilities:
-        # Texts and categories are welcome where one of the two takes them.
+        # Text and categories are accepted if one of the two takes them.
         return Abilities(
             takes_documents=any(abilities_of(part).takes_documents for part in self._wrapped),
             takes_context=any(abilities_of(part).takes_context for part in self._wrapped),
@@ -101,13 +101,13 @@ class QueryUnion(Wrapper, QueryTransformer):
         labels = [type(part).__name__ for part in (self.first, self.second)]
         if labels[0] == labels[1]:
             labels[1] += "2"
-        # All of them, whether or not both give the name: a query may lack a feature that the next one has.
+        # Names always get the prefix, even without a clash: a query may lack a feature that the next one has.
         told = (f"{label}.{name}" for label, given in zip(labels, names, strict=True) for name in given)
         return block._replace(X=X, names=tuple(told))
 
 
 def _as_taken(part: Any, block: Block) -> Block:
-    """A block in the form that a transformer takes: documents as the user gave them, or numbers."""
+    """A block in the form that a transformer takes: the user's documents, or numbers."""
     if hasattr(block.X, "shape") or abilities_of(part).takes_documents:
         return block
     unnamed = block.ids is None or isinstance(block.ids, range)

@@ -1,4 +1,4 @@
-r"""Bounds on the cumulative ranking loss: every theorem as a function, and certificates that a program checks.
+r"""Bounds on the cumulative ranking loss: every theorem as a function, and certificates computed from measured runs.
 
 Notation
 --------
@@ -7,15 +7,15 @@ with ties broken pessimistically. A round with RML_t > 0 puts weights a_ij >= 0 
 
 .. math:: w_{t+1} = w_t + g_t, \quad g_t = -z_t = \sum_{ij} a_{ij} (x_i - x_j), \quad V_t = \sum_{ij} a_{ij}.
 
-V_t is the *mass* of the round, RML_t <= V_t <= B. A pair is *violated* where R_i > R_j and s_j >= s_i - tau_t; tau_t is 0 for
-the pure rule, else beta sum ||z||^2 / sum V over the rounds before, at most 4 beta B R_X^2. R_X is the largest norm of a
+V_t is the *mass* of the round, RML_t <= V_t <= B. A pair is *violated* if R_i > R_j and s_j >= s_i - tau_t; tau_t is 0 for the
+pure rule, otherwise beta sum ||z||^2 / sum V over the previous rounds, at most 4 beta B R_X^2. R_X is the largest norm of a
 document, m the largest number of documents, v_max the largest ratio of two positive weights v_i of the surrogate f_t (SLAM; 0
 in a round without a loss). All norms are l2. A *comparator* is any weight vector u; its losses are
 
 .. math::
     F(u) = \sum_t \sum_{ij} a_{ij} \max(0, \Delta_{ij} - u \cdot (x_i - x_j)) \quad\text{and}\quad \sum_t f_t(u),
 
-on the pairs of the updates, and of the surrogate over the rounds with an update. Delta_ij is 1 for the mistake-driven update,
+the first on the pairs of the updates, the second on the rounds with an update. Delta_ij is 1 for the mistake-driven update,
 Delta or Delta (R_i - R_j) for the gradient update. With credit `argmax` or `spread` and mass `slam` or `loss` F(u) <= sum
 f_t(u). Sample weights multiply losses, a_ij and f_t. To close a bound: v <= F + c sqrt(v) implies v <= 2 F + c^2.
 
@@ -31,43 +31,45 @@ Q = sum ||z_t||^2 + 2 tau_t V_t. *Proof*: the master inequality; <w_t, g_t> = su
 ||w_{T+1}||^2 <= Q; and ||z_t|| <= 2 R_X V_t <= 2 R_X sqrt(B V_t). There are streams on which it is attained. With sum f_t(u)
 in place of F(u): `mass_surrogate_bound`.
 
-**Limits** (`hinge_limit`, `margin_limit`, `duality_gap`). F(u) + <u, w> - V is the surplus margin of u, which is >= 0: no bound
-of the mass theorem is below V, and no weights of norm U have a mean hinge below 1 - U ||w|| / V on the pairs of the updates.
+**Limits** (`hinge_limit`, `margin_limit`, `duality_gap`). F(u) + <u, w> - V is the sum of the margins of u above 1, which is >=
+0: no bound of the mass theorem is below V, and no weights of norm U have a mean hinge below 1 - U ||w|| / V on the pairs of the
+updates.
 
-**Given weights** (`beginning_data_bound`, `beginning_distance_bound`). Begun with w_0, sum V <= F(u) + ||u|| sqrt(||w_0||^2 +
-Q) - <u, w_0>; what is learned is w_{T+1} - w_0.
+**Given weights** (`beginning_data_bound`, `beginning_distance_bound`). If w_1 = w_0, then sum V <= F(u) + ||u|| sqrt(||w_0||^2
++ Q) - <u, w_0>; the sum of the updates is w_{T+1} - w_0.
 
 **Any step** (`any_step_hindsight_bound`, `any_step_data_bound`, `any_step_bound`). Gradient descent with any step eta and
 margin Delta: sum RML <= 2 F(u) / Delta + (4 B R_X^2 + 2 Delta / eta) ||u||^2 / Delta^2. *Proof*: as before, with <w_t, z_t>
 >= -Delta V_t.
 
 **[CT]** (`regret_bound`, `gradient_norm_bound`, `theorem_5`, `corollary_6`, `corollary_7`, `theorem_8`). The bounds of the
-literature for gradient descent with credit `argmax` and mass `slam`. Theorem 5 is not true for the step that Algorithm 1 is
-printed with, because rankings do depend on the step; it is for steps below Delta / (2 m R_X^2 v_max). [CT2] concedes the
-dependence.
+literature for gradient descent with credit `argmax` and mass `slam`. Theorem 5 is false for the step printed in Algorithm 1,
+because rankings do depend on the step; it holds for steps below Delta / (2 m R_X^2 v_max). [CT2] concedes the dependence.
 
 **Served weights** (`served_hindsight_bound`, `served_norm_bound`, `served_data_bound`, `averaged_bound`). Rankings are served
-by any weights v_t: an average, a stale or rounded copy. Learned from the pairs that v_t violates, sum RML(v_t) <= sum V <=
-F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, g_t>). *Proof*: the master inequality asks nothing of the
-pairs; <w_t, g_t> = <v_t, g_t> + <w_t - v_t, g_t>, and <v_t, g_t> <= tau_t V_t.
+by any weights v_t: an average, a stale or rounded copy. If learning uses the pairs that v_t violates, then sum RML(v_t) <= sum
+V <=
+F(u) + <u, w_{T+1}> <= F(u) + ||u|| sqrt(Q + 2 sum <w_t - v_t, g_t>). *Proof*: the master inequality holds for any pairs; <w_t,
+g_t> = <v_t, g_t> + <w_t - v_t, g_t>, and <v_t, g_t> <= tau_t V_t.
 
-**Late grades** (`delay_data_bound`, `delay_bound`). When D_t other served queries wait as the grades of query t come, and it
-is learned from the pairs of the scores that were served, sum RML <= sum V <= F(u) + ||u|| R_X sqrt(sum V_t (4 B (1 + 2 D_t) +
-2 beta)). *Proof*: w_t - v_t is the sum of the updates that came in between; every pair of updates is met once. Attained.
+**Late grades** (`delay_data_bound`, `delay_bound`). If D_t other served queries are waiting when the grades of query t arrive,
+and it is learned from the pairs of the scores that were served, then sum RML <= sum V <= F(u) + ||u|| R_X sqrt(sum V_t (4 B (1
++ 2 D_t) +
+2 beta)). *Proof*: w_t - v_t is the sum of the updates made in between; every pair of updates is counted once. Attained.
 
 **Moving comparators** (`master_bound`, `path_norm_bound`, `path_data_bound`, `path_bound`). With the path length
 P = sum ||u_{t+1} - u_t||, sum V <= F + (||u_T|| + P) sqrt(Q). *Proof*: the master inequality and ||w_t||^2 <= Q. A fixed
-comparator on raw features moves behind a scaler that moves (`scaler_path_length`). Quadratic in P once closed; a cap
+comparator on raw features moves behind a moving scaler (`scaler_path_length`). The closed form is quadratic in P; a cap
 ||w|| <= kappa sqrt(Q_t) makes it linear (`capped_bound`): sum V <= F + sqrt(Q) (kappa P + U / kappa), U = max ||u_t||.
 
-**Restarts** (`restarts_hindsight_bound`, `restarts_data_bound`, `restarts_bound`). By any rule, in segments k: the bounds of
-the segments add up, and against one comparator sum V <= F(u) + <u, sum_k w_end,k>. *Proof*: the mass theorem in every
+**Restarts** (`restarts_hindsight_bound`, `restarts_data_bound`, `restarts_bound`). For segments k chosen by any rule, the
+bounds of the segments add up, and against one comparator sum V <= F(u) + <u, sum_k w_end,k>. *Proof*: the mass theorem in every
 segment.
 
-**Machines** (`mixing_hindsight_bound`, `mixing_data_bound`, `mixing_bound`). K machines whose weights are mixed now and then:
-all their losses together are at most F(u) + ||u|| sqrt(K Q) with uniform mixing; mixing by mass puts kappa = max_p (sum_k
-V)^2 / sum_k V^2 <= K in place of K. *Proof*: the norm is convex, so ||w_end||^2 <= sum mu Q and sum mu V <= sum mu F + <u,
-w_end>. K is attained by machines with the same shard.
+**Machines** (`mixing_hindsight_bound`, `mixing_data_bound`, `mixing_bound`). If K machines mix their weights from time to time,
+the sum of their losses is at most F(u) + ||u|| sqrt(K Q) with uniform mixing; mixing by mass replaces K by kappa = max_p (sum_k
+V)^2 / sum_k V^2 <= K. *Proof*: the norm is convex, so ||w_end||^2 <= sum mu Q and sum mu V <= sum mu F + <u,
+w_end>. K is attained if all machines have the same shard.
 
 **Clicks** (`click_hindsight_bound`, `click_data_bound`, `click_bound`). For additive costs and clicks with known propensities
 the expected cost is at most E F(u) + ||u|| sqrt(E Q^). *Proof*: the estimates are linear in the clicks; the root is concave.
@@ -75,17 +77,18 @@ the expected cost is at most E F(u) + ||u|| sqrt(E Q^). *Proof*: the estimates a
 **Cut weights** (`truncation_bound`, `projection_data_bound`). Errors e_t cost ||u|| sum ||e_t||; residuals of at most eta V_t
 weaken the bound by the factor 1 / (1 - eta ||u||). *Proof*: the master inequality.
 
-**Blends** (`blend_bound`, `blend_closed_bound`). What a `BlendRanker` served is at most the loss of the best fixed blend, plus
-ln N / eta + Delta + G. **Leaders** (`leader_bound`). What a `BestRanker` served is at most the loss of its best ranker, plus
-what it cost to change the leader. Both pathwise, at any time, also for discounted losses.
+**Blends** (`blend_bound`, `blend_closed_bound`). The loss of the rankings that a `BlendRanker` served is at most that of the
+best fixed blend, plus ln N / eta + Delta + G. **Leaders** (`leader_bound`). The loss of the rankings that a `BestRanker` served
+is at most that of its best ranker, plus the price of changing the leader. Both hold on every path, at any time, and also for
+discounted losses.
 
-**What is served, at any time** (`LossInterval`, `FrozenCopy`). An interval around the mean loss of what was really served,
+**Served rankings at any time** (`LossInterval`, `FrozenCopy`). An interval for the mean loss of the rankings actually served,
 valid at all times at once and on any stream; the theorem and its proof are in `online_rank.intervals`.
 
-Proofs in full stand in the functions. Every function takes `model`: a `PerceptronRanker`, or a `LossTracker` of one, whose
-loss the bound is to speak of. A bound that does not cover its settings raises ValueError, and parameters that are settings of
-the model and were not given are those of the model. Without `model` the caller answers for that. What each bound covers and
-needs is declared above its function (`bound`), and `BOUNDS` has all declarations.
+Full proofs are in the docstrings of the functions. Every function takes `model`: the `PerceptronRanker`, or `LossTracker` of
+one, whose loss is to be bounded. A bound that does not cover its settings raises ValueError, and parameters that are settings
+of a model default to those of `model`. Without `model` nothing is checked. The settings and facts of each bound are declared
+above its function (`bound`), and `BOUNDS` has all declarations.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""What the accounts of a `BlendRanker` and a `BestRanker` say of a run, as bounds take it."""
+"""The run of a `BlendRanker` or `BestRanker`, in the form that bounds take."""
 
 import math
 from typing import Any
@@ -15,13 +15,13 @@ __all__ = ["keeps_account", "run_of_account"]
 _ALONE = PLAIN | {"comparator": "none"}
 _DISCOUNTED = "All losses are discounted with the half-life of the model."
 _LATE = (
-    "Candidates are judged by what the rankers inside answer when grades come; where these come late, the best fixed blend is "
-    "the best of those."
+    "Candidates are measured by the scores of the inner rankers when grades arrive; if grades are "
+    "late, the best fixed blend is the best of those."
 )
 
 
 def keeps_account(ranker: Any) -> bool:
-    """Whether a ranker keeps an account of its own, which a certificate can be made of without a comparator."""
+    """Whether a ranker keeps an account of its own, which allows a certificate without a comparator."""
     if issubclass(type(ranker), BestRanker):
         return ranker.epsilon is None and ranker.drafts is None
     return issubclass(type(ranker), BlendRanker)
@@ -35,16 +35,16 @@ def run_of_account(ranker: Any, served_loss: float = math.nan) -> Run:
     ranker
         The ranker.
     served_loss
-        The cumulative loss of what a pipeline around it answered on the same queries, where that was measured.
+        The cumulative loss of the answers of a pipeline around it on the same queries, if measured.
     """
     return _of_blend(ranker, served_loss) if issubclass(type(ranker), BlendRanker) else _of_leader(ranker)
 
 
 def _of_blend(blend: BlendRanker, served_loss: float) -> Run:
     account, losses, prior = blend.account, blend.candidate_losses, blend.candidate_prior
-    loss, of = account.served, "of what the blend served, on the features that were learned"
+    loss, of = account.served, "of the blend's rankings, on the features that were learned"
     if not math.isnan(served_loss) and blend.half_life is None:
-        loss, of = served_loss, "of what was served"
+        loss, of = served_loss, "of the served rankings"
     possible = prior > 0.0
     costs = -np.log(np.where(possible, prior, 1.0))
     step = blend.step
@@ -73,9 +73,9 @@ def _of_blend(blend: BlendRanker, served_loss: float) -> Run:
     }
     unknown = {}
     if account.largest_weight > 1.0:
-        unknown["rate"] = "speaks of sample weights of at most 1"
+        unknown["rate"] = "covers sample weights of at most 1"
     if loss != account.served:
-        unknown["luck"] = "speaks of blends that are served on the features that are learned"
+        unknown["luck"] = "covers blends that are served on the features that are learned"
     notes = (_LATE,) if blend.half_life is None else (_DISCOUNTED, _LATE)
     return Run(_ALONE, totals, facts, unknown, size=account.mixed + float(losses.max()), notes=notes)
 
@@ -85,7 +85,7 @@ def _of_leader(best: BestRanker) -> Run:
     leader = int(np.argmin(losses))
     totals = {"loss": account.served, "n_queries": best.n_queries, "n_counted": int(account.n_counted)}
     facts = {
-        "loss_of": "of the rankers that led, as each was judged",
+        "loss_of": "of the leading rankers, as measured on each query",
         "best_loss": float(losses[leader]),
         "price": account.price,
         "n_changes": int(account.n_changes),

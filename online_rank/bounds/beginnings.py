@@ -1,11 +1,11 @@
-r"""Bounds for a perceptron that begins with given weights w_0: those of another model, or of the fusion that ranks today.
+r"""Bounds for a perceptron that begins with given weights w_0: those of another model, or of a fusion rule.
 
-Notation as in `online_rank.bounds`, but w_1 = w_0, and Q is that of the rounds of the run. Learned is the sum of the updates,
-so the hindsight forms have <u, w_{T+1} - w_0> in place of <u, w_{T+1}>.
+Notation as in `online_rank.bounds`, but w_1 = w_0, and Q sums over the rounds of the run. The sum of the updates is w_{T+1} -
+w_0, so the hindsight forms have <u, w_{T+1} - w_0> in place of <u, w_{T+1}>.
 
-A beginning in the direction of u, w_0 = lambda u, leaves F(u) + Q / (2 lambda) at most: the better and the surer it is, the
-less is lost. One that points the other way costs up to 2 ||u|| ||w_0|| more, the price of holding on to it; who fears that
-puts it into a `BlendRanker`, beside a ranker that begins with nothing.
+Initial weights in the direction of u, w_0 = lambda u, give a bound of F(u) + Q / (2 lambda): the longer they are, the smaller
+it gets. Initial weights in the opposite direction cost up to 2 ||u|| ||w_0|| more. To guard against that, put the ranker into a
+`BlendRanker` beside one that begins at zero.
 """
 
 import math
@@ -69,7 +69,7 @@ def beginning_distance_bound(
     margin_mass: float = 0.0,
     model: Any = None,
 ) -> float:
-    r"""A run that began with given weights, by how far the comparator is from them.
+    r"""A run that began with given weights, in terms of their distance from the comparator.
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \frac{1}{2} \left(\|u - w_0\|^2 + Q\right)
 

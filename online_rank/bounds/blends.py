@@ -1,14 +1,14 @@
-r"""Bounds for what a `BlendRanker` serves, against the best of its N fixed blends, and for what a `BestRanker` serves.
+r"""Bounds on the loss that a `BlendRanker` serves, against the best of its N fixed blends, and that a `BestRanker` serves.
 
 Blends. On query t candidate c would lose l_t(c) in [0, 1]; L(c) is their sum, L* the smallest. The shares pi_t(c) are
 proportional to pi_1(c) exp(-eta_t L_{t-1}(c)), with steps eta_t that never rise, h_t is the mean of the l_t(c) by pi_t,
 :math:`m_t = -\ln(\sum_c \pi_t(c) e^{-\eta_t l_t(c)}) / \eta_t`, Delta the sum of the h_t - m_t, and W that of the variances.
-x_t is the loss of what was served, whatever that was, and G the sum of the x_t - h_t.
+x_t is the loss of the served ranking, however it was chosen, and G the sum of the x_t - h_t.
 
 Leaders. A `BestRanker` serves the ranker b_t with the smallest loss so far; P is the sum of l_t(b_t) - l_t(b_{t+1}) over the
 queries after which the leader changed.
 
-With a half-life both hold for losses that are discounted alike.
+With a half-life both hold for the discounted losses.
 
 References
 ----------
@@ -30,20 +30,20 @@ _ALONE: dict[str, tuple[str, ...]] = {"comparator": ("none",)}
 
 
 def _steps_may_be_large(model: BlendRanker) -> str | None:
-    return None if model.rate <= 1.0 else f"speaks of rate <= 1, but the model has rate={model.rate!r}"
+    return None if model.rate <= 1.0 else f"covers rate <= 1, but the model has rate={model.rate!r}"
 
 
 def _does_not_judge_all(model: BestRanker) -> str | None:
     if model.epsilon is None and model.drafts is None:
         return None
-    return "speaks of rankers that are all judged on every query: without epsilon and drafts"
+    return "covers rankers that are all judged on every query: without epsilon and drafts"
 
 
 @bound("L* + ln(1 / pi) / eta + Delta + G", of=BlendRanker, runs=_ALONE)
 def blend_bound(
     *, best_loss: float, prior_cost: float, step: float, mixability_gap: float, serving_gap: float, model: Any = None
 ) -> float:
-    r"""What a blend served at most, on every path, at any time.
+    r"""Upper bound on the loss that a blend served, on every path, at any time.
 
     .. math:: \sum_t x_t \le \min_c \left(L_T(c) + \frac{\ln(1 / \pi_1(c))}{\eta_T}\right) + \Delta_T + \sum_t (x_t - h_t)
 
@@ -61,7 +61,7 @@ def blend_bound(
     mixability_gap
         Delta.
     serving_gap
-        G, over all queries; below 0 where blends ranked better than their parts.
+        G, over all queries; below 0 if blends ranked better than their candidates.
 
     Examples
     --------
@@ -89,14 +89,15 @@ def blend_closed_bound(
     budget: float = BUDGET,
     model: Any = None,
 ) -> float:
-    r"""What a blend serves at most, without Delta and G: the price is of the order of sqrt(L* ln N) + ln N, since W <= H.
+    r"""Upper bound on the loss that a blend serves, without Delta and G: the excess is of the order of sqrt(L* ln N) + ln N,
+    since W <= H.
 
     .. math:: \sum_t E_t x_t \le L^* + \frac{\ln N}{\eta} + 2 \sqrt{2 (e - 2) W \ln N} + b + \frac{5}{4}
 
     Proof: eta_t = min(eta, ln N / Delta), so H <= L* + ln N / eta_T + Delta <= L* + ln N / eta + 2 Delta. With y = eta_t (h_t -
     l_t(c)) <= 1, e^y <= 1 + y + (e - 2) y^2, so h_t - m_t is at most (e - 2) eta_t times the variance; it is at most eta_t / 8
     (Hoeffding). So Delta^2 <= 2 (e - 2) W ln N + Delta / 8; solve. The mean of the candidates is served only while G <= b, so
-    that G <= b + 1; the loss of a drawn one has the mean h_t.
+    that G <= b + 1; the expected loss of a drawn one is h_t.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def blend_closed_bound(
     variance
         W.
     luck
-        Sum of the x_t - h_t over the queries in which a candidate was drawn; 0 for what is expected.
+        Sum of the x_t - h_t over the queries in which a candidate was drawn; 0 for the bound in expectation.
     budget
         b.
 
@@ -129,14 +130,14 @@ def blend_closed_bound(
 
 @bound("L* + price of the changes of the leader", of=BestRanker, runs=_ALONE, unless=_does_not_judge_all)
 def leader_bound(*, best_loss: float, price: float, model: Any = None) -> float:
-    r"""What the ranker with the smallest loss so far served at most, on every path, at any time.
+    r"""Upper bound on the loss of serving the ranker with the smallest loss so far, on every path, at any time.
 
     .. math:: \sum_t l_t(b_t) \le \min_i L_T(i) + P_T, \quad P_T \le \text{number of changes of the leader}
 
     Proof: b_{t+1} has the smallest L_t. By induction sum_{s<=t} l_s(b_{s+1}) <= L_t(b_{t+1}): it is at most L_{t-1}(b_t) +
-    l_t(b_{t+1}) <= L_{t-1}(b_{t+1}) + l_t(b_{t+1}). Add the l_t(b_t) - l_t(b_{t+1}), which are 0 where the leader stays. The
-    same for discounted losses. Nothing better than the number of changes holds beforehand: of two rankers that are right in
-    turn the leader loses T where each loses T / 2. Who fears that takes a `BlendRanker`.
+    l_t(b_{t+1}) <= L_{t-1}(b_{t+1}) + l_t(b_{t+1}). Add the l_t(b_t) - l_t(b_{t+1}), which are 0 if the leader stays. The same
+    holds for discounted losses. In advance nothing better than the number of changes can be said: if two rankers are right in
+    turn, the leader loses T and each of them T / 2. A `BlendRanker` avoids that.
 
     Parameters
     ----------

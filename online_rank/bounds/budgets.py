@@ -1,7 +1,7 @@
-r"""Bounds for weights that are cut: truncated or rounded. For weights kept in the span of stored updates see `projection`.
+r"""Bounds for truncated or rounded weights. For weights kept in the span of stored updates see `projection`.
 
 Notation as in `online_rank.bounds`. Everything holds in any feature space whose map is fixed before the stream: hashing, bins,
-random Fourier features. A map that is learned along the way moves the comparator: see `online_rank.bounds.drift`.
+random Fourier features. A map that is learned from the stream moves the comparator: see `online_rank.bounds.drift`.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ __all__ = ["truncation_bound"]
 def truncation_bound(
     *, comparator_loss: float, inner_product: float, norm: float, error_norms: float, model: Any = None
 ) -> float:
-    r"""Weights from which an error e_t is taken after each update, by rounding or pruning.
+    r"""Weights from which an error e_t is subtracted after each update, by rounding or pruning.
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle + \|u\| \sum_t \|e_t\|
 
@@ -28,7 +28,7 @@ def truncation_bound(
     comparator_loss
         F(u).
     inner_product
-        <u, w_{T+1}>, with the weights that are left.
+        <u, w_{T+1}>, with the remaining weights.
     norm
         The l2 norm of u.
     error_norms

@@ -1,4 +1,4 @@
-"""Certificates: a measured loss beside what the theorems allow."""
+"""Certificates: a measured loss beside the bounds of the theorems."""
 
 import math
 from collections.abc import Mapping
@@ -10,34 +10,34 @@ from online_rank.bounds.rows import Row, printed, rows_of
 
 __all__ = ["BoundCheck", "Certificate", "Run", "certify"]
 
-#: A bound may be missed by rounding: by this part of the sizes that were added up.
+#: The rounding error allowed in a bound, relative to the sizes that were added up.
 _SLACK = 1e-9
 
-#: A miss by rounding that is a larger part of the loss than this decides nothing.
+#: If the allowed rounding error is a larger part of the loss than this, a miss within it is undecided.
 _NEGLIGIBLE = 1e-6
 
 _MISSING = object()
 
 
 class Run(NamedTuple):
-    """What is known of a run, and of a comparator on it.
+    """The facts about a run, and about a comparator on it.
 
     Attributes
     ----------
     properties
         What kind of run it was (`online_rank.bounds.declaration.PLAIN`).
     totals
-        What was measured; "loss" is what bounds speak of.
+        The measured totals; "loss" is the loss that the bounds limit.
     facts
-        Further numbers that bounds take, by name: those of the comparator among them.
+        Further numbers that bounds take, by name, including those of the comparator.
     unknown
         Facts that cannot be known of this run, with the reason.
     size
-        What was added up on the way to a bound, in absolute values: rounding errors are a part of it.
+        The sum of the absolute values that were added up for a bound; rounding errors are proportional to it.
     comparator
         Name of the comparator; None for none.
     notes
-        Sentences on what the figures are of.
+        Sentences that explain the figures.
     """
 
     properties: Mapping[str, str]
@@ -59,12 +59,12 @@ class BoundCheck(NamedTuple):
     statement
         The bound in words and symbols.
     value
-        What the loss is at most.
+        The upper bound on the loss.
     slack
         `value` less the loss.
     verdict
-        `"holds"`: the loss is at most `value`, up to rounding. `"VIOLATED"`: it is more, or one of them is not a number.
-        `"undecided by rounding"`: it is more, by less than the rounding errors of what was added up may amount to.
+        `"holds"`: the loss is at most `value`, up to rounding. `"VIOLATED"`: it is larger, or one of them is not a number.
+        `"undecided by rounding"`: it is larger, but by less than rounding errors may amount to.
     says_nothing
         Whether `value` is not below the weighted number of queries, which no loss exceeds.
     """
@@ -84,9 +84,9 @@ class BoundCheck(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a run certifies: on this stream, against this comparator, the loss was `loss`, and each bound says at most so much.
+    """The certificate of a run: its measured `loss` on this stream, and the bounds on it against one comparator.
 
-    Prints as a table; `rows` are what it prints, `to_dict` is for JSON.
+    It prints as a table; `rows` has the lines of the table, `to_dict` is for JSON.
 
     Attributes
     ----------
@@ -95,15 +95,15 @@ class Certificate:
     settings
         The parameters of the ranker.
     totals
-        What was measured, for perceptrons the `LossTracker.totals`.
+        The measured totals; for perceptrons those of `LossTracker.totals`.
     facts
         The other numbers that the bounds were computed from: F(u) is "comparator_loss".
     bounds
         Every bound that covers the settings and the run.
     not_covered
-        The others, with the reason.
+        The other bounds, each with the reason.
     notes
-        What the figures are of.
+        Explanations of the figures.
     """
 
     comparator: str | None
@@ -116,22 +116,24 @@ class Certificate:
 
     @property
     def loss(self) -> float:
-        """Cumulative loss which the bounds speak of."""
+        """The cumulative loss that the bounds limit."""
         return self.totals["loss"]
 
     @property
     def norm(self) -> float:
-        """The l2 norm of the comparator, over the features that were met; NaN without one."""
+        """The l2 norm of the comparator, over the features seen; NaN without a comparator."""
         return self.facts.get("norm", math.nan)
 
     @property
     def pair_loss(self) -> float:
-        """F(u), the comparator's loss on the pairs of the updates; NaN without one."""
+        """F(u), the comparator's loss on the pairs of the updates; NaN without a comparator."""
         return self.facts.get("comparator_loss", math.nan)
 
     @property
     def surrogate_loss(self) -> float:
-        """sum f_t(u), the comparator's SLAM surrogate over the rounds with an update; NaN without one, and for clicks."""
+        """sum f_t(u), the comparator's SLAM surrogate over the rounds with an update; NaN without a comparator, and for
+        clicks.
+        """
         return self.facts.get("surrogate_loss", math.nan)
 
     @property
@@ -153,7 +155,7 @@ class Certificate:
         raise ValueError(self.not_covered.get(name) or f"there is no bound {name!r}; there are {[b.name for b in self.bounds]}")
 
     def rows(self) -> list[Row]:
-        """What the certificate says, line by line: the only account of it, for text, pages, JSON and pictures."""
+        """The lines of the certificate, from which text, pages, JSON and plots are made."""
         return rows_of(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,15 +179,15 @@ class Certificate:
 
 
 def certify(model: Any, run: Run) -> Certificate:
-    """Evaluate every bound that is declared on what is known of a run.
+    """Evaluate every declared bound on the facts of a run.
 
     Parameters
     ----------
     model
         The ranker that learned.
     run
-        The run. A bound is left out without a word where it needs a fact that is neither known nor in `unknown`, and where it
-        speaks of another kind of run that plain ones are not; any other reason stands in `not_covered`.
+        The run. A bound is omitted if it needs a fact that is neither known nor in `unknown`, or if it is only for special runs
+        and this run is plain; for any other reason it is listed in `not_covered`.
     """
     loss = run.totals["loss"]
     size, counted = loss + run.size, run.totals.get("counted_weight", math.inf)
@@ -210,7 +212,7 @@ def certify(model: Any, run: Run) -> Certificate:
 
 
 def _value(declared: Bound, model: Any, run: Run) -> float | str | None:
-    """The value of a bound; or the reason why it does not speak of a run; or None where nobody would ask."""
+    """The value of a bound, or the reason why it does not cover the run, or None if it is irrelevant here."""
     numbers, unknown = {}, None
     for parameter, fact in declared.needs.items():
         value = run.facts.get(fact, run.totals.get(fact, _MISSING))
@@ -235,7 +237,7 @@ def _value(declared: Bound, model: Any, run: Run) -> float | str | None:
 
 
 def _verdict(loss: float, value: float, size: float) -> str:
-    """What a bound says of a loss, where `size` is what was added up."""
+    """The verdict of a bound on a loss; `size` is the sum of the absolute values added up."""
     if loss <= value:
         return "holds"
     tolerance = _SLACK * max(size, value)
@@ -250,7 +252,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A number as JSON has it: None for one that is none, a string for infinity."""
+    """A number for JSON: None for NaN, a string for infinity."""
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return None if math.isnan(value) else str(value)

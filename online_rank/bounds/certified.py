@@ -1,4 +1,4 @@
-"""The certificate of any model that keeps account."""
+"""Certificates of any model that keeps an account of its losses."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ __all__ = ["certificate_of"]
 
 
 def certificate_of(model: Any, comparator: str | None = None) -> Certificate:
-    """What the run of a model certifies.
+    """The certificate of a model's run.
 
     Parameters
     ----------
     model
         A `LossTracker`, a `BlendRanker` or a `BestRanker`, or a pipeline that ends in one.
     comparator
-        The name of the comparator, for a tracker that has several.
+        The name of the comparator, for a tracker with several.
 
     Raises
     ------

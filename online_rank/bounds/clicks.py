@@ -8,8 +8,8 @@ The pairs are (i, j) with i clicked and j **any** document with s_j >= s_i, each
 :math:`a_{ij} = \lambda(rank_i) / (p_i (rank_i - 1))`, so that the mass is
 :math:`\hat V_t = \sum_i c_i \lambda(rank_i) / p_i`, an unbiased estimate of C_t.
 
-For NDCG and AP nothing of the kind exists, because their normaliser needs all grades: Chaudhuri & Tewari, *Online learning to
-rank with top-k feedback*, 2017.
+There is no such estimate for NDCG and AP, whose normaliser needs all grades: Chaudhuri & Tewari, *Online learning to rank with
+top-k feedback*, 2017.
 """
 
 import math
@@ -53,17 +53,17 @@ def click_data_bound(*, comparator_loss: float, norm: float, squared_gradient_no
         \sum_t \hat V_t \le \hat F(u) + \|u\| \sqrt{\hat Q}, \qquad E \sum_t C_t \le E F(u) + \|u\| \sqrt{E \hat Q}
 
     Proof: <w_t, g_t> = sum a_ij (s_i - s_j) <= 0, so ||w_{T+1}||^2 <= Q^; that is the first. V^ and F^ are linear in the
-    clicks, so their means are those with r_i in place of c_i / p_i; the root is concave. That is the second.
+    clicks, so their expectations have r_i in place of c_i / p_i, and the root is concave. That is the second.
 
     Parameters
     ----------
     comparator_loss
-        F^(u); for the second its mean, with r_i in place of c_i / p_i.
+        F^(u); for the second its expectation, with r_i in place of c_i / p_i.
     norm
         The l2 norm of u.
     squared_gradient_norms
         Q^, the sum of the squared norms of the updates, plus 2 tau_t V^_t where pairs within a margin tau_t are learned
-        from; for the second its mean.
+        from; for the second its expectation.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def click_data_bound(*, comparator_loss: float, norm: float, squared_gradient_no
 def click_bound(*, comparator_loss: float, norm: float, R_X: float, largest_mass: float, model: Any = None) -> float:
     r"""Clicks, in closed form, in expectation: :math:`E \sum_t C_t \le 2 E F(u) + 4 \hat B R_X^2 \|u\|^2`.
 
-    Without the expectations it bounds the sum of the V^_t. Propensities that are clipped at c certify
+    Without the expectations it bounds the sum of the V^_t. Propensities clipped at c certify
     :math:`\sum_i r_i \lambda(rank_i) \min(1, p_i / c)` only. Feedback from the first k documents alone needs exploration, so
     that p_i > 0 for all.
 

@@ -1,4 +1,4 @@
-"""What a `LossTracker` accepts: rankers that bounds cover, and comparators; and what these lose on clicks."""
+"""Checks of the rankers and comparators of a `LossTracker`, and the losses of comparators on clicks."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -30,7 +30,7 @@ def require_perceptron(ranker: Any) -> None:
         parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers
         if len(measures := {learned_measure(part) for part in (ranker, *parts)}) > 1:
             names = " and ".join(sorted(measure.name for measure in measures))
-            raise ValueError(f"ranker has several measures, {names}: one certificate is of one measure")
+            raise ValueError(f"ranker has several measures, {names}; a certificate covers a single measure")
         for part in parts:
             require_perceptron(part)
             if part.update != "mistake" or part.norm_cap is not None or part.served != "current":
@@ -44,7 +44,7 @@ def require_perceptron(ranker: Any) -> None:
         transformers = "; transformers go before it: scaler | LossTracker(ranker)" if steps_of(ranker) != [ranker] else ""
         raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
     if type(ranker)._learn not in (PerceptronRanker._learn, ClickPerceptron._learn):
-        raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound speaks of it")
+        raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound covers it")
 
 
 def losses_on_clicks(
@@ -55,7 +55,7 @@ def losses_on_clicks(
     Parameters
     ----------
     ranker
-        Of which only settings are read.
+        The ranker; only its settings are read.
     query
         The query, with its clicks.
     decisive
@@ -84,7 +84,7 @@ def extend_path(row: np.ndarray, before: np.ndarray, after: np.ndarray, weights:
 
 
 def copied(name: Hashable, u: Any) -> Any:
-    """A comparator that its owner cannot change any more. Raises TypeError or ValueError for what is none."""
+    """A private copy of a comparator. Raises TypeError or ValueError if it is not valid."""
     values = np.array(list(u.values()) if isinstance(u, Mapping) else u)
     if values.ndim != 1 or (values.size and values.dtype.kind not in "biuf"):
         raise TypeError(f"comparators[{name!r}] must be a vector of numbers or a dict {{feature: weight}}")

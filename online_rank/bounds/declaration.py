@@ -1,12 +1,12 @@
-"""A bound is declared once: `bound` makes a function the declaration that certificates, coverage and documentation read.
+"""Declarations of bounds: the decorator `bound` registers a function, and certificates, coverage checks and docs read it.
 
-A bound of another family of models, or of another kind of run, is one more decorated function:
+A bound for another family of models, or another kind of run, is one more decorated function:
 
     @bound("2 F(u) + ...", of=GradientRanker, covers={"optimizer": ("sgd",)})
     def my_bound(*, comparator_loss: float, norm: float, model: Any = None) -> float:
         ...
 
-Its parameters are what it needs, by the names of `facts` in `certify`.
+Its parameters are the facts that it needs, by the names of `facts` in `certify`.
 """
 
 import functools
@@ -19,14 +19,14 @@ __all__ = ["ANY_BEGINNING", "BOUNDS", "OWN_MISTAKES", "PLAIN", "UNCAPPED", "WORD
 
 F = TypeVar("F", bound=Callable[..., float])
 
-#: What a run is when nothing is said of it; a bound covers such runs alone, unless it says otherwise.
+#: The properties of a plain run; a bound covers only plain runs unless it declares otherwise.
 PLAIN = {"comparator": "fixed", "beginning": "zero", "scores": "own", "rankers": "one", "machines": "one"}
 
-#: What a bound speaks of, by property of the run and its value.
+#: Descriptions of runs in messages, by property and value.
 WORDS = {
     ("comparator", "none"): "runs without a comparator",
-    ("comparator", "fixed"): "one comparator that stays",
-    ("comparator", "moved"): "a comparator that is moved",
+    ("comparator", "fixed"): "one comparator that does not change",
+    ("comparator", "moved"): "a comparator that moves",
     ("beginning", "zero"): "runs that begin at w = 0",
     ("beginning", "given"): "runs that begin with given weights",
     ("scores", "own"): "learning from its own scores",
@@ -35,37 +35,37 @@ WORDS = {
     ("rankers", "successive"): "rankers that follow one another",
     ("machines", "one"): "one machine",
     ("machines", "several"): "weights mixed from several machines",
-    ("machines", "uneven"): "weights mixed from machines that are not always as many or do not count alike",
+    ("machines", "uneven"): "weights mixed from a varying number of machines, or with unequal shares",
 }
 
 #: Parameters of bounds that are settings of a model.
 _OF_THE_MODEL = {"relative_margin", "learning_rate", "margin"}
 
-#: What a ranker without such a setting does.
+#: The values of settings that a ranker does not have.
 _DEFAULTS = {"served": "current", "norm_cap": None}
 
 
 class Bound(NamedTuple):
-    """What is declared of a bound.
+    """The declaration of a bound.
 
     Attributes
     ----------
     name
-        Of its function.
+        The name of its function.
     statement
         The bound in symbols, as certificates print it.
     value
         The function.
     of
-        The classes of models that it speaks of.
+        The classes of models that it covers.
     covers
         For each setting that its proof needs the values that it covers.
     runs
         For each property of a run (`PLAIN`) the values that it covers.
     needs
-        The facts that it takes: parameter to name of the fact.
+        The facts that it takes: a dict from parameters to names of facts.
     optional
-        The parameters among them that have a default.
+        Those of its parameters that have a default.
     unless
         Given a model, the reason why it is not covered although its settings are, or None.
     """
@@ -82,19 +82,19 @@ class Bound(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it speaks of plain runs, so that a certificate says why it does not speak of one that is not."""
+        """Whether it covers plain runs; certificates of other runs then give the reason why it does not apply."""
         return all(value in self.runs[name] for name, value in PLAIN.items())
 
     def misses(self, run: Mapping[str, str]) -> str | None:
-        """Why the bound does not speak of a run with these properties, or None."""
+        """Why the bound does not cover a run with these properties, or None."""
         for name, value in run.items():
             if value not in self.runs[name]:
                 wanted = " or ".join(WORDS[name, option] for option in self.runs[name])
-                return f"{self.name} speaks of {wanted}, not of {WORDS[name, value]}"
+                return f"{self.name} covers {wanted}, not of {WORDS[name, value]}"
         return None
 
 
-#: Settings of a perceptron that learns from its own mistakes; and of one that may learn from those of what was served.
+#: Settings of a perceptron that learns from its own mistakes, and of one that may learn from those of served rankings.
 UNCAPPED: dict[str, tuple[Any, ...]] = {"update": ("mistake",), "norm_cap": (None,)}
 OWN_MISTAKES = UNCAPPED | {"served": ("current",)}
 
@@ -116,16 +116,15 @@ def bound(
 ) -> Callable[[F], F]:
     """Declare a function as a bound.
 
-    The function takes numbers by name, and `model`, for which None stands where the caller answers for the settings. With a
-    model it raises ValueError where the bound does not cover it, and parameters that are settings of the model and were not
-    given are those of the model.
+    The function takes numbers by name, and `model`, or None to skip the check of settings. It raises ValueError if the bound
+    does not cover the model; parameters that are settings of a model default to those of `model`.
 
     Parameters
     ----------
     statement, of, covers, unless
         As in `Bound`.
     runs
-        As in `Bound`; what is not named is as in `PLAIN`.
+        As in `Bound`; omitted properties are as in `PLAIN`.
     takes
         Parameters whose fact has another name.
     """
@@ -160,13 +159,15 @@ def bound(
 
 
 def setting(model: Any, name: str) -> Any:
-    """What a ranker learns by: a setting, or where that is None what goes with the others (`PerceptronRanker.in_force`)."""
+    """The value of a setting in force, with None resolved to the default of the other settings
+    (`PerceptronRanker.in_force`).
+    """
     in_force = getattr(model, "in_force", {})
     return in_force[name] if name in in_force else getattr(model, name, _DEFAULTS.get(name))
 
 
 def uncovered(bound: str, model: Any) -> str | None:
-    """Why `bound` does not speak of `model`, or None when it does.
+    """Why `bound` does not cover `model`, or None if it does.
 
     Examples
     --------
@@ -175,28 +176,28 @@ def uncovered(bound: str, model: Any) -> str | None:
     >>> uncovered("mass_bound", PerceptronRanker()) is None
     True
     >>> uncovered("theorem_5", PerceptronRanker())
-    "theorem_5 speaks of update='gradient', but the model has update='mistake'"
+    "theorem_5 covers update='gradient', but the model has update='mistake'"
     """
     declared, model = BOUNDS[bound], _held(model)
     # Not isinstance: river lets a pipeline pass for its last step.
     if not issubclass(type(model), declared.of):
-        return f"{bound} speaks of a {' or '.join(kind.__name__ for kind in declared.of)}, not of a {type(model).__name__}"
+        return f"{bound} covers a {' or '.join(kind.__name__ for kind in declared.of)}, not of a {type(model).__name__}"
     for name, allowed in declared.covers.items():
         value = setting(model, name)
         if value not in allowed:
             wanted = " or ".join(f"{name}={option!r}" for option in allowed)
-            return f"{bound} speaks of {wanted}, but the model has {name}={value!r}"
+            return f"{bound} covers {wanted}, but the model has {name}={value!r}"
     reason = None if declared.unless is None else declared.unless(model)
     return None if reason is None else f"{bound} {reason}"
 
 
 def require_covered(bound: str, model: Any) -> None:
-    """Raise ValueError when `bound` does not speak of `model`; None is taken on trust."""
+    """Raise ValueError if `bound` does not cover `model`; None is not checked."""
     reason = None if model is None else uncovered(bound, model)
     if reason is not None:
         raise ValueError(reason)
 
 
 def _held(model: Any) -> Any:
-    """The ranker whose loss a tracker keeps account of, or the model itself."""
+    """The ranker whose losses a tracker measures, or the model itself."""
     return getattr(model, "learner", model)

@@ -51,18 +51,18 @@ def path_length(comparators: Any) -> float:
 
 
 def scaler_path_length(scales: Any, comparator: Any) -> float:
-    r"""P of a fixed comparator on raw features, as the ranker behind a scaler that moves sees it.
+    r"""P of a fixed comparator on raw features, as seen by the ranker behind a moving scaler.
 
     In round t the scaler divides features by sigma_t. A comparator u on raw features is then u_t = sigma_t * u on the scaled
     ones, since u . (x_i - x_j) = u_t . ((x_i - x_j) / sigma_t); what is subtracted from features cancels. So `path_bound` and
-    its like speak of u on raw features, with
+    the other path bounds cover u on raw features, with
 
     .. math:: P = \sum_t \|(\sigma_{t+1} - \sigma_t) * u\|.
 
     Parameters
     ----------
     scales
-        sigma_t (T, d) in the order of the rounds, by which features were divided.
+        sigma_t (T, d), the divisors of the features, in the order of the rounds.
     comparator
         u (d,), on raw features.
 
@@ -88,8 +88,8 @@ def master_bound(
         \sum_t V_t \le \sum_t F_t(u_t) + \langle u_T, w_{T+1} \rangle - \sum_{t \ge 2} \langle u_t - u_{t-1}, w_t \rangle
         + \sum_t \langle u_t, e_t \rangle
 
-    Proof: max(0, 1 - y) >= 1 - y, so V_t - F_t(u_t) <= <u_t, g_t> = <u_t, w_{t+1} - w_t> + <u_t, e_t>; sum by parts. Nothing is
-    asked of the pairs; that they are in the wrong order only bounds ||w||.
+    Proof: max(0, 1 - y) >= 1 - y, so V_t - F_t(u_t) <= <u_t, g_t> = <u_t, w_{t+1} - w_t> + <u_t, e_t>; sum by parts. It holds
+    for any pairs; that they are in the wrong order only serves to bound ||w||.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def master_bound(
     path_product
         Sum of <u_t - u_{t-1}, w_t>; 0 for one comparator.
     error_product
-        Sum of <u_t, e_t>; 0 where nothing is taken from the weights.
+        Sum of <u_t, e_t>; 0 if nothing is subtracted from the weights.
 
     Examples
     --------
@@ -238,9 +238,9 @@ def capped_bound(
 
     .. math:: \sum_t RML_t \le \sum_t V_t \le F + \sqrt{Q} \left(\kappa P + \frac{U}{\kappa}\right), \quad 0 < \kappa \le 1
 
-    Q_t is Q up to round t, so that the cap knows no scale.
+    Q_t is Q up to round t, so that the cap is scale-free.
 
-    Proof: `master_bound`, where e_t is what the cap takes off. With q_t = ||z_t||^2 + 2 tau_t V_t, ||w||^2
+    Proof: `master_bound`, where e_t is the part that the cap removes. With q_t = ||z_t||^2 + 2 tau_t V_t, ||w||^2
     is at most kappa^2 Q_{t-1} + q_t before it, so that ||e_t|| <= (1 - kappa^2) q_t / (2 kappa sqrt(Q_t)), and these add up to
     (1/kappa - kappa) sqrt(Q). Hence sum V_t <= F + ||u_T|| kappa sqrt(Q) + P kappa sqrt(Q) + U (1/kappa - kappa) sqrt(Q), and
     ||u_T|| <= U.
@@ -323,7 +323,7 @@ def restarts_data_bound(
     norms
         Norm of the comparator of each segment.
     squared_gradient_norms, margin_masses
-        As in `mass_data_bound`, one of each segment.
+        As in `mass_data_bound`, one for each segment.
 
     Examples
     --------

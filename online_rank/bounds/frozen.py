@@ -1,4 +1,4 @@
-"""A copy of a model that learns no more, with a bound on what a future query loses."""
+"""A frozen copy of a model, with a bound on its expected loss on future queries."""
 
 import copy
 from typing import Any
@@ -13,24 +13,24 @@ __all__ = ["FrozenCopy"]
 
 
 class FrozenCopy(Wrapper):
-    r"""A model as it is now, measured on the queries to come.
+    r"""A frozen copy of a model, measured on later queries.
 
-    Let the queries from here on be drawn independently from one law, and let the k-th copy that is ever made (k = 0, 1, ...) be
-    measured at level alpha / ((k + 1)(k + 2)). With probability at least 1 - alpha, for **every** copy and at all times: a
-    future query on which a ranking can be wrong loses at most `loss_limit` in expectation, if the copy ranks it.
+    Let the queries from now on be drawn independently from one distribution, and let the k-th copy made (k = 0, 1, ...) be
+    measured at level alpha / ((k + 1)(k + 2)). Then with probability at least 1 - alpha, for **every** copy and at all times,
+    the copy's expected loss on a future query that can be ranked wrongly is at most `loss_limit`.
 
-    Proof. The copy does not change, so the E_t x_t of `online_rank.intervals` are all the loss that is expected of a
-    future query, and so is their mean. One-sided with alpha / ((k + 1)(k + 2)); these levels add up to alpha. QED.
+    Proof. The copy does not change, so each E_t x_t of `online_rank.intervals` is the expected loss of a future query, and so
+    is their mean. Each interval is one-sided at level alpha / ((k + 1)(k + 2)), and these levels add up to alpha. QED.
 
     Parameters
     ----------
     model
         A ranker, or a pipeline that ends in one, with its transformers. The copy is deep.
     k
-        How many copies were made before of models that learn from the same stream. Copies at the queries 1, 2, 4, 8, ... keep
-        k small.
+        How many copies were made before of models that learn from the same stream. Making copies at the queries 1, 2, 4, 8, ...
+        keeps k small.
     measure
-        What the loss is of, ties broken pessimistically; None: what the model learns for.
+        The measure of the loss, ties broken pessimistically; None: the measure of the model.
 
     Examples
     --------
@@ -62,11 +62,11 @@ class FrozenCopy(Wrapper):
         return (self.model,)
 
     def measure_one(self, x: Any, y: Any) -> None:
-        """Rank a query that the copy has not learned from, and add its loss; queries of one grade say nothing."""
+        """Rank a query that the copy has not learned from, and add its loss; queries of one grade are ignored."""
         loss = served_loss(self._measure, self.model.predict_one(x), y)
         if loss is not None:
             self.losses.update(loss)
 
     def loss_limit(self, level: float = 0.95) -> float:
-        """What a future query loses at most in expectation, with probability `level`."""
+        """Upper bound on the expected loss of a future query, valid with probability `level`."""
         return self.losses.upper_limit(1.0 - (1.0 - level) / ((self.k + 1.0) * (self.k + 2.0)))

@@ -1,4 +1,4 @@
-"""The best weights in hindsight: what a batch learner would have made of the whole stream."""
+"""The best weights in hindsight, as a batch learner would find them on the whole stream."""
 
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
@@ -29,9 +29,9 @@ class Hindsight(NamedTuple):
     objective
         Regularised mean surrogate loss of `weights`.
     gap
-        By how much the minimum may at most be lower: the duality gap.
+        The duality gap: the minimum is lower by at most this much.
     n_queries
-        Number of queries that have two grades; the mean is over them.
+        Number of queries with at least two grades; the mean is over them.
     n_evaluations
         Number of passes over the queries.
     """
@@ -57,9 +57,9 @@ def best_in_hindsight(
 
     .. math:: \hat w = \arg\min_w \frac{\lambda}{2} \|w\|^2 + \frac{1}{n} \sum_t f_t(w)
 
-    It is the batch estimator of [CT], the w_hat of Theorem 8, and a comparator for a `LossTracker`. The smoothed objective is
-    minimised by L-BFGS, with less and less smoothing, until the duality gap is small enough: the weights are the best that were
-    met, and the gap says how much better any others can be at most.
+    This is the batch estimator of [CT], the w_hat of Theorem 8, and a comparator for a `LossTracker`. A smoothed objective is
+    minimised by L-BFGS, with less and less smoothing, until the duality gap is small enough. The weights are the best ones
+    found, and the gap limits how much better any others can be.
 
     Parameters
     ----------
@@ -71,15 +71,15 @@ def best_in_hindsight(
         lambda > 0.
     credit
         `"argmax"` for f_t = SLAM, the sum of v_i max(0, max_j (1 + s_j - s_i)) over the less relevant j. `"spread"` for the
-        mean over those j of the hinges max(0, 1 + s_j - s_i) in place of the largest: no bound on the ranking loss, but the
-        better comparator where grades are noisy. The largest hinge follows the noise, so much so that w = 0 may minimise SLAM.
+        mean over those j of the hinges max(0, 1 + s_j - s_i) in place of the largest: not a bound on the ranking loss, but the
+        better comparator if grades are noisy. The largest hinge follows the noise, so that even w = 0 may minimise SLAM.
     tolerance
         Stop when the gap is at most this part of the objective.
     max_evaluations
         Stop after about this many passes over the queries.
     progress
-        Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only. The time left on it is that
-        of all `max_evaluations`.
+        Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only. The time left is computed for
+        all `max_evaluations`.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def best_in_hindsight(
 
 
 class _Problem:
-    """The objective with the best weights and the best lower bound that were met; before the first, w = 0 and alpha = 0."""
+    """The objective, with the best weights and the best lower bound found so far; initially w = 0 and alpha = 0."""
 
     def __init__(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, name: str, lam: float, spread: bool) -> None:
         longest = int(np.diff(offsets).max(initial=0))
@@ -146,7 +146,7 @@ class _Problem:
 
     @property
     def gap(self) -> float:
-        """By how much the minimum may at most be lower than `best`."""
+        """Upper bound on the difference between `best` and the minimum."""
         return max(self.best - self.lower, 0.0)
 
     def smoothed(self, w: np.ndarray, smoothing: float) -> tuple[float, np.ndarray]:
@@ -165,7 +165,7 @@ class _Problem:
 
 
 class _Columns(QueryEstimator):
-    """Brings the features of queries into common columns."""
+    """Puts the features of queries into common columns."""
 
     def _grow(self, n_new: int) -> None:
         """There is no state."""
@@ -196,6 +196,6 @@ def _collect(queries: Iterable[tuple[Any, Any]]) -> tuple[np.ndarray, np.ndarray
     X = np.zeros((sum(map(len, parts)), columns.n_features))
     offsets = np.cumsum([0, *map(len, parts)])
     for part, start, stop in zip(parts, offsets[:-1], offsets[1:], strict=True):
-        # A feature that had not been met yet is 0.
+        # A feature that had not appeared yet is 0.
         X[start:stop, : part.shape[1]] = part
     return X, np.concatenate([np.empty(0, dtype=np.int64), *grades]), offsets, columns.feature_names

@@ -1,11 +1,12 @@
-r"""What a run says without a comparator, and how far from the best one is.
+r"""Conclusions from a run without a comparator, and how far a comparator is from the best one.
 
-Of a run: w = the sum of its updates, V = the sum of its masses, F(u) on its pairs. Since max(0, 1 - y) = 1 - y + max(0, y - 1),
+For a run let w be the sum of its updates, V the sum of its masses, and F(u) the loss of u on its pairs. Since max(0, 1 - y) = 1
+- y + max(0, y - 1),
 
 .. math:: F(u) + \langle u, w \rangle - V = \sum a_{ij} \max(0, u \cdot (x_i - x_j) - 1) \ge 0.
 
-So the smallest hindsight bound over all comparators is V, at u = 0, and no bound of the mass theorem is below V. What the run
-proves is the other direction: that no weights do much better on its pairs.
+So the smallest hindsight bound over all comparators is V, at u = 0, and no bound of the mass theorem is below V. But the run
+also proves a lower bound: no weights do much better on its pairs.
 """
 
 from online_rank.bounds.numbers import require_non_negative, require_positive
@@ -14,7 +15,7 @@ __all__ = ["duality_gap", "hinge_limit", "margin_limit"]
 
 
 def hinge_limit(*, norm: float, mass: float, weight_norm: float) -> float:
-    r"""What the mean hinge of any weights of norm U is at least, on the pairs of the updates.
+    r"""Lower bound on the mean hinge of any weights of norm U, on the pairs of the updates.
 
     .. math:: F(u) / V \ge 1 - \|u\| \, \|w\| / V
 
@@ -58,7 +59,7 @@ def margin_limit(*, mass: float, weight_norm: float) -> float:
 
 
 def duality_gap(*, comparator_loss: float, norm: float, mass: float, weight_norm: float) -> float:
-    r"""By how much F(u) may at most exceed the least F of all weights of its norm: :math:`F(u) + \|u\| \|w\| - V`.
+    r"""Upper bound on the excess of F(u) over the least F of all weights of the same norm: :math:`F(u) + \|u\| \|w\| - V`.
 
     Proof: F(u') >= V - ||u'|| ||w|| for every u'. A small gap says that u is nearly the best of its norm on these pairs, not
     that the learner is good.

@@ -1,4 +1,4 @@
-"""The mass theorem, and the bound for any step size that its proof gives. Both are this library's own.
+"""The mass theorem, and the bound for any step size that follows from its proof. Both are new in this library.
 
 Notation as in `online_rank.bounds`.
 """
@@ -10,7 +10,7 @@ from online_rank.bounds.declaration import ANY_BEGINNING, OWN_MISTAKES, bound
 from online_rank.bounds.numbers import growth, require_finite, require_non_negative, require_positive, square
 from online_rank.rankers.perceptron import PerceptronRanker
 
-#: Where F(u) <= sum f_t(u): a_ij is at most v_i, or v_i in equal parts.
+#: Settings for which F(u) <= sum f_t(u): a_ij is at most v_i, or v_i in equal parts.
 _ON_SURROGATE = OWN_MISTAKES | {"credit": ("argmax", "spread"), "mass": ("slam", "loss")}
 _STEP_ON_SURROGATE = _ON_SURROGATE | {"update": ("gradient",)}
 
@@ -36,7 +36,7 @@ def mass_hindsight_bound(*, comparator_loss: float, inner_product: float, model:
     comparator_loss
         F(u).
     inner_product
-        <u, w_{T+1}>, with the last of the weights that learn; what they gained, where the run began with given ones.
+        <u, w_{T+1}>, with the last of the weights that learn, less the initial weights of the run.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def mass_separable_bound(
     Parameters
     ----------
     gamma
-        The margin of the stream: some u of norm 1 has u . (x_i - x_j) >= gamma whenever R_i > R_j.
+        The margin of the stream: some u of norm 1 has u . (x_i - x_j) >= gamma for all pairs with R_i > R_j.
     R_X, largest_mass, relative_margin
         As in `mass_bound`.
 
@@ -242,7 +242,7 @@ def any_step_data_bound(
     """
     require_positive(learning_rate=learning_rate, margin=margin)
     require_non_negative(comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms)
-    # No fourth power of a norm, which leaves the range of numbers.
+    # Avoids the fourth power of a norm, which may overflow.
     half = norm / learning_rate * norm
     root = math.hypot(
         half, norm / math.sqrt(learning_rate) * math.sqrt(2.0 * comparator_loss), norm * math.sqrt(squared_gradient_norms)
@@ -261,15 +261,15 @@ def any_step_bound(
     largest_mass: float = 1.0,
     model: Any = None,
 ) -> float:
-    r"""The gradient update with any step size, on any stream: what is true in place of Theorem 5.
+    r"""The gradient update with any step size, on any stream: a correct bound in place of Theorem 5.
 
     .. math::
         \sum_t RML_t \le \sum_t V_t \le
         \frac{2}{\Delta} F(u) + \frac{\|u\|^2}{\Delta^2} \left(4 B R_X^2 + \frac{2 \Delta}{\eta}\right)
 
     Proof: <w_t, z_t> >= -Delta V_t and ||z_t|| <= 2 R_X V_t, so ||w_{T+1}||^2 <= eta (2 Delta + 4 eta B R_X^2) sum V_t, while
-    Delta sum V_t - F(u) <= <u, w_{T+1}> / eta; solve for sum V_t. Where the margin grows with the grade gap, read
-    a_ij (R_i - R_j) for the mass: it is no smaller.
+    Delta sum V_t - F(u) <= <u, w_{T+1}> / eta; solve for sum V_t. If the margin grows with the grade gap, read a_ij (R_i - R_j)
+    for the mass, which is not smaller.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One account of a `LossTracker` made of those of several machines."""
+"""Combines the accounts of the `LossTracker`s of several machines."""
 
 import copy
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ __all__ = ["mix"]
 
 
 def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-    """Let `tracker`, a copy of `base`, become the mixture of the shards that went on from `base`.
+    """Combine the shards, which continued from `base`, into `tracker`, a copy of `base`.
 
-    Sums add up, what the base had counted once; of maxima the largest counts.
+    Sums are added, counting the base once; of maxima the largest is taken.
     """
     share_columns(tracker, tracker._learner)
     tracker._learner._mix([shard._learner for shard in shards], base._learner, shares)
@@ -33,7 +33,7 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float])
         tracker._n_moved += shard._n_moved - base._n_moved
         tracker._path[:, 0] += shard._path[:, 0] - base._path[:, 0]
         tracker._path[:, 2] = np.maximum(tracker._path[:, 2], shard._path[:, 2])
-        # A shard knows the scale of the features that it has met alone.
+        # A shard knows only the scale of the features that it has seen.
         scaled_by = tracker._placed_from(shard, shard._scaled_by[None])[0]
         tracker._scaled_by = np.where(scaled_by > 0.0, scaled_by, tracker._scaled_by)
     tracker._path[:, 1] = (tracker._aligned * tracker._scaled_by) @ gains - products
@@ -41,10 +41,10 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float])
     same = base._machines in (0, len(shards)) and base._mixed_at == base._totals[0]
     tracker._machines = len(shards) if same and len(set(shares)) == 1 else -1
     tracker._mixed_at = int(tracker._totals[0])
-    tracker._last_round = copy.copy(shards[-1]._last_round)  # Each writes over its own.
+    tracker._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
     tracker._n_documents = tracker._learned_so_far()
 
 
 def _products(tracker: Any) -> np.ndarray:
-    """Of each comparator the sum of <u_t, g_t>, g_t what round t added."""
+    """For each comparator the sum of <u_t, g_t>, where g_t is the update of round t."""
     return (tracker._aligned * tracker._scaled_by) @ tracker._gains() - tracker._path[:, 1]

@@ -20,7 +20,7 @@ __all__ = ["mixing_bound", "mixing_data_bound", "mixing_hindsight_bound", "mixin
 
 
 def mixing_penalty(masses: Any, mixing: str = "uniform") -> float:
-    r"""The factor by which mixing weakens a bound: K for `"uniform"`; for `"mass"` the largest of the periods' concentrations.
+    r"""The factor by which mixing weakens a bound: K for `"uniform"`, the largest kappa of a period for `"mass"`.
 
     Weights proportional to the masses, :math:`\mu_{pk} = V_{pk} / \sum_k V_{pk}`, give
     :math:`\kappa = \max_p (\sum_k V_{pk})^2 / \sum_k V_{pk}^2 \le K`; a period without any mass does not count.
@@ -103,10 +103,11 @@ def mixing_data_bound(
         \text{uniform:}\quad \sum V \le F(u) + \|u\| \sqrt{K Q} \qquad\qquad
         \text{mass:}\quad \sum V \le \kappa \left(F_\mu(u) + \|u\| \sqrt{Q_\mu}\right)
 
-    F and Q are sums over machines and periods, F_mu and Q_mu sums of mu_pk F_pk and mu_pk Q_pk. The factor K is attained, by
-    machines whose shards are the same.
+    F and Q are sums over machines and periods, F_mu and Q_mu sums of mu_pk F_pk and mu_pk Q_pk. The factor K is attained if all
+    shards are the same.
 
-    Proof: <w_p, G_pk> is at most the sum of tau V over its rounds less what the rounds inside add to the norm, so that
+    Proof: <w_p, G_pk> is at most the sum of tau V over its rounds, less the inner products of the updates within the period, so
+    that
     ||w_p + G_pk||^2 <= ||w_p||^2 + Q_pk; the norm is convex, so ||w_end||^2 <= sum mu Q. Section by section
     sum mu (V - F) <= sum mu <u, G> = <u, w_end>. Hence sum mu V <= F_mu + ||u|| sqrt(Q_mu), and sum V is at most the penalty
     times sum mu V.
@@ -114,7 +115,7 @@ def mixing_data_bound(
     Parameters
     ----------
     comparator_loss, squared_gradient_norms, margin_mass
-        F, the sum of the ||z||^2 and of the tau V: as they are for `"uniform"`, weighted by mu for `"mass"`.
+        F, and the sums of the ||z||^2 and of the tau V: unweighted for `"uniform"`, weighted by mu for `"mass"`.
     norm
         The l2 norm of u.
     penalty

@@ -27,7 +27,7 @@ def require_non_negative(**values: float) -> None:
 
 
 def growth(largest_mass: float, relative_margin: float) -> float:
-    """By how much R_X^2 V may grow the squared norm of the weights in a round at most: 4 B (1 + 2 beta).
+    """The factor 4 B (1 + 2 beta): in a round the squared norm of the weights grows by at most this times R_X^2 V.
 
     ||z||^2 + 2 tau V, with ||z||^2 <= 4 R_X^2 B V and the margin of a `PerceptronRanker`, tau = beta sum ||z||^2 / sum V over
     the rounds before, which is at most 4 beta B R_X^2.
@@ -36,5 +36,5 @@ def growth(largest_mass: float, relative_margin: float) -> float:
 
 
 def square(x: float) -> float:
-    """x^2; infinite where it is too large for a number."""
+    """x^2; infinity if it overflows."""
     return x * x

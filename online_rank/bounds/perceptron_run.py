@@ -1,4 +1,4 @@
-"""What the account of a `LossTracker` around a perceptron says of a run, as bounds take it."""
+"""The run of a `LossTracker` around a perceptron, in the form that bounds take."""
 
 import math
 from typing import Any
@@ -12,14 +12,14 @@ from online_rank.rankers.click_perceptron import ClickPerceptron
 
 __all__ = ["run_of_perceptron"]
 
-#: Two totals that are added up alike agree but for rounding.
+#: Relative rounding error of two totals that are added up in the same way.
 _AGREE = 1e-12
 
 _MOVING_FEATURES = (
-    "speaks of scores by the weights that learn on the very features of the update, but transformers that learn stand before "
+    "covers scores by the weights that learn on exactly the features of the update, but transformers that learn precede "
     "the ranker"
 )
-_LEARNED_BEFORE = "speaks of rankers that begin at w = 0, but one that followed another had learned before"
+_LEARNED_BEFORE = "covers rankers that begin at w = 0, but a ranker that followed another had learned before"
 
 
 def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -> Run:
@@ -27,7 +27,7 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
     model, totals = tracker._perceptron, tracker.totals._asdict()
     machines = tracker._machines if tracker._mixed_at == tracker._totals[0] or not tracker._machines else -1
     row = None if comparator is None else tracker._row(comparator)
-    # Machines whose scalers had different states have different comparators behind them.
+    # Machines with different scaler states have different comparators behind the scaler.
     moved = row is not None and (tracker._path[row, 0] > 0.0 or (tracker.raw and machines != 0))
     properties = {
         "comparator": "none" if row is None else "moved" if moved else "fixed",
@@ -59,7 +59,7 @@ def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[st
     if (cap := setting(model, "norm_cap")) is not None:
         facts["cap"] = cap
     else:
-        # What a cap takes off is not known, and so neither is the sum of the updates.
+        # The part removed by a cap is unknown, and so is the sum of the updates.
         facts["weight_norm"] = float(np.linalg.norm(tracker._gains()))
     facts["unit_margin"] = model.update != "gradient"
     if not isinstance(model, ClickPerceptron):
@@ -70,7 +70,7 @@ def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[st
 def _add_facts_of_comparator(
     facts: dict[str, Any], unknown: dict[str, str], tracker: Any, row: int, model: Any, totals: dict[str, Any]
 ) -> float:
-    """Add what is known of a comparator. Returns the size of what was added up for it."""
+    """Add the facts about a comparator. Returns the sum of the absolute values that were added up."""
     u, gains = tracker._aligned[row] * tracker._scaled_by, tracker._gains()
     norm, product = float(np.linalg.norm(u)), float(u @ gains)
     pair_loss, surrogate_loss = tracker._sums[row].tolist()
@@ -91,32 +91,32 @@ def _add_facts_of_comparator(
     facts["distance"] = float(np.linalg.norm(u - begun_with))
     if tracker._nested:
         _add_segments(facts, unknown, tracker, norm)
-    # By what F(u) and <u, w> are divided, at most.
+    # Largest divisor of F(u) and <u, w>.
     unit = (getattr(model, "learning_rate", None) or 1.0) * getattr(model, "margin", 1.0)
     weights = float(np.linalg.norm(gains)) + facts["beginning_norm"]
-    # The scores of each pair have errors of the size of ||u|| R_X, which V of them add up.
+    # The score of a pair has a rounding error proportional to ||u|| R_X, and pairs of total weight V are added up.
     return pair_loss + norm * (weights / unit + totals["R_X"] * totals["mass"]) + abs(path_product)
 
 
 def _add_segments(facts: dict[str, Any], unknown: dict[str, str], tracker: Any, norm: float) -> None:
-    """What is known of rankers that followed one another."""
+    """The facts about a sequence of rankers."""
     n, roots, q = tracker._segments.tolist()
     n, roots = int(n), roots + math.sqrt(q)
     facts["segment_norms"] = [norm] * n
-    # Of the Q of each only the sum of the roots is kept, and only that counts.
+    # Only the sum of the roots of their Q is kept, and needed.
     facts["segment_squares"] = [(roots / n) ** 2] * n
     if math.isnan(roots):
         unknown["segment_norms"] = _LEARNED_BEFORE
 
 
 def _what_the_loss_is_of(tracker: Any, model: Any, totals: dict[str, Any]) -> str:
-    """Of which rankings the loss is that bounds speak of."""
+    """A description of the rankings whose loss is bounded."""
     if tracker.abilities.takes_clicks:
         return "of the weights that learn, from the documents that were shown"
     if abs(totals["served_loss"] - totals["loss"]) <= _AGREE * totals["loss"]:
-        return "of what was served"
+        return "of the served rankings"
     if tracker._n_served == totals["n_rounds"]:
-        return "of the scores that were given as served"
+        return "of the scores given as served"
     if tracker._n_served:
         return f"of the scores that decided the updates, {tracker._n_served:,} of them given as served"
     if setting(model, "served") == "average":
@@ -126,5 +126,5 @@ def _what_the_loss_is_of(tracker: Any, model: Any, totals: dict[str, Any]) -> st
 
 def _note(tracker: Any) -> str:
     if tracker.raw:
-        return "The comparator's weights are those of raw features; its norm is that behind the scaler."
+        return "The comparator's weights are for raw features; its norm is measured behind the scaler."
     return "Everything is measured on the features that the ranker gets, behind any transformer."

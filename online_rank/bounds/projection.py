@@ -1,4 +1,4 @@
-r"""The mass theorem with a budget: what a `KernelPerceptronRanker` may lose at most, and a certificate of what it did lose.
+r"""The mass theorem with a budget: bounds on the loss of a `KernelPerceptronRanker`, and its certificate.
 
 An update g_t is projected on the stored documents, and e_t = g_t - P g_t is lost. The weights w_t lie in the span of the
 stored documents, so <w_t, P g_t> = <w_t, g_t> <= tau_t V_t, and for every u of the feature space (notation as in
@@ -29,15 +29,15 @@ __all__ = [
     "projection_hindsight_bound",
 ]
 
-#: What rounding may add, as a part of the numbers that went into a bound. A projection error is the root of a difference, so
-#: it knows half of the digits.
+#: Relative rounding error of a bound. A projection error is the square root of a difference, so only half of its digits are
+#: exact.
 _SLACK = 1e-7
 
 
 def _budget_is_spent(model: KernelPerceptronRanker) -> str | None:
     if model.budget_lasts:
         return None
-    return f"speaks of a budget that lasts, but {model.largest_projection:.3g} of a mass was lost in one projection"
+    return f"covers a budget that lasts, but {model.largest_projection:.3g} of a mass was lost in one projection"
 
 
 @bound(
@@ -112,8 +112,8 @@ def projection_data_bound(
         \sum_t V_t \le
         \frac{F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + E \right)}{1 - \eta \|u\|}
 
-    With :math:`\eta = 0` all errors are measured, whether the budget was used up or not. With E = 0 it is the bound of the
-    Projectron (Orabona, Keshet & Caputo 2009), as long as the budget lasts. Infinite unless eta ||u|| < 1.
+    With :math:`\eta = 0` it uses the measured errors, whether or not the budget was used up. With E = 0 it is the bound of the
+    Projectron (Orabona, Keshet & Caputo 2009), valid as long as the budget lasts. Infinite unless eta ||u|| < 1.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def projection_hindsight_bound(
 
 @dataclasses.dataclass(frozen=True)
 class ProjectionCertificate:
-    """The loss of a `KernelPerceptronRanker` on a stream beside what the theorem allows, against one comparator.
+    """The loss of a `KernelPerceptronRanker` on a stream beside its bounds, against one comparator.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class ProjectionCertificate:
 
     @property
     def holds(self) -> bool:
-        """Whether no bound is below the mass, and the mass not below the loss, but for rounding."""
+        """Whether loss <= mass <= every bound, up to rounding."""
         room = _SLACK * (1.0 + self.mass + self.pair_loss + self.norm * (1.0 + self.projection_error))
         return self.loss <= self.mass + room and all(self.mass <= value + room for value in self.bounds.values())
 
@@ -279,7 +279,7 @@ def certify_projection(
 
 
 def _values(model: KernelPerceptronRanker, X: np.ndarray, documents: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """Values at X (n, d) of a function with other documents than the model's, but its kernel."""
+    """Values at X (n, d) of a function with the model's kernel, but other documents."""
     values = np.empty(len(X))
     score(X, documents, coefficients, *model._config[3:], model._in_use, values)
     return values

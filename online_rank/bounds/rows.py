@@ -1,6 +1,6 @@
-"""What a certificate says, line by line.
+"""The lines of a certificate.
 
-A line is declared once, as a function here that is decorated with `_line`; text, pages and JSON follow.
+Each line is a function decorated with `_line`; text, pages and JSON are made from these functions.
 """
 
 import math
@@ -19,18 +19,18 @@ class Row(NamedTuple):
     Attributes
     ----------
     part
-        `"run"`: what was measured; `"bound"`: what the loss is at most; `"not covered"`: bounds that do not speak of the run;
-        `"note"`: what the figures are of.
+        `"run"`: a measurement; `"bound"`: an upper bound on the loss; `"not covered"`: a bound that does not cover the run;
+        `"note"`: an explanation.
     name
-        The key in JSON; of a bound its function.
+        The key in JSON; for a bound the name of its function.
     label
-        What it is, in words, or the statement of a bound.
+        A description in words, or the statement of a bound.
     value
-        The number, where it is one.
+        The number, if there is one.
     text
-        What is printed beside the label.
+        The text printed beside the label.
     verdict
-        What a bound says of the loss (`BoundCheck.verdict`), and whether it says anything.
+        The verdict of a bound (`BoundCheck.verdict`), and whether it says anything.
     """
 
     part: str
@@ -46,7 +46,7 @@ _Line = Callable[[Any], tuple[Any, str] | None]
 #: Every line: its key, its label, and the function that gives value and text.
 _LINES: list[tuple[str, str, _Line]] = []
 
-#: Settings that are not printed where they have this value, or never (`...`).
+#: Settings that are not printed if they have this value, or never printed (`...`).
 _UNSAID = {"served": "current", "margin": 1.0, "margin_scale": "constant", "average": ..., "seed": ...}
 
 
@@ -90,7 +90,7 @@ def printed(certificate: Any) -> str:
 
 
 def _by_reason(reasons: dict[str, str]) -> dict[str, list[str]]:
-    """The bounds that do not speak of the run, those with the same reason together."""
+    """The bounds that do not cover the run, grouped by reason."""
     groups: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         groups.setdefault(reason.removeprefix(f"{name} "), []).append(name)
@@ -98,7 +98,7 @@ def _by_reason(reasons: dict[str, str]) -> dict[str, list[str]]:
 
 
 def _line(name: str, label: str) -> Callable[[_Line], _Line]:
-    """Declare a line: a function of the certificate that gives value and text, or None where it has nothing to say."""
+    """Declare a line: a function of the certificate that returns value and text, or None if the line does not apply."""
 
     def declare(line: _Line) -> _Line:
         _LINES.append((name, label, line))
@@ -132,15 +132,15 @@ def _estimate(c: Any) -> tuple[Any, str] | None:
 
 
 def _of_what(c: Any) -> str:
-    return f"{c.loss:,.6g} ({c.facts.get('loss_of', 'of the weights that learn')}: what the bounds speak of)"
+    return f"{c.loss:,.6g} ({c.facts.get('loss_of', 'of the weights that learn')}: limited by the bounds)"
 
 
-@_line("served_loss", "loss of what was served")
+@_line("served_loss", "loss of served rankings")
 def _served(c: Any) -> tuple[Any, str] | None:
     served = c.totals.get("served_loss")
     if served is None or served == c.loss or c.facts.get("estimated"):
         return None
-    return served, "not measured" if math.isnan(served) else f"{served:,.6g} (no bound speaks of it)"
+    return served, "not measured" if math.isnan(served) else f"{served:,.6g} (no bound covers it)"
 
 
 @_line("mass", "mass V")
@@ -213,7 +213,7 @@ def _gaps(c: Any) -> tuple[Any, str] | None:
 @_line("n_drawn", "draws")
 def _draws(c: Any) -> tuple[Any, str] | None:
     drawn = c.totals.get("n_drawn")
-    return None if drawn is None else (drawn, f"{drawn:,} queries were ranked by a candidate that was drawn")
+    return None if drawn is None else (drawn, f"{drawn:,} queries were ranked by a drawn candidate")
 
 
 @_line("n_changes", "changes of the leader")

@@ -1,4 +1,4 @@
-"""Bounds for rankings that other weights served than those that learn: averages, stale copies, late grades.
+"""Bounds for rankings served by other weights than those that learn: averages, stale copies, late grades.
 
 Notation as in `online_rank.bounds`; g_t = -z_t is the update, and v_t are the weights that served query t. The round learns
 from the pairs that **v_t** puts in the wrong order (s_j >= s_i - tau_t by its scores), with a mass V_t between RML(v_t) and B.
@@ -104,7 +104,7 @@ def served_data_bound(
         comparator_loss=comparator_loss, norm=norm, squared_gradient_norms=squared_gradient_norms, margin_mass=margin_mass
     )
     require_finite(lag_product=lag_product)
-    # What is under the root is at least ||w||^2, but for rounding.
+    # The term under the root is at least ||w||^2, up to rounding.
     return comparator_loss + norm * math.sqrt(max(0.0, squared_gradient_norms + 2.0 * margin_mass + 2.0 * lag_product))
 
 
@@ -122,7 +122,7 @@ def averaged_bound(
     relative_margin: float = 0.0,
     model: Any = None,
 ) -> float:
-    r"""The served-weights theorem for an average with a half-life that learns from its own mistakes, in closed form.
+    r"""The served-weights theorem, in closed form, for learning from the mistakes of an average with a half-life.
 
     .. math::
         \sum_t RML(v_t) \le \sum_t V_t \le
@@ -135,7 +135,7 @@ def averaged_bound(
     Parameters
     ----------
     half_life
-        h, in rounds that the average counts.
+        h, in rounds that enter the average.
     comparator_loss, norm, R_X, largest_mass, relative_margin
         As in `mass_bound`.
 
@@ -166,7 +166,7 @@ def delay_bound(
     relative_margin: float = 0.0,
     model: Any = None,
 ) -> float:
-    r"""Late grades, in closed form: when the grades of a query come, at most D other served queries wait for theirs.
+    r"""Late grades, in closed form: when the grades of a query arrive, at most D other served queries are waiting for theirs.
 
     .. math:: \sum_t RML(v_t) \le \sum_t V_t \le 2 F(u) + 4 B (1 + 2 D + 2 \beta) R_X^2 \|u\|^2
 
@@ -209,15 +209,15 @@ def delay_data_bound(
     relative_margin: float = 0.0,
     model: Any = None,
 ) -> float:
-    r"""Late grades, with measured delays: D_t other served queries wait when the grades of query t come.
+    r"""Late grades, with measured delays: D_t other served queries are waiting when the grades of query t arrive.
 
     .. math:: \sum_t RML(v_t) \le \sum_t V_t \le F(u) + \|u\| R_X \sqrt{\sum_t 4 B V_t (1 + 2 D_t + 2 \beta)}
 
-    There are streams on which it is attained, and no algorithm avoids the factor there. `served_data_bound` is sharper where
-    the products were measured.
+    It is attained on some streams, and no algorithm avoids the factor there. `served_data_bound` is tighter if the inner
+    products were measured.
 
-    Proof: w_t - v_t is the sum of the updates that came while query t waited. Each pair of updates is met once, by the one that
-    came first, while the other waits: sum <w_t - v_t, g_t> <= sum_t D_t max ||g|| ||g_t|| <= sum_t D_t 4 R_X^2 B V_t. Put that
+    Proof: w_t - v_t is the sum of the updates made while query t waited. Each pair of updates is counted once, at the earlier
+    one, while the other waits: sum <w_t - v_t, g_t> <= sum_t D_t max ||g|| ||g_t|| <= sum_t D_t 4 R_X^2 B V_t. Put that
     into `served_data_bound`.
 
     Parameters

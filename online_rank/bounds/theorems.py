@@ -1,4 +1,4 @@
-r"""The bounds of [CT], as functions of numbers, with what is wrong in them put right.
+r"""The bounds of [CT], as functions of numbers, with their errors corrected.
 
 Notation as in `online_rank.bounds`.
 
@@ -32,7 +32,7 @@ _SUBGRADIENT = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",
 
 
 def _has_no_cutoff(model: Any) -> str | None:
-    return None if measure(model.measure).k else f"speaks of a measure with a cutoff, but the model has {model.measure!r}"
+    return None if measure(model.measure).k else f"covers a measure with a cutoff, but the model has {model.measure!r}"
 
 
 def theory_learning_rate(
@@ -148,12 +148,13 @@ def theorem_5(
     weight: float = 1.0,
     model: Any = None,
 ) -> float:
-    r"""Theorem 5 of [CT] (eq. 17, 18), for the step sizes for which it is true.
+    r"""Theorem 5 of [CT] (eq. 17, 18), restricted to the step sizes for which it holds.
 
     .. math:: \sum_t RML_t \le 2 \sum_t f_t(u) + 4 \|u\|^2 m R_X^2 v_{max}
 
-    with the step of `theory_learning_rate`. [CT] says that it holds for step 1 too, because rankings would not depend on the
-    step size. They do, and it does not: `benchmarks/bounds.py` has a stream on which Algorithm 1 as printed exceeds it by far.
+    with the step of `theory_learning_rate`. [CT] claims it for step 1 too, on the grounds that rankings do not depend on the
+    step size. But they do, and the claim is false: `benchmarks/bounds.py` has a stream on which Algorithm 1 as printed exceeds
+    the bound by far.
     With c = m R_X^2 v_max omega / Delta, any :math:`\eta < 1 / (2 c)` gives
 
     .. math:: \Delta \sum_t RML_t \le \frac{\sum_t f_t(u) + \|u\|^2 / (2 \eta)}{1 - 2 \eta c}.
@@ -230,9 +231,9 @@ def corollary_7(
 ) -> float:
     r"""Corollary 7 of [CT]: Theorem 5 for NDCG@k with k in place of m, :math:`2 \sum_t f_t(u) + 4 \|u\|^2 k R_X^2 v_{max}`.
 
-    It holds for grade means too, which may give more than k documents a positive v_i. When n of them are of one grade, all
-    v_i are equal, and a loss means that a less relevant document stands among the first k: then f_t(w_t) is at least
-    n - k + 1 times v_i, and k times that is at least n v_i = sum v. When they are of more grades, sum v is at most k times the
+    It holds for grade means too, which may give more than k documents a positive v_i. If n of them have one grade, all v_i are
+    equal, and a loss means that a less relevant document is among the first k: then f_t(w_t) is at least
+    n - k + 1 times v_i, and k times that is at least n v_i = sum v. If they have several grades, sum v is at most k times the
     largest v_i.
 
     Parameters
@@ -260,7 +261,7 @@ def corollary_7(
 
 
 def theorem_8(*, n: int, norm: float, lipschitz: float) -> float:
-    r"""Theorem 8 of [CT]: what the regularised minimiser may lose against the best weights, on average over new queries.
+    r"""Theorem 8 of [CT]: the expected excess loss of the regularised minimiser over the best weights, on new queries.
 
     .. math:: E\, L(\hat w) - L(w^*) \le 2 L_2 B \left(\frac{8}{n} + \sqrt{\frac{2}{n}}\right)
 
@@ -271,7 +272,7 @@ def theorem_8(*, n: int, norm: float, lipschitz: float) -> float:
     n
         Number of queries.
     norm
-        B, which bounds the norm of the weights that are competed with.
+        B, the largest norm of the competing weights.
     lipschitz
         L_2, the l2-Lipschitz constant of the surrogate in w: at most R_X times `gradient_l1_constant` (Corollary 9).
 

@@ -1,4 +1,4 @@
-"""What the rounds of a run add up to."""
+"""Totals over the rounds of a run."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,17 @@ __all__ = ["MAXIMA", "Totals"]
 
 
 class Totals(NamedTuple):
-    """What all rounds so far add up to. Losses and masses are multiplied by the sample weights.
+    """Totals over all rounds so far. Losses and masses are multiplied by the sample weights.
 
     Attributes
     ----------
     n_rounds, n_skipped, n_mistakes
-        Number of queries learned, of those from which nothing could be learned (`Round.skipped`), and of those with a loss.
+        Numbers of queries learned, of queries from which nothing could be learned (`Round.skipped`), and of queries with a
+        loss.
     loss
-        Cumulative loss of the weights that learn, ties broken pessimistically: what the bounds speak of.
+        Cumulative loss of the weights that learn, ties broken pessimistically: the loss that the bounds limit.
     served_loss
-        The same for what was served; NaN where that was not measured.
+        The same for the served rankings; NaN if not measured.
     mass
         Sum of the masses V_t.
     squared_gradient_norms
@@ -35,7 +36,7 @@ class Totals(NamedTuple):
     largest_weight
         Largest sample weight.
     counted_weight
-        Sum of the sample weights of the queries that were not skipped, which no loss exceeds.
+        Sum of the sample weights of the queries that were not skipped: an upper bound on any loss.
     """
 
     n_rounds: int

@@ -1,4 +1,4 @@
-"""What a ranker loses while it learns, and what other weights would have lost."""
+"""Measures the losses of a ranker while it learns, and of other weights on the same stream."""
 
 import copy
 import math
@@ -41,37 +41,38 @@ _LOSS, _SERVED_LOSS, _MASS, _SQUARE, _MARGIN, _WEIGHT, _SKIPPED = map(
 
 
 class LossTracker(NestedRanker):
-    """A ranker that keeps account of the losses of the ranker it holds, and certifies them.
+    """A wrapper that measures the losses of a ranker, and certifies them.
 
-    It learns, scores and ranks as `ranker` does, and goes wherever a ranker goes. What it measures it computes itself, from
-    scores and grades; learning is not touched. Behind a transformer that learns, everything is measured on the transformed
-    features, as the ranker learns them, but `served_loss` is that of what the pipeline answered before.
+    It learns, scores and ranks exactly as `ranker` does, and can be used in its place. It computes its measurements from scores
+    and grades, without affecting learning. Behind a transformer that learns, everything is measured on the transformed features
+    that the ranker learns from, except `served_loss`, which is the loss of the pipeline's answers before learning.
 
-    Around a `ClickPerceptron` the loss is what clicks tell of it (`ClickPerceptron`), and `served_loss` is not measured.
+    Around a `ClickPerceptron` the loss is estimated from clicks (see there), and `served_loss` is not measured.
 
-    Around a `DriftAwareRanker` or a `BestRanker` of perceptrons the account is carried across resets and switches: one
+    Around a `DriftAwareRanker` or a `BestRanker` of perceptrons measuring continues across resets and switches, so one
     certificate covers the whole run.
 
     Parameters
     ----------
     ranker
         A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`, or a `BlendRanker`; a
-        copy of it learns. The run begins with its weights; from w = 0, where it has learned nothing, more bounds speak of it.
+        copy of it learns. The run begins with its weights; more bounds cover runs from w = 0, that is, of a ranker that has
+        learned nothing.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
     served
-        Whether to measure the rankings that are served too: `Totals.served_loss` and `served_interval`. With `average=False`,
-        and where the scores are given to `learn_one`, this costs nothing; else it takes a second score of every document.
+        Whether to measure the served rankings too: `Totals.served_loss` and `served_interval`. This costs nothing with
+        `average=False`, or if the served scores are given to `learn_one`; otherwise every document is scored a second time.
     raw
-        Whether the comparators are weights of raw features, behind a `StreamScaler` in a pipeline. As the scaler moves they
-        move with it, and the certificate is against that path (`scaler_path_length`). Otherwise they are weights of the
-        features that the ranker gets.
+        Whether the comparators are weights of raw features, behind a `StreamScaler` in a pipeline. They move with the scaler,
+        and the certificate is against that path (`scaler_path_length`). Otherwise they are weights of the features that the
+        ranker gets.
 
     Raises
     ------
     TypeError, ValueError
-        `ranker` is of another kind or learns by a method of its own; or a comparator is not a vector of finite numbers.
+        `ranker` is of another type or overrides how it learns, or a comparator is not a vector of finite numbers.
 
     Examples
     --------
@@ -92,15 +93,15 @@ class LossTracker(NestedRanker):
     True
     """
 
-    #: How many machines the weights were mixed from every time; 0: they never were; -1: now from more, now from fewer.
+    #: Number of machines in every mixing of weights; 0: never mixed; -1: the number varied.
     _machines = 0
-    #: How many queries had been learned when they were mixed last.
+    #: Number of queries learned at the last mixing.
     _mixed_at = 0
-    #: What all rounds added, less the weights (d,); None: nothing else was in them.
+    #: The sum of all updates less the weights (d,); None if the weights are nothing but that sum.
     _offset: np.ndarray | None = None
-    #: The weights that the run began with (d,); None: w = 0.
+    #: The initial weights of the run (d,); None: w = 0.
     _beginning: np.ndarray | None = None
-    # An element a feature each: a copy of them a query would cost more than learning it.
+    # One element for each feature: copying them for every query would cost more than learning it.
     _replaced = frozenset({"_shift", "_scaled_by", "_ended", "_offset", "_beginning", "_aligned"})
 
     _schema = Schema(
@@ -136,7 +137,7 @@ class LossTracker(NestedRanker):
         if comparators and issubclass(type(ranker), BlendRanker):
             raise TypeError("comparators are for perceptrons: a BlendRanker is compared with its best fixed blend")
         if served and ranker.abilities.takes_clicks:
-            raise ValueError("served=True: clicks do not tell the loss of what was served")
+            raise ValueError("served=True: clicks do not reveal the loss of the served ranking")
         self.ranker = ranker
         self.comparators = None if comparators is None else {name: copied(name, u) for name, u in comparators.items()}
         self.served = served
@@ -151,15 +152,15 @@ class LossTracker(NestedRanker):
         self._n_documents = 0.0
         self._served = np.zeros(3)
         self._n_served = 0
-        # Of those learned from scores that were given, how many came through transformers that learn.
+        # Number of queries, of those learned from given scores, that came through transformers that learn.
         self._n_moved = 0
-        # Of each comparator: P, sum of <u_t - u_{t-1}, w_t>, largest norm before it was moved; and by how much it was.
+        # For each comparator: P, the sum of <u_t - u_{t-1}, w_t>, the largest norm before it was moved, and the moves.
         self._path = np.zeros((len(self._sums), 3))
         self._shift = np.empty((len(self._sums), 0))
-        # By what raw features were divided last.
+        # The latest divisors of raw features.
         self._scaled_by = np.empty(0)
-        # Where rankers follow one another: what all of them added to their weights; their number, the sum of sqrt(Q_k) of those
-        # before, and Q of the present one.
+        # For a sequence of rankers: the sum of all their updates; their number, the sum of sqrt(Q_k) of the earlier ones, and Q
+        # of the present one.
         self._ended = np.empty(0)
         self._segments = np.array([1.0, 0.0, 0.0])
         self._begin()
@@ -170,7 +171,9 @@ class LossTracker(NestedRanker):
 
     @property
     def learner(self) -> Any:
-        """The ranker that learns. Taught by itself it makes the account incomplete: the next query or certificate refuses."""
+        """The ranker that learns. Teach it only through the tracker: otherwise the next query or certificate raises an
+        error.
+        """
         return self._learner
 
     @property
@@ -182,33 +185,33 @@ class LossTracker(NestedRanker):
 
     @locked
     def served_interval(self, level: float = 0.95) -> Interval:
-        """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
+        """Interval for the mean expected loss of the rankings served so far, valid at all times with probability `level`.
 
         It is valid on any stream (`online_rank.intervals`); queries of one grade, and sample weights, are left out.
 
         Raises
         ------
         ValueError
-            What is served is not measured.
+            Served rankings are not measured.
         """
         if not self.abilities.measures_answers and self._totals[0] and not self._served[0]:
-            raise ValueError("what is served is not measured: LossTracker(ranker, served=True) does")
+            raise ValueError("served rankings are not measured; LossTracker(ranker, served=True) measures them")
         return LossInterval(self._served).interval(level)
 
     def move_comparator(self, name: str, weights: Any) -> None:
-        """From now on compare with other weights; the certificate is then against the path of comparators (`path_bound`).
+        """Move a comparator: from now on compare with other weights; the certificate is then against the path (`path_bound`).
 
         Parameters
         ----------
         name
             The comparator.
         weights
-            As in `comparators`. Named features that no query has had yet keep the weight that they had.
+            As in `comparators`. Named features that have not appeared in any query keep their weights.
 
         Raises
         ------
         KeyError, TypeError, ValueError
-            There is no such comparator, or `weights` is no vector for it.
+            There is no such comparator, or `weights` is not a valid vector for it.
         """
         with self._lock:
             row = self._row(name)
@@ -221,24 +224,24 @@ class LossTracker(NestedRanker):
             self._aligned = self._align_comparators()
 
     def certificate(self, comparator: str | None = None, *, delay: int | None = None) -> Certificate:
-        """The loss so far beside every bound that covers the ranker's settings, against one of the comparators.
+        """Certify the loss so far, by every bound that covers the ranker's settings, against one of the comparators.
 
-        Without comparators it says what no weights could have done on the pairs of the updates; around a `BlendRanker` or a
-        `BestRanker` it says how near it came to the best fixed blend, or to the best ranker.
+        Without comparators it shows how well any weights could have done on the pairs of the updates; around a `BlendRanker` or
+        a `BestRanker` it compares the loss with that of the best fixed blend or the best ranker.
 
         Parameters
         ----------
         comparator
             Its name; not needed when there is only one.
         delay
-            The most served queries that waited when grades came, for a run on scores that were given as served.
+            The largest number of served queries waiting when grades arrived, for a run that learned from given served scores.
 
         Raises
         ------
         KeyError
             There is no such comparator.
         ValueError
-            No name was given, and there is more than one; or the learner was taught by itself.
+            No name was given, and there is more than one; or the learner was taught without the tracker.
         """
         names = list(self.comparators or {})
         if comparator is None and len(names) > 1:
@@ -266,17 +269,17 @@ class LossTracker(NestedRanker):
 
     @property
     def _nested(self) -> bool:
-        """Whether the learner holds perceptrons, which may follow one another."""
+        """Whether the learner holds perceptrons, which may replace one another."""
         return issubclass(type(self._learner), DriftAwareRanker | BestRanker)
 
     @property
     def _blends(self) -> bool:
-        """Whether the learner is a blend, which keeps the account that its certificate is made of."""
+        """Whether the learner is a blend, which keeps its own account for certificates."""
         return issubclass(type(self._learner), BlendRanker)
 
     @property
     def _perceptron(self) -> Any:
-        """The perceptron whose round will be that of the next query."""
+        """The perceptron whose round will be reported for the next query."""
         return self._learner._reporter if self._nested else self._learner
 
     def _begin(self) -> None:
@@ -293,7 +296,7 @@ class LossTracker(NestedRanker):
             self._offset = -self._beginning
 
     def _gains(self) -> np.ndarray:
-        """What all rounds so far have added to the weights that learn, (d,)."""
+        """The sum of all updates of the weights that learn, (d,)."""
         if self._nested:
             return self._ended
         return self._learner.weights if self._offset is None else self._learner.weights + self._offset
@@ -363,20 +366,20 @@ class LossTracker(NestedRanker):
         return learned
 
     def _round_is_served(self, block: Block) -> bool:
-        """Whether the loss of a round is that of what was served: its scores decided it."""
+        """Whether the loss of a round is that of the served ranking, because its scores decided the update."""
         if self._nested or self.abilities.takes_clicks:
             return False
         if block.served is not None or block.answered is not None:
             return block.served is not None
-        # Without `served` nobody knows whether transformers have learned before a blend.
+        # Without `served` it is unknown whether transformers have learned before a blend.
         return self.served if self._blends else self._learner.average is False
 
     def _scores_answers(self, block: Block) -> bool:
-        """Whether the ranker has to be asked what it would have answered."""
+        """Whether the ranker must compute what it would have answered."""
         return self.served and not self._nested and block.answered is None and not self._round_is_served(block)
 
     def _learns_in_one_call(self, block: Block) -> bool:
-        """Whether a kernel of its own learns a block and measures comparators, or what would have been answered."""
+        """Whether one kernel learns a block and also measures comparators, or the answers."""
         plain = type(self._learner) is PerceptronRanker and not self.raw and block.answered is None
         dense = plain and self._learner._rows is None and type(block.X) is np.ndarray
         return dense and bool(len(self._sums) or self._scores_answers(block))
@@ -426,7 +429,7 @@ class LossTracker(NestedRanker):
             raise ValueError("raw=True is for a LossTracker behind a scaler: StreamScaler() | LossTracker(ranker, raw=True)")
         scale = np.broadcast_to(query.scale, self._scaled_by.shape)
         for row, u in zip(self._path, self._aligned, strict=True):
-            # The first query only says where the path begins.
+            # The first query only sets the beginning of the path.
             if self._learned_so_far():
                 extend_path(row, u * self._scaled_by, u * scale, self._gains())
         self._scaled_by = scale.copy()
@@ -440,29 +443,29 @@ class LossTracker(NestedRanker):
         return ranker._learning_scores(query.X)
 
     def _carry(self, ranker: PerceptronRanker, before: np.ndarray, row: np.ndarray) -> None:
-        """Add what a round added to the weights, and close the account of a ranker that is followed by another."""
+        """Add the update of a round, and close the account of a ranker that is replaced."""
         self._ended = self._ended + (ranker.weights - before)
         n, roots, q = self._segments.tolist()
         q += row[_SQUARE] + 2.0 * row[_MARGIN] * row[_MASS]
         follower = self._perceptron
         if follower is not ranker:
-            # One that has learned before has weights that the Q of its rounds here does not account for.
+            # A ranker that has learned before has weights that are not included in Q.
             n, roots, q = n + 1.0, roots + math.sqrt(q) if not follower.weights.any() else math.nan, 0.0
         self._segments[:] = n, roots, q
 
     def _require_complete(self) -> None:
         if self._learned_so_far() != self._n_documents:
             raise ValueError(
-                "the learner was taught by itself: the tracker's account is incomplete; teach it through the LossTracker"
+                "the learner was taught without the tracker, whose account is now incomplete; teach it through the LossTracker"
             )
 
     def _learned_so_far(self) -> float:
-        """How many documents, or queries where rankers follow one another, the learner has learned from."""
+        """Number of documents that the learner has learned from, or of queries if rankers may replace one another."""
         counts = self._nested or self._blends
         return float(self._learner._n_queries if counts else self._learner._counters[DOCUMENTS])
 
     def _align_comparators(self) -> np.ndarray:
-        """The comparators (n, d) in the order of the model's columns. A feature that no document has had does not count."""
+        """The comparators (n, d) in the order of the model's columns. Features that no document has had are left out."""
         rows = np.zeros((len(self._sums), self._n_features))
         for row, (name, u) in zip(rows, (self.comparators or {}).items(), strict=True):
             row[:] = self._aligned_to_columns(name, u)

@@ -1,6 +1,6 @@
-"""The contract of rankers and of transformers of queries, as checks that anyone can run on a class of his own.
+"""Checks of the contract of rankers and of transformers of queries, to run on your own classes.
 
-In a test suite, one test a check:
+In a test suite, one test for each check:
 
     @pytest.mark.parametrize("check", yield_checks(MyRanker()), ids=str)
     def test_contract(check):
@@ -30,7 +30,7 @@ RANKER_CHECKS = (*_output.RANKER_CHECKS, *_learning.RANKER_CHECKS)
 
 
 class CheckFailed(AssertionError):
-    """A model does not keep the contract; the message names the check and what went wrong."""
+    """A model breaks the contract; the message names the check and what went wrong."""
 
 
 class Check(NamedTuple):
@@ -41,7 +41,7 @@ class Check(NamedTuple):
     name
         The name of the check; those of river begin with `river.`.
     function
-        What is called with a clone of the model. Its docstring says what is demanded.
+        The function, called with a clone of the model. Its docstring states the requirement.
     model
         The model. It stays as it is.
     """
@@ -67,26 +67,26 @@ class Check(NamedTuple):
 
 
 def check_ranker(model: Any) -> None:
-    """Check that a ranker, or a pipeline that ends in one, keeps the contract of `online_rank.Ranker`.
+    """Check that a ranker, or a pipeline that ends in one, fulfils the contract of `online_rank.Ranker`.
 
-    Run are river's general checks, river's checks on streams (with queries), and those of this module: answers in the form that
-    was asked for; prediction changes nothing; no state shared with the input; a block gives bit for bit what the loop gives;
-    rejected input changes nothing; copies, clones and files; float32, read-only and strided arrays; documents scored alike in
-    every order (Theorem 10 of [CT]); features that appear, vanish and change places; bounded memory; one lock, which
-    every public method takes; features that come late learned as those that were there; weights of queries; a loss that can be
-    computed again; a state that stays finite.
+    It runs river's general checks, river's checks on streams (with queries), and the checks of this package: answers come in
+    the form of the input; prediction changes nothing; no state is shared with the input; a block gives the same as a loop, bit
+    for bit; rejected input changes nothing; copies, clones and files; float32, read-only and strided arrays; scores do not
+    depend on the order of documents (Theorem 10 of [CT]); features may appear, vanish and change places; memory is bounded;
+    every public method takes one common lock; late features are learned as if they had always been there; weights of queries
+    count; the loss can be recomputed; the state stays finite.
 
     Parameters
     ----------
     model
-        A ranker or pipeline that takes numeric features, in every form of a query. It stays as it is: clones are checked.
+        A ranker or pipeline that takes numeric features in every form of a query. It is not changed: clones are checked.
 
     Raises
     ------
     CheckFailed
         An AssertionError that names the first check that failed, and what went wrong.
     TypeError
-        `model` is no ranker.
+        `model` is not a ranker.
 
     References
     ----------
@@ -113,21 +113,21 @@ def check_ranker(model: Any) -> None:
 
 
 def check_transformer(model: Any) -> None:
-    """Check that a transformer of queries, or a pipeline of them, keeps the contract of `QueryTransformer`.
+    """Check that a transformer of queries, or a pipeline of them, fulfils the contract of `QueryTransformer`.
 
     The contract is that of `online_rank.base.transformer`; the checks are those of `check_ranker`, as far as they apply.
 
     Parameters
     ----------
     model
-        A transformer or pipeline that takes numeric features, in every form of a query. It stays as it is: clones are checked.
+        A transformer or pipeline that takes numeric features in every form of a query. It is not changed: clones are checked.
 
     Raises
     ------
     CheckFailed
         An AssertionError that names the first check that failed, and what went wrong.
     TypeError
-        `model` is no transformer of queries.
+        `model` is not a transformer of queries.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def check_transformer(model: Any) -> None:
 def yield_checks(model: Any) -> Iterator[Check]:
     """The checks of `check_ranker`, or of `check_transformer`, one by one.
 
-    Those that the `_unit_test_skips` of the model, or of a part of it, names are left out, as in river.
+    Checks named in `_unit_test_skips` of the model, or of one of its parts, are left out, as in river.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def yield_checks(model: Any) -> Iterator[Check]:
 
     skipped = {name for part in parts_of(model) for name in part._unit_test_skips()}
     if isinstance(model, compose.Pipeline):
-        # River asks a class for parameters to test it with; a pipeline has none, and is tested as it is.
+        # River asks a class for test parameters; a pipeline has none, and is tested as given.
         skipped.add("check_init_has_default_params_for_tests")
     checks = {name: function for name, function in vars(common).items() if name not in skipped}
     for name, function in checks.items():

@@ -1,4 +1,4 @@
-"""Checks of what a model does with what it is given."""
+"""Checks of how a model treats its input."""
 
 import copy
 import math
@@ -25,7 +25,7 @@ from online_rank.checks._subject import (
 
 
 def forms_agree(model: Any) -> None:
-    """Learning from arrays and from named features comes to the same (but for rounding)."""
+    """Learning from arrays and from named features gives the same answers, up to rounding."""
     arrays, dicts = taught_by(model.clone(), make_queries()), taught_by(model.clone(), make_queries(), dicts=True)
     for X, y in make_queries(seed=1):
         by_array, by_name = numbers(answer_of(arrays, X)), numbers(answer_of(dicts, as_dicts(X, y)[0]))
@@ -55,7 +55,7 @@ def frames(model: Any) -> None:
 
 
 def degenerate_queries(model: Any) -> None:
-    """No document, one document and one grade only are no errors; there may be nothing to learn from them."""
+    """Queries with no document, one document or a single grade are accepted, even if nothing can be learned from them."""
     for taught in (False, True):
         model = taught_by(model.clone(), make_queries() if taught else [])
         for x, y in (
@@ -75,7 +75,7 @@ def degenerate_queries(model: Any) -> None:
 
 
 def no_aliasing(model: Any) -> None:
-    """The model keeps nothing of what it was given, and gives nothing of what it keeps, that could be changed from outside."""
+    """The model shares no mutable data with its input or its answers."""
     for dicts in (False, True):
         model, twin = (taught_by(model.clone(), make_queries(), dicts) for _ in range(2))
         X, y = (part.copy() for part in make_queries()[7])
@@ -102,7 +102,7 @@ def no_aliasing(model: Any) -> None:
 
 
 def _spoil(value: Any) -> None:
-    """Change all that is in a query, grades or an answer."""
+    """Overwrite the contents of a query, grades or an answer."""
     if isinstance(value, np.ndarray):
         value[:] = 7
     for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []:
@@ -113,7 +113,7 @@ def _spoil(value: Any) -> None:
 
 
 def float32(model: Any) -> None:
-    """float32 features are learned from and answered, much as float64 ones are."""
+    """float32 features give nearly the same answers as float64."""
     single = taught_by(model.clone(), [(X.astype(np.float32), y) for X, y in make_queries()])
     double = taught_by(model.clone(), make_queries())
     for X, _ in make_queries(seed=1):
@@ -123,7 +123,7 @@ def float32(model: Any) -> None:
 
 
 def arrays_of_all_kinds(model: Any) -> None:
-    """Read-only, strided, column-major and integer arrays are queries like any other; nothing is written to them."""
+    """Read-only, strided, column-major and integer arrays are accepted, and never written to."""
 
     def read_only(X: np.ndarray) -> np.ndarray:
         X = X.copy()
@@ -151,7 +151,7 @@ def arrays_of_all_kinds(model: Any) -> None:
 
 
 def shuffled_features(model: Any) -> None:
-    """Once features are known, the order in which a document has them does not matter."""
+    """Once features are known, their order in a document does not matter."""
     model, twin = (taught_by(model.clone(), make_queries()[5:6], dicts=True) for _ in range(2))
     rng = np.random.default_rng(0)
     for X, y in make_queries():
@@ -167,7 +167,7 @@ def shuffled_features(model: Any) -> None:
 
 
 def unknown_features(model: Any) -> None:
-    """Features never learned from, all of them or some, are no error in a query to answer, and have no effect on the next."""
+    """Unknown features, some or all, are accepted in a query to answer, and do not affect later answers."""
     model = taught_by(model.clone(), make_queries(), dicts=True)
     known = as_dicts(*make_queries(seed=1)[8])[0]
     before = state_of(answer_of(model, known))
@@ -182,7 +182,7 @@ def unknown_features(model: Any) -> None:
 
 
 def rejected_input_changes_nothing(model: Any) -> None:
-    """Bad input raises ValueError or TypeError, and leaves the model bit for bit as it was."""
+    """Bad input raises ValueError or TypeError, and leaves the model unchanged, bit for bit."""
     queries = make_queries()
     X, y = queries[7]
     nan, infinite, negative, fraction = X.copy(), X.astype(np.float32), y.copy(), y + 0.5
@@ -231,7 +231,7 @@ def rejected_input_changes_nothing(model: Any) -> None:
 
 
 def _reject(model: Any, bad: list[tuple[str, Any, Any]], dicts: bool, after: list) -> None:
-    """Every bad query is rejected by a new model and by a taught one, which go on as if nothing had happened."""
+    """Every bad query is rejected by a new model and by a trained one, without any later effect."""
     for taught in (False, True):
         model, twin = (taught_by(model.clone(), make_queries()[:6] if taught else [], dicts) for _ in range(2))
         for what, x, grades in bad:
@@ -260,7 +260,7 @@ class Rejects:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         if error is None:
-            raise AssertionError(f"{self.what} was accepted; ValueError or TypeError is due")
+            raise AssertionError(f"{self.what} was accepted; it must raise ValueError or TypeError")
         self.error = error
         return isinstance(error, ValueError | TypeError)
 

@@ -1,4 +1,4 @@
-"""Checks of what learning does to a ranker."""
+"""Checks of learning."""
 
 import itertools
 from collections.abc import Iterator
@@ -16,19 +16,21 @@ _ZEROS = dict.fromkeys(_EIGHT, 0.0)
 
 
 def late_features(model: Any) -> None:
-    """A feature that comes late is learned as if it had been there from the start with value 0, but for rounding."""
+    """A feature that appears late is learned as if it had been 0 from the start, up to rounding."""
     ranker = ranker_of(model)
     if any(isinstance(part, QueryTransformer) for part in parts_of(ranker)):
-        return  # Transformers inside may make another number of 0.
+        return  # Transformers inside may turn 0 into another number.
     for late, known in late_and_known(ranker):
         assert close(late, known, 1e-12), "a feature that came late was learned differently from one that was 0 before"
 
 
 def late_and_known(ranker: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The answers of a ranker that meets half of its features late, and of one for which they were 0 before, for each query."""
+    """The answers to each query of a ranker for which half of the features appear late, and of one for which they were 0
+    before.
+    """
     late, known = ranker.clone(), ranker.clone()
     for t, (X, y) in enumerate(make_queries()):
-        # Four and eight: sums in four lanes are rounded alike.
+        # Four and eight features, so that sums in four lanes are rounded in the same way.
         named = np.hstack((X[:, :4], X[::-1, :4])).tolist()
         few = [dict(zip(_EIGHT[: 4 if t < 12 else 8], row, strict=False)) for row in named]
         whole = [{**_ZEROS, **features} for features in few]
@@ -38,7 +40,7 @@ def late_and_known(ranker: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def sample_weights(model: Any) -> None:
-    """A query of weight 0 changes no weight, and one of weight 2 teaches something else than one of weight 1."""
+    """A query of weight 0 changes no weights, and one of weight 2 is not learned like one of weight 1."""
     ranker, queries = _last_weights(ranker_of(model)), make_queries()
     if ranker is None:
         return  # An average counts every query.
@@ -49,7 +51,7 @@ def sample_weights(model: Any) -> None:
             if w is not None:
                 taught.learn_one(*queries[17], w=w)
         except ValueError:
-            return  # Not every ranker learns with weights; such a one says so.
+            return  # A ranker that does not support weights raises an error.
         taught_by(taught, queries[12:])
         answers.append([numbers(taught.predict_one(X)) for X, _ in queries])
     without, zero, one, two = answers
@@ -61,13 +63,13 @@ def honest_loss(model: Any) -> None:
     """`last_round.loss` is 1 - measure of the ranking by the weights that learn, before the query was learned."""
     ranker = _last_weights(ranker_of(model))
     if ranker is None or ranker.abilities.takes_clicks:
-        return  # It answers by other weights than those that learn; or its loss is one of clicks.
+        return  # It answers by other weights than those that learn, or its loss is about clicks.
     measure = learned_measure(ranker)
     for X, y in make_queries(40):
         expected = measure.loss(numbers(ranker.predict_one(X)), y, ties="pessimistic")
         ranker.learn_one(X, y)
         told = ranker.last_round.loss
-        assert abs(told - expected) < 1e-9, f"a ranking with a loss of {expected:.6g} was reported as {told:.6g}"
+        assert abs(told - expected) < 1e-9, f"a ranking with a loss of {expected:.6g} was reported with {told:.6g}"
 
 
 def finite_state(model: Any) -> None:
@@ -87,14 +89,14 @@ RANKER_CHECKS = (late_features, sample_weights, honest_loss, finite_state)
 
 
 def _last_weights(ranker: Any) -> Any:
-    """A ranker with these settings that answers by the weights that learn; None where that cannot be had."""
+    """A ranker with these settings that answers by the weights that learn; None if that is impossible."""
     settings = ranker._get_params()
     ranker = ranker.clone({"average": False} if "average" in settings else {})
     return None if any(getattr(part, "average", False) is not False for part in parts_of(ranker)) else ranker
 
 
 def _arrays(model: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of a model's state that are to be finite, with their names."""
+    """The arrays of a model's state that must be finite, with their names."""
     for part in parts_of(model):
         kind: Any = type(part)
         declared = schema_of(kind) or {}

@@ -1,4 +1,4 @@
-"""Checks of what a model answers, and of its copies."""
+"""Checks of a model's answers and copies."""
 
 import copy
 import itertools
@@ -34,7 +34,7 @@ def answers_in_kind(model: Any) -> None:
         x, _ = as_dicts(X, y)
         named, listed = answer_of(model, x), answer_of(model, list(x.values()))
         assert type(named) is dict, f"a dict of documents was answered with {type(named).__name__}"
-        assert list(named) == list(x), "a dict of documents was answered with other documents"
+        assert list(named) == list(x), "a dict of documents was answered with different documents"
         assert type(listed) is list, f"a list of documents was answered with {type(listed).__name__}"
         assert list(named.values()) == listed, "a dict and a list of the same documents got different answers"
         if is_ranker(model):
@@ -61,7 +61,7 @@ def prediction_is_pure(model: Any) -> None:
 
 
 def learn_many_is_the_loop(model: Any) -> None:
-    """`learn_many` and `predict_many` give bit for bit what a loop of `learn_one` and of `predict_one` gives."""
+    """`learn_many` and `predict_many` give the same as loops of `learn_one` and `predict_one`, bit for bit."""
     queries = make_queries()
     X, y, qid = as_block(queries)
     cut = int(np.searchsorted(qid, 10))
@@ -76,24 +76,24 @@ def learn_many_is_the_loop(model: Any) -> None:
 
 
 def permutation_equivariance(model: Any) -> None:
-    """What a document gets does not depend on where it stands: answer(X[p]) = answer(X)[p] [CT, Theorem 10]."""
+    """The answer for a document does not depend on its position: answer(X[p]) = answer(X)[p] [CT, Theorem 10]."""
     for dicts in (False, True):
         model, rng = taught_by(model.clone(), make_queries(), dicts), np.random.default_rng(0)
         for X, y in make_queries(seed=1):
             p = rng.permutation(len(y))
             answer = numbers(answer_of(model, as_dicts(X, y)[0] if dicts else X))
             turned = numbers(answer_of(model, as_dicts(X[p], y[p])[0] if dicts else X[p]))
-            assert close(turned, answer[p], 1e-9), "the order of the documents changed what they got"
+            assert close(turned, answer[p], 1e-9), "the order of the documents changed their answers"
 
 
 def copies(model: Any) -> None:
-    """Copies by `copy.deepcopy` and by `pickle` answer alike, learn alike, and share nothing with the original."""
+    """Copies by `copy.deepcopy` and by `pickle` answer and learn like the original, and share nothing with it."""
     _require_twins(model, lambda taught: copy.deepcopy(taught), "a deep copy")
     _require_twins(model, lambda taught: pickle.loads(pickle.dumps(taught)), "a pickled copy")
 
 
 def files(model: Any) -> None:
-    """A model read from a file answers and learns like the one that was saved; what cannot be saved says so, by TypeError."""
+    """A model read from a file answers and learns like the saved one; a model that cannot be saved raises TypeError."""
     from online_rank.storage.files import load, save
 
     with tempfile.TemporaryDirectory() as directory:
@@ -126,7 +126,7 @@ def _require_twins(model: Any, duplicate: Callable[[Any], Any], what: str) -> No
 
 
 def clones(model: Any) -> None:
-    """A clone has the parameters and has learned nothing; two clones that learn the same are the same (seeds hold)."""
+    """A clone has the same parameters and has learned nothing; two clones that learn the same end in the same state."""
     fresh = model.clone()
     clone = taught_by(model.clone(), make_queries()).clone()
     assert repr(clone) == repr(fresh), "a clone has other parameters"
@@ -149,7 +149,7 @@ def ranking(model: Any) -> None:
 
 
 def last_round(model: Any) -> None:
-    """`last_round` is None at first, then what happened in the last query learned; weights of queries are told."""
+    """`last_round` is None at first, then describes the last query learned, with its weight."""
     assert model.last_round is None, "last_round is not None before the first query"
     for t, (X, y) in enumerate(make_queries()):
         w = (0.5, 1.0, 2.0)[t % 3]
@@ -158,11 +158,11 @@ def last_round(model: Any) -> None:
         except ValueError:
             if w == 1.0:
                 raise
-            continue  # Not every ranker learns with weights; such a one says so.
+            continue  # A ranker that does not support weights raises an error.
         told: Any = model.last_round
         assert 0.0 <= told.loss <= 1.0, f"the loss of a query is {told.loss}"
-        assert told.n_documents == len(y), f"{len(y)} documents were told as {told.n_documents}"
-        assert told.weight == w, f"the weight {w} was told as {told.weight}"
+        assert told.n_documents == len(y), f"{len(y)} documents were reported as {told.n_documents}"
+        assert told.weight == w, f"the weight {w} was reported as {told.weight}"
         fields = (told.mass, told.squared_gradient_norm, told.margin, told.largest_norm, told.v_max)
         assert not any(field < 0.0 for field in fields), f"a field of {told} is negative"
     before = state_of(model)
@@ -173,9 +173,9 @@ def last_round(model: Any) -> None:
 
 
 def bounded_memory(model: Any) -> None:
-    """A model does not grow with the stream: of queries with the features it knows, later ones add less than earlier ones."""
-    # River's own check lets the second half of a stream add three times what the first one did. The smallest size lately, since
-    # a model may keep some queries for a while.
+    """Memory is bounded: queries with known features add less memory later than earlier."""
+    # River's own check allows the second half of a stream to add three times as much as the first. The smallest recent size is
+    # used, since a model may keep some queries for a while.
     queries, sizes = make_queries(700), [len(pickle.dumps(model))]
     for start, middle in ((0, 300), (400, 600)):
         taught_by(model, queries[start:middle])

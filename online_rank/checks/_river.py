@@ -7,7 +7,7 @@ from river import base
 
 from online_rank.checks._subject import answer_of, as_dicts, make_queries
 
-#: Those that are about features: they are given queries turned over, {feature: {document: value}}.
+#: Checks about features, which get transposed queries, {feature: {document: value}}.
 RIVER_ON_FEATURES = (
     "check_shuffle_features_no_impact",
     "check_emerging_features",
@@ -15,8 +15,8 @@ RIVER_ON_FEATURES = (
     "check_radically_disappearing_features",
 )
 
-#: Those that are given queries as they are, {document: {feature: value}}. Missing here are those that drop a dict's items, here
-#: documents, but keep their grades, and those for mini-batches of single documents.
+#: Checks that get ordinary queries, {document: {feature: value}}. Left out are checks that drop items of a dict, here
+#: documents, but keep their grades, and checks of mini-batches of single documents.
 RIVER_ON_QUERIES = (
     "check_learn_one",
     "check_pickling",
@@ -42,7 +42,7 @@ def on_features(check: Callable, model: Any) -> None:
 
 
 class _TurnedOver(base.Estimator):
-    """A model that takes queries as {feature: {document: value}}: what river's checks do to features, they do to this one's."""
+    """A model that takes queries as {feature: {document: value}}, so that river's checks of features act on its features."""
 
     def __init__(self, model: Any):
         self.model = model

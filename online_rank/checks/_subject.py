@@ -1,4 +1,4 @@
-"""What checks share: queries to learn from, and one way to ask rankers and transformers alike."""
+"""Queries for the checks, and a common interface to rankers and transformers."""
 
 import inspect
 import pickle
@@ -13,7 +13,7 @@ NAMES = ("clicks", "age", "bm25", "length", "const")
 
 
 def first_step(model: Any) -> Any:
-    """The step that a query comes to first: the first of a pipeline, or the model itself."""
+    """The first step of a pipeline, or the model itself."""
     return steps_of(model)[0]
 
 
@@ -23,7 +23,7 @@ def is_ranker(model: Any) -> bool:
 
 
 def make_queries(n: int = 24, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Queries of 1 to 9 documents; among them ties, a constant feature, and some with one grade only.
+    """Queries of 1 to 9 documents, with ties, a constant feature, and some with a single grade.
 
     Values have few binary digits, so that float32 holds them too.
     """
@@ -51,7 +51,7 @@ def as_dicts(X: np.ndarray, y: np.ndarray) -> tuple[dict, dict]:
 
 
 def as_block(queries: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Queries one below the other: features (n, d), grades (n,) and the number of each document's query (n,)."""
+    """Queries stacked into a block: features (n, d), grades (n,) and the number of each document's query (n,)."""
     X, y = (np.concatenate(part) for part in zip(*queries, strict=True))
     return X, y, np.repeat(np.arange(len(queries)), [len(y) for _, y in queries])
 
@@ -64,7 +64,7 @@ def taught_by(model: Any, queries: list, dicts: bool = False) -> Any:
 
 
 def answer_of(model: Any, x: Any) -> Any:
-    """What a ranker predicts, or what a transformer makes of a query."""
+    """The prediction of a ranker, or the output of a transformer, for a query."""
     return model.predict_one(x) if is_ranker(model) else model.transform_one(x)
 
 
@@ -74,7 +74,7 @@ def answer_many(model: Any, X: Any, qid: Any) -> Any:
 
 
 def numbers(answer: Any) -> np.ndarray:
-    """An answer in any form as an array, one row or number a document."""
+    """An answer in any form as an array, with a row or number for each document."""
     if isinstance(answer, dict):
         answer = list(answer.values())
     if len(answer) and isinstance(answer, list) and isinstance(answer[0], dict):
@@ -107,5 +107,5 @@ def same(a: Any, b: Any) -> bool:
 
 
 def close(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
-    """Whether two answers are the same but for rounding, measured by the largest number in `b`."""
+    """Whether two answers agree up to rounding, relative to the largest number in `b`."""
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, np.abs(b).max(initial=0.0))))

@@ -1,4 +1,4 @@
-"""Checks that a model may be asked by several threads."""
+"""Checks that several threads may use a model."""
 
 import copy
 import inspect
@@ -16,11 +16,11 @@ from online_rank.checks._subject import as_block, is_ranker, make_queries, taugh
 
 
 class _Entered(Exception):
-    """Somebody takes the lock."""
+    """Raised when the lock is taken."""
 
 
 class _WatchedLock:
-    """A lock that tells when it is taken."""
+    """A lock that raises when it is taken."""
 
     def __enter__(self) -> None:
         raise _Entered
@@ -30,9 +30,9 @@ class _WatchedLock:
 
 
 def methods_hold_the_lock(model: Any) -> None:
-    """Every public method, and every property that answers with an array, takes the lock of the model (`Locked`, `locked`).
+    """Every public method, and every property that returns an array, takes the lock of the model (`Locked`, `locked`).
 
-    Those that river defines are left out, and what belongs to the class.
+    Methods that river defines, and class methods, are left out.
     """
     taught_by(model, make_queries())
     watched = _WatchedLock()
@@ -45,7 +45,7 @@ def methods_hold_the_lock(model: Any) -> None:
         except _Entered:
             pass
         except Exception as error:
-            if known:  # Else it may have been given what it cannot take.
+            if known:  # Otherwise the arguments may have been wrong.
                 raise AssertionError(
                     f"{name} raises {error!r} before it takes the lock: begin it by `with self._lock`"
                 ) from error
@@ -57,7 +57,7 @@ def methods_hold_the_lock(model: Any) -> None:
 
 
 def one_lock(model: Any) -> None:
-    """A model has one lock with all that it is made of, and so has a copy of it; copies have another one."""
+    """A model shares one lock with all its parts; a copy has a lock of its own, shared with its parts."""
     taught_by(model, make_queries())
     copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.clone()]
     for one in (model, *copies):
@@ -90,7 +90,7 @@ def _public(model: Any) -> Iterator[tuple[str, Callable[[], Any], bool]]:
 
 
 def _lockable(value: Any, seen: set[int]) -> Iterator[Any]:
-    """All that learns among the state of a model; not the models among its settings, of which it holds copies."""
+    """All learning parts in the state of a model, without the models in its settings, of which it holds copies."""
     if id(value) in seen:
         return
     seen.add(id(value))

@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 _USAGE = 2
 _INTERRUPTED = 128 + signal.SIGINT
-_PIPE_CLOSED = 128 + 13  # SIGPIPE, which not every system has
+_PIPE_CLOSED = 128 + 13  # SIGPIPE, which some systems lack
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -34,7 +34,7 @@ def _run(arguments: list[str]) -> int:
         if (error.name or "").partition(".")[0] not in ("click", "rich", "typer"):
             raise
         return _fail(f'the command needs {error.name}: pip install "online_rank[cli]"')
-    # typer brings click and its errors along, in a module that depends on its version.
+    # typer includes click and its errors, in a module that depends on its version.
     usage_error: Any = typer.BadParameter.__mro__[2]
     from online_rank._compiling import lines_while_compiling
 
@@ -49,8 +49,8 @@ def _run(arguments: list[str]) -> int:
         return _fail(f"{error.format_message()}{hint}")
     except typer.Abort:
         return _INTERRUPTED
-    except (BrokenPipeError, SystemExit):  # the second is how typer leaves when it meets the first
-        # The reader of our output has left. What Python still holds must not be written to the closed pipe at exit.
+    except (BrokenPipeError, SystemExit):  # typer turns the first into the second
+        # The reader of our output is gone. Python must not flush its buffer to the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _PIPE_CLOSED
     except OSError as error:
@@ -63,7 +63,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _standard_streams() -> bool:
-    """Whether standard output is open. Where a standard stream is closed, the next file that is opened would take its place."""
+    """Whether standard output is open. If a standard stream is closed, the next opened file would take its place."""
     closed = []
     for number in range(3):
         try:
@@ -75,6 +75,6 @@ def _standard_streams() -> bool:
 
 
 def _fail(message: str) -> int:
-    """Say what is wrong in one line on stderr."""
+    """Print an error in one line on stderr."""
     print(f"online-rank: {' '.join(message.split())}", file=sys.stderr)
     return _USAGE

@@ -1,4 +1,4 @@
-"""What the first queries of files show about their features: heavy tails, and features that give the grades away."""
+"""Advice from the first queries of files: features with heavy tails, and features that leak the grades."""
 
 import itertools
 from typing import Any
@@ -10,15 +10,15 @@ from online_rank.cli.settings import SYNTHETIC, Settings
 
 __all__ = ["advice"]
 
-#: Queries at the beginning that are looked at, and how often the pairs of a query are counted at most.
+#: Number of first queries to examine, and the largest number of pairs counted in a query.
 _LOOKED_AT, _MOST_COUNTS = 100, 10_000
 
-#: A feature that orders so many of the pairs of documents with different grades knows the grades, if there are enough pairs.
+#: A feature that orders this share of the pairs with different grades leaks the grades, given this many pairs.
 _PERFECT, _FEWEST_PAIRS = 0.99, 50
 
 
 def advice(settings: Settings) -> list[str]:
-    """What to try, and what to look at, before learning from files."""
+    """Advice before learning from files."""
     if "-" in settings.files or settings.files[0] in SYNTHETIC:
         return []
     with warnings_as_lines(lambda message: None):
@@ -40,7 +40,7 @@ def advice(settings: Settings) -> list[str]:
 
 
 def _heavy_tails(X: np.ndarray, called: Any) -> list[str]:
-    """What to try when features have heavy tails that nothing tames."""
+    """Advice for features with heavy tails that no transformer handles."""
     from online_rank.preprocessing import heavy_tails
 
     heavy = heavy_tails(X)
@@ -55,7 +55,7 @@ def _heavy_tails(X: np.ndarray, called: Any) -> list[str]:
 
 
 def _leaks(queries: list[tuple[np.ndarray, np.ndarray]], called: Any) -> list[str]:
-    """The features that alone put nearly all documents in the order of their grades: what nobody knows before the grade."""
+    """A warning about features that order nearly all documents by grade on their own, since they probably leak the grades."""
     from online_rank.metrics import PairwiseAccuracy
 
     d = queries[0][0].shape[1]

@@ -14,7 +14,7 @@ __all__ = ["app"]
 
 
 class _PlainFlags:
-    """Commands whose help shows flags without the type that they do not take."""
+    """Commands whose help shows flags without a type."""
 
     def get_params(self, ctx: Any) -> Any:
         params = super().get_params(ctx)  # type: ignore[misc]
@@ -55,22 +55,22 @@ ModelFile = Annotated[
 ]
 Measure = Annotated[
     str,
-    typer.Option("--measure", metavar="NAME", help="What to learn for, and to report: ndcg@K, ndcg, linear_ndcg, ap."),
+    typer.Option("--measure", metavar="NAME", help="The measure to learn for and to report: ndcg@K, ndcg, linear_ndcg, ap."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
 Features = Annotated[
     int | None,
-    typer.Option("--features", metavar="N", min=1, help="Number of features, where the first 8 MiB do not show them all."),
+    typer.Option("--features", metavar="N", min=1, help="Number of features, if the first 8 MiB do not contain all of them."),
 ]
 
 
 Grouped = Annotated[
     bool,
-    typer.Option("--group-by-qid", help="Put documents of one qid together that stand apart; reads everything first."),
+    typer.Option("--group-by-qid", help="Join the documents of a qid that are not contiguous; reads all input first."),
 ]
 
 
-#: What a negative grade is.
+#: How to treat negative grades.
 Negative = StrEnum("Negative", ["error", "zero", "skip"])
 
 Negatives = Annotated[
@@ -97,14 +97,14 @@ Columns = Annotated[
         "--columns",
         metavar="NAMES",
         help="The columns of a table that are features, separated by commas; may be repeated. "
-        "[dim]Without it: all that hold numbers; to rank, those that the model has learned from.[/dim]",
+        "[dim]Default: all numeric columns; for ranking, those that the model has learned from.[/dim]",
     ),
 ]
 Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="NAMES", help="Columns of a table that are no features.")
+    list[str] | None, typer.Option("--exclude", metavar="NAMES", help="Columns of a table that are not features.")
 ]
 
-#: What a missing value in a table is.
+#: How to treat missing values in a table.
 Missing = StrEnum("Missing", ["error", "zero", "mean", "indicator"])
 
 MissingValues = Annotated[
@@ -122,18 +122,18 @@ def _names(given: list[str] | None) -> list[str] | None:
     return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
 
 
-#: What a query without a relevant document counts.
+#: How to count a query without relevant documents.
 NoRelevant = StrEnum("NoRelevant", ["skip", "zero"])
 
-#: What documents with equal scores count.
+#: How to treat documents with equal scores.
 Ties = StrEnum("Ties", ["expected", "optimistic", "pessimistic", "ignored"])
 
-#: How features are brought to one scale.
+#: How features are scaled.
 Scale = StrEnum("Scale", ["map", "stream", "query", "none"])
 
 
 class Kind(StrEnum):
-    """What learns."""
+    """The ranker to train."""
 
     perceptron = "perceptron"
     blend = "blend"
@@ -142,11 +142,9 @@ class Kind(StrEnum):
 
 Scaling = Annotated[
     Scale,
-    typer.Option(
-        "--scale", help="Bring features to one scale: by their quantiles; by mean and variance; in each query; not at all."
-    ),
+    typer.Option("--scale", help="Scale features: by quantiles; by mean and variance; within each query; not at all."),
 ]
-Log = Annotated[bool, typer.Option("--log", help="Take sign(x) log(1 + |x|) of raw features first: for counts and lengths.")]
+Log = Annotated[bool, typer.Option("--log", help="Apply sign(x) log(1 + |x|) to raw features first: for counts and lengths.")]
 NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
 
 
@@ -158,7 +156,7 @@ def root(
     if context.invoked_subcommand and sys.stderr.isatty() and not {"-h", "--help"} & set(sys.argv):
         from online_rank._kernels._jit import on_first_compilation
 
-        on_first_compilation(lambda: print("Compiling kernels for the first time: some seconds, once.", file=sys.stderr))
+        on_first_compilation(lambda: print("Compiling kernels for the first time: takes some seconds, once.", file=sys.stderr))
     if version:
         from online_rank._kernels.ahead.loading import in_use
 
@@ -168,26 +166,29 @@ def root(
 
 @app.command("warm-up", cls=_Command)
 def warm_up() -> None:
-    """Compile what learning and ranking need, for container images; otherwise the first command that needs it does."""
+    """Compile the kernels for learning and ranking, for example in a container image; otherwise the first command compiles
+    them.
+    """
     online_rank.warm_up()
 
 
 @app.command(cls=_Command)
 def demo(
     queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Length of the stream.")] = 6000,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Another stream.")] = 0,
-    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from clicks of simulated users, without grades.")] = False,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the stream.")] = 0,
+    clicks: Annotated[bool, typer.Option("--clicks", help="Learn from the clicks of simulated users, without grades.")] = False,
     live: Annotated[
         bool,
         typer.Option(
-            "--live", help="On a page in the browser, until Ctrl-C, with a new truth every --queries; or with --clicks."
+            "--live",
+            help="Show a page in the browser until Ctrl-C; the truth changes every --queries, unless --clicks is given.",
         ),
     ] = False,
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Of the page; 0: any that is free.")] = 0,
-    speed: Annotated[float, typer.Option("--speed", metavar="N", min=0.1, help="Queries a second on the page.")] = 60.0,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
+    speed: Annotated[float, typer.Option("--speed", metavar="N", min=0.1, help="Queries per second on the page.")] = 60.0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True,
 ) -> None:
-    """Watch a ranker learn from a stream of queries whose truth changes half way, or from clicks."""
+    """Watch a ranker learn from a stream of queries whose truth changes halfway, or from clicks."""
     if live:
         from online_rank.cli.live import run as run_live
 
@@ -212,16 +213,18 @@ def train(
     ] = None,
     test: Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="Held-out queries; may be repeated.")] = None,
     measure: Measure = "ndcg@10",
-    passes: Annotated[int, typer.Option("--passes", metavar="N", min=1, help="How often to go through the files.")] = 1,
+    passes: Annotated[int, typer.Option("--passes", metavar="N", min=1, help="Number of passes over the files.")] = 1,
     ranker: Annotated[
         Kind,
-        typer.Option("--ranker", help="What learns. The blends take features of any scale: --scale and --log change nothing."),
+        typer.Option(
+            "--ranker", help="The ranker to train. The blends take features of any scale: --scale and --log have no effect."
+        ),
     ] = Kind.perceptron,
     scale: Scaling = Scale.map,
     log: Log = False,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", min=0, help="Take queries in random order, from a buffer of 2,048, not as filed."),
+        typer.Option("--seed", metavar="N", min=0, help="Shuffle the queries, in a buffer of 2,048."),
     ] = None,
     features: Features = None,
     group_by_qid: Grouped = False,
@@ -235,49 +238,57 @@ def train(
     event_time: TimeColumn = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
     report: Annotated[
-        str | None, typer.Option("--report", metavar="DIR", help="Write the run as a page, DIR/index.html (extra 'plot').")
+        str | None, typer.Option("--report", metavar="DIR", help="Write a page about the run, DIR/index.html (extra 'plot').")
     ] = None,
     feature_names: Annotated[
         str | None,
-        typer.Option("--feature-names", metavar="FILE", help="Names for the report, one a line, that of feature 1 first."),
+        typer.Option(
+            "--feature-names",
+            metavar="FILE",
+            help="File with feature names for the report, one per line, starting with feature 1.",
+        ),
     ] = None,
     certify: Annotated[
         bool,
         typer.Option(
             "--certify",
-            help="Certify the loss: against the weights that are best in hindsight, or the teacher of a synthetic stream.",
+            help="Certify the loss, against the best weights in hindsight or the teacher of a synthetic stream.",
         ),
     ] = False,
     checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", metavar="DIR", help="Write the state of the run there, now and then.")
+        str | None,
+        typer.Option("--checkpoint", metavar="DIR", help="Folder to which the state of the run is written regularly."),
     ] = None,
     every: Annotated[int, typer.Option("--every", metavar="N", min=1, help="Queries between two checkpoints.")] = 1000,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint; it knows files and options.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the checkpoint, which has the files and options.")
+    ] = False,
     shards: Annotated[
         int | None,
-        typer.Option("--shards", metavar="N", min=1, help="Copies of the model that learn parts of the files and are mixed."),
+        typer.Option(
+            "--shards", metavar="N", min=1, help="Number of copies of the model that learn parts of the files and are mixed."
+        ),
     ] = None,
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", min=1, help="How often they are mixed in a pass, with --shards.")
-    ] = 1,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="N", min=1, help="Number of mixings per pass, with --shards.")] = 1,
     workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, help="Processes that share the shards (extra 'dask').")
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, help="Number of processes that share the shards (extra 'dask')."),
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", metavar="ADDRESS", help="The same on a Dask cluster: tcp://HOST:8786.")
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print what becomes of each column of a table, with types and ranges; learn nothing."),
+        typer.Option("--dry-run", help="Print how each column of a table is used, with types and ranges; learn nothing."),
     ] = False,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Learn from files, one query after the other, each one a test before it is learned from.
+    """Learn from files, one query at a time; each query is a test before it is learned.
 
     A line of a file is a document: grade qid:ID feature:value ... # docid = NAME
 
-    In place of files: synthetic:separable or synthetic:noisy (with --scale none, --certify is then against the teacher).
+    Instead of files: synthetic:separable or synthetic:noisy (--scale none --certify then compares with the teacher).
     """
     from online_rank.cli.dry_run import look
     from online_rank.cli.files import Reading, read_names
@@ -312,7 +323,9 @@ def train(
 def rank(
     model: ModelFile,
     file: Annotated[str, _FILE],
-    tag: Annotated[str, typer.Option("--tag", metavar="NAME", help="Name of the run, the last column.")] = "online_rank",
+    tag: Annotated[
+        str, typer.Option("--tag", metavar="NAME", help="Name of the run: the last column of the output.")
+    ] = "online_rank",
     features: Features = None,
     group_by_qid: Grouped = False,
     negative: Negatives = Negative.error,
@@ -350,8 +363,12 @@ def explain(
     model: ModelFile,
     file: Annotated[str, _FILE],
     id: Annotated[str, typer.Option("--id", metavar="ID", help="The query.")],
-    a: Annotated[str | None, typer.Option("--a", metavar="DOCUMENT", help="Why this document, by default the best,")] = None,
-    b: Annotated[str | None, typer.Option("--b", metavar="DOCUMENT", help="ranks above this, by default the second.")] = None,
+    a: Annotated[
+        str | None, typer.Option("--a", metavar="DOCUMENT", help="Explain why this document (default: the best)")
+    ] = None,
+    b: Annotated[
+        str | None, typer.Option("--b", metavar="DOCUMENT", help="ranks above this one (default: the second).")
+    ] = None,
     features: Features = None,
     query: QueryColumn = None,
     document: DocumentColumn = None,
@@ -360,7 +377,7 @@ def explain(
     group_by_qid: Grouped = False,
     json: Json = False,
 ) -> None:
-    """Say why one document of a query ranks above another: what each feature contributes to the difference of their scores."""
+    """Explain why one document ranks above another: the contribution of each feature to the difference of their scores."""
     from online_rank.cli.explain import explain
     from online_rank.cli.files import Reading, warnings_as_lines
 
@@ -380,12 +397,16 @@ def export(
             help=f"{', '.join(TARGETS)}.",
         ),
     ],
-    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write there, not to standard output.")] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the target calls the model.")] = "online_rank",
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="FILE", help="File to write to instead of standard output.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the model in the target.")] = "online_rank",
     feature: Annotated[
         list[str] | None,
         typer.Option(
-            "--feature", metavar="NAME", help="What the target calls a feature; once for each, in the order of the model."
+            "--feature",
+            metavar="NAME",
+            help="Name of a feature in the target; give once for each feature, in the order of the model.",
         ),
     ] = None,
     map_feature: Annotated[
@@ -393,17 +414,17 @@ def export(
         typer.Option(
             "--map-feature",
             metavar="NAME=TARGET",
-            help="What the target calls one feature, where it differs; or a file of JSON, {NAME: TARGET}, "
+            help="Name of one feature in the target, if it differs; or a JSON file, {NAME: TARGET}, "
             "in which TARGET may be a query of the engine. May be repeated.",
         ),
     ] = None,
     features_out: Annotated[
-        str | None, typer.Option("--features-out", metavar="FILE", help="With --to solr: write its feature store there.")
+        str | None, typer.Option("--features-out", metavar="FILE", help="With --to solr: file for its feature store.")
     ] = None,
 ) -> None:
     """Write a model for a search engine, an ONNX runtime, other libraries or a C compiler.
 
-    What the target cannot compute is refused with the reason, and the targets that can are named.
+    A model that the target cannot compute is refused, with the reason and the targets that can.
     """
     from online_rank.cli.export import Called, run
 
@@ -419,21 +440,21 @@ def evaluate(
         typer.Option(
             "--metric",
             metavar="NAME",
-            help="What to measure: ndcg, dcg, ndcg_linear, map, mrr, err, with @K or without; p@K, recall@K, "
+            help="Metrics: ndcg, dcg, ndcg_linear, map, mrr, err, with or without @K; p@K, recall@K, "
             "hit_rate@K, map_attainable@K; linear_ndcg, pairwise_accuracy; may be repeated. "
             "[dim]Without it: ndcg@10, ndcg, map, mrr.[/dim]",
         ),
     ] = None,
     no_relevant: Annotated[
         NoRelevant,
-        typer.Option("--no-relevant", help="A query without a relevant document is left out of the mean, or counts 0."),
+        typer.Option("--no-relevant", help="Queries without relevant documents are left out of the mean, or count as 0."),
     ] = NoRelevant.skip,
     ties: Annotated[
         Ties | None,
         typer.Option(
             "--ties",
-            help="Equal scores count the mean over all orders, the best, the worst, or the order of the file. "
-            "[dim]Without it: expected; err pessimistic.[/dim]",
+            help="Ties in scores: the mean over all orders, the best order, the worst, or the order of the file. "
+            "[dim]Default: expected; for err pessimistic.[/dim]",
         ),
     ] = None,
     trec: Annotated[
@@ -485,7 +506,7 @@ def compare(
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     files: Files,
     measure: Measure = "ndcg@10",
-    level: Annotated[float, typer.Option("--level", metavar="P", help="Confidence of what is said, at any time.")] = 0.95,
+    level: Annotated[float, typer.Option("--level", metavar="P", help="Confidence level, valid at any time.")] = 0.95,
     features: Features = None,
     group_by_qid: Grouped = False,
     negative: Negatives = Negative.error,
@@ -499,7 +520,7 @@ def compare(
     json: Json = False,
     quiet: NoBar = False,
 ) -> None:
-    """Say which of two models ranks better on files, without learning from them, query by query."""
+    """Find which of two models ranks better on files, query by query, without learning from them."""
     from online_rank.cli.compare import compare
     from online_rank.cli.files import Reading, warnings_as_lines
 
@@ -526,39 +547,41 @@ def _warn(message: str) -> None:
 ServedModel = Annotated[
     str | None,
     typer.Argument(
-        metavar="MODEL", help="Begin with a model that [bold]train --save[/bold] wrote. [dim]Without it: a new one.[/dim]"
+        metavar="MODEL", help="A model that [bold]train --save[/bold] wrote, to begin with. [dim]Default: a new one.[/dim]"
     ),
 ]
 NewKind = Annotated[
     Kind,
     typer.Option(
-        "--ranker", help="What a new model is. The blends take features of any scale: --scale and --log do not apply."
+        "--ranker", help="Ranker of a new model. The blends take features of any scale: --scale and --log do not apply."
     ),
 ]
 Clicks = Annotated[
-    bool, typer.Option("--clicks", help="A new model that draws the list to show, and learns from what is clicked on it.")
+    bool, typer.Option("--clicks", help="Begin with a new model that draws the list to show and learns from the clicks on it.")
 ]
 Checkpoint = Annotated[
     str | None,
     typer.Option(
-        "--checkpoint", metavar="DIR", help="Lose nothing that was acknowledged; go on from there when started again."
+        "--checkpoint", metavar="DIR", help="Folder that keeps everything acknowledged; a restart continues from there."
     ),
 ]
 Every = Annotated[int, typer.Option("--every", metavar="N", min=1, help="Changes between two checkpoints.")]
 ReplaceModel = Annotated[
     bool,
-    typer.Option("--replace-model", help="Where the checkpoint began with another MODEL, go on with this one."),
+    typer.Option("--replace-model", help="If the checkpoint began with another MODEL, continue with this one."),
 ]
-MaxRequest = Annotated[int, typer.Option("--max-request", metavar="BYTES", min=1, help="Largest request.")]
-MaxPending = Annotated[int, typer.Option("--max-pending", metavar="N", min=1, help="Queries that wait for feedback.")]
+MaxRequest = Annotated[int, typer.Option("--max-request", metavar="BYTES", min=1, help="Largest request, in bytes.")]
+MaxPending = Annotated[int, typer.Option("--max-pending", metavar="N", min=1, help="Most queries waiting for feedback.")]
 MaxAge = Annotated[
-    int, typer.Option("--max-age", metavar="N", min=1, help="For how many further queries a query waits for its feedback.")
+    int,
+    typer.Option("--max-age", metavar="N", min=1, help="Number of further queries for which a query waits for its feedback."),
 ]
 MaxPendingBytes = Annotated[
-    int, typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory of the queries that wait for feedback.")
+    int,
+    typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory for the queries waiting for feedback, in bytes."),
 ]
 
-#: Options that say what a new model is; a MODEL knows it itself.
+#: Options for a new model; a saved MODEL has its own settings.
 _OF_NEW = ("ranker", "clicks", "scale", "log")
 
 
@@ -590,7 +613,7 @@ def stream(
 
     {"id": "q1", "grades": {"a": 0, "b": 2}} is learned, any time later.
 
-    {"cmd": "stats"} gives counts and figures, {"cmd": "save"} writes checkpoint and model.
+    {"cmd": "stats"} returns counts and figures, {"cmd": "save"} writes the checkpoint and the model.
     """
     from online_rank.cli.service import Beginning, Pending, Places, maker, run
 
@@ -614,13 +637,15 @@ def serve(
     checkpoint: Checkpoint = None,
     every: Every = 10_000,
     replace_model: ReplaceModel = False,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any that is free.")] = 8000,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: any free port.")] = 8000,
     key: Annotated[
         str | None,
         typer.Option("--key", metavar="NAME", help="One model for each value of this query parameter: POST /rank?NAME=shop."),
     ] = None,
-    max_models: Annotated[int, typer.Option("--max-models", metavar="N", min=1, help="Models in memory, with --key.")] = 100,
+    max_models: Annotated[
+        int, typer.Option("--max-models", metavar="N", min=1, help="Most models in memory, with --key.")
+    ] = 100,
     max_request: MaxRequest = 1 << 22,
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,

@@ -1,4 +1,4 @@
-"""`online-rank train --certify`: a tracker around the ranker, and something to compare it with."""
+"""`online-rank train --certify`: a tracker around the ranker, and its comparator."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -14,16 +14,15 @@ from online_rank.rankers.blend import BlendRanker
 
 __all__ = ["tracked"]
 
-#: Strength of the regularisation of the weights that are best in hindsight.
+#: Regularisation strength of the best weights in hindsight.
 _LAMBDA = 1e-2
 
 
 def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, shown: bool | None = None) -> Any:
     """The model, which has learned nothing yet, with a `LossTracker` around its ranker.
 
-    The comparator is the teacher of a synthetic stream where there is one; else the weights that are best in hindsight on what
-    the ranker will see of `queries`: their features as the transformers before it will have transformed them. A blend needs
-    none: it is compared with its best fixed blend.
+    The comparator is the teacher of a synthetic stream; for other queries it is the best weights in hindsight on the features
+    that the transformers will pass to the ranker. A blend needs no comparator: it is compared with its best fixed blend.
     """
     weights: Any
     *transformers, ranker = steps_of(model)
@@ -51,7 +50,7 @@ def _behind(transformers: list[Any], tracker: Any) -> Any:
 
 
 def _transformed(transformers: list[Any], queries: Iterable[tuple], shown: bool | None) -> Iterator[tuple[Block, Any]]:
-    """The queries as the transformers, which learn from them, pass them on."""
+    """The queries after the transformers, which learn from them."""
     total, fraction = getattr(queries, "n_queries", None), partial(getattr, queries, "fraction", None)
     with progress("reading for the comparator", total, shown=shown, part=fraction) as show:
         for n_queries, (X, y, *_) in enumerate(queries, start=1):

@@ -15,7 +15,7 @@ __all__ = ["compare"]
 def compare(
     paths: Sequence[str], files: Sequence[str], measure: str, level: float, reading: Reading, as_json: bool, quiet: bool
 ) -> None:
-    """Rank the queries of files by two saved models, without learning, and print which is better."""
+    """Rank the queries of files with two saved models, without learning, and print which is better."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"--level is {level:g}; it must be a probability between 0 and 1")
     if len(set(paths)) < len(paths):

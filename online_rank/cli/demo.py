@@ -1,4 +1,4 @@
-"""`online-rank demo`: two rankers on a stream whose truth changes half way."""
+"""`online-rank demo`: two rankers on a stream whose truth changes halfway."""
 
 from typing import Any
 
@@ -55,14 +55,14 @@ def run(n_queries: int, seed: int) -> None:
 
 
 class _Starting:
-    """What is being compiled, for as long as there is nothing else to show."""
+    """The kernel being compiled, as long as there is nothing else to show."""
 
     def __rich__(self) -> Text:
         return Text(compiling() or "starting", style="dim")
 
 
 class _Learner:
-    """A ranker and how it has done."""
+    """A ranker and its results."""
 
     def __init__(self, name: str, ranker: PerceptronRanker) -> None:
         self.name = name
@@ -92,14 +92,14 @@ class _Learner:
 
 
 def _screen(learners: list[_Learner], t: int, n_queries: int) -> Group:
-    """The course of the measure above the figures."""
+    """The chart of the measure, above the figures."""
     values = [window.get() for learner in learners for window in learner.windows]
     low, high = min(values), max(values)
     lines: list[Any] = ["", Text(f"{_MEASURE}, from {low:.2f} to {high:.2f}, after {t:,} queries", style="dim")]
     for learner in learners:
         lines += [learner.name, learner.sparkline(low, high)]
     mark = " " * (_WINDOWS // 2) + "↑ the truth changes" if t > n_queries // 2 else ""
-    # Every line is at most `_WINDOWS` wide: nothing is cut on a terminal of 80 columns.
+    # Every line is at most `_WINDOWS` wide, so that nothing is cut off on a terminal of 80 columns.
     return Group(*lines, Text(mark, style="dim"), _figures(learners))
 
 
@@ -114,7 +114,7 @@ def _figures(learners: list[_Learner]) -> Table:
 
 
 def _ranked_query(learner: _Learner, X: np.ndarray, y: np.ndarray) -> Table:
-    """The documents that a ranker puts first, and what they are worth."""
+    """The documents that a ranker puts first, with their grades."""
     scores, order = learner.model.predict_one(X), learner.model.rank_one(X)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("rank", "document", "score", "true grade"):

@@ -1,4 +1,4 @@
-"""`online-rank demo --clicks`: a ranker that nobody grades learns from what users click."""
+"""`online-rank demo --clicks`: a ranker that learns only from users' clicks."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def run(n_queries: int, seed: int) -> None:
     learners = [_Learner(name, user(kind, max_grade=4, seed=seed), seed) for name, kind in _USERS.items()]
     console.print(
         f"[bold]{n_queries:,}[/] queries of 10 to 40 documents; {_K} are shown, users click, the ranker learns.\n"
-        "No grade is ever given. Four rankers start from nothing, each with users of another kind."
+        "There are no grades. Four rankers start from nothing, each with a different kind of users."
     )
     window = -(-n_queries // _WINDOWS)
     starting = Text("Starting; the first run compiles.", style="dim")
@@ -47,9 +47,9 @@ def run(n_queries: int, seed: int) -> None:
     console.print(_screen(learners, n_queries))
     examination = ", ".join(f"{value:.2f}" for value in learners[-1].bias.examination)
     console.print(
-        f"How often the last users click at positions 1 to {_K}, had the documents been the same, as their clicks tell:\n"
+        f"Estimated from their clicks: how often the last users would click on the same document at positions 1 to {_K}:\n"
         f"  {examination}\n"
-        "Confidence says how far lists shown follow the scores; so much of the greedy DCG they keep at least, in expectation.\n"
+        "Confidence: how far shown lists follow the scores. 'Keeps': the least expected share of the greedy DCG.\n"
         "Next, your own users: model.show_one(query), then model.learn_one(query, shown.clicked([...])); see the README."
     )
 

@@ -1,4 +1,4 @@
-"""`online-rank train --dry-run`: what becomes of each column of a table, before anything is learned."""
+"""`online-rank train --dry-run`: how each column of a table would be used, without learning anything."""
 
 import json
 import math
@@ -21,7 +21,7 @@ _BATCH_ROWS = 1 << 16
 
 
 class _Seen:
-    """What the values of a column are."""
+    """Statistics of the values of a column."""
 
     def __init__(self, column: Column) -> None:
         self.column = column
@@ -30,7 +30,7 @@ class _Seen:
         self.high: Any = None
 
     def add(self, series: Any) -> None:
-        """Take note of some values, a narwhals series."""
+        """Add some values, a narwhals series."""
         missing = series.is_null()
         if series.dtype.is_float():
             missing = missing | series.is_nan()
@@ -47,7 +47,7 @@ class _Seen:
         self.high = high if self.high is None else max(self.high, high)
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, as JSON takes them."""
+        """The figures, ready for JSON."""
         ends = [end if isinstance(end, int | float | None) else str(end) for end in (self.low, self.high)]
         ends = [None if isinstance(end, float) and not math.isfinite(end) else end for end in ends]
         share = self.n_missing / self.n if self.n else 0.0
@@ -55,13 +55,13 @@ class _Seen:
 
 
 def look(settings: Settings, as_json: bool) -> None:
-    """Print the columns of the tables with types, ranges, missing shares and what becomes of them, and advice."""
+    """Print the columns of the tables with their use, types, ranges and shares of missing values, and advice."""
     settings.check()
     plan = settings.reading.plan(settings.files)
     if plan is None:
         raise ValueError("--dry-run is for tables: name their columns by --query COLUMN --grade COLUMN")
     rows, seen = _seen(settings.files, plan)
-    # What a value is worth is known without those that are missing.
+    # Statistics leave out missing values.
     lines = advice(settings._replace(reading=settings.reading._replace(missing="zero", group_by_qid=True)))
     if as_json:
         print(json.dumps({"rows": rows, "columns": [one.to_dict() for one in seen], "advice": lines}))

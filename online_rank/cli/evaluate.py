@@ -17,16 +17,16 @@ DEFAULT_METRICS = ("ndcg@10", "ndcg", "map", "mrr")
 
 
 class Measuring(NamedTuple):
-    """What is measured, and how.
+    """The metrics, and their settings.
 
     Attributes
     ----------
     names
         Names of the metrics.
     ties
-        What documents with equal scores count; None for each metric's own default.
+        How to treat documents with equal scores; None for each metric's default.
     no_relevant
-        What a query without a relevant document counts: "skip" or "zero".
+        How to count a query without relevant documents: "skip" or "zero".
     """
 
     names: Sequence[str] = DEFAULT_METRICS
@@ -34,14 +34,14 @@ class Measuring(NamedTuple):
     no_relevant: str = "skip"
 
     def metrics(self) -> dict[str, Any]:
-        """The metrics, empty, by name."""
+        """New metrics, by name."""
         from online_rank.metrics import metric
 
         options = {"no_relevant": self.no_relevant} | ({} if self.ties is None else {"ties": self.ties})
         return {name: metric(name, **options) for name in self.names}
 
     def chance(self) -> dict[str, Any]:
-        """The same of a random ranking, where its expected value is known."""
+        """The same for a random ranking, where its expected value is known."""
         from online_rank.metrics import RandomRanking
 
         return {
@@ -50,7 +50,7 @@ class Measuring(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Means of metrics over queries, and over how many.
+    """Means of metrics over queries, with the number of queries.
 
     Attributes
     ----------

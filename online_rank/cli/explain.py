@@ -7,16 +7,16 @@ from online_rank.cli.files import Asked, Reading, check_files, load_model
 
 __all__ = ["explain"]
 
-#: Two documents; None for the best, and the second.
+#: Two documents; None for the best and the second best.
 _Pair: TypeAlias = tuple[str | None, str | None]
 
 
 def explain(
     path: str, file: str, query: str, documents: tuple[str | None, str | None], reading: Reading, as_json: bool
 ) -> None:
-    """Print what each feature contributes to the difference of the scores of two documents of a query.
+    """Print the contribution of each feature to the difference between the scores of two documents of a query.
 
-    Without documents they are the two that rank first.
+    Without documents, the two that rank first are compared.
     """
     from online_rank.base import explain_one
 
@@ -32,7 +32,7 @@ def explain(
             scores = model.predict_one(x)
             best = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
             if len(best) < 2:
-                raise ValueError(f"{file}: query {query} has one document, which is beside no other")
+                raise ValueError(f"{file}: query {query} has one document; there is none to compare it with")
             a, b = (place if name is None else _place(name, names, query) for name, place in zip(documents, best, strict=False))
             found = explain_one(model, x, a, b)._replace(a=names[a], b=names[b])
             found = found._replace(contributions={str(name): value for name, value in found.contributions.items()})

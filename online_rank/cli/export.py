@@ -14,7 +14,7 @@ __all__ = ["Called", "run"]
 
 
 class Called(NamedTuple):
-    """What the target calls model and features.
+    """The names of the model and its features in the target.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Called(NamedTuple):
     def names(self) -> Names:
         """As `export` takes them."""
         if self.features and self.renamed:
-            raise ValueError("--feature names all features, --map-feature those that differ: give one of the two")
+            raise ValueError("--feature names all features, --map-feature only those that differ: give one of the two")
         if not self.renamed:
             return self.features or None
         names: dict[str, Any] = {}
@@ -50,7 +50,7 @@ def _read(path: str) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"--map-feature {path}: neither NAME=TARGET nor a file of JSON ({error})") from None
     if not isinstance(found, dict):
-        raise ValueError(f"--map-feature {path}: it holds no object {{NAME: TARGET}}")
+        raise ValueError(f"--map-feature {path}: it does not contain an object {{NAME: TARGET}}")
     return found
 
 
@@ -71,14 +71,14 @@ def run(path: str, to: str, out: str | None, called: Called, features_out: str |
         Path(out).write_bytes(data)
         return
     if isinstance(content, bytes) and sys.stdout.isatty():
-        raise ValueError(f"{to} is no text; give a file to write to: --out FILE")
+        raise ValueError(f"{to} is a binary format; give a file to write to: --out FILE")
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def _notice_certificates(model: Any) -> None:
-    """Say what a certificate does not cover, where the model carries one."""
+    """Print what the model's certificate, if any, does not cover."""
     from online_rank.base import serving_chain
     from online_rank.bounds import LossTracker
 

@@ -33,15 +33,15 @@ class Reading(NamedTuple):
     features
         Number of features of LETOR text; None for as many as the first 8 MiB show.
     group_by_qid
-        Whether documents of one query that stand apart are put together.
+        Whether to join the documents of a query that are not contiguous.
     negative
-        What a negative grade is: "error", "zero" or "skip".
+        How to treat a negative grade: "error", "zero" or "skip".
     query, grade, document, event_time
-        Where files are tables: the columns with query ids, grades, document ids and times.
+        For tables: the columns with query ids, grades, document ids and times.
     columns, exclude
-        The columns of tables that are features (None: all with numbers), and those that are none.
+        The columns of tables that are features (None: all numeric columns), and columns to leave out.
     missing
-        What a missing value in a table is: "error", "zero", "mean" or "indicator".
+        How to treat a missing value in a table: "error", "zero", "mean" or "indicator".
     """
 
     features: int | None = None
@@ -62,7 +62,7 @@ class Reading(NamedTuple):
         return {**roles, "features": self.columns, "exclude": self.exclude or ()}
 
     def queries(self, files: Sequence[str], position: Any = None, with_ids: bool = False) -> Any:
-        """The queries of files as `iter_letor` or `iter_table` gives them; with ids, (X, y, qid, docids)."""
+        """The queries of files from `iter_letor` or `iter_table`; with ids, (X, y, qid, docids)."""
         if self.query is not None:
             from online_rank.stream.tables import iter_table
 
@@ -90,7 +90,7 @@ class Reading(NamedTuple):
         return plan_columns(files[0], **self.of_tables)
 
     def for_model(self, model: Any, files: Sequence[str]) -> "Reading":
-        """How queries are read that a model is to rank: of tables, the columns that it has learned from are features."""
+        """How to read queries for a model to rank: the features of tables are the columns that it has learned from."""
         names = _known_names(model)
         if self.query is None or self.columns is not None or names is None:
             return self
@@ -118,7 +118,7 @@ class Reading(NamedTuple):
 
 
 def load_model(path: str) -> Any:
-    """A model that ranks, from a file, or from a folder in which a service keeps its state, as it is at this moment."""
+    """A model that ranks, from a file, or from the folder in which a service keeps its state, as it is now."""
     if os.path.isdir(path):
         from online_rank.serving.durable import read_service
 
@@ -130,16 +130,16 @@ def load_model(path: str) -> Any:
 
 
 def refuse_overwriting(option: str, path: str, read: Sequence[str]) -> None:
-    """Raise ValueError for output that would go over a file that is read, or to a file called "-"."""
+    """Raise ValueError for output that would overwrite an input file, or go to a file called "-"."""
     if path == "-":
         raise ValueError(f"{option} -: a file is needed here")
     for file in read:
         if os.path.exists(file) and os.path.exists(path) and os.path.samefile(file, path):
-            raise ValueError(f"{option} {path}: that file is read; give another one to write to")
+            raise ValueError(f"{option} {path}: that is an input file; give another one to write to")
 
 
 def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> None:
-    """Raise before anything is read when a file is missing, or is a table and nobody says what its columns are."""
+    """Raise, before anything is read, if a file is missing, or is a table whose columns were not named."""
     from online_rank.stream.table_sources import is_table
 
     for option, value in (("--columns", reading.columns), ("--exclude", reading.exclude), ("--document", reading.document),
@@ -158,7 +158,7 @@ def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> 
 
 
 def n_features_of(model: Any) -> int | None:
-    """The number of features that a model or pipeline has learned; None before it has met any."""
+    """The number of features that a model or pipeline has learned from; None if there are none yet."""
     counts = [step.n_features for step in steps_of(model) if getattr(step, "n_features", 0)]
     return counts[0] if counts else None
 
@@ -192,7 +192,7 @@ class Asked:
         if names is None:
             names = tuple(map(str, range(1, (n_features_of(self._model) or 0) + 1)))
         known = set(there)
-        # A mark of what is missing comes with queries in which something is.
+        # Indicator features appear only in queries with missing values.
         lacking = [name for name in names if name not in known and str(name).removesuffix(" is missing") not in known]
         if lacking:
             warnings.warn(
@@ -215,19 +215,19 @@ def _listed(names: Sequence[Any], most: int = 10) -> str:
 
 
 def read_names(path: str) -> list[str]:
-    """Names of features, one a line; the first is that of feature 1."""
+    """Names of features, one per line, starting with feature 1."""
     with open(path, encoding="utf-8-sig") as file:
         names = [line.strip() for line in file]
     while names and not names[-1]:
         names.pop()
     if not names:
-        raise ValueError(f"{path}: no names; it holds the name of a feature on every line")
+        raise ValueError(f"{path}: no names; the file must have the name of a feature on every line")
     return names
 
 
 @contextmanager
 def warnings_as_lines(show: Any) -> Iterator[None]:
-    """Hand the text of warnings to `show`, without the place in the code that they come from."""
+    """Pass the text of warnings to `show`, without their place in the code."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: show(str(message))

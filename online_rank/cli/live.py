@@ -19,7 +19,7 @@ __all__ = ["run"]
 _MEASURE = "ndcg@10"
 _HALF_LIFE = 200
 
-#: What is answered to the ranking of a query: by its number, the ranking, and the grades of its documents.
+#: Makes the feedback on a ranking, from the number of the query, the ranking and the grades of its documents.
 Feedback = Callable[[int, list[str], dict[Any, int]], dict[str, Any]]
 _FEATURES = (
     "bm25 title", "bm25 body", "clicks today", "clicks a year", "age", "price", "stock", "rating", "reviews", "returns",
@@ -33,15 +33,15 @@ def run(seed: int, port: int, n_queries: int, a_second: float, browser: bool, cl
     Parameters
     ----------
     seed, n_queries
-        Of the stream, whose truth changes every so many queries; where users click, it stays.
+        Seed of the stream, and the number of queries after which its truth changes (not with clicks).
     port
-        Where the page is; 0 for any port that is free.
+        Port of the page; 0 for any free port.
     a_second
-        How many queries a second.
+        Queries per second.
     browser
         Whether to open the page.
     clicks
-        Whether users click on what they are shown, in place of grades.
+        Whether feedback is users' clicks on the shown documents, in place of grades.
     """
     changes = () if clicks else tuple(range(n_queries, 100 * n_queries, n_queries))
     stream = Drifting(None, drift_points=changes, n_features=len(_FEATURES), n_documents=(10, 30), seed=seed)

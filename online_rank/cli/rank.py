@@ -17,9 +17,9 @@ def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
     model = load_model(path)
     reading, asked = reading.for_model(model, [file]), Asked(model)
     if reading.query is not None and reading.document is None:
-        warnings.warn("documents are called by their row within the query: --document COLUMN names them", stacklevel=2)
+        warnings.warn("documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2)
     tag = _word(tag, "online_rank")
-    # Where the lines themselves can be seen to go by, they are the progress.
+    # No progress bar if the lines themselves are printed to the terminal.
     shown = False if quiet or sys.stdout.isatty() else None
     repeated: str | None = None
     with (
@@ -45,5 +45,5 @@ def _first_repeated(docids: Sequence[str]) -> str | None:
 
 
 def _word(text: str, default: str) -> str:
-    """Text without blanks, which separate the columns of a run."""
+    """Text without white space, which separates the columns of a run."""
     return re.sub(r"\s+", "_", text.strip()) or default

@@ -13,7 +13,7 @@ from online_rank.serving.protocol import RankingService
 
 __all__ = ["Place", "make_app", "serve"]
 
-#: The environment variable that holds the bearer token: arguments of a command are there for all users of a machine to see.
+#: The environment variable with the bearer token. Not an option, because all users of a machine can see command lines.
 TOKEN = "ONLINE_RANK_TOKEN"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -45,7 +45,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     if token is not None and len(token) < 8:
         raise ValueError(f"{TOKEN} is set, but shorter than 8 characters")
     if token is None and place.host not in _LOOPBACK:
-        print(f"online-rank: {TOKEN} is not set: whoever reaches {place.host} can teach the model", file=sys.stderr)
+        print(f"online-rank: {TOKEN} is not set: anyone who can reach {place.host} can teach the model", file=sys.stderr)
     models = Models(
         make,
         directory=place.checkpoint,
@@ -66,7 +66,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
 
 
 def serve(make: Callable[[], RankingService], place: Place, started: Callable[[Any, str], None] | None = None) -> None:
-    """Serve until a signal to stop; requests that have begun are answered, then checkpoints are written.
+    """Serve until a signal to stop; then finish running requests and write checkpoints.
 
     `started` is called with the application and its address.
     """
@@ -77,7 +77,7 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
             raise
         raise ImportError('the server needs uvicorn: pip install "online_rank[serve]"') from None
 
-    # Before kernels are compiled, which may take a minute: a port in use is said at once.
+    # Before kernels are compiled, which may take a minute, so that a port in use is reported at once.
     sockets = listening_sockets(place.host, place.port)
     app = make_app(make, place)
     running = server(app, place.max_models if place.key is not None else 1)
@@ -96,7 +96,7 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
             started(app, address)
 
     running.handle_exit, running.startup = handle_exit, startup  # type: ignore[method-assign]
-    # uvicorn raises the signal again after it has stopped in good order; that is no error here.
+    # uvicorn raises the signal again after a clean shutdown; that is not an error here.
     previous = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         with contextlib.suppress(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""How a service begins, for `online-rank stream` and `serve`; and `stream`: the service on standard input and output."""
+"""How services begin, for `online-rank stream` and `serve`; and `stream` itself: the service on standard input and output."""
 
 import contextlib
 import copy
@@ -31,7 +31,7 @@ class Beginning(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """How many queries may wait for their feedback, for how many others, and in how much memory."""
+    """Limits on the queries that wait for feedback: how many, for how many further queries, and in how much memory."""
 
     queries: int
     age: int
@@ -39,7 +39,7 @@ class Pending(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where `stream` keeps its state, and how large a request may be."""
+    """Where `stream` keeps its state, and the largest request."""
 
     checkpoint: str | None
     every: int
@@ -49,15 +49,15 @@ class Places(NamedTuple):
 
 
 def say_where_it_goes_on(durable: DurableService) -> None:
-    """Say on stderr that a service goes on from a folder, unless it begins."""
+    """Print on stderr that a service continues from a folder, unless it is new."""
     if durable.path is not None and durable.service.n_changes:
         counts = durable.service.counts()
         done = f"{counts['ranked']} queries ranked, {counts['learned']} learned, {durable.service.n_waiting} waiting"
-        print(f"online-rank: going on from {durable.path}: {done}", file=sys.stderr)
+        print(f"online-rank: continuing from {durable.path}: {done}", file=sys.stderr)
 
 
 def maker(beginning: Beginning, pending: Pending) -> Callable[[], RankingService]:
-    """What makes services that have not begun, each with a model of its own.
+    """A function that makes new services, each with a model of its own.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def maker(beginning: Beginning, pending: Pending) -> Callable[[], RankingService
 def run(service: RankingService, places: Places) -> None:
     """Serve until the input ends, then save."""
     if places.save is not None:
-        require_replaceable(places.save)  # Now, and not when all is learned.
+        require_replaceable(places.save)  # Now rather than after everything is learned.
     sys.stdout.flush()
     durable = DurableService(service, places.checkpoint, places.every, places.replace_model)
     say_where_it_goes_on(durable)
@@ -135,15 +135,11 @@ def _save(state: DurableService, places: Places) -> str | None:
 
 def _saved(state: DurableService, places: Places, number: int) -> dict[str, Any]:
     place = _save(state, places)
-    return (
-        {"saved": place}
-        if place
-        else {"error": "there is nowhere to save to: start with --save or --checkpoint", "line": number}
-    )
+    return {"saved": place} if place else {"error": "nowhere to save to: start with --save or --checkpoint", "line": number}
 
 
 def _batches(file: int, max_request: int) -> Iterator[list[bytes | None]]:
-    """The lines that are there, again and again until the end; None stands for a line that is too long."""
+    """The available lines, in lists, until the end; None stands for a line that is too long."""
     pieces: list[bytes] = []
     size, dropping = 0, False
     while data := os.read(file, _CHUNK):

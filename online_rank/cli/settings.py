@@ -1,4 +1,4 @@
-"""What `online-rank train` learns from what, and how: its settings, and the queries that they name."""
+"""The settings of `online-rank train`, and the queries that they describe."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ __all__ = ["Made", "Settings"]
 
 SHUFFLE_BUFFER = 2048
 
-#: How much of each end of a file is read to tell whether it is the same.
+#: How much of each end of a file is compared to recognise it.
 _END = 1 << 24
 
 #: Synthetic streams that can be learned from in place of files: 1,000 queries each.
@@ -34,7 +34,7 @@ def _with_ids(stream: Any) -> Iterator[tuple]:
 
 
 class Made(Iterator[tuple]):
-    """Queries made of those of a source; the progress bar asks it how far the source is."""
+    """Queries derived from a source; the progress bar reads its position from the source."""
 
     def __init__(self, queries: Iterable[tuple], source: Any) -> None:
         self._queries = iter(queries)
@@ -52,17 +52,17 @@ class Made(Iterator[tuple]):
 
     @property
     def position(self) -> Any:
-        """Where the next query starts, where the source knows it and gives its queries in its own order."""
+        """The position of the next query, if the source knows it and its order is unchanged."""
         return getattr(self._source, "position", None) if self._queries is self._source else None
 
     @property
     def fraction(self) -> float | None:
-        """Which part of the source has been read, where it knows."""
+        """The fraction of the source that has been read, if known."""
         return getattr(self._source, "fraction", None)
 
 
 class Settings(NamedTuple):
-    """What is learned from what, and how. Files may also be one synthetic stream, by its name in `SYNTHETIC`."""
+    """What to learn from, and how. In place of files there may be one synthetic stream, by its name in `SYNTHETIC`."""
 
     files: list[str]
     test: list[str]
@@ -78,11 +78,11 @@ class Settings(NamedTuple):
     rounds: int = 1
 
     def parts(self) -> list[Any]:
-        """The files in parts: so many for each round as there are shards."""
+        """The files in parts: one for each shard in each round."""
         return self.reading.parts(self.files, (self.shards or 1) * self.rounds)
 
     def queries(self, number: int, position: Any = None, with_ids: bool = False) -> Iterable[tuple]:
-        """The queries of pass `number`, which counts from 0; shuffled ones always from the beginning."""
+        """The queries of pass `number`, counted from 0; shuffled ones always start at the beginning."""
         source: Any
         if self.files[0] in SYNTHETIC:
             source = synthetic(self.files[0])
@@ -95,61 +95,61 @@ class Settings(NamedTuple):
 
     @property
     def teacher(self) -> Any:
-        """The weights that made a synthetic stream, where the ranker sees its features as they are; else None."""
+        """The weights that generated a synthetic stream, if the ranker sees its raw features; otherwise None."""
         if self.files[0] not in SYNTHETIC or self.scale != "none" or self.log:
             return None
         stream = synthetic(self.files[0])
         return stream.teacher / getattr(stream, "margin", 1.0)
 
     def of_run(self) -> dict[str, Any]:
-        """What must be the same when a run goes on from a checkpoint."""
+        """The settings that must be equal for a run to continue from a checkpoint."""
         digest = _digest if self.shards is None else _digest_of_ends
         contents = [digest(file) if os.path.isfile(file) else None for file in self.files]
         files = [file if file in SYNTHETIC else os.path.abspath(file) for file in self.files]
         return {**self._asdict(), **self.reading._asdict(), "reading": None, "files": files, "contents": contents, "test": None}
 
     def shown(self) -> dict[str, Any]:
-        """The settings as people see them."""
+        """The settings in a form for people."""
         return {name: value for name, value in {**self._asdict(), **self.reading._asdict()}.items() if name != "reading"}
 
     @classmethod
     def from_run(cls, run: dict[str, Any], test: list[str]) -> "Settings":
-        """The settings of a run that `of_run` described, and the files to test it on."""
+        """The inverse of `of_run`: the settings of a run, and the files to test it on."""
         reading = Reading(*(run[name] for name in Reading._fields))
         return cls(**{name: run[name] for name in cls._fields} | {"reading": reading, "test": test})
 
     def check(self) -> None:
-        """Raise before anything is read when it could not end well."""
+        """Raise, before anything is read, for settings that cannot work."""
         if not self.files:
-            raise ValueError("Missing argument 'FILE': what to learn from (see online-rank train --help)")
+            raise ValueError("Missing argument 'FILE': the files to learn from (see online-rank train --help)")
         if "-" in self.files and self.passes > 1:
             raise ValueError("standard input (-) can be read once: give a file, or --passes 1")
         if [*self.files, *self.test].count("-") > 1:
             raise ValueError("standard input (-) can be read once, but it is given more than once")
         if len(self.files) > 1 and any(file in SYNTHETIC for file in self.files):
-            raise ValueError("a synthetic stream is learned from alone, without other files")
+            raise ValueError("a synthetic stream cannot be combined with other files")
         check_files([file for file in self.files if file not in SYNTHETIC] + self.test, self.reading)
         if self.reading.query is not None and any(file in SYNTHETIC for file in self.files):
             raise ValueError("--query and --grade are for tables, not for synthetic streams")
         if self.shards is not None:
             self._check_shards()
-        # A blend is compared with its own candidates, as it learns.
+        # A blend is compared with its own candidates while it learns.
         if self.certify and self.ranker == "perceptron" and (self.passes > 1 or "-" in self.files):
-            raise ValueError("--certify reads the queries twice, for one pass of learning: give files, and --passes 1")
+            raise ValueError("--certify reads the queries twice for one pass of learning: give files, and --passes 1")
 
     def _check_shards(self) -> None:
-        """Raise ValueError for what cannot be divided, or needs one machine."""
+        """Raise ValueError for input that cannot be divided, and for options that need one machine."""
         if "-" in self.files or any(file in SYNTHETIC for file in self.files):
-            raise ValueError("--shards divides files; standard input and synthetic streams are none")
+            raise ValueError("--shards divides files; it does not take standard input or synthetic streams")
         for option, given in (("--seed", self.seed is not None), ("--group-by-qid", self.reading.group_by_qid)):
             if given:
                 raise ValueError(f"{option} needs all queries in one place: leave it out with --shards")
         if self.certify:
-            raise ValueError("--certify is for one machine: from Python, LossTracker certifies models that are mixed")
+            raise ValueError("--certify is for one machine; in Python, LossTracker also certifies mixed models")
 
 
 def _digest_of_ends(file: str) -> str:
-    """What tells a file from others without reading all of it: its size, and its first and last megabytes."""
+    """A fingerprint of a file without reading all of it: its size, and its first and last megabytes."""
     size = os.path.getsize(file)
     digest = hashlib.blake2b(str(size).encode())
     with open(file, "rb") as stream:
@@ -160,13 +160,13 @@ def _digest_of_ends(file: str) -> str:
 
 
 def _digest(file: str) -> str:
-    """What tells the content of a file from any other."""
+    """A fingerprint of a file's content."""
     with open(file, "rb") as stream:
         return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
 def shuffled(queries: Iterable[Any], rng: random.Random) -> Iterator[Any]:
-    """The queries in random order, as far as a buffer of `SHUFFLE_BUFFER` queries allows."""
+    """The queries shuffled in a buffer of `SHUFFLE_BUFFER` queries."""
     buffer: list[Any] = []
     for query in queries:
         if len(buffer) < SHUFFLE_BUFFER:

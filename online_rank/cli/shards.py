@@ -14,21 +14,21 @@ __all__ = ["Machines", "learn_passes"]
 
 
 class Machines(NamedTuple):
-    """Who learns: so many processes of this machine, or those of a Dask scheduler; with neither, this process."""
+    """Where learning runs: in processes of this machine, on a Dask cluster, or, with neither, in this process."""
 
     workers: int | None = None
     scheduler: str | None = None
 
     def check(self, settings: Settings) -> None:
-        """Raise ValueError for what does not go with machines."""
+        """Raise ValueError for options that contradict one another."""
         if self.workers is not None and self.scheduler is not None:
-            raise ValueError("--workers starts processes here, --scheduler uses a cluster that is there: give one of them")
+            raise ValueError("--workers starts processes here, --scheduler uses an existing cluster: give one of them")
         if settings.shards is None and (self.workers, self.scheduler, settings.rounds) != (None, None, 1):
             raise ValueError("--workers, --scheduler and --rounds need --shards N: how many copies of the model learn at once")
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Run]:
-        """What runs `learn_shard` for each part of a round, while the context lasts."""
+        """A context that gives the function which runs `learn_shard` for each part of a round."""
         if self.workers is None and self.scheduler is None:
             yield here
             return
@@ -49,7 +49,7 @@ class Machines(NamedTuple):
 def learn_passes(
     settings: Settings, directory: str | None, model: Any, machines: Machines, shown: bool | None
 ) -> tuple[list[Trace], Training]:
-    """Teach the model all passes. Returns a trace of each, and what the first came to."""
+    """Teach the model all passes. Returns a trace of each, and the result of the first."""
     parts, shards = settings.parts(), settings.shards or 1
     rounds = [parts[k : k + shards] for k in range(0, len(parts), shards)]
     trainings = []

@@ -1,4 +1,4 @@
-"""Where the time of a run went: reading, learning, compiling."""
+"""The time that a run spent on reading, learning and compiling."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,17 +8,17 @@ from online_rank.evaluate import Trace
 
 __all__ = ["Speed", "speed_in_words"]
 
-#: Queries of a pass that may have waited for kernels to compile.
+#: Number of first queries of a pass that may have waited for kernels to compile.
 _FIRST = 10
 
-#: Who needs so many seconds to begin has compiled.
+#: A run that takes this many seconds to begin has compiled kernels.
 _COMPILES = 2.0
 
 
 class Speed:
-    """Watches an evaluation: seconds of reading, of ranking, measuring and learning, and of what is done once.
+    """Measures the time of an evaluation: reading; ranking, measuring and learning; starting.
 
-    The first ten queries of each pass may wait for compilation; what they take longer than the others is counted apart.
+    The first ten queries of each pass may wait for compilation; their excess time is counted as starting.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Speed:
         self._reading = self._learning = self._first = 0.0
 
     def __call__(self, trace: Trace) -> None:
-        """Take note of one more query."""
+        """Count one more query."""
         if trace is not self._trace:
             self._trace, self._calls = trace, 0
             self._elapsed = self._read = 0.0
@@ -48,7 +48,7 @@ class Speed:
             self._first += learning
 
     def to_dict(self) -> dict[str, Any]:
-        """Queries a second, and where the seconds went."""
+        """Queries per second, and the seconds of each part."""
         rate = self._n / self._learning if self._learning > 0.0 else 0.0
         usual = min(self._first, self._n_first / rate) if rate else 0.0
         learning = self._learning + usual

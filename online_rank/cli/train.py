@@ -29,12 +29,12 @@ __all__ = ["Checkpoints", "Output", "new_model", "run"]
 
 RANDOM = "random ranking"
 
-#: What is reported of the machines.
+#: The figures reported about the machines.
 _MIXING = ("shards", "rounds", "bytes_sent")
 
 
 def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -> Any:
-    """A model that has learned nothing yet. The ranker "swap" is for clicks, and learns for no measure."""
+    """A model that has learned nothing yet. The ranker "swap" learns from clicks, not for a measure."""
     from online_rank import (
         BlendRanker,
         PerceptronRanker,
@@ -55,7 +55,7 @@ def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -
 
 
 class Output(NamedTuple):
-    """What is written where, and how much is said."""
+    """Where results are written, and how much is printed."""
 
     save: str | None = None
     report: str | None = None
@@ -64,13 +64,13 @@ class Output(NamedTuple):
     quiet: bool = False
 
     def warn(self, message: str) -> None:
-        """Print a line on stderr, unless nothing is to be said."""
+        """Print a line on stderr, unless output is switched off."""
         if not self.quiet:
             print(f"online-rank: {message}", file=sys.stderr)
 
 
 class Checkpoints(NamedTuple):
-    """Where and how often the run is written down, and whether it may be there already."""
+    """Where and how often the run is saved, and whether it may exist already."""
 
     directory: str | None
     every: int
@@ -158,14 +158,14 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
 def _learn(
     settings: Settings, checkpoints: Checkpoints, model: Any, log: Any, speed: Speed, shown: bool | None
 ) -> tuple[list[Trace], int]:
-    """Teach the model all passes; their traces, and over how many queries the measure of the first one is."""
+    """Teach the model all passes; returns their traces, and the number of queries in the measure of the first."""
     from online_rank.metrics import RandomRanking, metric
 
     traces, counted = [], 0
     with _opened(settings, checkpoints):
         for number in range(settings.passes):
             place = None if checkpoints.directory is None else os.path.join(checkpoints.directory, f"pass-{number + 1}")
-            # Only in the first pass are queries new to the model, so that their ranking is a test of it.
+            # Only in the first pass are queries new to the model, so only their ranking is a test.
             metrics: dict[str, Any] = {}
             if number == 0:
                 metrics = {settings.measure: metric(settings.measure), RANDOM: RandomRanking(settings.measure)}
@@ -191,33 +191,33 @@ def _learn(
 
 
 def _timed(speed: Speed, make: Any, position: Any) -> Any:
-    """Queries whose reading the speed knows of."""
+    """Queries whose reading is timed."""
     speed.queries = make(position)
     return speed.queries
 
 
 def _begun(settings: Settings, checkpoints: Checkpoints) -> tuple[Settings, Checkpoints]:
-    """The settings of the run that a checkpoint is of."""
+    """The settings of the run in a checkpoint."""
     if checkpoints.directory is None:
         raise ValueError("--resume needs --checkpoint DIR, the directory to go on from")
     with CheckpointDirectory(checkpoints.directory) as directory:
         before = directory.read()
     if not isinstance(before, dict):
-        raise CheckpointError(f"{checkpoints.directory} holds no run to go on with: name the files to learn from")
+        raise CheckpointError(f"{checkpoints.directory} has no run to resume: name the files to learn from")
     try:
         return Settings.from_run(before, settings.test), checkpoints._replace(every=before["every"])
     except (KeyError, TypeError):
-        raise CheckpointError(f"{checkpoints.directory} holds something else than a run of train") from None
+        raise CheckpointError(f"{checkpoints.directory} does not hold a run of train") from None
 
 
 def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints) -> Any:
-    """What watches the queries for the report, if there is to be one."""
+    """The log of queries for the report, if one was requested."""
     if report_to is None:
         return None
     if settings.shards is not None:
         raise ValueError("--report shows the run of one machine: leave it out with --shards")
     if checkpoints.directory is not None:
-        raise ValueError("--report shows a whole run: give it without --checkpoint, which may go on with part of one")
+        raise ValueError("--report shows a whole run: leave out --checkpoint, which may resume in the middle of one")
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError('--report needs matplotlib: pip install "online_rank[plot]"')
     from online_rank.report import QueryLog
@@ -226,7 +226,7 @@ def _log_for(report_to: str | None, settings: Settings, checkpoints: Checkpoints
 
 
 def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.AbstractContextManager[Any]:
-    """The checkpoint directory, locked, if there is to be one, after a look at whether the run may go on in it."""
+    """The checkpoint directory, locked, if one was given, after checking that the run may continue in it."""
     if checkpoints.directory is None:
         if checkpoints.resume:
             raise ValueError("--resume needs --checkpoint DIR, the directory to go on from")
@@ -237,10 +237,10 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
         if before is None:
             directory.write(now)
         elif not checkpoints.resume:
-            raise CheckpointError(f"{directory.path} holds a run already: go on with --resume, or give another directory")
+            raise CheckpointError(f"{directory.path} holds a run already: continue it with --resume, or give another directory")
         elif before != now:
             changed = next((key for key in now if not isinstance(before, dict) or before.get(key) != now[key]), "settings")
-            raise CheckpointError(f"{directory.path} holds a run with other {changed}: they must be the same to go on")
+            raise CheckpointError(f"{directory.path} holds a run with other {changed}: they must be the same to continue")
     except BaseException:
         directory.close()
         raise
@@ -248,7 +248,7 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
 
 
 def _by_last_weights(model: Any) -> Any:
-    """A copy of the model that serves its last weights, not their average."""
+    """A copy of the model that serves its last weights rather than their average."""
     model = copy.deepcopy(model)
     ranker = serving_ranker(model)
     if hasattr(ranker, "stop_averaging"):

@@ -1,4 +1,4 @@
-"""More than one machine: models that learn parts of a stream and are mixed; a ranker for each key of a topic."""
+"""Learning on several machines: models that learn parts of a stream and are mixed, and a ranker for each key of a topic."""
 
 from online_rank.distributed.mixing import fork, learn_shard, mix
 from online_rank.storage.files import from_bytes, to_bytes

@@ -1,4 +1,4 @@
-"""Machines of a Dask cluster (extra `dask`)."""
+"""Learning on a Dask cluster (extra `dask`)."""
 
 import contextlib
 import os
@@ -13,12 +13,12 @@ from online_rank.stream.letor import plan
 __all__ = ["local_client", "on_dask", "train"]
 
 _OWN_SETTINGS = {
-    # Dask lets workers give freed memory back at once. Reading text allocates a few megabytes again and again; getting them
-    # anew from the system takes a sixth of its time.
+    # By default Dask makes workers return freed memory at once. Reading text allocates a few megabytes over and over, and
+    # getting them back from the system takes a sixth of its time.
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 27,
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 25,
-    # Each process of Dask looks at itself many times a second, which costs processor time as long as it lives: it samples what
-    # runs (10 ms), wakes up to see how late it is (20 ms), and asks for its memory (100 ms) and load (500 ms).
+    # Every Dask process monitors itself many times a second, which costs processor time: it profiles (every 10 ms), measures
+    # its latency (20 ms), and reads its memory (100 ms) and load (500 ms).
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "500ms",
     "distributed.worker.memory.monitor-interval": "1s",
@@ -28,17 +28,17 @@ _OWN_SETTINGS = {
 
 @contextlib.contextmanager
 def local_client(n_workers: int, **options: Any) -> Iterator[Any]:
-    """A client of a cluster of processes on this machine, with settings that leave the processor to the work.
+    """A client of a cluster of processes on this machine, with settings that reduce overhead.
 
-    Workers keep the memory that they read text with, and processes look at themselves less often than is Dask's default. So its
-    dashboard has no profile, and a worker that runs out of memory is seen after a second.
+    Workers keep the memory used for reading text, and monitor themselves less often than by default. So the dashboard has no
+    profile, and a worker that runs out of memory is noticed after a second.
 
     Parameters
     ----------
     n_workers
         Number of processes; each has one thread.
     options
-        Further ones of `dask.distributed.LocalCluster`.
+        Further options of `dask.distributed.LocalCluster`.
 
     Examples
     --------
@@ -72,10 +72,11 @@ def train(
     """Teach a model from files on the machines of a Dask cluster, by iterative parameter mixing.
 
     The files are divided into `shards` x `rounds` parts of whole queries (`online_rank.stream.letor.plan`). In each round the
-    next `shards` of them are learned, each by a copy of the model, wherever there is a worker; then the copies become one
-    (`mix`). A worker that dies loses nothing: its part is learned again elsewhere.
+    next `shards` of them are learned, each by a copy of the model, wherever there is a worker; then the copies are mixed into
+    one (`mix`). If a worker dies, its part is learned again elsewhere.
 
-    The result depends on the files, `shards`, `rounds` and `passes` alone: any number of workers gives the same bits.
+    The result depends only on the files, `shards`, `rounds` and `passes`: it is the same, bit for bit, for any number of
+    workers.
 
     Parameters
     ----------
@@ -86,22 +87,22 @@ def train(
     files
         LETOR text, plain or gzip.
     shards
-        How many copies learn in a round; a multiple of the number of workers keeps all of them busy. There are fewer where
-        files cannot be cut so often.
+        Number of copies that learn in a round; a multiple of the number of workers keeps all of them busy. There are fewer if
+        the files cannot be cut into so many parts.
     rounds
-        How often copies are mixed in a pass. More often is nearer to one machine, and sends the model more often.
+        Number of mixings in a pass. More of them bring the result closer to that of one machine, and send the model more often.
     passes
-        How often to go through the files.
+        Number of passes over the files.
     measure
-        What to measure of each ranking before it is learned from; None for nothing.
+        The measure of each ranking before its query is learned; None for none.
     weights
         How copies are mixed (`mix`).
     n_features
         Number of features; None for as many as the beginning of the first file has.
     negative
-        What a negative grade is (`iter_letor`).
+        How to treat negative grades (`iter_letor`).
     checkpoint
-        A directory of the calling machine. The model is written there after each round; the same call goes on from it.
+        A directory of the calling machine. The model is written there after each round, and the same call resumes from it.
     progress
         Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only.
 
@@ -112,7 +113,7 @@ def train(
     Raises
     ------
     TypeError, ValueError
-        The model cannot be mixed, an argument is out of its range, or a file is bad: raised as the worker raised it.
+        The model cannot be mixed, an argument is out of its range, or a file is bad. Errors of workers are raised unchanged.
     OSError
         A file cannot be read.
 
@@ -133,12 +134,12 @@ def train(
 
 
 def on_dask(client: Any) -> Run:
-    """What runs the machines of `learn_rounds` on a Dask cluster."""
+    """Runs the machines of `learn_rounds` on a Dask cluster."""
 
     def run(content: bytes, parts: Sequence[Any], measure: str | None, show: Progress) -> list[bytes]:
         from dask.distributed import as_completed
 
-        # Not scattered: what only one worker holds would die with it.
+        # Not scattered: data held by a single worker would be lost with it.
         futures = [client.submit(learn_shard, content, part, measure, pure=False) for part in parts]
         try:
             for done, future in enumerate(as_completed(futures), start=1):

@@ -1,23 +1,24 @@
 """A ranker for each key of a topic, on Quix Streams (extra `quix`).
 
 Events of a key are requests of `online_rank.serving.protocol`: queries, and later their grades or clicks, joined by id. Each
-key has a `RankingService` of its own, whose state is the engine's: on the disk, in a changelog topic, and moved with the key.
+key has a `RankingService` of its own, whose state is kept by the engine: on disk and in a changelog topic, and moved with the
+key.
 
-Nothing is learned twice. After a failure the engine may deliver an event again that was learned but not acknowledged; so the
-state of a key holds the place of the last event of each topic, and an event before it is answered, but not learned.
+Nothing is learned twice. After a failure the engine may redeliver an event that was learned but not acknowledged. So the state
+of a key has the position of the last event of each topic, and an earlier event is answered, but not learned.
 
-A service is written whole only after every so many events, in parts of which only those are written that have changed
-(`online_rank.distributed.parts`). In between, each event is written behind it as it came: the state follows from the events
-alone, so replaying them brings it back. Of both the last two generations are kept, and a service whose write was lost is
-written again as soon as an event comes a second time. So the state of a key is whole whichever of the writes since the last
-commit survive a failure, as long as a commit has no more events than that; `rankers` checks it. No value of the state is larger
-than `MAX_VALUE`, which every broker takes.
+A service is written in full only after every `every` events, and only the parts that have changed
+(`online_rank.distributed.parts`). In between, each event is stored unchanged: the state is a function of the events, so
+replaying them restores it. The last two generations of both are kept, and a service whose write was lost is written again as
+soon as an event is redelivered. So the state of a key is complete whichever writes since the last commit survive a failure,
+provided that a commit covers at most `every` events; `rankers` checks that. No value of the state is larger than `MAX_VALUE`,
+which every broker accepts.
 
-So nothing more is needed for learning, but an answer may come twice after a failure. In the engine's exactly-once mode,
-`Application(..., processing_guarantee="exactly-once")`, consumers that read what is committed get each answer once: answers,
-state and acknowledgement are one transaction, and a commit may have any number of events. What a killed worker leaves open
-keeps others waiting until it times out, or until a worker comes with the same `transactional.id` (`producer_extra_config`). A
-broker that does not hide what was aborted shows answers twice here, too.
+This suffices for learning, but an answer may be sent twice after a failure. In the engine's exactly-once mode,
+`Application(..., processing_guarantee="exactly-once")`, consumers that read committed messages get each answer once: answers,
+state and acknowledgement are one transaction, and a commit may cover any number of events. A transaction left open by a killed
+worker blocks others until it times out, or until a worker starts with the same `transactional.id` (`producer_extra_config`). A
+broker that does not hide aborted messages shows answers twice even so.
 """
 
 import collections
@@ -33,12 +34,12 @@ from online_rank.storage.tree import settings_of
 
 __all__ = ["KeyedRankers", "KeyedStateError", "rankers"]
 
-#: What stands before a request in the value that holds it takes at most this, with topics as long as they may be.
+#: Largest size of the header before a request in its stored value, with topic names of the maximal length.
 _HEAD = 1000
-#: Where the `every` is kept with which the first events were written.
+#: Key of the value of `every` with which the first events were written.
 _FIRST_EVERY = "every"
-#: Milliseconds. An event of a topic that was deleted and made again has a lower offset than the last one and a later time, by
-#: more than clocks of producers differ.
+#: Milliseconds. An event of a topic that was deleted and created again has a lower offset than the last one, and a timestamp
+#: later by more than the clocks of producers differ.
 _RECREATED_AFTER = 60_000
 
 
@@ -47,7 +48,7 @@ class KeyedStateError(ValueError):
 
 
 class _Place(NamedTuple):
-    """Where an event stood, and its number among those that changed the key."""
+    """The position of an event, and its number among the events that changed the key."""
 
     topic: str
     partition: int
@@ -61,7 +62,7 @@ _Places = dict[tuple[str, int], _Place]
 
 
 class _Whole(NamedTuple):
-    """A service as it was written whole: after how many events, by a handler with which `every`, in which parts."""
+    """A service written in full: after how many events, with which `every`, in which parts."""
 
     number: int
     every: int
@@ -80,7 +81,7 @@ class _Whole(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A service in memory: how far it is, and what was last written whole of it, in which slot."""
+    """A service in memory: the number of events in it, and its last full write and slot."""
 
     number: int
     places: _Places
@@ -90,17 +91,17 @@ class _Kept(NamedTuple):
 
 
 class KeyedRankers:
-    """Handles the events of all keys; what `rankers` puts into a stream. It needs no engine, only a state for each key.
+    """Handles the events of all keys; `rankers` puts it into a stream. It needs no engine, only a state for each key.
 
     Parameters
     ----------
     make_service
-        Gives a `RankingService` that has not begun; called for each new key. The same settings each time.
+        Returns a new `RankingService`; called for each new key. The settings must always be the same.
     every
-        After how many events a service is written whole. More make writing cheaper, and coming back slower. It may be changed:
-        a state comes back with the `every` that it was written with.
+        Number of events after which a service is written in full. More make writing cheaper and restoring slower. It may be
+        changed: a state is restored with the `every` that it was written with.
     max_services
-        How many services are held in memory; the others come back from their state.
+        Number of services kept in memory; others are restored from their state when needed.
 
     Examples
     --------
@@ -140,25 +141,25 @@ class KeyedRankers:
         Parameters
         ----------
         request
-            A request of `online_rank.serving.protocol`, as JSON. None, a tombstone, deletes all that is known of the key.
+            A request of `online_rank.serving.protocol`, as JSON. None, a tombstone, deletes all state of the key.
         key
             The key, which is hashable.
         state
-            Where the state of the key is: an object with `get_bytes(name)`, which gives None for what is not there,
-            `set_bytes(name, value)` and `delete(name)`. All that an event does to it must become durable together.
+            The store of the key: an object with `get_bytes(name)`, which returns None for a missing name, `set_bytes(name,
+            value)` and `delete(name)`. All changes of one event must become durable together.
         topic, partition, offset
-            The place of the event. Offsets of a partition rise.
+            The position of the event. Offsets rise within a partition.
         timestamp
-            Of the event, in milliseconds. By it a topic that was deleted and made again is known.
+            Timestamp of the event, in milliseconds. It reveals a topic that was deleted and created again.
 
         Returns
         -------
-        The answer. A bad request, which need not even be bytes, is answered by what is wrong, and changes nothing.
+        The answer. For a bad request, even one that is not bytes, the answer is an error message, and nothing changes.
 
         Raises
         ------
         KeyedStateError
-            The state is of a service with other settings, or not whole.
+            The state belongs to a service with other settings, or is incomplete.
         """
         if request is not None and not isinstance(request, bytes):
             return {"error": f"an event is of type {type(request).__name__}; it must be bytes: value_deserializer='bytes'"}
@@ -167,10 +168,10 @@ class KeyedRankers:
         kept = self._current(key, state)
         at = _Place(topic, partition, offset, timestamp, kept.number + 1)
         if _came(kept.places, at):
-            # It comes again, so something was lost: perhaps writes that the service in memory has seen.
+            # It was redelivered, so something was lost, perhaps writes that the service in memory has seen.
             kept = self._services[key] = self._restored(state)
             at = at._replace(number=kept.number + 1)
-        # Not in memory until it is written, lest it be ahead of its state.
+        # Removed from memory until it is written, so that it is never ahead of its state.
         del self._services[key]
         if request is None:
             kept, answer = self._deleted(kept, at, state), {"deleted": True}
@@ -180,7 +181,7 @@ class KeyedRankers:
         return answer
 
     def service(self, key: Any, state: Any) -> RankingService:
-        """The service of a key as it is now."""
+        """The current service of a key."""
         return self._current(key, state).service
 
     def _handled(self, kept: _Kept, at: _Place, request: bytes, state: Any) -> tuple[_Kept, dict[str, Any]]:
@@ -193,13 +194,13 @@ class KeyedRankers:
             state.set_bytes(_event_name(self.every, at.number), json.dumps(at).encode() + b"\n" + request)
             kept = kept._replace(number=at.number, places=kept.places | {(at.topic, at.partition): at})
         since = kept.number - kept.whole.number
-        # A state that was written with another `every` goes over to this one with the first event.
+        # A state written with another `every` switches to this one at the first event.
         if since >= self.every or (since and kept.whole.every != self.every):
             kept = self._written(kept, state)
         return kept, reply.answer
 
     def _written(self, kept: _Kept, state: Any) -> _Kept:
-        """Write a service whole, in place of the generation before the last one."""
+        """Write a service in full, replacing the generation before the last one."""
         slot = 1 - kept.slot
         replaced = _whole(slot, state)
         whole = _Whole(kept.number, self.every, kept.places, written(to_bytes(kept.service), state))
@@ -212,7 +213,7 @@ class KeyedRankers:
         return kept._replace(whole=whole, slot=slot)
 
     def _deleted(self, kept: _Kept, at: _Place, state: Any) -> _Kept:
-        """Forget a key, but for the places of its events; what is known of it goes from the state, too."""
+        """Forget a key, in memory and in its state, except for the positions of its events."""
         before = [whole for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
         empty = _Whole(at.number, self.every, kept.places | {(at.topic, at.partition): at}, [])
         for slot in (0, 1):
@@ -224,7 +225,7 @@ class KeyedRankers:
         return _Kept(at.number, empty.places, self.make_service(), empty, 0)
 
     def _current(self, key: Any, state: Any) -> _Kept:
-        """The service that the state is of: the one in memory, unless the state has moved on, or back, without it."""
+        """The service of a state: the one in memory, unless the state has changed without it."""
         current = self._services.pop(key, None)
         if current is None or not self._is_last(current, state):
             current = self._restored(state)
@@ -259,15 +260,15 @@ class KeyedRankers:
         return _Kept(number, places, service, whole, slot)
 
     def _last_whole(self, state: Any) -> tuple[_Whole, bytes, int]:
-        """What was last written whole, with all of its parts; its content; and its slot."""
+        """The last complete full write, its content, and its slot."""
         found = [(whole, slot) for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
         for whole, slot in sorted(found, key=lambda each: -each[0].number):
             content = joined(whole.parts, state)
             if content is not None:
                 return whole, content, slot
         if len(found) == 2:
-            raise KeyedStateError("the state of the key is not whole: parts of it are missing")
-        # Nothing was written whole yet, or not all of it.
+            raise KeyedStateError("the state of the key is incomplete: parts of it are missing")
+        # Nothing was written in full yet, or only in part.
         first = state.get_bytes(_FIRST_EVERY)
         return _Whole(0, self.every if first is None else int(first), {}, []), b"", 1
 
@@ -303,7 +304,7 @@ def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every
     if not context.exactly_once and not 1 <= context.commit_every <= every:
         raise ValueError(
             f"commit_every of the Application is {context.commit_every}; it must be from 1 to every={every}, so that a failure "
-            "in the middle of a commit leaves a state that is whole"
+            "in the middle of a commit leaves a complete state"
         )
 
     def answer(value: Any, key: Any, timestamp: int, headers: Any, state: Any) -> dict[str, Any]:
@@ -314,13 +315,13 @@ def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every
 
 
 def _came(places: _Places, at: _Place) -> bool:
-    """Whether an event is not behind the last one of its topic and partition: it has come before."""
+    """Whether an event is not after the last one of its topic and partition, so that it was handled before."""
     last = places.get((at.topic, at.partition))
     return last is not None and at.offset <= last.offset and at.timestamp <= last.timestamp + _RECREATED_AFTER
 
 
 def _event_name(every: int, number: int) -> str:
-    # With `every`, so that handlers with another one do not write over what this one may still need.
+    # Contains `every`, so that handlers with another value do not overwrite events that are still needed.
     return f"event {every} {number % (2 * every)}"
 
 
@@ -329,7 +330,7 @@ def _whole_name(slot: int) -> str:
 
 
 def _event(every: int, number: int, state: Any) -> tuple[_Place, bytes] | None:
-    """The event with a number, and its place; None where the state does not have it."""
+    """The event with a number, and its position; None if it is not in the state."""
     value = state.get_bytes(_event_name(every, number))
     if value is None:
         return None

@@ -1,9 +1,9 @@
-r"""Iterative parameter mixing: K machines learn from K parts of a stream, and their models become one.
+r"""Iterative parameter mixing: K machines learn from K parts of a stream, and their models are combined.
 
 .. math:: w_{p+1} = \sum_k \mu_k w_{pk}, \qquad \mu_k \ge 0, \quad \sum_k \mu_k = 1
 
-with w_pk what machine k made of w_p. Statistics of features are not averaged but joined: they are those of all documents of all
-machines. `online_rank.bounds.mixing` has the bounds that hold for it.
+where w_pk are the weights that machine k learned from w_p. Statistics of features are pooled rather than averaged: they become
+those of all documents of all machines. `online_rank.bounds.mixing` has the bounds that hold for it.
 
 McDonald, Hall & Mann, *Distributed training strategies for the structured perceptron*, 2010.
 """
@@ -27,15 +27,15 @@ __all__ = ["fork", "learn_shard", "mix", "require_mixable"]
 
 
 def fork(base: Any) -> Any:
-    """A copy of a model that learns a part of a stream, to be mixed with copies that learn the others.
+    """A copy of a model that learns one part of a stream, to be mixed with copies that learn other parts.
 
-    It learns and ranks as the model would; a `StreamScaler` keeps the statistics of its own part beside, so that `mix` counts
-    those of the model once.
+    It learns and ranks as the model would; a `StreamScaler` keeps the statistics of its own part separately, so that `mix`
+    counts those of the model once.
 
     Parameters
     ----------
     base
-        A ranker, or a pipeline that ends in one. It stays as it is.
+        A ranker, or a pipeline that ends in one. It is not changed.
 
     Raises
     ------
@@ -51,28 +51,28 @@ def fork(base: Any) -> Any:
 
 
 def mix(models: Sequence[Any], base: Any = None, *, weights: str = "uniform") -> Any:
-    r"""One model of several that began alike, and of which each has learned a part of a stream.
+    r"""Mix several models that began alike and have each learned a part of a stream.
 
     Weights that learn are averaged, :math:`w = \sum_k \mu_k w_k`. Weights that serve are averages of vectors: they are averaged
-    by the number of vectors in them. Means and variances of `StreamScaler` are joined by the formula of Chan, Golub & LeVeque,
-    and the sums of `RidgeRanker` add up: both are what one machine would have of all documents, up to rounding. Counters and
-    the account of a `LossTracker` add up. What the base had learned counts once. All sums are taken in the order of `models`,
+    by the number of vectors in them. Means and variances of `StreamScaler` are pooled by the formula of Chan, Golub & LeVeque,
+    and the sums of `RidgeRanker` add up: both equal those of one machine with all documents, up to rounding. Counters and the
+    account of a `LossTracker` add up. The base counts once. All sums are taken in the order of `models`,
     so equal models give equal bits.
 
     Parameters
     ----------
     models
-        K >= 1 models: `fork(base)`, each after it learned its part; where `base` is None, any models with the same settings
-        that began from nothing. They stay as they are.
+        K >= 1 models: `fork(base)`, each after it learned its part; if `base` is None, any models with the same settings that
+        began from nothing. They are not changed.
     base
         The model that all of them began from; None for one that had learned nothing.
     weights
-        `"uniform"`: mu_k = 1 / K. `"mass"`: mu_k in proportion to the masses V of what each has learned since the base, so that
-        machines that erred more count more; alike where none has erred.
+        `"uniform"`: mu_k = 1 / K. `"mass"`: mu_k proportional to the mass V that each has added since the base, so that
+        machines that erred more count more; equal if none has erred.
 
     Returns
     -------
-    A model of its own, which learns and ranks on, and may be the base of the next round.
+    A new model, which can go on learning and ranking, and may be the base of the next round.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def require_mixable(model: Any) -> None:
 
 
 def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = None) -> bytes:
-    """What a machine does in a round: learn one part of the stream, from bytes to bytes.
+    """One machine's work in a round: learn one part of the stream, from bytes to bytes.
 
     It needs no engine: Dask, Spark, a queue or a loop may call it, in any process that can read the part. The same arguments
     give the same bytes.
@@ -142,14 +142,13 @@ def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = 
     part
         Queries (x, y), such as an entry of `online_rank.stream.letor.plan`.
     measure
-        What to measure of the rankings before they are learned from, such as `"ndcg@10"`; None for nothing: each query is
-        learned without being ranked first.
+        The measure of each ranking before its query is learned, such as `"ndcg@10"`; None: queries are learned without being
+        ranked first.
 
     Returns
     -------
-    A dict as `from_bytes` reads it: `"model"`, which has learned the part, and what the part was like: `"queries"`,
-    `"documents"`, `"loss"`, `"mistakes"`, `"skipped"`, and of the measure `"measured"`, its sum, and `"counted"`, over how many
-    queries.
+    Bytes that `from_bytes` reads as a dict: `"model"`, which has learned the part; its figures `"queries"`, `"documents"`,
+    `"loss"`, `"mistakes"` and `"skipped"`; and `"measured"`, the sum of the measure over `"counted"` queries.
     """
     model = fork(from_bytes(content))
     if measure is None:
@@ -186,7 +185,7 @@ def _fresh(model: Any) -> Any:
 
 
 def _shares(models: Sequence[Any], base: Any, weights: str) -> tuple[float, ...]:
-    """By what the weights of each model are multiplied."""
+    """The share of each model."""
     uniform = (1.0 / len(models),) * len(models)
     if weights == "uniform":
         return uniform
@@ -196,7 +195,7 @@ def _shares(models: Sequence[Any], base: Any, weights: str) -> tuple[float, ...]
 
 
 def _mass(model: Any) -> float:
-    """The sum of the masses V of all that a perceptron has learned."""
+    """The sum of the masses V of all updates of a perceptron."""
     ranker = serving_ranker(model)
     if not isinstance(ranker, PerceptronRanker):
         raise TypeError(f"weights='mass' is for a PerceptronRanker; {type(ranker).__name__} has no mass")

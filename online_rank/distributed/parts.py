@@ -1,7 +1,7 @@
-"""A long value of a key-value store as parts, of which only those are written that the store does not have.
+"""Stores a long value in a key-value store as parts, writing only the parts that are not there yet.
 
-Parts are cut where the content says so, not at fixed places: so bytes that come or go in the middle change the parts around
-them only. A part has its digest as its name; equal parts are one.
+The content decides where parts are cut, so bytes inserted or removed in the middle change only the parts around them. A part is
+named by its digest, so equal parts are stored once.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def cut(content: bytes) -> list[bytes]:
 
 
 def written(content: bytes, state: Any) -> list[str]:
-    """Write a content to a store, as far as its parts are not there yet; returns their digests, in order."""
+    """Write the missing parts of a content to a store; returns the digests of all its parts, in order."""
     digests = []
     for part in cut(content):
         digest = hashlib.sha256(part).hexdigest()[:32]
@@ -66,7 +66,7 @@ def _name(digest: str) -> str:
 
 
 def _cuts(content: bytes) -> np.ndarray:
-    """Where to cut: behind windows of bytes whose hash is 0 in its upper bits."""
+    """Where to cut: after windows of bytes whose hash has zeros in its upper bits."""
     if len(content) < _WINDOW:
         return np.empty(0, np.int64)
     windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(content, np.uint8), _WINDOW)

@@ -1,4 +1,4 @@
-"""Rounds of learning and mixing, whatever runs the machines."""
+"""Rounds of learning and mixing, independent of the engine that runs the machines."""
 
 import hashlib
 import os
@@ -24,28 +24,28 @@ Run = Callable[[bytes, Sequence[Any], str | None, Progress], list[bytes]]
 
 
 class Training(NamedTuple):
-    """What a training in rounds came to.
+    """The result of training in rounds.
 
     Attributes
     ----------
     queries, documents : int
-        What was learned from.
+        Numbers of queries and documents learned.
     loss : float
         Cumulative loss of the weights that learn, on all machines.
     mistakes, skipped : int
-        Queries with an update, and queries of which nothing can be learned.
+        Numbers of queries with an update, and of queries from which nothing can be learned.
     measure : str or None
-        What was measured of each ranking before it was learned from.
+        The measure of each ranking before its query was learned.
     value : float
-        Its mean over `counted` queries; 0 where nothing was measured.
+        Its mean over `counted` queries; 0 if nothing was measured.
     counted : int
-        Over how many queries it is defined.
+        Number of queries for which it is defined.
     rounds, shards : int
-        How often models were mixed, and the most that were mixed at once.
+        Number of mixings, and the largest number of models mixed at once.
     bytes_sent : int
-        Bytes of models to and from the machines.
+        Bytes of models sent to and from the machines.
     elapsed : float
-        Seconds, of this call alone.
+        Seconds, in this call only.
     """
 
     queries: int
@@ -81,9 +81,9 @@ def learn_rounds(
     checkpoint: str | os.PathLike[str] | None = None,
     shown: bool | None = None,
 ) -> Training:
-    """Teach a model in rounds: in each, machines learn its parts from the same model, which becomes their mixture.
+    """Teach a model in rounds: in each round machines learn parts from copies of the model, which then becomes their mixture.
 
-    The result depends on the model and the rounds alone, not on who runs the machines, nor on how many run at once.
+    The result depends only on the model and the rounds, not on where or how many machines run at once.
 
     Parameters
     ----------
@@ -94,11 +94,11 @@ def learn_rounds(
     run
         Runs the machines of a round; by default in this process.
     measure
-        What to measure of each ranking before it is learned from; None for nothing, which is faster.
+        The measure of each ranking before its query is learned; None for none, which is faster.
     weights
         How models are mixed (`mix`).
     checkpoint
-        A directory. The model is written to it after each round; if it holds this run already, the run goes on from there.
+        A directory. The model is written to it after each round; if it already holds this run, the run resumes there.
     shown
         Whether to show a progress bar on stderr; None shows one on a terminal only.
 
@@ -107,7 +107,7 @@ def learn_rounds(
     TypeError, ValueError
         The model cannot be mixed, or a machine raised it.
     CheckpointError
-        The checkpoint is of another run, or another process works in the directory.
+        The checkpoint belongs to another run, or another process is using the directory.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def learn_rounds(
 
 
 class _after(Progress):
-    """Shows how many parts are done, those of the rounds before included."""
+    """Shows how many parts are done, including those of earlier rounds."""
 
     def __init__(self, show: Progress, before: int) -> None:
         self._show, self._before = show, before
@@ -167,7 +167,7 @@ class _after(Progress):
 
 
 def _described(rounds: Sequence[Sequence[Any]]) -> str:
-    """A digest of the parts: what they are of, and the sizes of their files."""
+    """A digest of the parts: their contents, and the sizes of their files."""
     digest = hashlib.blake2b(digest_size=16)
     for parts in rounds:
         for part in parts:
@@ -179,9 +179,9 @@ def _described(rounds: Sequence[Sequence[Any]]) -> str:
 
 
 def _go_on(directory: CheckpointDirectory, saved: Any, described: Any, model: Any) -> tuple[int, dict[str, float], int]:
-    """Bring the model to where the checkpoint has it. Returns how many rounds are done, and what they came to."""
+    """Restore the model from the checkpoint. Returns the number of rounds done, and their result."""
     if not isinstance(saved, dict) or set(saved) != {"run", "rounds", "sums", "sent", "model"}:
-        raise CheckpointError(f"{directory.path} holds something else than a training in rounds")
+        raise CheckpointError(f"{directory.path} does not hold a training in rounds")
     if settings_of(saved["model"]) != settings_of(model):
         raise CheckpointError(f"{directory.path} holds the checkpoint of another run: its model has other parameters")
     for name, value in described.items():

@@ -1,9 +1,9 @@
-"""Learned models for the programs that rank: search engines, ONNX runtimes, C.
+"""Exports learned models to search engines, ONNX runtimes, C and other programs.
 
-Every model is read as its closed form (`online_rank.base.form`), and every target writes what it can compute of that: see
-`TARGETS`. What it cannot is refused with a TypeError that says why, and which targets can.
+Every model is read as its closed form (`online_rank.base.form`), which a target writes if it can compute it: see `TARGETS`.
+Otherwise it raises a TypeError with the reason and the targets that can.
 
-`from_ranklib` reads the weights of a linear RankLib model, as a start for learning: `PerceptronRanker.from_weights`.
+`from_ranklib` reads the weights of a linear RankLib model, to begin learning with: `PerceptronRanker.from_weights`.
 """
 
 from online_rank._lazy import lazily

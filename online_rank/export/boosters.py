@@ -1,4 +1,4 @@
-"""Trees as LightGBM and XGBoost read them, on raw features."""
+"""Trees on raw features in the formats of LightGBM and XGBoost."""
 
 from typing import Any
 
@@ -11,16 +11,17 @@ __all__ = ["to_lightgbm", "to_xgboost"]
 
 
 def to_lightgbm(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
-    """Trees as the text of a LightGBM model: `lightgbm.Booster(model_str=...)` ranks with it, and goes on from it.
+    """Trees as the text of a LightGBM model, which `lightgbm.Booster(model_str=...)` can rank with, and continue from.
 
     Parameters
     ----------
     model
         `BoostedRanker`, or a pipeline of transformers of single documents and one.
     name
-        Not in what is written.
+        Not used.
     names
-        Names of the d features, in order, or `{name: other name}` for those that differ. LightGBM takes no white space in them.
+        Names of the d features, in order, or `{name: other name}` for those that differ. LightGBM does not allow white space in
+        them.
 
     Raises
     ------
@@ -45,12 +46,12 @@ def to_lightgbm(model: Any, *, name: str = "online_rank", names: Names = None) -
 
 
 def _lightgbm_tree(tree: Tree, number: int) -> str:
-    """A tree. Inner nodes and leaves are numbered apart; -1 - k is leaf k. A value <= the threshold goes to the left."""
+    """A tree. Inner nodes and leaves are numbered separately; -1 - k is leaf k. A value <= the threshold goes left."""
     inner = np.flatnonzero(tree.columns >= 0)
     leaves = np.flatnonzero(tree.columns < 0)
     places = np.empty(len(tree.columns), np.int64)
     places[inner], places[leaves] = np.arange(len(inner)), -1 - np.arange(len(leaves))
-    # What is missing counts as 0.
+    # Missing values count as 0.
     lines = {
         "num_leaves": [len(leaves)],
         "num_cat": [0],
@@ -110,7 +111,7 @@ def to_xgboost(model: Any, *, name: str = "online_rank", names: Names = None) ->
 
 
 def _xgboost_tree(tree: Tree, number: int, n_features: str) -> dict[str, Any]:
-    """A tree. A value < the condition goes to the left; a leaf has its value in place of the condition."""
+    """A tree. A value < the condition goes left; a leaf has its value in place of the condition."""
     n, inner = len(tree.columns), tree.columns >= 0
     parents = np.full(n, 2**31 - 1)
     for side in (tree.left, tree.right):

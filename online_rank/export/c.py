@@ -1,4 +1,4 @@
-"""Models as a C99 header: everything with a closed form."""
+"""Models with a closed form as a C99 header."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,19 +18,18 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def to_c(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
-    """A C99 header that computes a model, with nothing to link but the mathematical library where the model needs it.
+    """A C99 header that computes a model; it needs no library other than, for some models, the mathematical one.
 
     A linear model is one function, `double NAME_score(const double *x)`. Any other is
-    `int NAME_scores(const double *x, int n, double *scores)`: the scores of the n documents of a query, whose features stand
-    row by row in x; it gives 0, or -1 where memory is missing. Where a document's score depends on it alone there is
-    `NAME_score` too.
+    `int NAME_scores(const double *x, int n, double *scores)`: the scores of the n documents of a query, with their features row
+    by row in x; it returns 0, or -1 if memory runs out. If a score depends on its document alone, there is `NAME_score` too.
 
     Parameters
     ----------
     model
         Any model with a closed form.
     name
-        What the names in the header begin with: a C identifier.
+        Prefix of the names in the header: a C identifier.
     names
         Names of the d features, for `NAME_features`, in order, or `{name: other name}` for those that differ; None for the
         names that the model has learned, or f1, f2, ...
@@ -38,7 +37,7 @@ def to_c(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
     Raises
     ------
     TypeError, ValueError
-        The model has no closed form, has met no feature, or `name` is no identifier.
+        The model has no closed form or no features yet, or `name` is not an identifier.
 
     Examples
     --------
@@ -76,7 +75,7 @@ static inline double {name}_score(const double *x) {{
 
 
 def _general(form: Form, name: str) -> str:
-    """Layer after layer, on all documents of a query."""
+    """The function that applies layer after layer to all documents of a query."""
     writer = _Writer(name)
     scores = writer.form(form, name)
     text = f"#include <math.h>\n#include <stdlib.h>\n#include <string.h>\n\n{writer.helpers()}{writer.text}{scores}"
@@ -95,7 +94,7 @@ static inline double {name}_score(const double *x) {{
 
 
 class _Writer:
-    """Tables of a header, and the functions that its layers call."""
+    """The tables of a header, and the functions that its layers call."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -104,7 +103,7 @@ class _Writer:
         self._number = 0
 
     def helpers(self) -> str:
-        """The functions that are called."""
+        """The source of the functions that are called."""
         return "".join(HELPERS[helper].replace("NAME", self.name) + "\n" for helper in HELPERS if helper in self._used)
 
     def table(self, kind: str, values: Iterable[Any]) -> str:
@@ -148,7 +147,7 @@ static int {called}_scores(const double *x, int n, double *scores) {{
 """
 
     def _layer(self, layer: Any, width: int) -> tuple[str, int]:
-        """The call that makes the columns of a layer in b of those in a, and their number."""
+        """The call that computes the columns of a layer in b from those in a, and their number."""
         if isinstance(layer, Take):
             k = len(layer.columns)
             return self.call("take", "a", "n", width, k, self.table("int", layer.columns), "b"), k
@@ -190,7 +189,9 @@ static int {called}_scores(const double *x, int n, double *scores) {{
         return self.call("quantiles", "a", "n", width, *tables, repr(float(layer.deviation)), "b")
 
     def _head(self, head: Any, width: int, called: str) -> tuple[str, list[str], int]:
-        """Functions before, the lines that make scores of the columns in a, and how many columns they need room for."""
+        """Functions needed before, the lines that compute scores from the columns in a, and the number of columns of working
+        memory.
+        """
         if isinstance(head, Linear):
             return "", [self.call("linear", "a", "n", width, self.table("double", head.weights), "scores")], width
         if isinstance(head, Trees):
@@ -221,7 +222,7 @@ static int {called}_scores(const double *x, int n, double *scores) {{
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:
-    """Where each of several parts of so many entries begins."""
+    """The start of each of several consecutive parts, from their sizes."""
     return [0, *np.cumsum(sizes).tolist()][:-1]
 
 

@@ -1,4 +1,4 @@
-"""Models for the learning-to-rank plugins of Elasticsearch and OpenSearch: linear ones and trees."""
+"""Linear models and trees for the learning-to-rank plugins of Elasticsearch and OpenSearch."""
 
 import json
 from typing import Any
@@ -13,11 +13,11 @@ __all__ = ["to_elasticsearch"]
 
 
 def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
-    """A model for the LTR plugin, which Elasticsearch and OpenSearch share, and its features where you give their queries.
+    """A model for the LTR plugin of Elasticsearch and OpenSearch, with its feature set if you give templates.
 
-    Weights and splits name their features: the feature set must have features of these names, in any order. What the plugin
-    computes for a feature must be what the model has learned from: the value of a field, or the score of a query. Give
-    templates in `names` and they are written as a feature set too.
+    Weights and splits name their features: the feature set must have features of these names, in any order. The plugin must
+    compute the same feature values that the model has learned from: the value of a field, or the score of a query. Templates in
+    `names` are written as a feature set too.
 
     Parameters
     ----------
@@ -27,18 +27,18 @@ def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = No
         Name of the feature set and of the model.
     names
         The plugin's names of the d features, in order, or `{name: plugin's name}` for those that differ. A dict in place of a
-        name is the feature's query, as in `{"bm25": {"match": {"title": "{{text}}"}}}`; parameters in `{{}}` are declared.
+        name is the feature's query, as in `{"bm25": {"match": {"title": "{{text}}"}}}`; its parameters in `{{}}` are declared.
 
     Returns
     -------
-    Bodies of requests, by the request: with templates for all features `POST _ltr/_featureset/NAME`, and always
-    `POST _ltr/_featureset/NAME/_createmodel`.
+    A dict from requests to their bodies: always `POST _ltr/_featureset/NAME/_createmodel`, and with templates for all features
+    also `POST _ltr/_featureset/NAME`.
 
     Raises
     ------
     TypeError, ValueError
-        The plugin cannot compute the model; or some features have templates and others have not; or a feature without a
-        template has been negative, which the plugin refuses.
+        The plugin cannot compute the model, only some features have templates, or a feature without a template has been
+        negative, which the plugin refuses.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def to_elasticsearch(model: Any, *, name: str = "online_rank", names: Names = No
 
 
 def _feature_set(given: Prepared, name: str) -> dict[str, Any]:
-    """The request that makes the feature set, where all features have templates."""
+    """The request that creates the feature set, if all features have templates."""
     if not given.templates:
         return {}
     if without := [text for text in given.texts if text not in given.templates]:
@@ -76,13 +76,13 @@ def _feature_set(given: Prepared, name: str) -> dict[str, Any]:
 
 
 def _parameters(template: Any) -> list[str]:
-    """The parameters of a template, {{name}} in its texts, in the order in which they first stand."""
+    """The parameters {{name}} in the strings of a template, in order of first appearance."""
     parts = json.dumps(template, ensure_ascii=False).split("{{")[1:]
     return list(dict.fromkeys(part.partition("}}")[0].strip("{#^/ ") for part in parts))
 
 
 def _require_no_negative(given: Prepared) -> None:
-    """Raise ValueError for a feature that has been negative, as far as a scaler in front of the ranker knows."""
+    """Raise ValueError for a feature that has been negative, as far as the statistics of a scaler show."""
     from online_rank.base.form import Curves, Scale
 
     for layer in given.form.layers[:1]:
@@ -101,7 +101,7 @@ def _require_no_negative(given: Prepared) -> None:
 
 
 def _node(tree: Tree, n: int, depth: int, given: Prepared) -> dict[str, Any]:
-    """A node of a tree as XGBoost dumps it: a value < the condition goes to "yes", a missing one as 0 does."""
+    """A node of a tree in XGBoost's dump format: a value < the condition goes to "yes"; a missing one is treated as 0."""
     if tree.columns[n] < 0:
         return {"nodeid": n, "leaf": float(tree.values[n])}
     yes, no, threshold = int(tree.left[n]), int(tree.right[n]), float(tree.thresholds[n])

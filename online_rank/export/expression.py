@@ -1,4 +1,4 @@
-"""The closed form of a model of single documents as definitions of numbers, one after the other, in arithmetic and `if`."""
+"""The closed form of a model of single documents as a sequence of definitions in arithmetic and `if`."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,12 +12,12 @@ __all__ = ["Definitions", "Dialect", "definitions"]
 
 
 class Dialect(NamedTuple):
-    """How a language writes what is not arithmetic.
+    """The syntax of a language beyond arithmetic.
 
     Attributes
     ----------
     choose
-        From a condition and two values, which are texts, the text of the first value where it holds, else of the second.
+        Takes the texts of a condition and two values, and returns the text of the conditional expression.
     log, sqrt, tanh
         Names of functions.
     """
@@ -29,7 +29,7 @@ class Dialect(NamedTuple):
 
 
 class Definitions(NamedTuple):
-    """Named numbers, each made of those before it, and the score made of them."""
+    """Named definitions, each in terms of earlier ones, and the score in terms of them."""
 
     named: list[tuple[str, str]]
     score: str
@@ -43,7 +43,7 @@ class _Writer:
         self.named: list[tuple[str, str]] = []
 
     def define(self, text: str) -> str:
-        """A name for what is used more than once."""
+        """A name for an expression that is used more than once."""
         name = f"v{len(self.named) + 1}"
         self.named.append((name, text))
         return name
@@ -63,7 +63,7 @@ class _Writer:
         return self.dialect.choose(f"{x} < {number(limits[middle - 1])}", below, above)
 
     def tree(self, tree: Tree, n: int, columns: Sequence[str]) -> str:
-        """A tree from node n on."""
+        """The subtree at node n."""
         if tree.columns[n] < 0:
             return number(tree.values[n])
         left, right = (self.tree(tree, int(side[n]), columns) for side in (tree.left, tree.right))
@@ -90,7 +90,7 @@ class _Writer:
 
 
 def definitions(form: Form, features: Sequence[str], dialect: Dialect) -> Definitions:
-    """A form of single documents as definitions, with texts for the raw features."""
+    """A form of single documents as definitions, given the texts of the raw features."""
     writer = _Writer(dialect)
     columns = [writer.define(text) if form.layers else text for text in features]
     for layer in form.layers:
@@ -99,7 +99,7 @@ def definitions(form: Form, features: Sequence[str], dialect: Dialect) -> Defini
 
 
 def _layer(layer: object, columns: list[str], writer: _Writer) -> list[str]:
-    """The texts of the columns that a layer makes."""
+    """The texts of the columns of a layer."""
     define, choose, log = writer.define, writer.dialect.choose, writer.dialect.log
     if isinstance(layer, Take):
         return [columns[j] if j >= 0 else "0" for j in layer.columns.tolist()]
@@ -144,6 +144,6 @@ def _sum(weights: np.ndarray, columns: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """A number that reads back the same; a negative one in brackets."""
+    """A number that reads back exactly; a negative one in parentheses."""
     text = repr(float(value) + 0.0)
     return f"({text})" if text.startswith("-") else text

@@ -1,4 +1,4 @@
-"""One function for all targets."""
+"""The function `export` for all targets."""
 
 import importlib
 import json
@@ -9,7 +9,7 @@ from online_rank.export.table import TARGETS
 
 __all__ = ["FORMATS", "export"]
 
-#: What `export` can write.
+#: The names of the targets of `export`.
 FORMATS = tuple(TARGETS)
 
 
@@ -23,21 +23,21 @@ def export(model: Any, to: str, *, name: str = "online_rank", names: Names = Non
     to
         One of `FORMATS`.
     name
-        What the target calls the model.
+        The name of the model in the target.
     names
-        What the target calls the d features, in order, or `{name: target's name}` for those that differ; None for the names
+        The target's names of the d features, in order, or `{name: target's name}` for those that differ; None for the names
         that the model has learned, or f1, f2, ...
 
     Returns
     -------
-    Text; bytes for ONNX.
+    A string, or bytes for ONNX.
 
     Raises
     ------
     TypeError
-        The target cannot compute the model; the message says why, and which targets can.
+        The target cannot compute the model; the message gives the reason, and the targets that can.
     ValueError
-        `to` is unknown, a name is none that the target takes, or the model has met no feature.
+        `to` is unknown, the target does not allow a name, or the model has no features yet.
 
     Examples
     --------

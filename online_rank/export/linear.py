@@ -10,7 +10,7 @@ from online_rank.base.form import Curves, Form, InQuery, Linear, Quantiles, Scal
 
 __all__ = ["LinearForm", "linear_form", "serving_weights"]
 
-#: Why layers are not linear.
+#: The reasons why layers are not linear.
 _REASONS = {
     SignedLogs: "SignedLog has no linear form: a logarithm is not linear",
     Quantiles: "StreamGaussianizer has no linear form: quantiles are not linear",
@@ -27,11 +27,12 @@ class LinearForm(NamedTuple):
     weights
         float64 (d,), for raw features.
     constant
-        The same for all documents: it changes scores and no ranking.
+        The same for all documents: it changes scores, but no rankings.
     names
         The d feature names; None when features are known by their position.
     scaled_weights, means, deviations
-        float64 (d,) each: s = sum_j scaled_weights_j (x_j - means_j) / deviations_j. Without a scaler 0 and 1.
+        float64 (d,) each: s = sum_j scaled_weights_j (x_j - means_j) / deviations_j. Without a scaler the means are 0 and the
+        deviations 1.
     """
 
     weights: np.ndarray
@@ -43,13 +44,13 @@ class LinearForm(NamedTuple):
 
 
 def serving_weights(model: Any) -> LinearForm:
-    """The weights that serve rankings, on raw features: every scaler in front of the ranker is folded in.
+    """The weights that serve rankings, on raw features, with all scalers in front of the ranker folded in.
 
     Parameters
     ----------
     model
-        A linear ranker, or a pipeline of scalers and one. Rankers that hold others (`LossTracker`, `DriftAwareRanker`,
-        `BestRanker`) give the weights of the one that ranks.
+        A linear ranker, or a pipeline of scalers and one. For rankers that hold others (`LossTracker`, `DriftAwareRanker`,
+        `BestRanker`), the weights of the one that ranks.
 
     Returns
     -------
@@ -58,9 +59,9 @@ def serving_weights(model: Any) -> LinearForm:
     Raises
     ------
     TypeError
-        Scores of the model are not linear in the raw features; the message names the step.
+        The scores of the model are not linear in the raw features; the message names the step.
     ValueError
-        The model has met no feature, or weights on raw features are not finite.
+        The model has no features yet, or weights on raw features are not finite.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def serving_weights(model: Any) -> LinearForm:
 def linear_form(form: Form) -> LinearForm:
     """A closed form of scalers and a linear head as one weight for each raw feature. Raises as `serving_weights`."""
     d = form.n_features
-    # Of each column: the raw feature that it is made of, and x (factors) + shifts; means as long as one scaler is behind it.
+    # For each column: its raw feature, and the factors and shifts; the means, as long as there is only one scaler.
     sources, factors, means = np.arange(d), np.ones(d), np.zeros(d)
     for layer in form.layers:
         if isinstance(layer, Take):
@@ -87,14 +88,14 @@ def linear_form(form: Form) -> LinearForm:
             sources, factors, means = (values[layer.columns] for values in (sources, factors, means))
             sources, factors = np.where(known, sources, -1), np.where(known, factors, 0.0)
         elif isinstance(layer, Scale):
-            # A column that never varied is 0, before and behind another scaler.
+            # A column that never varied is 0, before and after another scaler.
             safe = np.where(factors == 0.0, 1.0, factors)
             means, factors = means + layer.means / safe, factors * layer.factors
         else:
             raise TypeError(_REASONS[type(layer)])
     if not isinstance(form.head, Linear):
         raise TypeError(
-            f"{_RANKERS[type(form.head).__name__]} has no linear form: its scores are no weighted sum of the features"
+            f"{_RANKERS[type(form.head).__name__]} has no linear form: its scores are not a weighted sum of the features"
         )
     scaled, weights, at, deviations = np.zeros(d), np.zeros(d), np.zeros(d), np.ones(d)
     used = factors != 0.0
@@ -108,5 +109,5 @@ def linear_form(form: Form) -> LinearForm:
     return LinearForm(weights, constant, form.names, scaled, at, deviations)
 
 
-#: Which rankers have which heads.
+#: The rankers that have each kind of head.
 _RANKERS = {"Trees": "BoostedRanker", "Network": "DirectRanker", "Blend": "BlendRanker"}

@@ -12,10 +12,10 @@ from online_rank.export.reading import Names, prepared
 
 __all__ = ["to_onnx", "to_onnx_bytes"]
 
-#: Of the operators; the newest that every runtime of the last years knows.
+#: Version of the operator set; the newest that all runtimes of recent years support.
 _OPSET = 17
 _IR_VERSION = 8
-#: Of trees.
+#: Version of the operator set for trees.
 _ML, _ML_OPSET = "ai.onnx.ml", 3
 
 
@@ -40,7 +40,7 @@ class Graph:
         return name
 
     def add(self, kind: str, *inputs: str | np.ndarray | float, **attributes: Any) -> str:
-        """A node; constants may be given as they are. Returns the name of what it gives."""
+        """Add a node; inputs may be names or constants. Returns the name of its output."""
         names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         output = f"v{len(self.nodes)}"
         self.nodes.append(self._helper.make_node(kind, names, [output], **attributes))
@@ -48,7 +48,7 @@ class Graph:
 
 
 def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> Any:
-    """A model, with the transformers in front of it, as an ONNX model.
+    """A model, including its transformers, as an ONNX model.
 
     Parameters
     ----------
@@ -57,15 +57,15 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> An
     name
         Name of the graph.
     names
-        Names of the d features, which go into the model's metadata, in order, or `{name: other name}` for those that differ;
+        Names of the d features for the model's metadata, in order, or `{name: other name}` for those that differ;
         None for the names that the model has learned, or f1, f2, ...
 
     Returns
     -------
-    An `onnx.ModelProto` with the input `features`, float64 (n, d), and the output `scores`, float64 (n,). The order of the
-    features is the JSON list `features` of the metadata. Where a document's score depends on the other documents of its query,
-    the n documents are those of one query, and the metadata `documents` says "of one query", else "any". Networks are computed
-    in float64, also those that learn in float32; trees add up in float32.
+    An `onnx.ModelProto` with the input `features`, float64 (n, d), and the output `scores`, float64 (n,). The JSON list
+    `features` of the metadata gives the order of the features. If scores depend on the other documents of the query, the n
+    documents must be those of one query, and the metadata `documents` is "of one query"; otherwise it is "any". Networks are
+    computed in float64, even if they learned in float32; trees are summed in float32.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def to_onnx(model: Any, *, name: str = "online_rank", names: Names = None) -> An
     TypeError
         A step has no closed form; the message names it.
     ValueError
-        The model has met no feature.
+        The model has no features yet.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def _linear(graph: Graph, X: str, head: Linear) -> str:
 
 
 def _times(graph: Graph, X: str, w: np.ndarray) -> str:
-    """X w. By a matrix of one column: onnxruntime refuses the product of no rows with a vector."""
+    """X w, as a product with a one-column matrix: onnxruntime refuses the product of an empty matrix with a vector."""
     return graph.add("Squeeze", graph.add("MatMul", X, w[:, None].astype(np.float64)), np.array([1]))
 
 
@@ -150,7 +150,7 @@ def _scale(graph: Graph, X: str, layer: Scale) -> str:
 
 
 def _signed_log(graph: Graph, X: str, layer: SignedLogs) -> str:
-    # log(1 + a) = log(u) + c, u the rounded 1 + a and c what rounding lost, over u.
+    # log(1 + a) = log(u) + c, where u is 1 + a rounded, and c the rounding error divided by u.
     a = graph.add("Abs", X)
     u = graph.add("Add", a, 1.0)
     lost = graph.add("Div", graph.add("Sub", a, graph.add("Sub", u, 1.0)), u)
@@ -158,7 +158,7 @@ def _signed_log(graph: Graph, X: str, layer: SignedLogs) -> str:
 
 
 def _curves(graph: Graph, X: str, layer: Curves) -> str:
-    """For each column the place among its points, then the line of that place: level + slope (x - start)."""
+    """For each column the interval among its points, then the line of that interval: level + slope (x - start)."""
     chosen = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
     k, most = len(layer.knots), max((len(curve[0]) for curve in layer.knots if curve is not None), default=1)
     limits = np.full((k, most), np.inf)
@@ -187,7 +187,7 @@ def _in_query(graph: Graph, X: str, layer: InQuery) -> str:
     X = graph.add("Gather", X, layer.sources.astype(np.int64), axis=1)
     relative = _RELATIVE[layer.how](graph, X, layer.soft)
     if layer.centred is not None and not layer.centred.all():
-        # What was subtracted is added again: mean over deviation.
+        # Without centring the subtracted mean is added again, divided by the deviation.
         mean, deviation = _moments(graph, X)
         shift = _unless_constant(graph, X, graph.add("Div", mean, graph.add("Add", deviation, layer.soft)))
         relative = graph.add("Add", relative, graph.add("Mul", shift, (~layer.centred).astype(float)))
@@ -247,7 +247,7 @@ def _gaussianizer(graph: Graph, X: str, step: Quantiles) -> str:
 
 
 def _sketches(step: Quantiles) -> dict[str, np.ndarray]:
-    """What `_kernels.quantiles.gaussianize` finds out about each interval of each feature: (d, capacity + 1) each.
+    """The quantities that `_kernels.quantiles.gaussianize` computes for each interval of each feature: (d, capacity + 1) each.
 
     Interval k of a feature begins at its centroid k - 1 and ends at centroid k; the first and the last have one end only.
     """

@@ -1,4 +1,4 @@
-"""Models for programs without a library, as JSON."""
+"""Models as JSON."""
 
 from typing import Any
 
@@ -11,18 +11,18 @@ __all__ = ["to_json"]
 
 
 def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> dict[str, Any]:
-    """A model as JSON: weights of raw features where it is linear, else layers and a head.
+    """A model as JSON: weights of raw features if it is linear, otherwise layers and a head.
 
-    A linear score is the sum of weight times raw feature, plus the constant. Otherwise each layer makes columns of the columns
-    before it and the head makes scores of the last ones, as `online_rank.base.form` says of each kind; layers of the kind
-    "InQuery" and the head "Blend" need all documents of a query.
+    A linear score is the sum of weight times raw feature, plus the constant. Otherwise each layer computes columns from the
+    columns before it, and the head computes scores from the last ones; `online_rank.base.form` describes each kind. Layers of
+    the kind "InQuery" and the head "Blend" need all documents of a query.
 
     Parameters
     ----------
     model
         Any model with a closed form.
     name
-        Not in what is written.
+        Not used.
     names
         Names of the d features, in order, or `{name: other name}` for those that differ; None for the names that the model has
         learned, or f1, f2, ...
@@ -34,7 +34,7 @@ def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> di
     Raises
     ------
     TypeError, ValueError
-        The model has no closed form, or has met no feature.
+        The model has no closed form, or no features yet.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def to_json(model: Any, *, name: str = "online_rank", names: Names = None) -> di
 
 
 def _plain(value: Any) -> Any:
-    """Arrays as lists, and parts of a form as dicts with their kind."""
+    """Convert arrays to lists, and parts of a form to dicts with their kind."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if hasattr(value, "_fields"):

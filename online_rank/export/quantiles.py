@@ -1,4 +1,4 @@
-"""The pieces of `StreamGaussianizer`: shares that are linear between centroids, and the normal quantile of a share."""
+"""The pieces of `StreamGaussianizer`: a piecewise linear distribution function, and the normal quantile."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from online_rank.base.form import Quantiles
 
 __all__ = ["MIDDLE_DOWN", "MIDDLE_UP", "TAIL", "TAIL_DOWN", "TAIL_UP", "Sketch", "intervals", "shares"]
 
-#: Below this share, and above 1 - it, the rational function of the tails holds.
+#: Below this share, and above 1 minus it, the rational function for the tails applies.
 TAIL = 0.02425
 #: Acklam's rational approximations of Phi^-1, as in `_kernels.quantiles.normal_quantile`: coefficients from the highest power.
 TAIL_UP = (-7.784894002430293e-03, -3.223964580411365e-01, -2.400758277161838, -2.549732539343734, 4.374664141464968,
@@ -21,14 +21,14 @@ MIDDLE_DOWN = (-5.447609879822406e01, 1.615858368580409e02, -1.556989798598866e0
 
 
 class Sketch(NamedTuple):
-    """The share of documents below a value, in pieces.
+    """The piecewise linear share of documents below a value.
 
     Attributes
     ----------
     limits
         Ascending, float64 (k,).
     lines
-        (k + 1): the share a + b x where so many limits are <= x.
+        k + 1 pairs (a, b): the share is a + b x for lines[i], where i limits are <= x.
     """
 
     limits: list[float]
@@ -38,7 +38,8 @@ class Sketch(NamedTuple):
 def shares(values: np.ndarray, weights: np.ndarray, n_documents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For n centroids the share at each (n,), and at the left and the right end of each gap between neighbours (n - 1,).
 
-    A centroid of one value (weight > 0) jumps there: its documents count half at the value. One that joins several does not.
+    The share jumps at a centroid of one value (weight > 0): its documents count half at the value. It does not jump at a
+    centroid of several values.
     """
     upper = np.cumsum(np.abs(weights)) / n_documents
     middle = (np.concatenate(([0.0], np.cumsum(np.abs(weights))[:-1])) + 0.5 * np.abs(weights)) / n_documents
@@ -48,7 +49,7 @@ def shares(values: np.ndarray, weights: np.ndarray, n_documents: int) -> tuple[n
 
 
 def intervals(layer: Quantiles) -> list[Sketch]:
-    """Each feature's share as a function in pieces: at a centroid, and between two."""
+    """The piecewise linear function of each feature: at centroids and between them."""
     made = []
     for v, weights in zip(layer.values, layer.weights, strict=True):
         if not len(v):
@@ -57,7 +58,7 @@ def intervals(layer: Quantiles) -> list[Sketch]:
         middle, left, right = shares(v, weights, layer.n_documents)
         limits, lines = [], [(float(middle[0]), 0.0)]
         for k in range(len(v)):
-            # The centroid itself is a piece of its own, that ends with the next float.
+            # The centroid itself is a piece of its own, which ends at the next float.
             limits += [float(v[k]), float(np.nextafter(v[k], np.inf))]
             lines.append((float(middle[k]), 0.0))
             if k < len(v) - 1:

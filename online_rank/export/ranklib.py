@@ -1,4 +1,4 @@
-"""Linear models as RankLib writes and reads them."""
+"""Linear models in RankLib's text format."""
 
 import math
 import re
@@ -9,15 +9,15 @@ from online_rank.export.reading import Names, prepared
 
 __all__ = ["from_ranklib", "to_ranklib"]
 
-#: RankLib's models that are one weight for each feature: "## Linear Regression", "## Coordinate Ascent".
+#: Header of RankLib's linear models: "## Linear Regression", "## Coordinate Ascent".
 _HEADER = re.compile(r"##\s*(Linear Regression|Coordinate Ascent)\s*$")
 
 
 def to_ranklib(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
-    """A linear model in RankLib's text form, as a "Linear Regression".
+    """A linear model in RankLib's text format, as a "Linear Regression".
 
     Features are numbered from 1, in the order of `serving_weights(model).names`; number 0 is the constant. The text has no
-    names: `name` and `names` are looked at by no one.
+    names: `name` and `names` are ignored.
 
     Raises
     ------
@@ -43,18 +43,18 @@ def from_ranklib(text: str, *, n_features: int | None = None) -> list[float]:
     Parameters
     ----------
     text
-        What RankLib has written.
+        The text of a model file of RankLib.
     n_features
-        d; None for the largest feature number in the text. Features that the text leaves out have weight 0.
+        d; None for the largest feature number in the text. Features missing in the text have weight 0.
 
     Returns
     -------
-    d weights, those of features 1..d; the constant is left out. `PerceptronRanker.from_weights` takes them.
+    The d weights of features 1..d, without the constant. `PerceptronRanker.from_weights` takes them.
 
     Raises
     ------
     ValueError
-        The text is none of the two, or a weight is not a finite number.
+        The text is not one of these models, or a weight is not a finite number.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A model as every target reads it: its closed form, and what the target calls the features."""
+"""Reads a model for a target: its closed form, and the target's names of the features."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -12,7 +12,7 @@ from online_rank.export.table import KINDS, TARGETS
 
 __all__ = ["Names", "Prepared", "feature_texts", "kind_of", "prepared", "raw_trees"]
 
-#: What a target calls the features: all of them in order, or those that differ by the name that the model knows.
+#: The target's names of the features: all in order, or a dict from the model's names for those that differ.
 Names: TypeAlias = Sequence[str] | Mapping[str, Any] | None
 
 
@@ -22,13 +22,13 @@ class Prepared(NamedTuple):
     Attributes
     ----------
     form
-        What is to be computed. Of the kind "trees" the layers are folded into the thresholds.
+        The closed form. For the kind "trees" the layers are folded into the thresholds.
     kind
         One of `KINDS`.
     texts
-        What the target calls the d features.
+        The target's names of the d features.
     templates
-        For features that the target computes by a query of its own: that query, by the target's name.
+        Queries by which the target computes features itself, by the target's name of the feature.
     """
 
     form: Form
@@ -43,9 +43,9 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
     Raises
     ------
     TypeError
-        The target cannot compute the model. The message says why, and what can.
+        The target cannot compute the model. The message gives the reason, and the targets that can.
     ValueError
-        The model has met no feature, or `names` do not fit.
+        The model has no features yet, or `names` do not fit.
     """
     form = form_of(model)
     kind, target = kind_of(form), TARGETS[to]
@@ -57,7 +57,7 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
 
 
 def kind_of(form: Form) -> str:
-    """Which of `KINDS` a form is."""
+    """The kind of a form, one of `KINDS`."""
     if isinstance(form.head, Linear) and all(isinstance(layer, Take | Scale) for layer in form.layers):
         return "linear"
     if isinstance(form.head, Trees) and not _relative_splits(form):
@@ -80,7 +80,7 @@ def _relative_splits(form: Form) -> bool:
 
 
 def _reason(model: Any, kind: str) -> str:
-    """Why a target does not compute a model of a kind."""
+    """The reason why a target cannot compute a model of a kind."""
     if kind != "query":
         return f"it is one of {KINDS[kind]}"
     *transformers, ranker = serving_steps(model)
@@ -93,7 +93,7 @@ def _needs_query(step: Any) -> bool:
 
 
 def raw_trees(form: Form) -> Form:
-    """Trees on columns that are made of one raw feature each, without decreasing, as trees on raw features."""
+    """Rewrite trees on columns that are non-decreasing functions of one raw feature each as trees on raw features."""
     if not isinstance(form.head, Trees):
         raise TypeError(f"form ends in {type(form.head).__name__}; it ends in trees")
     sources = sources_of(form.layers, form.n_features)
@@ -129,7 +129,7 @@ def _moved(form: Form, source: int, column: int, targets: np.ndarray) -> np.ndar
 
 
 def _without_infinite(tree: Tree) -> Tree:
-    """A tree without splits that send everything to one side, its nodes numbered from the root on."""
+    """A tree without splits that send everything to one side, with nodes numbered from the root."""
 
     def place(n: int) -> int:
         while tree.columns[n] >= 0 and np.isinf(tree.thresholds[n]):
@@ -139,7 +139,7 @@ def _without_infinite(tree: Tree) -> Tree:
     order = [place(0)]
     left: list[int] = []
     right: list[int] = []
-    for n in order:  # It grows as children are found.
+    for n in order:  # The list grows as children are found.
         for side, numbers in ((tree.left, left), (tree.right, right)):
             numbers.append(len(order) if tree.columns[n] >= 0 else 0)
             if tree.columns[n] >= 0:
@@ -148,23 +148,23 @@ def _without_infinite(tree: Tree) -> Tree:
 
 
 def feature_texts(known: Sequence[Hashable] | None, n_features: int, names: Names = None) -> tuple[list[str], dict[str, Any]]:
-    """What a target calls the d features, and templates for those that it computes itself.
+    """The target's names of the d features, and templates for those that it computes itself.
 
     Parameters
     ----------
     known
-        The names that the model has learned; None for features that are known by their position, called "f1", "f2", ..., as
-        files of text number them.
+        The names that the model has learned; None for features known by their position, which are called "f1", "f2", ..., as
+        text files number them.
     n_features
         d.
     names
         The target's names of all features, in order; or `{name: target's name}` for those that differ. In place of a name a
-        mapping may have a template: a dict, which is a query of the target.
+        mapping may have a template: a dict that is a query of the target.
 
     Raises
     ------
     TypeError, ValueError
-        `names` has another length, names a feature that there is not, or two features would have one name.
+        `names` has another length or names an unknown feature, or two features would have the same name.
     """
     own = [f"f{j + 1}" for j in range(n_features)] if known is None else [str(name) for name in known]
     texts, templates = list(own), {}

@@ -1,4 +1,4 @@
-"""Models for Apache Solr's learning-to-rank module: linear ones and trees."""
+"""Linear models and trees for Apache Solr's learning-to-rank module."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ _NORMALIZER = "org.apache.solr.ltr.norm.StandardNormalizer"
 def to_solr(
     model: Any, *, name: str = "online_rank", normalizers: bool = False, store: str | None = None, names: Names = None
 ) -> dict[str, Any]:
-    """A model as Solr's `LinearModel` or `MultipleAdditiveTreesModel`, to be put to `schema/model-store` as JSON.
+    """A model as Solr's `LinearModel` or `MultipleAdditiveTreesModel`, to upload to `schema/model-store` as JSON.
 
-    Solr adds up in single precision; a linear model has no constant, which changes no ranking. The features themselves are
-    what you put to `schema/feature-store`; `solr_features` writes that for features that are fields.
+    Solr adds up in single precision; the constant of a linear model is left out, since it changes no ranking. Define the
+    features in `schema/feature-store`; `solr_features` writes the definitions of features that are fields.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ def to_solr(
     name
         Name of the model in Solr.
     normalizers
-        Whether Solr scales the features of a linear model itself, by a `StandardNormalizer` each, and weights are those on
-        scaled features. That is as fast, and more precise where features have large means, since Solr counts in single
-        precision. Without it scaling is folded into the weights.
+        Whether Solr scales the features of a linear model itself, with a `StandardNormalizer` for each, and weights apply to
+        scaled features. This is as fast, and more precise for features with large means, since Solr computes in single
+        precision. Otherwise scaling is folded into the weights.
     store
         The feature store; None for Solr's default.
     names
@@ -76,12 +76,12 @@ def to_solr_normalized(model: Any, *, name: str = "online_rank", names: Names = 
 
 
 def solr_features(model: Any, *, store: str | None = None, names: Names = None) -> list[dict[str, Any]]:
-    """The features of a model as fields, to be put to Solr's `schema/feature-store` as JSON.
+    """The features of a model as fields, to upload to Solr's `schema/feature-store` as JSON.
 
     Parameters
     ----------
     model, store, names
-        As in `to_solr`. A template in `names`, a dict, stands in place of a field, such as
+        As in `to_solr`. A template in `names`, a dict, replaces the field, for example
         `{"class": "org.apache.solr.ltr.feature.SolrFeature", "params": {"q": "{!dismax qf=title}${text}"}}`.
 
     Examples
@@ -99,7 +99,7 @@ def solr_features(model: Any, *, store: str | None = None, names: Names = None) 
 
 
 def _node(tree: Tree, n: int, given: Prepared) -> dict[str, Any]:
-    """A node of a tree. Solr goes to the left if the value, in single precision, is <= the threshold."""
+    """A node of a tree. Solr goes left if the value, in single precision, is <= the threshold."""
     if tree.columns[n] < 0:
         return {"value": repr(float(tree.values[n]))}
     return {
@@ -111,6 +111,6 @@ def _node(tree: Tree, n: int, given: Prepared) -> dict[str, Any]:
 
 
 def _at_most(threshold: float) -> float:
-    """The largest single-precision number below a threshold: a value is < the threshold if it is <= that."""
+    """The largest single-precision number below a threshold: values < the threshold are <= this number."""
     rounded = np.float32(threshold)
     return float(rounded if rounded < threshold else np.nextafter(rounded, np.float32(-np.inf)))

@@ -1,10 +1,10 @@
-"""The targets of `export`: what each is called, what it can compute, and which function writes it."""
+"""The targets of `export`: their titles, the kinds of models that they compute, and the functions that write them."""
 
 from typing import NamedTuple
 
 __all__ = ["KINDS", "TARGETS", "Target"]
 
-#: What kinds of models there are, each with what it is called.
+#: The kinds of models, with their descriptions.
 KINDS = {
     "linear": "weighted sums of raw features",
     "trees": "sums of trees on raw features",
@@ -19,11 +19,11 @@ class Target(NamedTuple):
     Attributes
     ----------
     title : str
-        What it is called.
+        Its name in messages.
     kinds : tuple of str
         Which of `KINDS` it computes.
     home : str
-        Module of this package, and function, that writes it: `write(model, name=..., names=...)`.
+        The module of this package and the function that write it: `write(model, name=..., names=...)`.
     """
 
     title: str

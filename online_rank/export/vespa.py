@@ -1,4 +1,4 @@
-"""Models as Vespa rank profiles: everything that scores one document at a time."""
+"""Models that score one document at a time as Vespa rank profiles."""
 
 import re
 from typing import Any
@@ -12,13 +12,13 @@ from online_rank.export.reading import Names, prepared
 __all__ = ["to_vespa"]
 
 _ATTRIBUTE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: What Vespa itself computes: bm25(title), fieldMatch(title).completeness, query(age), ...
+#: Vespa's rank features: bm25(title), fieldMatch(title).completeness, query(age), ...
 _RANK_FEATURE = re.compile(r"[A-Za-z_]\w*\([\w.,\" -]*\)(\.\w+)*")
 _DIALECT = Dialect(choose=lambda condition, then, other: f"if({condition}, {then}, {other})")
 
 
 def to_vespa(model: Any, *, name: str = "online_rank", names: Names = None) -> str:
-    """A model as a rank profile for a Vespa schema. An attribute that a document lacks counts as 0, as it does here.
+    """A model as a rank profile for a Vespa schema. A missing attribute counts as 0, as in this library.
 
     Parameters
     ----------
@@ -27,13 +27,13 @@ def to_vespa(model: Any, *, name: str = "online_rank", names: Names = None) -> s
     name
         Name of the profile.
     names
-        What stands for the d features, in order, or `{name: Vespa's}` for those that differ: the name of an attribute, or one
+        Vespa's names of the d features, in order, or `{name: Vespa's}` for those that differ: the name of an attribute, or one
         of Vespa's rank features, such as `bm25(title)`. None for the names that the model has learned, or f1, f2, ...
 
     Raises
     ------
     TypeError, ValueError
-        The score of a document depends on the others of its query, or a name is neither of the two.
+        A document's score depends on the others of its query, or a name is neither an attribute nor a rank feature.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def to_vespa(model: Any, *, name: str = "online_rank", names: Names = None) -> s
         score = "\n+ ".join([*terms, literal(form.constant)])
     else:
         if isinstance(given.form.head, Trees):
-            # Raw features are used at many splits.
+            # Named functions, because raw features are used in many splits.
             functions = [(f"x{j + 1}", text) for j, text in enumerate(features)]
             features = [function for function, _ in functions]
         named, score = definitions(given.form, features, _DIALECT)

@@ -1,17 +1,17 @@
-"""Clicks instead of grades: what was shown, what was clicked, and how rankings are drawn that can be learned from.
+"""Clicks instead of grades: shown rankings, clicks on them, and policies that draw rankings to learn from.
 
-What is learned from a log depends on what it says of how its lists came about:
+How to learn from a log depends on what it says about the origin of its lists:
 
-| the log | said by | learned by | what is assumed of users |
+| the log | given as | learned by | assumption about users |
 |---|---|---|---|
 | lists of `show_one` | the `Impression` itself | `SwapRanker`, `ClickPerceptron` | nothing |
 | lists in random order | `Impression.shuffled` | the same | nothing |
-| chances of each document given those above | `propensities` | `ClickPerceptron(credit="propensity")` | they read downwards |
-| probabilities of each document at its place | `placements` | the same | a click depends on a document and its place alone |
-| no chance, but documents that moved | nothing | the same, with `examination` of `NaturalVariation` | position-based clicks |
-| no chance, nothing moved | nothing | nothing: refused | |
+| probabilities given the documents above | `propensities` | `ClickPerceptron(credit="propensity")` | they read downwards |
+| probabilities at each position | `placements` | the same | a click depends only on a document and its position |
+| not random, but documents moved | nothing | the same, with `examination` of `NaturalVariation` | position-based clicks |
+| not random, nothing moved | nothing | refused | |
 
-Lists may have gaps (`positions`), and a single slot is enough: documents that were drawn and held back stand for the others.
+Lists may have gaps (`positions`), and a single slot is enough: it is compared with documents that were drawn and held back.
 """
 
 from online_rank.feedback.exploring import expected_places, kept_share, retention

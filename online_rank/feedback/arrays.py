@@ -16,22 +16,22 @@ _SMALLEST = 1e-100
 
 
 class ShownBlock(NamedTuple):
-    """What was drawn of q queries, and what was done with it; the documents drawn of all queries stand one after the other.
+    """The documents drawn for q queries, one query after the other, and the users' feedback on them.
 
     Attributes
     ----------
     rows
         int64, the number of each document within its query.
     starts
-        (q + 1,) int64, where the documents of a query begin and end.
+        (q + 1,) int64, where the documents of each query begin and end.
     held
         (q,) int64, how many of them, the last, were held back; the others were shown.
     gains, logits
         float64, one a document.
     places
-        int64, where each stood on the page, from 0; documents held back come after the last one shown.
+        int64, the position of each on the page, from 0; documents held back come after the last one shown.
     rests
-        (q,) float64, logsumexp of the logits not drawn; -inf where all were.
+        (q,) float64, logsumexp of the logits not drawn; -inf if all were drawn.
     kinds
         (q,) int64, how the pairs are weighted: PLACKETT_LUCE, ALL_PAIRS, or the position of FairPairs' first pair.
     """
@@ -47,9 +47,9 @@ class ShownBlock(NamedTuple):
 
 
 def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
-    """What was shown of the queries of a block, and what was done with it.
+    """The documents shown for the queries of a block, and the feedback on them.
 
-    Grades are the gains of documents that were all seen, in no particular order.
+    Grades are taken as gains of documents that were all seen, in random order.
 
     Parameters
     ----------
@@ -107,37 +107,37 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
 
 
 def _places(starts: np.ndarray, held: np.ndarray, moved: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
-    """Where each document drawn stood, from 0: one after the other, but for the queries whose positions are given."""
+    """The position of each drawn document, from 0: consecutive, unless positions are given."""
     places = np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
     for q, positions in moved:
         stop = starts[q + 1] - held[q]
         places[starts[q] : stop] = np.array(positions, np.int64) - 1
     for q in np.flatnonzero(held).tolist():
-        # Those held back come after the last one shown.
+        # Documents held back come after the last one shown.
         stop = starts[q + 1] - held[q]
         places[stop : starts[q + 1]] = places[stop - 1] + 1 if stop > starts[q] else 0
     return places
 
 
 _WITHOUT_LAW = (
-    "the impression has no logits, and a ranking that was not drawn at random says nothing about the order of its documents: "
-    "show rankings by show_one of a ranker with a policy, and keep the Impression until clicks come. Of lists without chance "
-    "ClickPerceptron(credit='propensity', examination=...) learns, where something is known of how positions are looked at "
+    "the impression has no logits, and clicks on a ranking that was not random say nothing about the order of its documents: "
+    "show rankings drawn by show_one of a ranker with a policy, and keep the Impression until clicks come. From fixed lists "
+    "ClickPerceptron(credit='propensity', examination=...) can learn, if the examination of positions is known "
     "(feedback.NaturalVariation)"
 )
 _WITHOUT_EXCHANGES = (
-    "the impression has propensities, which say how likely this list was, and not how likely the same list with two documents "
+    "the impression has propensities, which give the probability of this list, but not of the same list with two documents "
     "exchanged: ClickPerceptron(credit='propensity') learns from them"
 )
 
 
 def propensities_of(clicks: Sequence[Clicks]) -> np.ndarray:
-    """The probability of each document drawn to stand where it stood, one query after the other; 1 for those held back.
+    """The probability of each drawn document at its position, one query after the other; 1 for those held back.
 
     Raises
     ------
     ValueError
-        An impression does not say them.
+        An impression does not contain them.
     """
     chances: list[float] = []
     for each in clicks:
@@ -145,12 +145,12 @@ def propensities_of(clicks: Sequence[Clicks]) -> np.ndarray:
         if shown.placements is not None:
             chances += shown.placements
         elif shown.chances is not None:
-            # Logarithms would not help: a click that is divided by what no number can hold teaches nothing.
+            # Logarithms would not help: a click weighted by the inverse of such a number cannot be learned from.
             chances += np.maximum(np.cumprod(shown.chances), _SMALLEST).tolist()
         else:
             raise ValueError(
-                "y: the impression says neither placements nor propensities nor logits, and the ranker has no examination: "
-                "nothing is known of how its documents came to stand where they stood"
+                "y: the impression has neither placements nor propensities nor logits, and the ranker has no examination: "
+                "nothing is known about how its documents got their positions"
             )
         chances += [1.0] * len(shown.held_back)
     return np.array(chances)

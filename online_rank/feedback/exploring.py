@@ -1,14 +1,14 @@
-r"""What exploring costs: how much of the greedy ranking's DCG is kept by a ranking drawn from the Plackett-Luce law.
+r"""The cost of exploring: the share of the greedy ranking's DCG that a ranking from the Plackett-Luce distribution keeps.
 
-Drawing adds Gumbel noise to the logits l, so document j comes to stand before i with probability
-:math:`1 / (1 + e^{l_i - l_j})`: the difference of two Gumbel variables is logistic. The expected place of i is
+Drawing adds Gumbel noise to the logits l, so document j is placed before i with probability
+:math:`1 / (1 + e^{l_i - l_j})`: the difference of two Gumbel variables is logistic. The expected position of i is
 
 .. math:: e_i = 1 + \sum_{j \ne i} \frac{1}{1 + e^{l_i - l_j}},
 
 and, the discount D being convex, a gain on i is expected to count at least :math:`D(e_i)` (Jensen).
 
-The logits of `PlackettLuce` are a (8 z - 4 ln rank) with z falling in the rank, so those of the greedy places p < q differ by
-at least 4 a ln(q / p), whatever the scores. The documents above p stand at most p - 1 places before it, hence
+The logits of `PlackettLuce` are a (8 z - 4 ln rank) with z falling in the rank, so those of the greedy positions p < q differ
+by at least 4 a ln(q / p) for any scores. At most p - 1 documents above p precede it, hence
 :math:`e_p \le p + \sum_{q > p} 1 / (1 + (q / p)^{4a})`.
 """
 
@@ -21,12 +21,12 @@ from online_rank import arguments
 
 __all__ = ["expected_places", "kept_share", "retention"]
 
-# Places of which the loss is added up one by one; below, where an integral bounds it, less is lost.
+# Number of positions whose loss is summed one by one; an integral bounds the loss at all others.
 _PLACES, _BELOW = 400, 2_000
 
 
 def expected_places(logits: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The expected place, counted from 1, of each of m documents in a Plackett-Luce draw, exactly; in O(m^2).
+    """The exact expected position, from 1, of each of m documents in a Plackett-Luce draw; in O(m^2).
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def expected_places(logits: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def kept_share(logits: Sequence[float] | np.ndarray) -> float:
-    """At least this share of the greedy ranking's DCG is expected of a draw, whichever documents are relevant.
+    """Lower bound on the expected DCG of a draw as a share of the greedy ranking's DCG, whichever documents are relevant.
 
     Parameters
     ----------
@@ -69,12 +69,12 @@ def kept_share(logits: Sequence[float] | np.ndarray) -> float:
 
 @functools.lru_cache(maxsize=256)
 def retention(confidence: float) -> float:
-    """At least this share of the greedy ranking's DCG is expected of `PlackettLuce`, whatever the scores.
+    """Lower bound, for any scores, on the expected DCG of `PlackettLuce` as a share of the greedy ranking's DCG.
 
     Parameters
     ----------
     confidence
-        a, from 0 to 1. Up to 1/4 nothing is known without the scores: the answer is 0.
+        a, from 0 to 1. Up to 1/4 nothing can be said without the scores, and the bound is 0.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def retention(confidence: float) -> float:
         # The sum of the rest is at most the integral of (q / p)^-steepness.
         overtaking += place * (_BELOW / place) ** (1.0 - steepness) / (steepness - 1.0)
         shares.append(np.log2(place + 1.0) / np.log2(place + overtaking + 1.0))
-    # The integral from 1 on, at most; alternating, so that it ends above.
+    # An upper bound on the integral from 1 on: an alternating series, cut off from above.
     k = np.arange(20 * _BELOW + 1.0)
     integral = ((-1.0) ** k / (steepness * (k + 1.0) - 1.0)).sum()
     shares.append(np.log2(_PLACES + 1.0) / np.log2(_PLACES * (1.0 + integral) + 1.0))

@@ -1,4 +1,4 @@
-"""What was shown to a user, and what the user did with it."""
+"""Rankings shown to users, and their clicks."""
 
 import dataclasses
 import itertools
@@ -20,42 +20,42 @@ _DEEPEST = 600.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Impression:
-    """A ranking as it was shown, with what learning from its clicks will need, however late they come.
+    """A ranking as it was shown, with everything needed to learn from its clicks, however late they come.
 
-    `show_one` of a ranker makes one. It holds only strings, numbers and tuples of them: `to_dict` is ready for JSON when the
-    document ids are.
+    `show_one` of a ranker makes one. It contains only strings, numbers and tuples of them, so `to_dict` is ready for JSON if
+    the document ids are.
 
-    Lists that another system showed say how they came about by `propensities`, `placements`, `Impression.shuffled`, or not at
-    all; what can be learned from each is said in `online_rank.feedback`.
+    For lists shown by another system, give `propensities` or `placements`, use `Impression.shuffled`, or give nothing;
+    `online_rank.feedback` says what can be learned from each.
 
     Parameters
     ----------
     order
         The ids of the k documents shown, best first; positions in the query for documents without ids.
     logits
-        Logits of the k documents in the Plackett-Luce law that the ranking was drawn from, and then of those held back; None
-        where there was none.
+        Logits of the k documents, then of those held back, in the Plackett-Luce distribution that the ranking was drawn from;
+        None if it was drawn otherwise.
     rest
-        logsumexp of the logits of the documents that were not drawn; None when all were, or there are no logits.
+        logsumexp of the logits of the documents that were not drawn; None if all were drawn, or there are no logits.
     pairs_from
         For a ranking of `FairPairs`: the position (0 or 1) of the first of the pairs of neighbours that were put in random
         order.
     teams
-        For a ranking that several rankers drafted: which of them picked each document, strings or integers.
+        For a ranking drafted by several rankers: the ranker that picked each document, a string or an integer.
     held_back
-        Documents that were drawn next and not shown. Where one or two are shown, they are what these are compared with.
+        Documents that were drawn next but not shown. If only one or two are shown, they are compared with these.
     positions
-        Where the documents stood on the page, counted from 1, rising; None for 1 to k. Gaps are advertisements, pinned
-        documents and what else was not ranked.
+        The positions of the documents on the page, from 1, rising; None for 1 to k. Gaps are advertisements, pinned documents
+        and anything else that was not ranked.
     propensities
-        The probability with which each document was chosen for its place, given those above it.
+        The probability of each document at its position, given those above it.
     placements
-        The probability with which each document stood where it stood, whatever stood elsewhere.
+        The marginal probability of each document at its position.
 
     Raises
     ------
     TypeError, ValueError
-        A document stands twice in `order`, or a field does not go with the others.
+        A document occurs twice in `order`, or the fields contradict one another.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class Impression:
         if self.pairs_from is not None and (self.pairs_from not in (0, 1) or self.logits is not None):
             raise ValueError(f"pairs_from is {self.pairs_from}; it is 0 or 1 for a ranking without logits, or None")
         if self.held_back and self.logits is None and self.pairs_from is None:
-            raise ValueError("held_back goes with logits or pairs_from: what was not drawn by chance is compared with nothing")
+            raise ValueError("held_back goes with logits or pairs_from: other documents cannot be compared")
         if self.teams is not None:
             object.__setattr__(self, "teams", _names("teams", self.teams))
             self._require_one_each("teams", len(self.order))
@@ -126,7 +126,7 @@ class Impression:
         order
             The documents shown, best first.
         n_candidates
-            Out of how many they were drawn; None where a given set of documents was put in random order.
+            The number of documents they were drawn from; None if a given set of documents was put in random order.
         fields
             Other fields.
 
@@ -143,10 +143,12 @@ class Impression:
 
     @property
     def chances(self) -> tuple[float, ...] | None:
-        """The probability of each document at its place given those above it: `propensities`, or by the logits; else None."""
+        """The probability of each document at its position given those above it, from `propensities` or the logits; otherwise
+        None.
+        """
         if self.propensities is not None or self.logits is None:
             return self.propensities
-        # From the end: the sum of what is left at each place.
+        # From the end: the sum over the documents left at each position.
         largest = max((*self.logits, -math.inf if self.rest is None else self.rest), default=0.0)
         left = 0.0 if self.rest is None else math.exp(self.rest - largest)
         chances = []
@@ -157,13 +159,13 @@ class Impression:
         return tuple(chances[::-1][: len(self.order)])
 
     def clicked(self, clicks: Iterable[Hashable] | Mapping[Hashable, float]) -> "Clicks":
-        """What the user did with this ranking.
+        """The user's clicks on this ranking.
 
         Parameters
         ----------
         clicks
-            The ids of the documents clicked, in any order; none means that the user looked and clicked nothing, which is not
-            the same as no answer. Or `{id: engagement}` with numbers >= 0 (dwell time, 0 or 1 for a purchase, ...).
+            The ids of the documents clicked, in any order; an empty list means that the user looked and clicked nothing, which
+            is not the same as no answer. Or `{id: engagement}` with numbers >= 0 (dwell time, 0 or 1 for a purchase, ...).
 
         Raises
         ------
@@ -205,16 +207,16 @@ class Impression:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Clicks(Feedback):
-    """What a user did with a ranking: the feedback that rankers for clicks learn from, as others learn from grades.
+    """A user's clicks on a ranking: the feedback that rankers for clicks learn from, as others learn from grades.
 
-    A pair of documents of which one has more gain speaks for that one, with the difference as its weight.
+    A pair of documents with different gains favours the one with the larger gain, weighted by the difference.
 
     Parameters
     ----------
     impression
-        What was shown.
+        The ranking that was shown.
     gains
-        One number >= 0 for each document shown, in the order in which they were; 0 where nothing was done, 1 for a click.
+        One number >= 0 for each document shown, in the order shown; 0 for no action, 1 for a click.
 
     Raises
     ------
@@ -252,7 +254,7 @@ def _names(name: str, values: Any) -> tuple[str | int, ...]:
 
 
 def _positions(values: Any) -> tuple[int, ...]:
-    """Places on a page, from 1 on, rising."""
+    """Positions on a page, from 1, rising."""
     if isinstance(values, np.ndarray):
         values = values.tolist()
     if not isinstance(values, list | tuple):

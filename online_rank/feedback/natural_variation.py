@@ -1,4 +1,4 @@
-"""How often each position is looked at, from logs in which nothing was left to chance."""
+"""Estimates how often each position is examined, from logs without randomisation."""
 
 from collections import defaultdict
 from collections.abc import Hashable
@@ -12,7 +12,7 @@ from online_rank.feedback.position_bias import fitted_examination
 __all__ = ["NaturalVariation"]
 
 _MOST = 100
-#: Clicks that the comparisons between two parts of the page must have for the parts to count as compared.
+#: Fewest clicks in comparisons between two parts of the page for these to count as compared.
 _FEWEST = 10.0
 
 
@@ -20,19 +20,19 @@ class NaturalVariation:
     r"""Harvest the examination of each position from a log of lists that were not drawn at random.
 
     Over time a document is shown for the same query at different positions, because rankers and the other documents change. For
-    a document that stood n_a times at a and n_b times at b, with C_a and C_b clicks, the weighted clicks
+    a document shown n_a times at a and n_b times at b, with C_a and C_b clicks, the weighted clicks
 
     .. math:: W_{ab} \mathrel{+}= \frac{n_b}{n_a + n_b} C_a, \quad W_{ba} \mathrel{+}= \frac{n_a}{n_a + n_b} C_b, \quad
         E W_{ab} : E W_{ba} = \theta_a : \theta_b
 
-    are matches between the two positions, of which the examination is fitted as in `PositionBias`, from all pairs of positions.
+    are matches between the two positions, from which the examination is fitted as in `PositionBias`, over all pairs of
+    positions.
 
-    What is assumed: a click is (position is examined) and (document attracts), with an attraction that does not change over the
-    log; and where a document stands does not depend on its attraction beyond what its query and the document tell, as it would
-    if the log's ranker learned from the clicks of this very log. Where this is in doubt, leave something to chance
-    (`PositionBias`).
+    Assumptions: a click means that the position is examined and the document attracts; attraction does not change over the log;
+    and, given query and document, the position does not depend on attraction, as it would if the log's ranker learned from the
+    clicks of this very log. If in doubt, randomise some rankings (`PositionBias`).
 
-    It keeps two numbers for each document, query and position met: it is for logs, not for streams without end.
+    It keeps two numbers for each combination of document, query and position, so it is for logs, not for endless streams.
 
     Parameters
     ----------
@@ -56,16 +56,16 @@ class NaturalVariation:
     def __init__(self, k: int = 10) -> None:
         arguments.integer("k", k, 1, _MOST)
         self.k = k
-        # For each query and document: times shown and clicks, by position.
+        # Impressions and clicks by position, for each query and document.
         self._met: dict[tuple[Hashable, Hashable], np.ndarray] = defaultdict(lambda: np.zeros((2, k)))
 
     def update(self, query: Hashable, clicks: Clicks) -> None:
-        """Take in the clicks on one list.
+        """Add the clicks on one list.
 
         Parameters
         ----------
         query
-            What the list was shown for: documents are compared with themselves within one query.
+            The query that the list was shown for: a document is compared with itself within one query.
         clicks
             The clicks; engagement counts like a click of that size.
         """
@@ -79,7 +79,7 @@ class NaturalVariation:
 
     @property
     def matches(self) -> np.ndarray:
-        """W, float64 (k, k): what position a has won against position b."""
+        """W, float64 (k, k): the wins of position a against position b."""
         wins = np.zeros((self.k, self.k))
         for shown, clicked in self._met.values():
             if np.count_nonzero(shown) > 1:
@@ -96,21 +96,20 @@ class NaturalVariation:
         Raises
         ------
         ValueError
-            Some positions were never compared, or with fewer than 10 clicks: what is looked at there cannot be known from this
-            log.
+            Some positions were never compared, or with fewer than 10 clicks, so this log does not determine their examination.
         """
         wins = self.matches
         apart = _apart(wins + wins.T)
         if apart:
             raise ValueError(
                 f"position {apart[0]} and position 1 share no documents that were clicked, at least {_FEWEST:.0f} times: this "
-                "log says nothing of how often it is looked at; take a smaller k, or a longer log"
+                "log does not determine how often it is examined; take a smaller k, or a longer log"
             )
         return fitted_examination(wins)
 
 
 def _apart(matches: np.ndarray) -> list[int]:
-    """The positions, from 1, that no chain of comparisons connects with position 1."""
+    """The positions, from 1, that are not connected with position 1 by a chain of comparisons."""
     reached = {0}
     while True:
         rest = [p for p in range(len(matches)) if p not in reached]

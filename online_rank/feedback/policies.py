@@ -1,4 +1,4 @@
-"""How a ranking is drawn that is shown: with enough chance in it that its clicks can be learned from."""
+"""Policies that draw the ranking to show, with enough randomness that its clicks can be learned from."""
 
 import abc
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -17,12 +17,14 @@ from online_rank.feedback.impressions import Impression
 __all__ = ["FairPairs", "PlackettLuce", "Policy"]
 
 
-#: Where no more than this many documents are shown, the next ones of the draw are held back with them, and so many.
+#: If at most this many documents are shown, this many more are drawn and held back.
 _FEW, _HELD_BACK = 2, 4
 
 
 class Policy(base.Base, abc.ABC):
-    """Draws the ranking to show from scores. It has no state: draw number t of a seed is always the same."""
+    """Base class of policies, which draw the ranking to show from scores. Without state: draw number t of a seed never
+    changes.
+    """
 
     _schema = Schema()
 
@@ -50,11 +52,11 @@ class Policy(base.Base, abc.ABC):
         Parameters
         ----------
         scores
-            Scores of the m documents of a query, or `{id: score}`: what `predict_one` of any ranker answers.
+            Scores of the m documents of a query, or `{id: score}`, as `predict_one` of any ranker returns them.
         draw
-            Number of the draw: the same number gives the same randomness. Count up, or take a number of the request.
+            Number of the draw: the same number gives the same randomness. Use a counter, or a number of the request.
         confidence
-            How far the scores are to be believed, from 0 (not at all: a random order) to 1.
+            How far to trust the scores, from 0 (not at all: a random order) to 1.
 
         Raises
         ------
@@ -71,7 +73,7 @@ class Policy(base.Base, abc.ABC):
 
     @abc.abstractmethod
     def retention(self, confidence: float) -> float:
-        """At least this share of the greedy ranking's DCG is expected of what is drawn, whatever the scores."""
+        """Lower bound, for any scores, on the expected DCG of a draw as a share of the greedy ranking's DCG."""
 
     @abc.abstractmethod
     def _show(
@@ -83,21 +85,21 @@ class Policy(base.Base, abc.ABC):
 class PlackettLuce(Policy):
     r"""Draw documents one after the other, better ones with a higher probability.
 
-    The probability of each of the documents left is proportional to exp(logit), with
+    Each of the remaining documents is drawn with probability proportional to exp(logit), where
 
     .. math:: \mathrm{logit}_i = a\,\Big(8\,\frac{s_i - \bar s}{\mathrm{std}(s)} - 4 \ln \mathrm{rank}_i\Big),
 
-    and 0 when all scores are the same; tied documents share the mean of their ranks. One half is a law of scores and the other
-    a law of ranks, so that neither outliers nor ties dominate, and neither depends on the scale of scores. The confidence a in
-    [0, 1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers that have none.
+    and 0 if all scores are equal; tied documents share the mean of their ranks. One term depends on scores and the other on
+    ranks, so that neither outliers nor ties dominate, and both are independent of the scale of scores. The confidence a in [0,
+    1] is the ranker's own (`SwapRanker`: how clearly the gradients so far agree), and 1 for rankers without one.
 
-    Drawing adds Gumbel noise to the logits and takes the k largest. Every ranking has a positive probability. Where one or two
-    documents are shown, some more are drawn and held back: what is shown is compared with them.
+    Drawing adds Gumbel noise to the logits and takes the k largest. Every ranking has a positive probability. If only one or
+    two documents are shown, some more are drawn and held back for comparison.
 
     Parameters
     ----------
     k
-        How many documents are shown; None for all.
+        Number of documents shown; None for all.
     seed
         Seed of the draws.
 
@@ -113,21 +115,21 @@ class PlackettLuce(Policy):
     """
 
     def retention(self, confidence: float) -> float:
-        """At least this share of the greedy ranking's DCG is expected of what is drawn, whatever the scores.
+        """Lower bound, for any scores, on the expected DCG of a draw as a share of the greedy ranking's DCG.
 
         It is `online_rank.feedback.exploring.retention`: .92 at confidence 1.
         """
         return retention(confidence)
 
     def logits(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> np.ndarray:
-        """The m logits that the ranking of m documents with these scores is drawn from, float64.
+        """The m logits from which the ranking of m documents with these scores is drawn, float64.
 
-        `exploring.kept_share` of them says what the draw is expected to keep of this query's greedy DCG.
+        Pass them to `exploring.kept_share` for the expected share of this query's greedy DCG.
 
         Raises
         ------
         ValueError
-            The scores have no finite deviation.
+            The scores have no finite standard deviation.
         """
         values = np.asarray(scores, np.float64)
         logits = np.empty(len(values))
@@ -147,11 +149,12 @@ class PlackettLuce(Policy):
 
 
 class FairPairs(Policy):
-    """Show the ranking by scores, but each pair of neighbours in random order (Radlinski & Joachims 2006).
+    """Show the ranking by scores, with each pair of neighbours in random order (Radlinski & Joachims 2006).
 
     The pairs are those of the positions (0, 1), (2, 3), ... or (1, 2), (3, 4), ..., each partition half of the time. No
-    document moves by more than one place, so that a cautious site can learn from clicks; it learns more slowly, from
-    neighbours alone. Where one or two documents are shown, the last may change with the one below, which is held back.
+    document moves by more than one position, so even a cautious site can learn from clicks, though more slowly, since only
+    neighbours are compared. If only one or two documents are shown, the last may be exchanged with the next one, which is held
+    back.
 
     Parameters
     ----------
@@ -173,9 +176,10 @@ class FairPairs(Policy):
     """
 
     def retention(self, confidence: float) -> float:
-        """At least this share of the greedy ranking's DCG is expected of what is drawn, whatever the scores: .908.
+        """Lower bound, for any scores, on the expected DCG of a draw as a share of the greedy ranking's DCG: .908.
 
-        Only the first document can lose, a quarter of the time; all others move up as often as down, and discounts are convex.
+        Only the first document can lose, in a quarter of the draws; all others move up as often as down, and discounts are
+        convex.
         """
         return 1.0 - 0.25 * (1.0 - 1.0 / np.log2(3.0)) if self.k != 1 else 0.75
 
@@ -194,6 +198,6 @@ class FairPairs(Policy):
 
 
 def require_policy(policy: Any) -> None:
-    """Raise TypeError unless `policy` is one, or None."""
+    """Raise TypeError unless `policy` is a policy or None."""
     if policy is not None and not isinstance(policy, Policy):
         raise TypeError(f"policy is {policy!r}; it is a policy of online_rank.feedback, such as PlackettLuce(k=10)")

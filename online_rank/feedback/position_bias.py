@@ -1,4 +1,4 @@
-"""How often each position is looked at, from the clicks themselves."""
+"""Estimates how often each position is examined, from clicks on random rankings."""
 
 import math
 
@@ -13,27 +13,27 @@ __all__ = ["PositionBias", "fitted_examination"]
 
 _MOST = 100
 _N_GROUPS = 16
-# Of Newton's method; it takes about ten.
+# Most iterations of Newton's method, which takes about ten.
 _MOST_STEPS = 100
 _PRECISE = 1e-9
 
 
 class PositionBias(base.Base):
-    r"""Estimate the examination of each position, relative to the first, from clicks on rankings with chance in them.
+    r"""Estimate the examination of each position, relative to the first, from clicks on random rankings.
 
-    Where a click is (position is examined) and (document attracts), documents that might as well stand the other way round
-    tell the ratio of two positions, whatever the documents are. For positions a < b of each ranking, with rho the probability
-    of the order with the two exchanged given that it is one of the two,
+    If a click means that the position is examined and the document attracts, then documents whose order was random reveal the
+    ratio of two positions, whatever the documents are. For positions a < b of each ranking, with rho the probability of the
+    exchanged order given that it is one of the two orders,
 
     .. math::
         W_{ab} \mathrel{+}= \rho\,c_a, \quad W_{ba} \mathrel{+}= \rho\,c_b, \quad
         E W_{ab} : E W_{ba} = \theta_a : \theta_b.
 
     These are matches between positions, W_ab of them won by a. The examination theta maximises their Bradley-Terry likelihood
-    :math:`\sum_{a \ne b} W_{ab} \ln(\theta_a / (\theta_a + \theta_b))`, with one match more in either direction between
-    neighbours; where it rises, neighbours are averaged in logarithms until it does not.
+    :math:`\sum_{a \ne b} W_{ab} \ln(\theta_a / (\theta_a + \theta_b))`, with one extra match in either direction between
+    neighbours. If theta rises somewhere, neighbours are averaged in logarithms until it does not.
 
-    Under users who are not of this kind (who stop, or trust) it says how clicks fall with the position.
+    For users of another kind (who stop reading, or trust the ranking) it describes how clicks fall with the position.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class PositionBias(base.Base):
             raise ValueError(f"k is {k!r}; it is the number of positions, an integer from 1 to {_MOST}")
         self.k = k
         self._n_updates = 0
-        # Impressions in turn; without one group at a time the estimate shows how far it can be trusted.
+        # Groups of impressions for the jackknife, which estimates the standard error.
         self._wins = np.zeros((_N_GROUPS, k, k))
 
     def update(self, clicks: Clicks) -> None:
@@ -72,7 +72,7 @@ class PositionBias(base.Base):
         Raises
         ------
         TypeError, ValueError
-            `clicks` is no `Clicks`, or its impression has neither logits nor pairs of neighbours in random order.
+            `clicks` is not a `Clicks` object, or its impression has neither logits nor pairs of neighbours in random order.
         """
         if not isinstance(clicks, Clicks):
             raise TypeError(f"clicks is of type {type(clicks).__name__}; it is Clicks, as Impression.clicked gives them")
@@ -99,10 +99,10 @@ class PositionBias(base.Base):
         return fitted_examination(self._wins.sum(axis=0))
 
     def interval(self, z: float = 1.96) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Ends of intervals for `examination`, at a fixed time: `z` standard errors in logarithms.
+        """The limits of intervals for `examination`, at a fixed time: `z` standard errors in logarithms.
 
-        The standard error is that of the jackknife over 16 groups of impressions, or that of the likelihood if it is larger, as
-        where there are few clicks.
+        The standard error is the larger of those from the jackknife over 16 groups of impressions and from the likelihood,
+        which dominates when there are few clicks.
         """
         wins = self._wins.sum(axis=0)
         log, variance = _bradley_terry(wins)
@@ -113,12 +113,14 @@ class PositionBias(base.Base):
 
 
 def fitted_examination(wins: np.ndarray) -> tuple[float, ...]:
-    """theta_p / theta_1, falling, of matches between positions (k, k)."""
+    """theta_p / theta_1, falling, from matches between positions (k, k)."""
     return tuple(np.exp(_falling(_bradley_terry(wins)[0])).tolist())
 
 
 def _bradley_terry(wins: np.ndarray, start: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """ln theta (k,), 0 at first, of the largest Bradley-Terry likelihood, by Newton's method from `start`; its variances."""
+    """ln theta (k,), 0 at the first position, that maximises the Bradley-Terry likelihood, by Newton's method from `start`, and
+    its variances.
+    """
     k = len(wins)
     wins = wins + np.eye(k, k=1) + np.eye(k, k=-1)
     matches, variance = wins + wins.T, np.zeros(k)
@@ -137,8 +139,8 @@ def _bradley_terry(wins: np.ndarray, start: np.ndarray | None = None) -> tuple[n
 
 
 def _falling(log: np.ndarray) -> np.ndarray:
-    """The nearest sequence that does not rise, from 0."""
-    # It takes a tenth of a second to import.
+    """The nearest non-increasing sequence that starts at 0."""
+    # Imported here because it takes a tenth of a second.
     from scipy.optimize import isotonic_regression
 
     fitted = isotonic_regression(log, increasing=False).x

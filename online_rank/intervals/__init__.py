@@ -1,12 +1,12 @@
-r"""What rankings that were really served lose: an interval that is valid at any time, on any stream.
+r"""Intervals for the loss of the rankings actually served, valid at any time and on any stream.
 
-Let x_t in [0, 1] be the loss of the ranking served in round t, and E_t x_t its mean given everything that came before. Nothing
-is assumed of the queries: they may depend on each other, on the model and on what it served. A guess of x_t from the past,
+Let x_t in [0, 1] be the loss of the ranking served in round t, and E_t x_t its mean given everything before. Nothing is assumed
+about the queries: they may depend on each other, on the model and on the rankings it served. A guess of x_t from the past,
 g_t = (1/2 + x_1 + ... + x_{t-1}) / t, keeps
 
 .. math:: v_n = \sum_{t \le n} (x_t - g_t)^2
 
-small when the losses vary little. With psi(l) = -ln(1 - l) - l, scales l_k = 0.9 / 2^k for k = 0..9 and weights pi_k
+small if the losses vary little. With psi(l) = -ln(1 - l) - l, scales l_k = 0.9 / 2^k for k = 0..9 and weights pi_k
 proportional to 1 / (k + 1), let r(alpha, v) be the solution of
 
 .. math:: \sum_k \pi_k \exp(l_k r - \psi(l_k) v) = 1 / \alpha.

@@ -1,4 +1,4 @@
-"""A running account of losses, and the interval around their mean. The theorem stands in `online_rank.intervals`."""
+"""A running account of losses, and an interval for their expected mean. For the theorem see `online_rank.intervals`."""
 
 import math
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from online_rank.query import as_grades
 __all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "served_loss"]
 
 _SCALES = 0.9 * 0.5 ** np.arange(10.0)
-# As a series, since the difference -ln(1 - l) - l of small scales has lost half of its digits.
+# As a series, since the difference -ln(1 - l) - l loses half of its digits for small scales.
 _PSI = np.array([math.fsum(scale**j / j for j in range(2, 500)) for scale in _SCALES.tolist()])
 _LOG_PI = -np.log(np.arange(1.0, 11.0)) - math.log(math.fsum(1.0 / np.arange(1.0, 11.0)))
 
 
 class Interval(NamedTuple):
-    """Where the mean of the expected losses of the rankings served so far is, with a given confidence.
+    """An interval for the mean of the expected losses of the rankings served so far.
 
     Attributes
     ----------
@@ -45,14 +45,14 @@ class Interval(NamedTuple):
 
 
 def largest_deviation(variation: float, alpha: float) -> float:
-    r"""r(alpha, v) of `online_rank.intervals`: how far a sum of losses strays from the sum of their means, on one side.
+    r"""r(alpha, v) of `online_rank.intervals`: how far a sum of losses deviates from the sum of their means, on one side.
 
     Parameters
     ----------
     variation
         v, the sum of the squared differences between the losses and their guesses.
     alpha
-        The probability with which it may ever stray farther.
+        The probability that it ever deviates farther.
 
     Returns
     -------
@@ -71,12 +71,12 @@ def largest_deviation(variation: float, alpha: float) -> float:
 
 
 class LossInterval:
-    """Running account of losses in [0, 1], three numbers long, that answers with an interval at any time.
+    """A running account of losses in [0, 1], three numbers in all, that gives an interval at any time.
 
     Parameters
     ----------
     sums
-        Number of losses, their sum, and v, where the account is to go on. The attribute `sums` (3,) holds them.
+        Number of losses, their sum, and v, to continue an earlier account. The attribute `sums` (3,) holds them.
 
     Examples
     --------
@@ -126,20 +126,20 @@ class LossInterval:
         add_losses(self.sums, x)
 
     def interval(self, level: float = 0.95) -> Interval:
-        """The interval around the mean loss that holds at all times with probability `level`.
+        """The interval that holds at all times with probability `level`.
 
-        It is for the mean over the rounds so far of E_t x_t: what the rankings served so far lose in expectation, each given
-        its past. Before the first loss it is [0, 1].
+        It is for the mean of E_t x_t over the rounds so far: the expected losses of the rankings served, each given its past.
+        Before the first loss it is [0, 1].
         """
         radius = self._half_width(1.0 - (1.0 - level) / 2.0)
         return Interval(self._down(radius), self._up(radius), self.mean, self.n, level)
 
     def lower_limit(self, level: float = 0.95) -> float:
-        """What the mean expected loss is at least, at all times with probability `level`."""
+        """Lower limit of the mean expected loss, valid at all times with probability `level`."""
         return self._down(self._half_width(level))
 
     def upper_limit(self, level: float = 0.95) -> float:
-        """What the mean expected loss is at most, at all times with probability `level`."""
+        """Upper limit of the mean expected loss, valid at all times with probability `level`."""
         return self._up(self._half_width(level))
 
     def _down(self, radius: float) -> float:
@@ -169,9 +169,9 @@ def served_loss(measure: Measure, scores: Any, grades: Any) -> float | None:
     Parameters
     ----------
     measure
-        What the loss is of (`online_rank.measure`).
+        The measure of the loss (`online_rank.measure`).
     scores
-        As `predict_one` answered: m numbers, or `{document id: score}`.
+        The answer of `predict_one`: m numbers, or `{document id: score}`.
     grades
         m integers >= 0, or `{document id: grade}`.
 

@@ -1,13 +1,13 @@
-r"""Which of several rankers is better: intervals for differences of losses that are valid at any time, on any stream.
+r"""Compares rankers: intervals for differences of losses, valid at any time and on any stream.
 
-Two rankers are judged on the same queries, with losses a_t and b_t in [0, 1] and d_t = b_t - a_t. `online_rank.intervals` with
+Two rankers rank the same queries, with losses a_t and b_t in [0, 1] and d_t = b_t - a_t. `online_rank.intervals` with
 x_t = (1 + d_t) / 2 gives, with probability at least 1 - alpha, for all n at once,
 
 .. math:: \left|\frac{1}{n} \sum_t E_t d_t - \frac{1}{n} \sum_t d_t\right| \le \frac{2 r(\alpha/2, v_n)}{n},
 
-and each side alone with r(alpha, v_n). Queries are hard or easy for both, so that this is much narrower than two intervals of
-the losses. Of K rankers all K (K - 1) statements "a is better than b by at least y" hold together, each at alpha / (K (K -
-1)).
+and each side alone with r(alpha, v_n). Since queries are hard or easy for both, this is much narrower than the difference of
+two intervals. For K rankers all K (K - 1) statements "a is better than b by at least y" hold together, each at level alpha / (K
+(K - 1)).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,22 +19,22 @@ from online_rank.intervals.losses import LossInterval, add_losses
 
 __all__ = ["EXPECTATION", "Better", "Difference", "PairedLosses"]
 
-#: What an interval of differences is for, in one sentence.
+#: The meaning of an interval of differences, in one sentence.
 EXPECTATION = (
-    "The difference is what could be expected on each query, given everything before it, averaged over the queries so far: "
+    "The difference is the expected one on each query, given everything before it, averaged over the queries so far: "
     "it says which model was the better one on this stream up to now, not on queries to come."
 )
 
 
 class Difference(NamedTuple):
-    """By how much the expected loss of one model exceeds that of another, on average over the queries so far.
+    """An interval for the mean difference between the expected losses of two models over the queries so far.
 
     Attributes
     ----------
     lower, upper
         The limits, within [-1, 1].
     mean
-        The mean difference that was measured.
+        The measured mean difference.
     n
         Number of queries.
     level
@@ -59,7 +59,7 @@ class Better(NamedTuple):
     better, worse
         Their names.
     by
-        By how much the expected loss of the better one is smaller at least, on average over the queries so far.
+        Lower bound on the mean difference between their expected losses over the queries so far.
     mean
         The mean difference that was measured.
     n
@@ -83,20 +83,20 @@ class Better(NamedTuple):
 
 
 class PairedLosses:
-    """Running account of the losses of several models on the same queries, three numbers a pair of models.
+    """A running account of the losses of several models on the same queries, with three numbers for each pair.
 
     Parameters
     ----------
     names
         The names of K >= 2 models.
     sums
-        Number, sum and variation of (1 + difference) / 2 of each pair (K (K - 1) / 2, 3), where the account is to go on. The
-        attribute `sums` holds them, the pairs in the order (0, 1), (0, 2), ..., (1, 2), ...
+        Number, sum and variation of (1 + difference) / 2 for each pair (K (K - 1) / 2, 3), to continue an earlier account. The
+        attribute `sums` holds them, with pairs in the order (0, 1), (0, 2), ..., (1, 2), ...
 
     Raises
     ------
     ValueError
-        There are fewer than two names, or one stands there twice.
+        There are fewer than two names, or one occurs twice.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class PairedLosses:
     def difference(self, a: str, b: str, level: float = 0.95) -> Difference:
         """By how much the loss of `b` exceeds that of `a` (`Difference`); the interval is [-1, 1] before the first query.
 
-        It speaks of this pair alone; `better` speaks of all pairs at once.
+        It is valid for this pair alone; use `better` for all pairs at once.
         """
         sums, sign = self._of(a, b)
         halves = LossInterval(sums).interval(level)
@@ -150,9 +150,10 @@ class PairedLosses:
         return Difference(lower, upper, sign * (2.0 * halves.mean - 1.0), halves.n, level)
 
     def better(self, level: float = 0.95) -> list[Better]:
-        """Every "a is better than b by at least y", y > 0, that holds with probability `level`, all at once and at all times.
+        """Every statement "a is better than b by at least y", y > 0, that holds; all hold together, at all times, with
+        probability `level`.
 
-        Stopping at the first query at which one is said is allowed.
+        You may stop at the first query that gives such a statement.
         """
         k = len(self.names)
         each = 1.0 - (1.0 - level) / (k * (k - 1))
@@ -169,7 +170,7 @@ class PairedLosses:
         return found
 
     def _of(self, a: str, b: str) -> tuple[np.ndarray, float]:
-        """The account of a pair, and whether it is of b less a or the other way."""
+        """The account of a pair, and whether it is for b minus a or a minus b."""
         i, j = self.names.index(a), self.names.index(b)
         if i == j:
             raise ValueError(f"{a!r} is compared with itself")

@@ -30,7 +30,7 @@ __all__ = [
     "metric",
 ]
 
-# No metrics of grades, and the only ones that need the rooms of clicks and bounds.
+# Not metrics of grades, and the only ones that need `feedback` and `intervals`.
 __getattr__, __dir__ = lazily(
     __name__, {"TeamDraft": "interleaving", "OffPolicyValue": "off_policy", "SwapComparison": "off_policy"}
 )

@@ -1,4 +1,4 @@
-"""river's metrics, without what two of them import of scipy: half a second that none of ours needs."""
+"""river's metrics, without the scipy imports of two of them, which take half a second and are not needed here."""
 
 from online_rank._lazy import postpone
 

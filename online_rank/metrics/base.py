@@ -1,4 +1,4 @@
-"""What all ranking metrics share: an exact weighted mean over queries, in river's form."""
+"""The base class of ranking metrics: an exact weighted mean over queries, with river's interface."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -19,19 +19,19 @@ _NO_RELEVANT = {"skip": math.nan, "zero": 0.0, "one": 1.0}
 
 
 class RankingMetric(Metric):
-    """Weighted mean of a number that each query gets, in [0, 1]; what all metrics here share.
+    """Base class of metrics: the weighted mean over queries of a value in [0, 1].
 
-    The mean is exact: sums are kept without any rounding, so `revert` undoes `update` to the last bit, a rolling window never
-    drifts, and a block gives what a loop gives.
+    The mean is exact: sums are kept without rounding, so `revert` undoes `update` to the last bit, a rolling window never
+    drifts, and a block gives the same as a loop.
 
     Parameters
     ----------
     ties
-        What documents with equal scores count: `"expected"` (the mean over all orders of theirs, in closed form: McSherry &
+        How to treat documents with equal scores: `"expected"` (the mean over all their orders, in closed form: McSherry &
         Najork, 2008), `"optimistic"` (the best order), `"pessimistic"` (the worst) or `"ignored"` (the order in which they are
         given, as many libraries do it: a list whose best documents come first then looks good).
     no_relevant
-        What a query without a relevant document counts: `"skip"` (nothing: it is left out of the mean), `"zero"` or `"one"`.
+        How to count a query without relevant documents: `"skip"` (leave it out of the mean), `"zero"` or `"one"`.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class RankingMetric(Metric):
         Number of queries left out of it.
     """
 
-    # Parts of exact sums do not overlap, so there are never more than a double has exponents for.
+    # Parts of exact sums do not overlap, so their number is limited by the range of exponents of a double.
     _schema = Schema(
         n_queries=Count(),
         n_skipped=Count(),
@@ -53,7 +53,7 @@ class RankingMetric(Metric):
     _kind: int
     _label: str
 
-    # What a metric without the parameter computes with.
+    # The default for metrics without this parameter.
     k: int | None = None
     threshold: int = 1
 
@@ -71,23 +71,23 @@ class RankingMetric(Metric):
 
     @property
     def name(self) -> str:
-        """The name that is shown, such as `NDCG@10`; `metric` parses it."""
+        """The displayed name, such as `NDCG@10`; `metric` parses it."""
         cutoff = "" if self.k is None else f"@{self.k}"
         return self._label + self._variant + cutoff + ("" if self.threshold == 1 else f">={self.threshold}")
 
     @property
     def _variant(self) -> str:
-        """The part of the name that tells definitions of one metric apart."""
+        """The part of the name that distinguishes definitions of a metric."""
         return ""
 
     @property
     def bigger_is_better(self) -> bool:
-        """True: the best ranking has the value 1."""
+        """True: larger values are better."""
         return True
 
     @property
     def requires_labels(self) -> bool:
-        """True: predictions reach the metric as `predict_one` gives them."""
+        """True: the metric takes predictions as returned by `predict_one`."""
         return True
 
     def works_with(self, model: Any) -> bool:
@@ -95,7 +95,7 @@ class RankingMetric(Metric):
         return hasattr(steps_of(model)[-1], "rank_one")
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        """Take one query into the mean.
+        """Add one query to the mean.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class RankingMetric(Metric):
             Relevance grades: m integers >= 0, or `{document id: grade}`.
         y_pred
             Scores: m numbers, or `{document id: score}`; a higher score ranks earlier. A document with score -inf was not
-            retrieved: it earns nothing, wherever it would stand (in LinearNDCG and PairwiseAccuracy it comes last).
+            retrieved and earns nothing (in LinearNDCG and PairwiseAccuracy it is ranked last).
         w
             Weight of the query in the mean.
 
@@ -115,11 +115,11 @@ class RankingMetric(Metric):
         self._accumulate([self.value_one(y_true, y_pred)], [w])
 
     def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        """Take a query out of the mean again. Raises ValueError when more weight is taken out than is in."""
+        """Remove a query from the mean. Raises ValueError if more weight is removed than was added."""
         self._accumulate([self.value_one(y_true, y_pred)], [w], -1)
 
     def update_many(self, y_true: Any, y_pred: Any, qid: Any, w: Any = None) -> None:
-        """Take a block of queries into the mean: the same as a loop of `update`, bit for bit.
+        """Add a block of queries to the mean: the same as a loop of `update`, bit for bit.
 
         Parameters
         ----------
@@ -139,14 +139,14 @@ class RankingMetric(Metric):
         self._accumulate(values.tolist(), weights.tolist())
 
     def update_ranking(self, y_true: Mapping[Hashable, int], ranking: Sequence[Hashable], w: float = 1.0) -> None:
-        """Take one query into the mean, given its ranking instead of scores.
+        """Add one query to the mean, given its ranking instead of scores.
 
         Parameters
         ----------
         y_true
-            `{item: grade}`; items that are not ranked were not retrieved, and earn nothing.
+            `{item: grade}`; items not in the ranking were not retrieved, and earn nothing.
         ranking
-            Items, best first; those that `y_true` does not grade have grade 0.
+            Items, best first; items without a grade in `y_true` have grade 0.
         w
             Weight of the query in the mean.
 
@@ -169,14 +169,14 @@ class RankingMetric(Metric):
         self._accumulate([value], [w])
 
     def value_one(self, y_true: Any, y_pred: Any) -> float:
-        """The number that one query gets, by itself; NaN if it is left out of the mean. Changes nothing."""
+        """The value for a single query; NaN if it would be left out of the mean. Changes nothing."""
         ids = tuple(y_pred) if isinstance(y_pred, Mapping) else None
         scores = as_scores(y_pred if ids is None else list(y_pred.values()))
         grades = _grades(y_true, scores, ids)
         return float(self._values(scores, grades, np.array([0, len(scores)]), ids)[0])
 
     def value_many(self, y_true: Any, y_pred: Any, qid: Any) -> np.ndarray:
-        """The number that each query of a block gets: float64 array (n queries,), NaN for those left out. Changes nothing.
+        """The value for each query of a block: float64 array (n queries,), NaN for those left out. Changes nothing.
 
         Examples
         --------
@@ -195,7 +195,7 @@ class RankingMetric(Metric):
         return f"{self.name}: {self.get():{self._fmt}}"
 
     def __add__(self, other: Any) -> Metrics:
-        """Both metrics as one that updates them together."""
+        """A collection of both metrics that updates them together."""
         if not isinstance(other, RankingMetric):
             raise ValueError(f"{type(self).__name__} and {type(other).__name__} metrics are not compatible")
         return Metrics([self, other])
@@ -206,11 +206,11 @@ class RankingMetric(Metric):
                 raise ValueError(f"{name} is not an exact sum")
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        """Make ready for an update that may have to be undone; returns a function that undoes it."""
+        """Prepare for an update that may have to be undone; returns a function that undoes it."""
         return snapshot_arrays(self)
 
     def _code(self) -> int:
-        """The code by which kernels know the metric."""
+        """The code of the metric in kernels."""
         return self._kind
 
     def _gains(self) -> np.ndarray:
@@ -258,7 +258,7 @@ def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -
 
 
 def _exact_sum(terms: list[float]) -> list[float]:
-    """The exact sum of `terms`, as few numbers: the first is the sum rounded, the second what rounding left, and so on."""
+    """The exact sum of `terms` as few numbers: the first is the rounded sum, the second the rounded remainder, and so on."""
     parts: list[float] = []
     while rest := math.fsum([*terms, *(-part for part in parts)]):
         parts.append(rest)
@@ -272,7 +272,7 @@ def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
 
 
 def require_count(name: str, value: Any, optional: bool = False) -> None:
-    """Raise ValueError unless `value` is a positive integer (or None, when that is `optional`)."""
+    """Raise ValueError unless `value` is a positive integer (or None, if `optional`)."""
     if optional and value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:

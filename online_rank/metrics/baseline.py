@@ -1,4 +1,4 @@
-"""What chance attains, to read other values against."""
+"""The value of a random ranking, as a baseline."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ __all__ = ["RandomRanking"]
 
 
 class RandomRanking(RankingMetric):
-    """The expected value of a metric over all orders of the documents: what a ranking by chance attains.
+    """The expected value of a metric over all orders of the documents: the value of a random ranking.
 
-    It is updated like the metric itself, and does not look at the scores.
+    It is updated like the metric itself, and ignores the scores.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class RandomRanking(RankingMetric):
 
     @property
     def name(self) -> str:
-        """The name that is shown."""
+        """The displayed name."""
         return f"{self._metric.name} of a random ranking"
 
     def _values(self, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray, ids: Any) -> np.ndarray:

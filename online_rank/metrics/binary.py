@@ -1,4 +1,4 @@
-"""Metrics that ask of a document only whether it is relevant: its grade reaches a threshold."""
+"""Metrics of binary relevance: a document is relevant if its grade reaches a threshold."""
 
 from online_rank._kernels import codes
 from online_rank.metrics.base import RankingMetric, require_choice, require_count
@@ -26,7 +26,7 @@ class _AtK(_BinaryMetric):
 class MAP(_BinaryMetric):
     """Mean average precision.
 
-    AP = the mean, over all relevant documents, of the precision at their position. With a cutoff, those beyond it count 0.
+    AP = the mean, over all relevant documents, of the precision at their position. With a cutoff, documents beyond it count 0.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class MAP(_BinaryMetric):
     threshold
         The smallest grade that counts as relevant.
     divisor
-        What the sum of the precisions is divided by where there is a cutoff; both are called MAP@k. `"relevant"`: the number R
-        of relevant documents (trec_eval's `map_cut_k`; 1 cannot be reached when R > k). `"attainable"`: min(R, k), as in
+        The divisor of the sum of precisions if there is a cutoff; both are called MAP@k. `"relevant"`: the number R
+        of relevant documents (trec_eval's `map_cut_k`; 1 cannot be reached if R > k). `"attainable"`: min(R, k), as in
         recommendation and in competitions; `metric` knows it as `"map_attainable@10"`.
     ties, no_relevant
         As for every `RankingMetric`.
@@ -73,7 +73,7 @@ class MAP(_BinaryMetric):
 
 
 class MRR(_BinaryMetric):
-    """Mean reciprocal rank: 1 / position of the first relevant document, 0 when it stands beyond the cutoff.
+    """Mean reciprocal rank: 1 / position of the first relevant document, 0 if that is beyond the cutoff.
 
     Parameters
     ----------
@@ -97,7 +97,8 @@ class MRR(_BinaryMetric):
 
 
 class PrecisionAtK(_AtK):
-    """Precision at k: relevant documents among the first k, divided by k (also where a query has fewer, as in trec_eval).
+    """Precision at k: relevant documents among the first k, divided by k (even if a query has fewer documents, as in
+    trec_eval).
 
     Parameters
     ----------
@@ -121,7 +122,7 @@ class PrecisionAtK(_AtK):
 
 
 class RecallAtK(_AtK):
-    """Recall at k: the share of the relevant documents that stand among the first k.
+    """Recall at k: the share of the relevant documents that are among the first k.
 
     Parameters
     ----------
@@ -145,9 +146,9 @@ class RecallAtK(_AtK):
 
 
 class HitRate(_AtK):
-    """Hit rate at k (success at k): 1 when a relevant document stands among the first k, else 0.
+    """Hit rate at k (success at k): 1 if a relevant document is among the first k, otherwise 0.
 
-    Of documents that tie, some of which are among the first k, it counts the probability that one of those is relevant.
+    If tied documents straddle the cutoff, it is the probability that one of the first k is relevant.
 
     Parameters
     ----------

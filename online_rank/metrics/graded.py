@@ -1,4 +1,4 @@
-"""Metrics that look at the grades themselves."""
+"""Metrics of graded relevance."""
 
 import functools
 
@@ -15,7 +15,7 @@ __all__ = ["DCG", "ERR", "NDCG", "LinearNDCG", "PairwiseAccuracy"]
 class NDCG(RankingMetric):
     """Normalised discounted cumulative gain at cutoff k (Järvelin & Kekäläinen, 2002).
 
-    NDCG@k = sum_{p <= k} G(r_p) / log2(p + 1), over the same sum for the best ranking; r_p is the grade at position p.
+    NDCG@k = sum_{p <= k} G(r_p) / log2(p + 1), divided by the same sum for the best ranking; r_p is the grade at position p.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class NDCG(RankingMetric):
     >>> metric
     NDCG@10: 0.898354
 
-    Equal scores count the mean over all orders:
+    For equal scores, the mean over all orders counts:
 
     >>> import math
     >>> NDCG().value_one([1, 0], [0.0, 0.0]) == (1 + 1 / math.log2(3)) / 2
@@ -61,7 +61,7 @@ class NDCG(RankingMetric):
 class DCG(NDCG):
     """Discounted cumulative gain at cutoff k, not normalised: sum_{p <= k} G(r_p) / log2(p + 1).
 
-    Queries with many relevant documents count more than others; compare it only between rankers on the same queries.
+    Queries with many relevant documents have larger values; compare it only between rankers on the same queries.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class ERR(RankingMetric):
         Cutoff, or None for the whole list.
     max_grade
         The largest grade that the collection may have; 4 is that of the five-point scale of most collections (LETOR 4 has 2).
-        A larger grade is an error, never cut off; values of different `max_grade` do not compare.
+        A larger grade is an error, never clipped; values for different `max_grade` are not comparable.
     ties
         `"pessimistic"` or `"optimistic"`; there is no closed form for the expected value.
     no_relevant
@@ -129,10 +129,10 @@ class ERR(RankingMetric):
 
 
 class LinearNDCG(RankingMetric):
-    """Linear NDCG [JG]: DCG_lin = sum_i r_i (m - position_i), over the same sum for the best ranking.
+    """Linear NDCG [JG]: DCG_lin = sum_i r_i (m - position_i), divided by the same sum for the best ranking.
 
-    1 - LinearNDCG is a weighted count of mis-ordered pairs. It is undefined where the best ranking has 0 (no relevant document,
-    or a single document): such a query counts what `no_relevant` says.
+    1 - LinearNDCG is a weighted count of mis-ordered pairs. It is undefined if the best ranking has 0 (no relevant document, or
+    a single document): such a query is counted according to `no_relevant`.
 
     Parameters
     ----------
@@ -154,8 +154,8 @@ class LinearNDCG(RankingMetric):
 class PairwiseAccuracy(RankingMetric):
     """Share of the pairs of documents with different grades that are ordered correctly; a pair of equal scores counts half.
 
-    For two grades this is the area under the ROC curve. A query in which all grades are equal has no pair, and counts what
-    `no_relevant` says. With `ties="optimistic"` a pair of equal scores counts 1, with `"pessimistic"` 0.
+    For two grades this is the area under the ROC curve. A query in which all grades are equal has no pairs, and is counted
+    according to `no_relevant`. With `ties="optimistic"` a pair of equal scores counts 1, with `"pessimistic"` 0.
 
     Parameters
     ----------

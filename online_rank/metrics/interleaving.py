@@ -1,4 +1,4 @@
-"""Comparing two rankers on live clicks."""
+"""Compares two rankers on live clicks."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -16,16 +16,16 @@ __all__ = ["TeamDraft", "draft", "vote"]
 
 
 class TeamDraft(base.Base):
-    r"""Which of two rankers do users prefer? Both rankings are drafted into one list, and clicks are votes.
+    r"""Find which of two rankers users prefer: both rankings are drafted into one list, and clicks are votes.
 
-    As captains pick teams: in each round a coin decides which ranker picks first, and each picks the document that it ranks
-    highest among those that nobody has picked. A click is a point for the ranker that picked the document. With h_a and h_b
-    points, an impression counts 1 for the ranker with more, 1/2 for each where there are as many. A user to whom the rankings
-    are equally good prefers neither in expectation, whatever the bias of positions (Radlinski, Kurup & Joachims 2008). Where
-    one ranking has no document left that is not taken, the other goes on alone.
+    As captains pick teams: in each round a coin decides which ranker picks first, and each picks its best document among those
+    not picked yet. A click is a point for the ranker that picked the document. An impression counts 1 for the ranker with more
+    points, or 1/2 for each if they are equal. A user to whom the rankings are equally good prefers neither in expectation,
+    whatever the position bias (Radlinski, Kurup & Joachims 2008). If one ranking runs out of documents, the other continues
+    alone.
 
-    The interval holds at all times at once, so that a comparison may be stopped, or go on, because of what it says; nothing is
-    assumed of queries and users, and the rankers may go on learning (`online_rank.intervals`).
+    The interval holds at all times at once, so you may stop or continue a comparison depending on it. Nothing is assumed about
+    queries and users, and the rankers may go on learning (`online_rank.intervals`).
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class TeamDraft(base.Base):
     k
         How many documents are shown; None for all.
     seed
-        Seed of the coins; comparison number t follows from it and t alone.
+        Seed of the coins; comparison number t depends only on the seed and t.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class TeamDraft(base.Base):
 
         Returns
         -------
-        An `Impression` whose `teams` say who picked which document. Give the clicks on it to `update`.
+        An `Impression` whose `teams` say which ranker picked each document. Pass the clicks on it to `update`.
         """
         rng = counted_generator(self, self.seed, self._n_shown)
         shown = draft({"a": self.a.rank_one(x), "b": self.b.rank_one(x)}, self.k, rng)
@@ -97,7 +97,7 @@ class TeamDraft(base.Base):
         Raises
         ------
         TypeError
-            `clicks` are not those on an impression of `show_one`.
+            `clicks` are not clicks on an impression of `show_one`.
         """
         teams = clicks.impression.teams if isinstance(clicks, Clicks) else None
         if teams is None or not {"a", "b"}.issuperset(teams):
@@ -105,19 +105,20 @@ class TeamDraft(base.Base):
         self._account.update(vote(clicks, "b"))
 
     def get(self) -> float:
-        """The part of impressions in which b was preferred, less that in which a was: from -1 to 1; 0 before the first."""
+        """The share of impressions in which b was preferred, minus the share for a: from -1 to 1; 0 before the first."""
         return 2.0 * self._account.mean - 1.0 if self.n else 0.0
 
     def interval(self, level: float = 0.95) -> Interval:
-        """Where the mean of P(b preferred) + P(neither)/2 over the impressions is, at all times with probability `level`.
+        """Interval for the mean of P(b preferred) + P(neither)/2 over the impressions, valid at all times with probability
+        `level`.
 
-        1/2 stands for rankers between which users see no difference; b is better when the lower limit is above it.
+        1/2 means that users see no difference; b is better if the lower limit is above it.
         """
         return self._account.interval(level)
 
 
 def draft(rankings: Mapping[Any, Sequence[Hashable]], k: int | None, rng: np.random.Generator) -> Impression:
-    """Two rankings, by name, as one of at most `k` documents with who picked each; one that has no more is left out."""
+    """Draft two rankings, by name, into one of at most `k` documents, with the ranker that picked each."""
     order: list[Hashable] = []
     teams: list[Any] = []
     taken: set[Hashable] = set()
@@ -138,7 +139,7 @@ def draft(rankings: Mapping[Any, Sequence[Hashable]], k: int | None, rng: np.ran
 
 
 def vote(clicks: Clicks, team: str | int) -> float:
-    """1 where the clicks on a drafted ranking prefer `team`, 0 where they prefer the other, 1/2 for neither."""
+    """1 if the clicks on a drafted ranking prefer `team`, 0 if they prefer the other, 1/2 for neither."""
     teams = clicks.impression.teams or ()
     lead = sum(gain if picked == team else -gain for gain, picked in zip(clicks.gains, teams, strict=True))
     return 0.5 + 0.5 * (lead > 0) - 0.5 * (lead < 0)

@@ -1,4 +1,4 @@
-"""Metrics by name, as the command line and evaluation take them."""
+"""Metrics by name, for the command line and evaluation."""
 
 import inspect
 import re
@@ -25,7 +25,7 @@ _CLASSES: dict[str, type[RankingMetric]] = {
     "pairwiseaccuracy": PairwiseAccuracy,
 }
 
-#: Names that stand for a metric with an option.
+#: Names of metrics with an option.
 _VARIANTS: dict[str, tuple[str, dict[str, str]]] = {
     "ndcglinear": ("ndcg", {"gain": "linear"}),
     "dcglinear": ("dcg", {"gain": "linear"}),
@@ -34,7 +34,7 @@ _VARIANTS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def metric(name: str | Metric, **options: Any) -> Metric:
-    """The metric of a name, with nothing in it yet.
+    """A new metric, by name.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def metric(name: str | Metric, **options: Any) -> Metric:
     Raises
     ------
     ValueError
-        There is no such metric, or it has no such parameter.
+        The metric is unknown, or it has no such parameter.
 
     Examples
     --------

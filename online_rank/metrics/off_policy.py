@@ -1,23 +1,23 @@
-r"""What another ranker would have earned, from a log of clicks on rankings that were drawn with known probabilities.
+r"""Off-policy evaluation: what another ranker would have earned, from clicks on rankings drawn with known probabilities.
 
-The q-th document shown was chosen with probability P_q given those above it (`Impression.chances`). Judged is another ranker,
-which would have put the documents tau_1, tau_2, ... first, and may learn meanwhile. With gains c_q in [0, 1] and weights
+The q-th document shown was chosen with probability P_q given those above it (`Impression.chances`). The ranker to evaluate
+would have put the documents tau_1, tau_2, ... first; it may learn meanwhile. With gains c_q in [0, 1] and weights
 lambda_q >= 0 of the positions that add up to 1,
 
 .. math:: W_p = \prod_{q \le p} \frac{1\{\text{shown}_q = \tau_q\}}{P_q}, \qquad X_t = \sum_p \lambda_p W_p c_p, \qquad
     X'_t = \sum_p \lambda_p W_p (1 - c_p).
 
-If what happens at position p depends on the documents down to p alone, as for users who read downwards (for p = 1 nothing is
-needed), then E X_t = v_t, what the other ranker was to earn on this very query, and E X'_t = 1 - v_t.
+If clicks at position p depend only on the documents down to p, as for users who read downwards (for p = 1 nothing is assumed),
+then E X_t = v_t, the expected earnings of the other ranker on this query, and E X'_t = 1 - v_t.
 
 **Theorem.** With guesses cut to [0, 1], V_n and V'_n the sums of (X_t - guess)^2 and (X'_t - guess')^2, and r of
 `online_rank.intervals`, with probability at least 1 - alpha, for all n at once,
 
 .. math:: \frac{\sum X_t - r(\alpha/2, V_n)}{n} \le \text{mean of } v_t \le 1 - \frac{\sum X'_t - r(\alpha/2, V'_n)}{n}.
 
-Proof. The side of the theorem of `online_rank.intervals` that is needed asks for X_t - guess >= -1 alone, which X_t >= 0 and
-a guess <= 1 give; so both lower limits hold, and 1 - v_t is the mean of X'. QED. The weights need no bound and nothing is
-clipped; policies may learn, and users may be adversaries.
+Proof. The lower limit in `online_rank.intervals` needs only X_t - guess >= -1, which follows from X_t >= 0 and a guess <= 1; so
+the lower limits of both X and X' hold, and 1 - v_t is the mean of X'. QED. Weights need no bound and nothing is clipped;
+policies may learn, and users may be adversarial.
 """
 
 import math
@@ -34,17 +34,17 @@ from online_rank.intervals import Interval, LossInterval, largest_deviation
 
 __all__ = ["OffPolicyValue", "SwapComparison"]
 
-#: Below this effective sample size no point estimate is given.
+#: Smallest effective sample size for point estimates.
 _ENOUGH = 100.0
 
 
 class OffPolicyValue(base.Base):
-    """What another ranker would have earned on the rankings of a log, with an interval that holds at any time.
+    """Estimate what another ranker would have earned on a log, with an interval that is valid at any time.
 
     Parameters
     ----------
     weights
-        lambda, one number >= 0 a position, which add up to 1: how much a gain there counts. `(1.0,)`: the first position.
+        lambda, one number >= 0 for each position, with sum 1: the weight of a gain there. `(1.0,)`: the first position only.
         `discounts(k) / discounts(k).sum()` is DCG.
 
     Examples
@@ -88,7 +88,7 @@ class OffPolicyValue(base.Base):
 
     @property
     def n(self) -> int:
-        """Number of rankings that were counted."""
+        """Number of rankings counted."""
         return int(self._accounts[0, 0])
 
     def update(self, clicks: Clicks, ranking: Sequence[Hashable], expected: Sequence[float] | None = None) -> None:
@@ -99,10 +99,10 @@ class OffPolicyValue(base.Base):
         clicks
             With gains in [0, 1], on an impression that says its `chances`.
         ranking
-            The documents as the other ranker would have ranked them, best first, as `rank_one` answers.
+            The documents in the order of the other ranker, best first, as `rank_one` returns them.
         expected
-            For `doubly_robust`: the gain that is expected of each document of `ranking`, at its place. None: the mean gain so
-            far at the position.
+            For `doubly_robust`: the expected gain of each document of `ranking` at its position. None: the mean gain so far at
+            the position.
 
         Raises
         ------
@@ -113,14 +113,14 @@ class OffPolicyValue(base.Base):
         chances = shown.chances
         if chances is None:
             raise ValueError(
-                "the impression has neither logits nor propensities: of rankings that were not drawn with known probabilities "
+                "the impression has neither logits nor propensities: from rankings without known probabilities "
                 "nothing follows about others"
             )
         if gains and max(gains) > 1.0:
             raise ValueError(f"gains: {max(gains)} is above 1; divide them by the largest there can be")
         places = len(self.weights)
         if len(shown.order) < min(places, len(ranking)):
-            raise ValueError(f"the impression shows {len(shown.order)} documents, but weights speak of {places} positions")
+            raise ValueError(f"the impression shows {len(shown.order)} documents, but there are weights for {places} positions")
         W, c = np.zeros(places), np.zeros(places)
         weight = 1.0
         for p in range(places):
@@ -133,7 +133,7 @@ class OffPolicyValue(base.Base):
     def _count(self, W: np.ndarray, c: np.ndarray, expected: Sequence[float] | None) -> None:
         lambdas = np.asarray(self.weights, np.float64)
         if not np.isfinite(W * W).all():
-            raise ValueError("the weight of the ranking is too large to be squared: it was all but impossible")
+            raise ValueError("the weight of the ranking is too large to be squared: the ranking was almost impossible")
         with np.errstate(invalid="ignore", divide="ignore"):
             rates = np.where(self._places[:, 0] > 0.0, self._places[:, 2] / self._places[:, 0], 0.0)
         if expected is not None:
@@ -150,15 +150,15 @@ class OffPolicyValue(base.Base):
 
     @property
     def effective_sample_size(self) -> float:
-        """(sum W)^2 / sum W^2 at the lowest position with a weight: how many rankings of its own the other ranker has here."""
+        """(sum W)^2 / sum W^2 at the lowest position with a weight: the effective number of rankings of the other ranker."""
         last = int(np.flatnonzero(np.asarray(self.weights))[-1])
         total, squares = self._places[last, :2].tolist()
         return total * total / squares if squares > 0.0 else 0.0
 
     def interval(self, level: float = 0.95) -> Interval:
-        """Where the mean of what the other ranker was to earn is, at all times with probability `level`.
+        """Interval for the mean expected earnings of the other ranker, valid at all times with probability `level`.
 
-        `mean` is the mean of X, without bias, which may lie outside of the limits where few rankings agree.
+        `mean` is the unbiased mean of X, which may lie outside the limits if few rankings agree.
         """
         arguments.number("level", level, above=0.0, below=1.0)
         n = self.n
@@ -170,7 +170,7 @@ class OffPolicyValue(base.Base):
         return Interval(max(0.0, lower), min(1.0, 1.0 - other), float(self._accounts[0, 1] / n), n, level)
 
     def snips(self) -> float:
-        """An estimate, without a guarantee: the weighted mean gain at each position, by weights that add up to 1.
+        """An estimate, without a guarantee: the mean gain at each position, with weights that add up to 1.
 
         Raises
         ------
@@ -181,9 +181,9 @@ class OffPolicyValue(base.Base):
         return float(np.asarray(self.weights) @ (self._places[:, 2] / self._places[:, 0]))
 
     def doubly_robust(self) -> float:
-        """An estimate, without a guarantee: what was expected, and the weighted surprises in the log.
+        """An estimate, without a guarantee: the expected gains plus the weighted deviations from them in the log.
 
-        Of the mean over t of sum_p lambda_p (W_p (c_p - expected_p) + W_(p-1) expected_p).
+        It is the mean over t of sum_p lambda_p (W_p (c_p - expected_p) + W_(p-1) expected_p).
 
         Raises
         ------
@@ -198,21 +198,21 @@ class OffPolicyValue(base.Base):
         if size < _ENOUGH:
             raise ValueError(
                 f"{name}: the log agrees with this ranker in an effective {size:.1f} of {self.n} rankings, and below "
-                f"{_ENOUGH:.0f} an estimate misleads; interval() says what is known"
+                f"{_ENOUGH:.0f} an estimate misleads; use interval()"
             )
 
 
 class SwapComparison(base.Base):
-    r"""Which of two rankers do the users of a log prefer? By pairs that might as well have been shown the other way round.
+    r"""Find which of two rankers the users of a log prefer, by pairs of documents whose order was random.
 
     For each pair of documents shown, i above j, with the weight rho of `SwapRanker` and gains g,
 
     .. math:: D_t = \sum \rho\,(g_i - g_j)\,\big([B \text{ puts } i \text{ first}] - [A \text{ puts } i \text{ first}]\big).
 
-    A pair that attracts alike adds nothing in expectation, whatever users do, and one of which B puts the more attractive
-    document first adds more than 0. An impression counts (1 + D_t / largest) / 2, with the largest D_t there can be; 1/2 stands
-    for no difference. Where the rankers are close it says more than team drafts, and a log is enough; what it says is about the
-    pairs that were shown.
+    A pair of equally attractive documents adds 0 in expectation, for any users, and a pair whose more attractive document is
+    put first only by B adds a positive amount. An impression counts (1 + D_t / largest) / 2, where largest is the maximum of
+    D_t; 1/2 means no difference. For similar rankers it needs less data than team drafts, and a log is enough; it measures only
+    the pairs that were shown.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class SwapComparison(base.Base):
 
     @property
     def n(self) -> int:
-        """Number of impressions that were counted."""
+        """Number of impressions counted."""
         return self._account.n
 
     @property
@@ -255,13 +255,13 @@ class SwapComparison(base.Base):
         Raises
         ------
         ValueError
-            The impression was not drawn by a law that says how likely exchanges were, shows more than k documents or one that
-            is not ranked, or a gain is above 1.
+            The impression was not drawn from a distribution with known probabilities of exchanges, it shows more than k
+            documents or one that is not ranked, or a gain is above 1.
         """
         shown, gains = clicks.impression, clicks.gains
         n = len(shown.order)
         if shown.logits is None and shown.pairs_from is None:
-            raise ValueError("the impression has no logits: nothing is known of how likely its documents were to change places")
+            raise ValueError("the impression has no logits: the probability that two documents change places is unknown")
         if n > self.k or (gains and max(gains) > 1.0):
             raise ValueError(f"{n} documents were shown, with gains up to {max(gains)}; at most {self.k} and 1 are expected")
         first, second = ({document: place for place, document in enumerate(order)} for order in (a, b))
@@ -288,9 +288,11 @@ class SwapComparison(base.Base):
         self._account.update(0.5 + 0.5 * difference / largest)
 
     def get(self) -> float:
-        """Mean of D_t: above 0 where B puts more of what is clicked first; 0 before the first."""
+        """Mean of D_t: above 0 if B puts clicked documents higher; 0 before the first impression."""
         return (2.0 * self._account.mean - 1.0) * (self.k // 2) * (self.k - self.k // 2) if self.n else 0.0
 
     def interval(self, level: float = 0.95) -> Interval:
-        """Where the mean expected count is, at all times with probability `level`; B is better when it lies above 1/2."""
+        """Interval for the mean expected count, valid at all times with probability `level`; B is better if it lies above
+        1/2.
+        """
         return self._account.interval(level)

@@ -1,8 +1,8 @@
-"""Pictures of what a ranker learned and what it lost (extra `plot`).
+"""Plots of learned models and their losses (extra `plot`).
 
-Every function takes the data, and optionally the Axes to draw on, and returns the Axes; none shows or saves anything:
-`ax.figure.savefig("loss.svg")`. Colours are those of Okabe & Ito, which people with any kind of colour vision tell apart; lines
-carry their names, so that no legend is needed.
+Every function takes the data, and optionally the Axes to draw on, and returns the Axes; no function shows or saves anything:
+`ax.figure.savefig("loss.svg")`. Colours are those of Okabe & Ito, which people with any kind of colour vision can distinguish;
+lines are labelled directly, without a legend.
 """
 
 from online_rank.plot._style import new_axes

@@ -1,4 +1,4 @@
-"""The look that all pictures share."""
+"""The common style of all plots."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Okabe & Ito's colours that can be read on white, in the order in which they are used.
+#: Okabe & Ito's colours that are legible on white, in order of use.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 GREY, DARK, LIGHT = "#767676", "#222222", "#E3E3E3"
 PALE_BLUE, PALE_GREY = "#9FC5DC", "#BDBDBD"
@@ -48,12 +48,12 @@ def styled(ax: "Axes | None", x_label: str, y_label: str) -> "Axes":
 
 
 def _tick(value: float, _: float) -> str:
-    """A number at a tick, in full."""
+    """The label of a tick: the number in full."""
     return f"{value:,.10g}"
 
 
 def logarithmic_axes(ax: "Axes", y: bool = True) -> None:
-    """Make x, and y too, logarithmic, with ticks at powers of ten alone and numbers in full."""
+    """Make both axes logarithmic, with ticks only at powers of ten and numbers in full."""
     ax.set_xscale("log")
     if y:
         ax.set_yscale("log")
@@ -64,18 +64,18 @@ def logarithmic_axes(ax: "Axes", y: bool = True) -> None:
 
 
 def lines(ax: "Axes", curves: Mapping[str, Any], dashed: Sequence[str] = (), marker: str = "") -> None:
-    """One line a curve, in the colours in their order; some dashed."""
+    """Draw one line for each curve, with the colours in order; some dashed."""
     for (name, (x, y)), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
         ax.plot(x, y, color=colour, linewidth=1.8, linestyle=(0, (4, 1.5)) if name in dashed else "-", marker=marker,
                 markersize=4, label=name)  # fmt: skip
 
 
 def name_lines(ax: "Axes", curves: Mapping[str, Any]) -> None:
-    """Write each line's name and last value at its end, far enough from one another; the limits must be set before."""
+    """Write each line's name and last value at its end, without overlap; set the limits first."""
     ends = [(name, x[-1], y[-1]) for name, (x, y) in curves.items()]
     named = [(*end, colour) for end, colour in zip(ends, itertools.cycle(COLOURS), strict=False)]
     named.sort(key=lambda line: line[2])
-    # Heights in points. The layout may still lower the axes a little, hence the wide spacing.
+    # Heights in points. The layout may still shrink the axes a little, hence the wide spacing.
     to_points = 72.0 / ax.figure.dpi
     heights = [float(ax.transData.transform((x, y))[1]) * to_points for _, x, y, _ in named]
     places = spread_out(heights, 1.6 * FONT, float(ax.bbox.y0) * to_points + 0.8 * FONT)
@@ -86,8 +86,8 @@ def name_lines(ax: "Axes", curves: Mapping[str, Any]) -> None:
 
 
 def spread_out(heights: Sequence[float], gap: float, bottom: float) -> list[float]:
-    """The places nearest to ascending heights (least squares) that are `gap` apart and not below `bottom`."""
-    # Without the gaps the places must ascend: neighbours that do not are pooled at their mean.
+    """The positions nearest to ascending heights (least squares) that are at least `gap` apart and not below `bottom`."""
+    # After subtracting the gaps the positions must ascend: neighbours that do not are pooled at their mean.
     pools: list[tuple[float, int]] = []
     for i, height in enumerate(heights):
         mean, size = height - i * gap, 1
@@ -100,7 +100,7 @@ def spread_out(heights: Sequence[float], gap: float, bottom: float) -> list[floa
 
 
 def listed(names: Sequence[str], ax: "Axes | None") -> "Axes":
-    """Axes without a frame and with one row a name, the first on top."""
+    """Axes without a frame, with one row for each name, the first on top."""
     ax = new_axes(0.75 + 0.24 * len(names)) if ax is None else ax
     ax.spines[["top", "right", "left", "bottom"]].set_visible(False)
     ax.set_yticks(range(len(names)), names, fontsize=FONT, color=DARK)
@@ -122,5 +122,5 @@ def bars(values: Mapping[str, float], colours: Sequence[str], label: str, ax: "A
 
 
 def number(value: float) -> str:
-    """A value beside a line or bar: three digits, or the whole number from 1,000 on."""
+    """The label of a line or bar: three digits, or a whole number from 1,000 on."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}" if 0 < abs(value) < 1 else f"{value:.3g}"

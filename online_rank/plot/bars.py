@@ -1,4 +1,4 @@
-"""Bars and dots: one row or column for each bound, feature, gap or contestant."""
+"""Bar and dot charts: one row or column for each bound, feature, gap or contestant."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ __all__ = ["certificate", "neighbour_gaps", "throughput", "weights"]
 
 
 def certificate(certificate: Certificate, *, ax: "Axes | None" = None) -> "Axes":
-    """How far above the loss each bound of a certificate is, on a logarithmic axis; a violated one is coloured.
+    """The bounds of a certificate relative to the loss, on a logarithmic axis; a violated bound is coloured.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def certificate(certificate: Certificate, *, ax: "Axes | None" = None) -> "Axes"
     ax.set_xscale("log")
     ax.set_xticks([])
     ax.set_xticks([], minor=True)
-    ax.set_title("cumulative loss, and what it is at most (logarithmic)", color=DARK, fontsize=FONT, loc="left")
+    ax.set_title("cumulative loss and its upper bounds (logarithmic)", color=DARK, fontsize=FONT, loc="left")
     return ax
 
 
@@ -51,12 +51,12 @@ def weights(model: Any, *, n: int = 15, names: Sequence[str] | None = None, ax: 
     Parameters
     ----------
     model
-        A linear ranker, a tracker of one, or a pipeline that ends in one: the weights are those of the features as they leave
-        the transformers.
+        A linear ranker, a tracker of one, or a pipeline that ends in one: the weights are those of the features after the
+        transformers.
     n
-        How many features.
+        Number of features to show.
     names
-        Names of the features, where the model knows them by position.
+        Names of the features, if the model knows them by position.
     ax
         Axes to draw on.
 
@@ -93,7 +93,7 @@ def weights(model: Any, *, n: int = 15, names: Sequence[str] | None = None, ax: 
 
 
 def neighbour_gaps(model: Any, x: Any, y: Any = None, *, n_grades: int | None = None, ax: "Axes | None" = None) -> "Axes":
-    """How clearly each document of a ranked query stands above the next, and where `segment_one` cuts the list into grades.
+    """The gap between each document of a ranked query and the next, and the cuts of `segment_one` into grades.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def neighbour_gaps(model: Any, x: Any, y: Any = None, *, n_grades: int | None = 
     x
         A query in any form.
     y
-        Its true grades, where they are known: then the bars between documents of different grades are coloured.
+        Its true grades, if known: the bars between documents of different grades are then coloured.
     n_grades
         As in `DirectRanker.segment_one`.
     ax
@@ -125,7 +125,7 @@ def neighbour_gaps(model: Any, x: Any, y: Any = None, *, n_grades: int | None = 
     positions = np.arange(1, len(gaps) + 1)
     ax.bar(positions, gaps, width=0.7, color=[COLOURS[1] if d else PALE_BLUE for d in differs], zorder=2)
     ax.set_ylim(0.0, 1.18 * max(gaps) or 1.0)
-    # A label is as wide as about this many bars on either side of its own, and stands above all of them.
+    # A label is about as wide as this many bars on either side of its own, and must be above all of them.
     beside = len(gaps) // 30
     for position, (a, b) in zip(positions, itertools.pairwise(order), strict=True):
         if segments[a] != segments[b]:
@@ -141,6 +141,6 @@ def neighbour_gaps(model: Any, x: Any, y: Any = None, *, n_grades: int | None = 
 def throughput(
     rates: Mapping[str, float], *, unit: str = "queries/s", ours: str = "online_rank", ax: "Axes | None" = None
 ) -> "Axes":
-    """Rates as bars, the fastest on top; the names that contain `ours` are coloured."""
+    """Rates as bars, the fastest on top; names that contain `ours` are coloured."""
     ordered = dict(sorted(rates.items(), key=lambda item: -item[1]))
     return bars(ordered, [COLOURS[0] if ours in name else PALE_GREY for name in ordered], unit, ax)

@@ -1,4 +1,4 @@
-"""What a blend is made of over time, and which features its trees split by."""
+"""Plots of the weights of a blend over time, and of the features by which its trees split."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["BlendCurve", "blend", "importance"]
 
-#: A `BlendCurve` records when this factor more queries have been learned.
+#: A `BlendCurve` records whenever the number of queries has grown by this factor.
 _SPACING = 1.01
 
 
 class BlendCurve:
     """Records the weights of a `BlendRanker` while it learns, for `blend`.
 
-    Call it after queries that were learned; it is also what `evaluate.progressive(watch=...)` takes. It records more and more
-    seldom: its size is logarithmic in the length of the stream.
+    Call it after learning queries, or pass it to `evaluate.progressive(watch=...)`. Records become rarer over time, so its size
+    is logarithmic in the length of the stream.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class BlendCurve:
 
     @property
     def names(self) -> list[str]:
-        """What the learners are called: the steps of each, without the map in front of all."""
+        """The names of the learners: the steps of each, without the common map."""
         return [" | ".join(type(step).__name__ for step in steps_of(learner)) for learner in self.blend.learners]
 
     @property
@@ -72,7 +72,7 @@ class BlendCurve:
 
 
 def blend(curve: BlendCurve, *, ax: "Axes | None" = None) -> "Axes":
-    """The weights of a blend over the queries learned, one above the other.
+    """The weights of a blend over the queries learned, stacked.
 
     Raises
     ------
@@ -109,13 +109,13 @@ def blend(curve: BlendCurve, *, ax: "Axes | None" = None) -> "Axes":
 
 
 def importance(model: Any, *, n: int = 15, ax: "Axes | None" = None) -> "Axes":
-    """The features by which trees have split with the largest gains, as shares of all gain.
+    """The features with the largest total gain in the splits of trees, as shares of all gain.
 
     Parameters
     ----------
     model
-        A `BoostedRanker`, a `BlendRanker` of one, or a pipeline that ends in one of them: the features are those that the trees
-        get, as they leave the transformers.
+        A `BoostedRanker`, a `BlendRanker` of one, or a pipeline that ends in one of them: the features are those after the
+        transformers.
     n
         How many features.
     ax

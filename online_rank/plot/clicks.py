@@ -1,4 +1,4 @@
-"""What clicks taught: the quality of what users saw, and how often they look at each position."""
+"""Plots about clicks: the quality of shown rankings, and the examination of positions."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ __all__ = ["online_quality", "position_bias"]
 
 
 def online_quality(values: Mapping[str, Sequence[float] | np.ndarray], *, every: int = 1, ax: "Axes | None" = None) -> "Axes":
-    """The mean quality of the rankings that users have seen so far, over the impressions.
+    """The running mean of the quality of shown rankings, over the impressions.
 
     Parameters
     ----------
     values
         For each model the measure (NDCG, say) of each ranking shown, in order.
     every
-        How many impressions apart points are drawn.
+        Number of impressions between points.
     ax
         Axes to draw on.
 
@@ -45,9 +45,9 @@ def online_quality(values: Mapping[str, Sequence[float] | np.ndarray], *, every:
         so_far = np.cumsum(measured) / np.arange(1, len(measured) + 1)
         points = np.arange(every - 1, len(so_far), every) if len(so_far) >= every else np.array([len(so_far) - 1])
         curves[name] = points + 1, so_far[points]
-    ax = styled(ax, "impressions", "mean quality of what was shown so far")
+    ax = styled(ax, "impressions", "mean quality of rankings shown so far")
     lines(ax, curves)
-    # The first few impressions jump; the axis shows what comes after them.
+    # The axis is scaled to the values after the first few impressions, which jump.
     settled = np.concatenate([y[len(y) // 20 :] for _, y in curves.values()])
     rim = 0.08 * float(np.ptp(settled)) or 0.05
     ax.set_ylim(float(settled.min()) - rim, float(settled.max()) + rim)
@@ -56,14 +56,14 @@ def online_quality(values: Mapping[str, Sequence[float] | np.ndarray], *, every:
 
 
 def position_bias(bias: PositionBias, *, truth: Sequence[float] | np.ndarray | None = None, ax: "Axes | None" = None) -> "Axes":
-    """How often each position is looked at, relative to the first, with its interval.
+    """The examination of each position, relative to the first, with intervals.
 
     Parameters
     ----------
     bias
-        What the clicks taught.
+        The estimate from clicks.
     truth
-        The same numbers, where they are known.
+        The true examination, if known.
     ax
         Axes to draw on.
 

@@ -1,4 +1,4 @@
-"""Curves: what was measured over the queries, or over the values of a parameter."""
+"""Curves of measurements over the queries, or over the values of a parameter."""
 
 import itertools
 import math
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LossCurve", "loss", "losses", "mark_drifts", "progressive", "sensitivity"]
 
-#: Where something was measured, and what was measured there.
+#: The positions of measurements, and their values.
 Curve: TypeAlias = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
 
-#: A `LossCurve` records when this factor more queries have been learned: about 1000 records for a million queries.
+#: A `LossCurve` records whenever the number of queries has grown by this factor: about 1000 records for a million queries.
 _SPACING = 1.01
 
 
@@ -30,19 +30,19 @@ def progressive(
     drifts: Iterable[float] = (),
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """The metrics of a progressive evaluation over the queries met.
+    """The metrics of a progressive evaluation over the queries.
 
-    For a rolling window beside the mean over all queries, measure both: `{"so far": NDCG(k=10),
+    To draw a rolling window beside the mean over all queries, measure both: `{"so far": NDCG(k=10),
     "last 500": Rolling(NDCG, 500, k=10)}`, with river's `utils.Rolling`.
 
     Parameters
     ----------
     trace
-        What `evaluate.progressive` returned; or several of these by the names of their models.
+        The result of `evaluate.progressive`; or several, by the names of their models.
     metrics
         Names of the metrics to draw; None for all.
     drifts
-        Numbers of queries to mark: where the truth changed, or where a detector says so.
+        Numbers of queries to mark: where the truth changed, or where drift was detected.
     ax
         Axes to draw on.
 
@@ -51,7 +51,7 @@ def progressive(
     KeyError
         A trace has no such metric.
     ValueError
-        There is nothing to draw: no query has been met, or nothing was measured.
+        There is nothing to draw: there were no queries, or nothing was measured.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def progressive(
         raise ValueError("there is nothing to draw: the trace has no query, or no metric")
     ax = styled(ax, "queries", "mean of the metric")
     lines(ax, curves)
-    # The first few queries jump between 0 and 1; the axis shows what comes after them.
+    # The axis is scaled to the values after the first few queries, which jump between 0 and 1.
     settled = np.concatenate([y[len(y) // 20 :] for _, y in curves.values()])
     low, high = float(settled.min()), float(settled.max())
     rim = 0.08 * (high - low) or 0.05
@@ -84,7 +84,7 @@ def progressive(
 
 
 def mark_drifts(ax: "Axes", at: Iterable[float], *, label: str = "drift") -> "Axes":
-    """Mark the numbers of queries at which the stream changes by vertical lines; the first carries the label."""
+    """Mark the queries at which the stream changes by vertical lines; the first one is labelled."""
     for number, position in enumerate(at):
         ax.axvline(position, color=GREY, linewidth=1.0, linestyle=(0, (3, 2)), zorder=1)
         if number == 0:
@@ -102,10 +102,10 @@ def mark_drifts(ax: "Axes", at: Iterable[float], *, label: str = "drift") -> "Ax
 
 
 class LossCurve:
-    """Records the loss of a `LossTracker`, its comparator's and the bounds while they grow, for `loss`.
+    """Records the loss of a `LossTracker`, its comparator's loss and the bounds over time, for `loss`.
 
-    Call it after queries that were learned; it is also what `evaluate.progressive(watch=...)` takes. It records more and more
-    seldom: its size is logarithmic in the length of the stream.
+    Call it after learning queries, or pass it to `evaluate.progressive(watch=...)`. Records become rarer over time, so its size
+    is logarithmic in the length of the stream.
 
     Parameters
     ----------
@@ -134,11 +134,11 @@ class LossCurve:
         self.tracker = tracker
         self.comparator = comparator
         self._records: list[dict[str, float]] = []
-        #: What certificates call each bound.
+        #: The labels of the bounds in certificates.
         self.statements: dict[str, str] = {}
 
     def __call__(self, trace: Any = None) -> None:
-        """Record the present state, if enough has been learned since the last record. `trace` is not looked at."""
+        """Record the current state, if enough has been learned since the last record. `trace` is ignored."""
         n, last = self.tracker.totals.n_rounds, self._records[-1]["queries"] if self._records else 0
         if n > last and n >= _SPACING * last:
             self._records.append(self._record())
@@ -159,14 +159,14 @@ class LossCurve:
 
 
 def loss(curve: LossCurve | Trace, *, bounds: Sequence[str] | None = None, ax: "Axes | None" = None) -> "Axes":
-    """Cumulative loss beside the comparator's and beside what bounds allow, over the queries learned.
+    """The cumulative loss beside the comparator's loss and the bounds, over the queries learned.
 
     Parameters
     ----------
     curve
-        What was recorded. A `Trace` knows the loss alone.
+        The records. A `Trace` has only the loss.
     bounds
-        Names of the bounds, as the certificate has them; None for the two that are smallest at the end.
+        Names of the bounds, as in the certificate; None for the two that are smallest at the end.
     ax
         Axes to draw on.
 
@@ -204,18 +204,18 @@ def losses(
     logarithmic: bool = False,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Cumulative losses as lines, and what bounds allow as dashed lines, each with its name and last value.
+    """Cumulative losses as lines, and bounds as dashed lines, each with its name and last value.
 
     Parameters
     ----------
     curves
-        By name, where it was measured, ascending, and the loss there.
+        By name, the positions of the measurements, ascending, and the losses.
     bounds
-        The same of the bounds.
+        The same for the bounds.
     x_label
-        What the losses are drawn over.
+        Label of the x axis.
     logarithmic
-        Whether both axes are; for losses and bounds that are orders of magnitude apart.
+        Whether both axes are logarithmic, for losses and bounds that are orders of magnitude apart.
     ax
         Axes to draw on.
 
@@ -253,7 +253,7 @@ def sensitivity(
     measured: str = "NDCG@10",
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """What comes out when one parameter is varied.
+    """Results for several values of one parameter.
 
     Parameters
     ----------
@@ -266,14 +266,14 @@ def sensitivity(
         By model, one result for each value: a number, or several (repetitions), of which the mean is drawn as a line and the
         range as a band.
     measured
-        What the results are.
+        The name of the results.
     ax
         Axes to draw on.
 
     Raises
     ------
     ValueError
-        The number of results is not that of the values.
+        The numbers of results and values differ.
     """
     repeats = any(np.size(entry) > 1 for column in results.values() for entry in column)
     ax = styled(ax, parameter, f"{measured} (band: the range of repetitions)" if repeats else measured)

@@ -1,4 +1,4 @@
-"""The mean loss of what was served, with its interval."""
+"""Plots the mean loss of served rankings, with its interval."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ def served_loss(intervals: Sequence[Interval], *, ax: "Axes | None" = None) -> "
     Parameters
     ----------
     intervals
-        What `LossInterval.interval` answered along the way, in its order.
+        Intervals from `LossInterval.interval` at successive times.
     ax
         Axes to draw on.
 
@@ -54,7 +54,7 @@ def served_loss(intervals: Sequence[Interval], *, ax: "Axes | None" = None) -> "
     ax.plot(n, mean, color=COLOURS[0], linewidth=1.8)
     ax.set_ylim(0.0, 1.0)
     name_lines(ax, curves)
-    # The band and the line have one colour, and so have their names.
+    # The band, the line and their labels have one colour.
     for text in ax.texts:
         text.set_color(COLOURS[0])
     return ax

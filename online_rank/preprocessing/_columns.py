@@ -1,4 +1,4 @@
-"""What transformers with state for each feature share, and what those without any state share."""
+"""Base classes of transformers: with state for each feature, and without state."""
 
 import abc
 from collections.abc import Hashable
@@ -13,26 +13,26 @@ from online_rank.query import Block, document_name, require_finite, require_grad
 
 
 class ColumnTransformer(QueryEstimator, QueryTransformer):
-    """A transformer whose state has a column for each feature; it gives one or more columns for each that it was given."""
+    """A transformer whose state has a column for each feature; it makes one or more columns of each feature."""
 
     @abc.abstractmethod
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
-        """For each query of a block, in turn: learn from it, then write it, transformed, to `out`.
+        """For each query of a block in turn: learn from it, then write the transformed query to `out`.
 
-        A supervised transformer writes it first; it has good grades then. Returns the number of queries learned; it is smaller
-        than the number given when the next one would leave the state non-finite.
+        A supervised transformer writes it first; its grades are valid then. Returns the number of queries learned; it is
+        smaller than the number given if the next one would make the state non-finite.
         """
 
     @abc.abstractmethod
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> Any:
-        """Write queries, features (n, n_features), transformed, to `out`."""
+        """Write transformed queries, features (n, n_features), to `out`."""
 
     def _room(self, X: np.ndarray) -> np.ndarray:
-        """An array for features `X`, transformed."""
+        """An array for the transformed features `X`."""
         return np.empty_like(X)
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-        """Names of the columns that are given for features with `names`."""
+        """Names of the columns made of features with `names`."""
         return names
 
     def _learn_block(self, block: Block) -> Block:
@@ -61,7 +61,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return self._answer(aligned, out)
 
     def _is_aligned(self, block: Block) -> bool:
-        """Whether the features of a block are an array with the columns of the state, which have no names."""
+        """Whether the features of a block are an array with the columns of a state without names."""
         return (
             block.names is None
             and self._columns is None
@@ -74,14 +74,16 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 
 
 class StatelessTransformer(QueryTransformer):
-    """A transformer that learns nothing: what it does to a query depends on that query alone."""
+    """A transformer that learns nothing: its output for a query depends on that query alone."""
 
     def _abilities(self) -> Abilities:
         return Abilities(learns=False)
 
     @abc.abstractmethod
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
-        """Write the queries of a block, transformed, to `out`; the number of queries before one with too large features."""
+        """Write the transformed queries of a block to `out`; returns the number of queries before one with too large
+        features.
+        """
 
     def _transform_block(self, block: Block) -> Block:
         require_finite(block)
@@ -97,6 +99,6 @@ class StatelessTransformer(QueryTransformer):
 
 
 def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueError:
-    """The error for finite features whose squares, or differences, are not, in a query of a block."""
+    """The error for a query of a block whose features are finite, but not their squares or differences."""
     name = document_name(int(block.offsets[query]), block.ids)
     return ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")

@@ -1,4 +1,4 @@
-"""Features mapped to a normal distribution, by their quantiles in the stream or in a training set."""
+"""Maps features to a normal distribution, by their quantiles in the stream or in a training set."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ class StreamGaussianizer(ColumnTransformer):
     """Map each feature to a normal distribution, by its quantiles over all documents seen, in constant memory.
 
     A value x becomes `deviation` Phi^-1(F(x)), with Phi the standard normal distribution function and F(x) the share of
-    documents with a smaller value plus half the share of those with the same value. So only the order of values counts:
-    outliers, units and long tails do not, and a feature that is constant so far becomes 0. [DR] transforms features so.
+    documents with a smaller value plus half the share of those with the same value. Only the order of values counts, not
+    outliers, units or long tails; a feature that is constant so far becomes 0. [DR] transforms features in this way.
 
     F is kept as a sketch of at most `n_centroids` points for each feature, the merging t-digest (Dunning & Ertl 2019), finer in
-    the tails. It is exact as long as a feature has shown no more than `n_centroids` distinct values. Values beyond the range
-    seen count as its ends. A feature that appears late, by name, counts as 0 in all documents before.
+    the tails. It is exact as long as a feature has at most `n_centroids` distinct values. Values beyond the range seen are
+    treated as its ends. A feature that appears late, by name, counts as 0 in all documents before.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class StreamGaussianizer(ColumnTransformer):
         return self._count
 
     def _check_state(self) -> None:
-        """Raise ValueError unless each sketch is one of `n_documents` documents: its compression ends only then."""
+        """Raise ValueError unless each sketch stands for `n_documents` documents: otherwise its compression would not end."""
         for j, size in enumerate(self._sizes.tolist()):
             values, weights = self._values[j, :size], np.abs(self._weights[j, :size])
             if (values[1:] < values[:-1]).any() or (weights < 1.0).any():
@@ -87,7 +87,7 @@ class StreamGaussianizer(ColumnTransformer):
                 raise ValueError(f"the centroids of feature {j} do not stand for {self._count} documents")
 
     def _grow(self, n_new: int) -> None:
-        # What the documents before would have left, had they shown the new features, as 0.
+        # The state that earlier documents would have left with the new features at 0.
         weights = np.zeros((n_new, self.n_centroids))
         weights[:, 0] = self._count
         self._values = np.concatenate([self._values, np.zeros((n_new, self.n_centroids))])
@@ -116,15 +116,15 @@ def batch_gaussianize(X: Any, reference: Any = None, *, deviation: float = 1 / 3
     Parameters
     ----------
     X
-        Documents (n, d), in any form of a query; whose queries they are does not matter.
+        Documents (n, d), in any form of a query; how they are grouped into queries does not matter.
     reference
-        The training set that X is mapped by, with the same features; None for X itself.
+        The training set that defines the quantiles, with the same features; None for X itself.
     deviation
         Standard deviation of the normal distribution.
 
     Returns
     -------
-    X, transformed, in the form in which it was given.
+    The transformed X, in the form in which it was given.
 
     Raises
     ------

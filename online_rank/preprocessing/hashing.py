@@ -1,4 +1,4 @@
-"""Features by hashed names: no vocabulary, and texts and categories as they come."""
+"""Features by hashed names, without a vocabulary, for numbers, text and categories."""
 
 import re
 from collections import Counter
@@ -27,29 +27,29 @@ _WORDS = re.compile(r"\w+")
 class HashedFeatures(QueryTransformer):
     r"""Put features into 2^bits columns by a hash of their names, so that no vocabulary is kept and memory is fixed.
 
-    The hash of a name gives its column and a sign, by which its values are multiplied; so features that share a column are told
-    apart on average ([1]). Entries that share one within a document add up. The result is sparse, whatever the input was.
+    The hash of a name gives its column and a sign, by which its values are multiplied, so that collisions cancel on average
+    ([1]). Entries of a document in the same column add up. The result is sparse, whatever the input was.
 
-    Documents may hold more than numbers:
+    Documents may contain more than numbers:
 
     - a number is the feature `name`;
-    - a text is a category: the feature `name=text`, with value 1;
-    - a text in a field of `text` is a bag of words: each word w, in lower case, is the feature `name=w`, with the number of its
-      occurrences as value. A word is a longest run of letters, digits and underscores (`\w+`);
-    - a list or tuple of texts is a bag of just these: each text w is the feature `name=w`, counted.
+    - a string is a category: the feature `name=string`, with value 1;
+    - a string in a field of `text` is a bag of words: each word w, in lower case, is the feature `name=w`, with the number of
+      its occurrences as value. A word is a maximal run of letters, digits and underscores (`\w+`);
+    - a list or tuple of strings is a bag of these: each string w is the feature `name=w`, counted.
 
     So `{"kind": "pdf"}` is `{"kind=pdf": 1}`. A name is a string or an integer, which stands for its digits: feature n of an
     array, or of LETOR text, is the name "n".
 
-    The hash is FNV-1a with 64 bits over the name in UTF-8, mixed by MurmurHash3's fmix64. It depends on nothing but the name:
-    neither on the process, nor on the platform, nor on other names. The lowest bits are the column, the highest is the sign.
+    The hash is FNV-1a with 64 bits over the name in UTF-8, mixed by MurmurHash3's fmix64. It depends only on the name, not on
+    the process, the platform or other names. The lowest bits are the column, the highest is the sign.
 
     Parameters
     ----------
     bits
-        The number of columns is 2^bits, at most 2^24. A linear ranker takes 32 bytes a column.
+        The number of columns is 2^bits, at most 2^24. A linear ranker takes 32 bytes for each column.
     text
-        Names of the fields whose texts are split into words; None for none.
+        Names of the fields whose strings are split into words; None for none.
 
     References
     ----------
@@ -113,7 +113,7 @@ class HashedFeatures(QueryTransformer):
         return SparseRows(starts, columns[:n], values[:n], 1 << self.bits)
 
     def _features_of(self, document: Mapping[Hashable, Any], i: int, ids: Any) -> Iterator[tuple[Hashable, float]]:
-        """The names and numbers of a document that holds more than numbers."""
+        """The names and numbers of a document that contains more than numbers."""
         fields = self.text or ()
         for name, value in document.items():
             if isinstance(value, str):
@@ -167,7 +167,8 @@ def hashed(names: Sequence[Iterable[Hashable]], bits: int, values: np.ndarray) -
     except TypeError:
         text = None
     if text is None or text.count(b"\n") != len(values) - 1:
-        # Names that are numbers, or have the separator in them: UTF-8 has no byte 255, so that no other name looks like one.
+        # Names that are numbers, or contain the separator: byte 255 does not occur in UTF-8, so they differ from all other
+        # names.
         texts = [_as_text(name).encode("utf-8", "surrogatepass") for name in flat(names)]
         text = b"\n".join(name.replace(b"\n", b"\xff") for name in texts)
     hash_names(np.frombuffer(text, np.uint8), bits, columns, values)

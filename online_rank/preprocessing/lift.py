@@ -1,4 +1,4 @@
-"""Any river transformer, on queries."""
+"""Applies any river transformer to queries."""
 
 import collections
 import contextlib
@@ -23,17 +23,17 @@ __all__ = ["ForEachDocument"]
 class ForEachDocument(QueryTransformer):
     """Lift a river transformer of single documents to queries: it learns and transforms one document after the other.
 
-    Documents reach the transformer as feature dicts; features of an array are named by their position. At the start of a
-    pipeline they reach it as the user gave them, so that texts and categories are welcome there; what leaves the transformer
-    must be finite numbers. A feature that it gives for some documents only is 0 for the others, and so is one that it gives as
-    NaN, as river's `MinMaxScaler` does before it has learned anything.
+    Documents reach the transformer as feature dicts; features of an array are named by their position. As the first step of a
+    pipeline it gets them unchanged, so text and categories are allowed there; its output must be finite numbers. A feature that
+    it returns only for some documents is 0 for the others, and so is NaN, which river's `MinMaxScaler` returns before it has
+    learned anything.
 
     All documents of a query are learned before the first is transformed. A supervised transformer learns the documents' grades
     after the query was transformed, as in river's own pipelines.
 
     River's mini-batch methods are not used. They differ from its `learn_one` and `transform_one`, for example on constant
-    features, and a block must give what a loop gives. Where there is the choice, `StreamScaler` is much faster than a lifted
-    `StandardScaler`: about 80 times on arrays, 6 times on dicts (`benchmarks.lifting`).
+    features, and a block must give what a loop gives. `StreamScaler` is much faster than a lifted `StandardScaler`: about 80
+    times on arrays, 6 times on dicts (`benchmarks.lifting`).
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ class ForEachDocument(QueryTransformer):
         super().learn_one(x, y, context=context)
 
     def transform_one(self, x: Any, *, context: Any = None) -> Any:
-        """A query, transformed, in the form in which it was given; a feature dict is a single document.
+        """The transformed query, in the form in which it was given; a feature dict is a single document.
 
         Raises
         ------
         TypeError, ValueError
-            Bad input, or what leaves the transformer is not a finite number.
+            Bad input, or the output of the transformer is not a finite number.
         """
         return super().transform_one([x], context=context)[0] if _is_document(x) else super().transform_one(x, context=context)
 
@@ -127,7 +127,7 @@ class ForEachDocument(QueryTransformer):
             return self._answer(block, [self._of_document(block, i, x) for i, x in enumerate(_documents(block))])
 
     def _of_document(self, block: Block, i: int, x: dict[Hashable, Any]) -> dict[Hashable, Any]:
-        """Document i of a block, transformed. Raises ValueError when it lacks what the transformer takes."""
+        """The transformed document i of a block. Raises ValueError if it lacks a feature that the transformer needs."""
         with self._naming(block, i):
             return self.transformer.transform_one(x)
 
@@ -153,7 +153,7 @@ class ForEachDocument(QueryTransformer):
 
     @contextlib.contextmanager
     def _naming(self, block: Block, i: int) -> Iterator[None]:
-        """Raise ValueError that names document i for whatever the transformer raises."""
+        """Turn any error of the transformer into a ValueError that names document i."""
         try:
             yield
         except KeyError as error:
@@ -163,21 +163,21 @@ class ForEachDocument(QueryTransformer):
             ) from error
         except (TypeError, ValueError, MemoryError):
             raise
-        except Exception as error:  # River's transformers raise anything: a norm of 0 is a ZeroDivisionError.
+        except Exception as error:  # River's transformers raise errors of any kind: a norm of 0 is a ZeroDivisionError.
             raise ValueError(f"x: {self} cannot take {document_name(i, block.ids)}: {error}") from error
 
     def _answer(self, block: Block, answers: list[dict[Hashable, Any]]) -> Block:
         unnamed = block.ids is None or isinstance(block.ids, range)
         read = read_query(answers if unnamed else dict(zip(block.ids or (), answers, strict=True)))
         X = as_array(read.X, self)
-        # What went in was finite: NaN is the transformer's word for a value that it cannot tell yet.
+        # The input was finite, so NaN means that the transformer cannot compute the value yet.
         answer = block._replace(X=np.where(np.isnan(X), 0.0, X), names=read.names)
         require_finite(answer)
         return answer
 
 
 def _documents(block: Block) -> list[dict[Hashable, Any]]:
-    """The documents of a block. Raises ValueError for a number that river's transformers cannot take."""
+    """The documents of a block. Raises ValueError for a number too large for river's transformers."""
     require_finite(block)
     documents = feature_dicts(block)
     for i, x in enumerate(documents):
@@ -192,7 +192,7 @@ def _documents(block: Block) -> list[dict[Hashable, Any]]:
 
 @contextlib.contextmanager
 def _unchanged(transformer: Any) -> Iterator[None]:
-    """Take back what river's transformers remember of features that they were only asked about: defaults in defaultdicts."""
+    """Remove the defaults that river's transformers add to defaultdicts for features that they were only asked about."""
     before = [(found, len(found)) for found in _defaults(transformer)]
     try:
         yield
@@ -203,7 +203,7 @@ def _unchanged(transformer: Any) -> Iterator[None]:
 
 
 def _defaults(transformer: Any) -> Iterator[collections.defaultdict]:
-    """The defaultdicts of a transformer, and of all that it is made of."""
+    """The defaultdicts of a transformer and of all its parts."""
     for value in vars(transformer).values():
         if isinstance(value, collections.defaultdict):
             yield value

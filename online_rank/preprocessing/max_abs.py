@@ -1,4 +1,4 @@
-"""Scaling by the largest value so far, which leaves zeros alone."""
+"""Scaling by the largest absolute value so far, which keeps zeros."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ __all__ = ["MaxAbsStreamScaler"]
 
 
 class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
-    """Divide each feature by the largest absolute value that the stream has shown of it, in one pass and without centring.
+    """Divide each feature by its largest absolute value in the stream so far, in one pass and without centring.
 
     With a_j = max |x_ij| over all documents so far, this query's included, a value x becomes x / a_j, which lies in [-1, 1]; a
-    feature that has only been 0 stays 0. Zeros stay zeros, so sparse queries stay sparse, and a query costs O(its entries),
-    however many features are known. A feature that was never met is answered with 0.
+    feature that has only been 0 stays 0. Zeros stay zeros, so sparse queries stay sparse, and a query takes time proportional
+    to its entries, however many features are known. Unknown features become 0.
 
     See Also
     --------
@@ -60,7 +60,7 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
     def _grow(self, n_new: int) -> None:
         n = self._n_features
         if n + n_new > len(self._largest):
-            # Twice as much as is needed, so that growing costs O(1) a feature.
+            # Twice as much as needed, so that growing takes O(1) for each feature.
             grown = np.zeros(2 * (n + n_new))
             grown[:n] = self._largest[:n]
             self._largest = grown
@@ -97,7 +97,7 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
 
 
 def _divided(block: Block, largest: np.ndarray, learns: bool) -> tuple[Any, int]:
-    """The features of a block over the `largest` value of each, and the number of queries before one with a bad value."""
+    """The features of a block divided by the `largest` value of each, and the number of queries before one with a bad value."""
     X = block.X
     if not block.n_documents:
         # Without documents X may be narrower or wider than the features known.

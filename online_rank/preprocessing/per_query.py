@@ -1,4 +1,4 @@
-"""Transforms without memory: of single values, and of a query by what is in it."""
+"""Transformers without memory: of single values, and of values relative to their query."""
 
 import numpy as np
 
@@ -11,10 +11,10 @@ __all__ = ["QueryNormalizer", "SignedLog"]
 
 
 class SignedLog(StatelessTransformer):
-    """Bring features with long tails into reach: x becomes sign(x) log(1 + abs(x)).
+    """Compress features with long tails: x becomes sign(x) log(1 + abs(x)).
 
     Raw features of web search reach 10^8 while most of their values are small, and a linear model follows the few largest ones;
-    put `SignedLog` before a scaler then. Small values are hardly changed, and the sign and the order of values stay.
+    so put `SignedLog` before the scaler. Small values are hardly changed, and the sign and order of values are kept.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class SignedLog(StatelessTransformer):
 
 
 class QueryNormalizer(StatelessTransformer):
-    """Scale each feature within each query, by the documents of that query alone.
+    """Scale each feature within each query, using only the documents of that query.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class QueryNormalizer(StatelessTransformer):
     Raises
     ------
     ValueError
-        `method` is neither of the two.
+        `method` is unknown.
 
     Examples
     --------

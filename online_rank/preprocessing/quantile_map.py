@@ -1,4 +1,4 @@
-"""Features mapped by their quantiles in the stream: the recommended first step on raw features."""
+"""Maps features by their quantiles in the stream: the recommended first step for raw features."""
 
 import copy
 import functools
@@ -24,28 +24,28 @@ __all__ = ["Ramps", "StreamQuantileMap"]
 #: Values that the sketch of a feature keeps, and documents that join it at once. A map of d features is saved in
 #: 8 d (_POINTS + _DOCUMENTS) bytes: 348 kB at 136 features.
 _POINTS, _DOCUMENTS = 224, 96
-#: A stretch of the stream that gives so many documents is this part of what came before, until memory is full.
+#: A stretch of the stream is this share of what came before, until memory is full.
 _GROWTH, _OLDEST = 8, 16
-#: Sketches are renewed in so many parts, one a query, so that no query waits for all; few features are one part.
+#: Sketches are renewed in this many parts, one in each query, so that no query waits for all; few features are one part.
 _PARTS, _AT_ONCE = 4, 64
-#: A shorter memory would not hold what a sketch keeps.
+#: A shorter memory would be smaller than a sketch.
 _LEAST_MEMORY = 1024
 _MASK = (1 << 63) - 1
-#: Cells of a feature, in which a value finds its knots.
+#: Cells of a feature's look-up table of knots.
 _CELLS = 256
-#: Values beyond this count as if they were it: differences of values stay finite.
+#: Larger values are clipped to this, so that differences of values stay finite.
 _LARGEST = 8e307
 #: Ramps run over [-2, 2], in which 95 % of normal scores lie, and are this high.
 _REACH, _HEIGHT = 2.0, 0.7
-#: What the kernel adds to the deviation of a query.
+#: Added to the standard deviation within a query.
 _SOFT = 0.1
 
-#: More knots say nothing more of a sketch.
+#: More knots add no information about a sketch.
 _MOST_KNOTS = 256
 
 
 class _Table(NamedTuple):
-    """How each feature is mapped, as `find_knots` makes it from the sketches."""
+    """The map of each feature, made by `find_knots` from the sketches."""
 
     rare: np.ndarray
     counts: np.ndarray
@@ -55,7 +55,7 @@ class _Table(NamedTuple):
 
     @classmethod
     def of(cls, d: int, n_knots: int) -> "_Table":
-        """For d features without knots."""
+        """A table for d features without knots."""
         return cls(
             np.zeros(d, dtype=np.uint8),
             np.zeros(d, dtype=np.int64),
@@ -65,11 +65,11 @@ class _Table(NamedTuple):
         )
 
     def copy(self) -> "_Table":
-        """The same in arrays of its own."""
+        """A copy."""
         return _Table(*(array.copy() for array in self))
 
     def extended(self, other: "_Table") -> "_Table":
-        """The features of this table, and after them those of another one."""
+        """The features of this table, followed by those of another one."""
         arrays = [
             np.concatenate(pair, axis=int(name == "finders"))
             for name, pair in zip(self._fields, zip(self, other, strict=True), strict=True)
@@ -78,56 +78,59 @@ class _Table(NamedTuple):
 
 
 class StreamQuantileMap(ColumnTransformer):
-    r"""Map each raw feature to normal scores by its quantiles in the stream, as they are and relative to the query.
+    r"""Map each raw feature to normal scores by its quantiles in the stream, both absolute and relative to the query.
 
     Every feature gives two columns. With F the mid-rank share of a value among the documents of the stream,
 
     .. math:: g(x) = \Phi^{-1}(F(x)), \qquad q = (g - \bar g) / (\sigma_g + 0.1),
 
-    where mean and deviation of g are those of the query (q is 0 where g is constant in the query). Only the order of values
+    where mean and standard deviation of g are taken over the query (q is 0 if g is constant in the query). Only the order of
+    values
     counts: outliers, units and tails up to 10^8 and beyond need no logarithm and no scaler. Both columns are float32.
 
-    **Where most documents have 0**, as with counts, names and labels crossed with attributes, 0 stays 0 in both columns: 0
-    counts for as much as all other values together in F, g(0) is subtracted from g, and q = g / (sigma + 0.1). A feature that
-    has shown nothing but 0 gives 0.5 for any value above it.
+    **If most documents have 0**, as with counts, names and labels crossed with attributes, 0 stays 0 in both columns: 0 gets as
+    much weight in F as all other values together, g(0) is subtracted from g, and q = g / (sigma + 0.1). A feature that has only
+    been 0 so far gives 0.5 for any value above it.
 
-    **What is kept.** Of each feature a sketch of 224 values, from which come the `n_knots` values or fewer between which g is
+    **State.** Each feature has a sketch of 224 values, from which at most `n_knots` knots are computed, between which g is
     linear (constant beyond the smallest and the largest). The stream is cut into stretches, each an eighth of what came before,
-    from each of which 96 documents, drawn one from every 96th part, join the sketches; a few features a query. Ranks are
-    unbiased, and off by about 0.01. A stretch has at most `memory` / 16 documents: from then on old ones count less and less,
-    and the map follows a stream that drifts. With `frozen_after` it stays what it is after so many documents, so that from then
-    on every bound for fixed features holds (THEORY 15); a map that goes on learning is a moving scaler (THEORY 10c).
+    from each of which 96 documents, drawn one from every 96th part, are merged into the sketches, a few features in each query.
+    Ranks are unbiased, with errors of about 0.01. A stretch has at most `memory` / 16 documents: from then on old documents
+    count less and less, and the map follows drift. With `frozen_after` the map stays fixed after that many documents, so that
+    from then on all bounds for fixed features hold; a map that goes on learning moves the comparator, as in
+    `online_rank.bounds.drift`.
 
-    A feature `"clicks"` gives `"clicks"` and `"clicks in query"`; one that is known by its number n, as in arrays and LETOR
-    text, the columns number 2 n - 1 and 2 n.
+    A feature `"clicks"` gives `"clicks"` and `"clicks in query"`; one known by its number n, as in arrays and LETOR text, gives
+    the columns number 2 n - 1 and 2 n.
 
-    **Sparse rows** pass as they are: a stream that begins with `SparseRows` or a sparse matrix of scipy, as text gives, is not
-    mapped, and its features keep their names.
+    **Sparse rows** pass unchanged: a stream that begins with `SparseRows` or a sparse matrix of scipy, such as text features,
+    is not mapped, and its features keep their names.
 
-    Sketches join: `online_rank.distributed.mix` makes one map of those of several machines.
+    Sketches can be merged: `online_rank.distributed.mix` combines the maps of several machines.
 
     Parameters
     ----------
     ramps
-        None, or the number P of knots of `Ramps`, which then follow: each of the two columns becomes P columns. A linear ranker
+        None, or the number P of knots of `Ramps` to apply afterwards: each of the two columns becomes P columns. A linear
+        ranker
         then learns a piecewise linear function of every feature.
     n_knots
         Most knots of a feature.
     memory
-        About how many documents the map remembers.
+        Approximate number of documents that the map remembers.
     frozen_after
-        After how many documents the map stays fixed; None for never.
+        Number of documents after which the map stays fixed; None for never.
     seed
         Seed of the draws of documents.
 
     Raises
     ------
     TypeError, ValueError
-        A parameter is of the wrong kind, or out of its range.
+        A parameter is of the wrong type, or out of its range.
 
     References
     ----------
-    Sketches of quantiles that join: Karnin, Lang & Liberty, *Optimal Quantile Approximation in Streams*, 2016.
+    Mergeable quantile sketches: Karnin, Lang & Liberty, *Optimal Quantile Approximation in Streams*, 2016.
 
     Examples
     --------
@@ -169,7 +172,7 @@ class StreamQuantileMap(ColumnTransformer):
 
     _changes_in_place = False
 
-    #: A sketch, and the table made of it, take 4 kB a feature.
+    #: A sketch and its table take 4 kB for each feature.
     max_features = 1 << 14
 
     def __init__(
@@ -194,7 +197,7 @@ class StreamQuantileMap(ColumnTransformer):
         self.seed = seed
         self._ramps = None if ramps is None else Ramps(ramps)
         self._count = 0
-        # The sketches: values other than 0, how many, and their weight; the weight of all documents.
+        # The sketches: values other than 0, their number and weight, and the weight of all documents.
         self._points = np.empty((0, _POINTS))
         self._sizes = np.empty(0, dtype=np.int64)
         self._masses = np.empty(0)
@@ -202,12 +205,12 @@ class StreamQuantileMap(ColumnTransformer):
         # The stretch of the stream that is being sampled, and the documents taken from it.
         self._rows: tuple[np.ndarray, ...] = ()
         self._start, self._due = 0, 1
-        # The documents of a stretch that ended join the features from `_cursor` on, and stand for `_span`. No feature is left
-        # to join when it is the number of features.
+        # The documents of the last stretch are still to be merged into the features from `_cursor` on, and stand for `_span`
+        # documents. None are left if `_cursor` is the number of features.
         self._span, self._cursor, self._n_joined = 0, 0, 0
-        # Whether the stream began with sparse rows, which pass as they are.
+        # Whether the stream began with sparse rows, which pass unchanged.
         self._passes = False
-        # Of a shard: the sketches that it began with. Those above are then of the documents after `_count_before` alone.
+        # For a shard: its initial sketches. Those above then cover only the documents after `_count_before`.
         self._forget_base()
         self._derive()
 
@@ -225,7 +228,7 @@ class StreamQuantileMap(ColumnTransformer):
     def knots(self, feature: Hashable) -> tuple[np.ndarray, np.ndarray]:
         """Values and scores between which the map of a feature (its name, or its number) is linear.
 
-        Where most documents have 0, it is a knot with score 0 between those of the numbers next to it, -5e-324 and 5e-324.
+        If most documents have 0, then 0 is a knot with score 0, between knots at the adjacent numbers -5e-324 and 5e-324.
 
         Returns
         -------
@@ -237,20 +240,20 @@ class StreamQuantileMap(ColumnTransformer):
 
     @locked
     def keeps_zero(self, feature: Hashable) -> bool:
-        """Whether most documents have 0 there, so that 0 stays 0."""
+        """Whether most documents have 0, so that 0 stays 0."""
         j = self.feature_names.index(feature) if self.feature_names is not None else int(feature)  # type: ignore[call-overload]
         return bool(self._table.rare[j])
 
     def _derive(self) -> None:
-        """Make the places of sampled documents, and the knots, from the state."""
+        """Compute the positions of sampled documents, and the knots, from the state."""
         self._places = self._draw_places()
         self._table = _Table.of(self._n_features, self.n_knots)
         self._find_knots(0, self._cursor, self._total + self._span if self._span else self._total)
-        # Features that wait for the documents of a stretch have the knots of before.
+        # Features still waiting for the documents of a stretch keep their earlier knots.
         self._find_knots(self._cursor, self._n_features, self._total)
 
     def _check_state(self) -> None:
-        """Raise ValueError where sketches or stretches, as loaded, could not have come about."""
+        """Raise ValueError if loaded sketches or stretches are impossible."""
         beyond = np.arange(1, _POINTS)
         for points, sizes in ((self._points, self._sizes), (self._base_points, self._base_sizes)):
             if not ((points[:, 1:] >= points[:, :-1]) | (beyond >= sizes[:, None])).all():
@@ -265,7 +268,7 @@ class StreamQuantileMap(ColumnTransformer):
             raise ValueError("no documents are there to join the sketches")
 
     def _grow(self, n_new: int) -> None:
-        # The documents before would have shown the new features as 0: they have no values of their own.
+        # New features were 0 in earlier documents, so they have no other values yet.
         idle = self._cursor == self._n_features
         d = self._n_features + n_new
         self._points = np.concatenate([self._points, np.zeros((n_new, _POINTS))])
@@ -300,7 +303,7 @@ class StreamQuantileMap(ColumnTransformer):
         found = [(table[:n, kernels.VALUE].copy(), table[:n, kernels.SCORE].copy()) for table, n in zip(
             self._table.knots, self._table.counts.tolist(), strict=True)]  # fmt: skip
         both = np.repeat(np.arange(n_features), 2)
-        # Of features that keep their zero the mean is not subtracted.
+        # The mean is not subtracted from features that keep their zero.
         centred = np.repeat(self._table.rare == 0, 2)
         mapped = (
             Curves(np.arange(n_features), tuple(knots if len(knots[0]) else zero for knots in found)),
@@ -322,7 +325,7 @@ class StreamQuantileMap(ColumnTransformer):
         return n
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> bool:
-        """Write queries, transformed, to `out`. Returns whether all values are finite."""
+        """Write transformed queries to `out`. Returns whether all values are finite."""
         if self._ramps is None:
             return kernels.map_queries(X, offsets, *self._table, out)
         mapped = np.empty((len(X), 2 * X.shape[1]), dtype=np.float32)
@@ -335,7 +338,7 @@ class StreamQuantileMap(ColumnTransformer):
         return self.frozen_after is not None and self._start >= self.frozen_after
 
     def _quiet(self, count: int) -> bool:
-        """Whether nothing happens until so many documents are seen: none is sampled, and none of a stretch waits."""
+        """Whether nothing happens up to this number of documents: none is sampled, and none is waiting to be merged."""
         if self._cursor < self._n_features:
             return False
         taken = len(self._rows)
@@ -344,9 +347,9 @@ class StreamQuantileMap(ColumnTransformer):
         )
 
     def _learn_documents(self, X: np.ndarray) -> bool:
-        """Sample a query; at the end of a stretch let what was sampled join the sketches of as many features as it is time for.
+        """Sample a query; after a stretch, merge its sample into the sketches of the features that are due.
 
-        Returns False when a document that is to join is not finite.
+        Returns False if a document to be merged is not finite.
         """
         if not self._is_frozen:
             if self._cursor == self._n_features:
@@ -361,9 +364,9 @@ class StreamQuantileMap(ColumnTransformer):
         return True
 
     def _sample(self, X: np.ndarray) -> None:
-        """Take those documents of a query whose turn it is."""
+        """Take the documents of a query that are to be sampled."""
         if self._places is None:
-            # A short stretch is taken whole, of a long query about `_DOCUMENTS` documents.
+            # All documents of a short stretch are taken, and about `_DOCUMENTS` of a long query.
             taken = range(0, len(X), math.ceil(len(X) / _DOCUMENTS))
             self._rows += tuple(X[i].astype(np.float64) for i in taken)
             return
@@ -371,12 +374,12 @@ class StreamQuantileMap(ColumnTransformer):
             self._rows += (X[i].astype(np.float64),)
 
     def _join(self, at_once: int) -> None:
-        """Let the documents of a stretch join the sketches of the next features, and find their knots."""
+        """Merge the documents of a stretch into the sketches of the next features, and find their knots."""
         stop = min(self._n_features, self._cursor + at_once)
         total = max(float(min(self._total + self._span, self.memory)), float(self._span))
         keep = (total - self._span) / self._total if self._total > 0.0 else 0.0
         self._points, self._sizes, self._masses = self._points.copy(), self._sizes.copy(), self._masses.copy()
-        # No value is -0.0: which of two equal ones comes first is chance.
+        # Avoid -0.0, since the order of equal values is arbitrary.
         documents = np.clip(np.stack(self._rows), -_LARGEST, _LARGEST) + 0.0
         kernels.join_documents(
             self._cursor, stop, documents, self._span / len(self._rows), keep, self._draw(),
@@ -391,7 +394,7 @@ class StreamQuantileMap(ColumnTransformer):
             self._begin_stretch()
 
     def _begin_stretch(self) -> None:
-        """Sample anew from here on."""
+        """Begin a new stretch here."""
         own = self._count - self._count_before
         length = min(max(own // _GROWTH, min(_DOCUMENTS, own // 2), 1), self.memory // _OLDEST)
         self._rows, self._span = (), 0
@@ -410,7 +413,7 @@ class StreamQuantileMap(ColumnTransformer):
         return (self._start + ((np.arange(_DOCUMENTS) + uniform) * (length / _DOCUMENTS)).astype(np.int64)).tolist()
 
     def _draw(self) -> float:
-        """A uniform number for the next joining."""
+        """A uniform random number for the next merge."""
         uniform = np.empty(1)
         kernels.draws(~self.seed & _MASK, self._n_joined, uniform)
         return float(uniform[0])
@@ -421,14 +424,14 @@ class StreamQuantileMap(ColumnTransformer):
         kernels.find_knots(first, stop, self._points, self._sizes, self._masses, total, *base, self._draw(), *self._table)
 
     def _join_all(self) -> None:
-        """Let every document that was sampled join all sketches now."""
+        """Merge all sampled documents into all sketches now."""
         if self._rows and self._cursor == self._n_features:
             self._span, self._cursor = self._count - self._start, 0
         if self._cursor < self._n_features:
             self._join(self._n_features)
 
     def _fork(self) -> None:
-        """From here on keep the documents of this part in sketches of their own; knots are of both."""
+        """From now on keep new documents in separate sketches; knots are computed from both."""
         if self._cursor < self._n_features:
             self._join(self._n_features)
         self._base_points, self._base_sizes, self._base_masses = self._points, self._sizes, self._masses
@@ -438,7 +441,7 @@ class StreamQuantileMap(ColumnTransformer):
         self._begin_stretch()
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        """Join the sketches of what each shard has learned on its own to those of the base."""
+        """Merge the sketches of each shard's own documents into those of the base."""
         if any(shard._passes for shard in shards):
             if not all(shard._passes or not shard._n_features for shard in shards):
                 raise ValueError("some of the StreamQuantileMaps have learned from sparse rows, and others from arrays")
@@ -449,7 +452,7 @@ class StreamQuantileMap(ColumnTransformer):
         for k, given in enumerate(shards):
             if given._count_before != base._count:
                 raise ValueError(
-                    f"StreamQuantileMap of models[{k}] did not begin as a fork of base: its documents cannot be told apart"
+                    f"StreamQuantileMap of models[{k}] did not begin as a fork of base: its own documents are unknown"
                 )
             shard = copy.copy(given)
             shard._join_all()
@@ -469,10 +472,10 @@ class StreamQuantileMap(ColumnTransformer):
 
 
 class Ramps(StatelessTransformer):
-    """Make piecewise linear functions of every feature linear: its value, and a ramp between each pair of neighbouring knots.
+    """Expand every feature into ramps, so that a linear ranker can learn piecewise linear functions of it.
 
-    A value z gives z and 0.7 clip((z - P_k) / (P_{k+1} - P_k), 0, 1) for the `n_knots` knots P_k at equal distances over
-    [-2, 2]; so it stands behind `StreamQuantileMap`, whose columns have about that range, or another scaler.
+    A value z gives z and 0.7 clip((z - P_k) / (P_{k+1} - P_k), 0, 1) for the `n_knots` knots P_k at equal distances over [-2,
+    2], so put it behind `StreamQuantileMap`, whose columns have about that range, or another scaler.
 
     Parameters
     ----------
@@ -526,7 +529,7 @@ def _knots(n_knots: int) -> np.ndarray:
 def _column_names(names: tuple[Hashable, ...], ramps: int | None) -> tuple[Hashable, ...]:
     """The names of the columns of each feature, one after the other: new features come last.
 
-    What the map of an array gives is known by its position. So the columns of a feature that is a number are numbers.
+    Features of an array are known by position, so the columns of a numbered feature are numbers too.
     """
     width, given = 2 * (ramps or 1), list[Hashable]()
     for name in names:

@@ -1,4 +1,4 @@
-"""Ranks within the query, beside the features."""
+"""Adds ranks within the query to the features."""
 
 import numpy as np
 
@@ -16,18 +16,18 @@ class QueryRanks(QueryTransformer):
     """Give each feature a companion: the rank of the document's value among those of its query.
 
     The companion of a value is the share of the query's documents with a smaller value, equal ones counted half, minus a half:
-    0 in the middle, and for a feature that is constant in the query. The d features come first, then the d ranks, in the same
+    so it is 0 in the middle, and for a feature that is constant in the query. The d features come first, then the d ranks, in
+    the same
     order; the rank of a feature named f is called "rank of f".
 
     Put it first, and a scaler behind it: `QueryRanks() | StreamScaler() | SwapRanker()`. Ranks help where raw features have
     heavy tails (counts, lengths, page ranks of web search), since a linear model follows the few largest values. On features
-    that are normalised within the query already they cost a little, at first above all, because there are twice as many
-    weights to learn.
+    already normalised within the query they cost a little, mainly at first, because there are twice as many weights to learn.
 
     Parameters
     ----------
     keep
-        Whether the features stay beside their ranks.
+        Whether to keep the features beside their ranks.
 
     Examples
     --------

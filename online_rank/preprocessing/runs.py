@@ -1,4 +1,4 @@
-"""Features of what retrievers returned."""
+"""Features from the result lists of retrievers."""
 
 import itertools
 import sys
@@ -17,14 +17,14 @@ from online_rank.query.sparse import SparseRows
 
 __all__ = ["PARTS", "RunFeatures"]
 
-#: What `RunFeatures` can make of a run, in the order of its columns.
+#: The features that `RunFeatures` can make of a run, in the order of its columns.
 PARTS = ("minmax", "zscore", "reciprocal_rank", "found")
 
 
 class RunFeatures(QueryTransformer):
-    r"""Turn what retrievers returned into features that a linear model can fuse.
+    r"""Turn the result lists of retrievers into features that a linear model can fuse.
 
-    Of the score s of a document in a run, among the scores of the same query and run:
+    From the score s of a document in a run, relative to the scores of the same query and run:
 
     - `"minmax"`: (s - min) / (max - min), and 1 where all scores of the run are equal;
     - `"zscore"`: (s - mean) / standard deviation, and 0 where all are equal;
@@ -37,7 +37,8 @@ class RunFeatures(QueryTransformer):
     Reciprocal rank fusion ([1]) is the sum of the columns `reciprocal_rank`, and the usual convex combination of normalised
     scores a weighted sum of the columns `minmax`. So a linear ranker can begin as either, and learn from there.
 
-    It learns nothing, and must be the first step, where absences can still be seen. A column is named after its run and part,
+    It learns nothing, and must be the first step, where missing documents are still visible. A column is named after its run
+    and part,
     as in `"bm25 minmax"`. Features that are not runs follow unchanged; a missing one is 0.
 
     Queries are `Runs`, in which equal scores stand in the order of their list. In any other form of a query, features are
@@ -48,7 +49,7 @@ class RunFeatures(QueryTransformer):
     runs
         Names of the retrievers. None: those of the query's `Runs`; in other forms, all features.
     parts
-        What to make of each run, of `"minmax"`, `"zscore"`, `"reciprocal_rank"` and `"found"`.
+        The features to make of each run: some of `"minmax"`, `"zscore"`, `"reciprocal_rank"` and `"found"`.
     k
         The constant of the reciprocal rank.
 
@@ -124,7 +125,7 @@ class RunFeatures(QueryTransformer):
 
 
 def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float) -> np.ndarray:
-    """A part of the runs of one query.
+    """One feature of the runs of one query.
 
     Parameters
     ----------
@@ -160,7 +161,7 @@ def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float) -> np.n
 
 
 def _ranks_by_score(scores: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Ranks (m, r) from 1 on, best score first; equal scores share their mean, whatever the order of the documents."""
+    """Ranks (m, r) from 1, best score first; equal scores share the mean of their ranks."""
     ranks = np.ones(scores.shape)
     for column, own, known in zip(ranks.T, scores.T, found.T, strict=True):
         ascending = np.sort(own[known])
@@ -180,9 +181,9 @@ class _Given(NamedTuple):
     ranks
         float64 (n, d): places in the retrievers' lists, NaN where there is none.
     names
-        Of the columns; None where they are known by position.
+        Names of the columns; None if they are known by position.
     retrieved
-        Whether each column comes from a retriever, in a query of `Runs`; None for other forms, which do not say.
+        Whether each column comes from a retriever, in a query of `Runs`; None for other forms, where this is unknown.
     """
 
     values: np.ndarray
@@ -191,7 +192,7 @@ class _Given(NamedTuple):
     retrieved: list[bool] | None = None
 
     def widened(self, names: tuple[Hashable, ...]) -> "_Given":
-        """With further columns behind its own, which no document has."""
+        """Append further columns, which no document has."""
         absent = np.full((len(self.values), len(names) - self.values.shape[1]), np.nan)
         return _Given(np.hstack([self.values, absent]), np.hstack([self.ranks, absent]), names)
 
@@ -221,7 +222,7 @@ def _read(block: Block) -> _Given:
 
 
 def _placed(shape: tuple[int, int], rows: np.ndarray, columns: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Entries in an array that is NaN elsewhere, and one that is NaN."""
+    """An array with the entries, NaN elsewhere, and another one that is all NaN."""
     values = np.full(shape, np.nan)
     values[rows, columns] = given
     return values, np.full(shape, np.nan)

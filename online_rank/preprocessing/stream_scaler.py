@@ -1,4 +1,4 @@
-"""Standardisation by what the stream has shown so far."""
+"""Standardisation by running means and variances."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,8 +21,9 @@ class StreamScaler(ColumnTransformer):
     With the mean mu and the variance var of a feature over all documents so far, a value x becomes (x - mu) / sqrt(var). A
     feature that has been constant so far becomes 0. A feature that appears late, by name, counts as 0 in all documents before.
 
-    Mean and sum of squared deviations M of the n documents before and the m of a query are joined by the formula of Chan, Golub
-    & LeVeque (1979): with delta the difference of the means, mu += delta m / (n + m), M += M_query + delta^2 n m / (n + m).
+    Mean and sum of squared deviations M of the n earlier documents and the m of a query are combined by the formula of Chan,
+    Golub & LeVeque (1979): with delta the difference of the means, mu += delta m / (n + m), M += M_query + delta^2 n m / (n +
+    m).
     Columns with a large offset lose no precision, and constant ones are exactly constant.
 
     Parameters
@@ -45,7 +46,7 @@ class StreamScaler(ColumnTransformer):
         _count=Count(), _mean=Array("d"), _m2=Array("d", low=0.0), _own=Array(2, "d", optional=True), _count_before=Count()
     )
 
-    #: Of a shard: mean and sum of squared deviations of the documents after the first `_count_before` alone (2, d).
+    #: For a shard: mean and sum of squared deviations of only the documents after the first `_count_before` (2, d).
     _own: np.ndarray | None = None
     _count_before = 0
 
@@ -83,7 +84,7 @@ class StreamScaler(ColumnTransformer):
         return np.sqrt(self._m2 / max(self._count, 1)) if self.with_std else np.ones(len(self._mean))
 
     def _grow(self, n_new: int) -> None:
-        # A column of zeros has mean 0 and deviation 0: the state that learning zeros from the start would have left.
+        # Mean 0 and deviation 0, as if zeros had been learned from the start.
         self._mean = np.concatenate([self._mean, np.zeros(n_new)])
         self._m2 = np.concatenate([self._m2, np.zeros(n_new)])
         if self._own is not None:
@@ -94,12 +95,10 @@ class StreamScaler(ColumnTransformer):
         self._count_before = self._count
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        """Join what each shard has learned on its own to what the base had learned before, by the formula of Chan et al."""
+        """Combine the statistics of each shard with those of the base, by the formula of Chan et al."""
         for k, shard in enumerate(shards):
             if shard._count_before != base._count:
-                raise ValueError(
-                    f"StreamScaler of models[{k}] did not begin as a fork of base: its documents cannot be told apart"
-                )
+                raise ValueError(f"StreamScaler of models[{k}] did not begin as a fork of base: its own documents are unknown")
             own = np.stack((shard._mean, shard._m2)) if shard._own is None else shard._own
             if n := shard._count - shard._count_before:
                 kernels.join(n, *self._placed_from(shard, own), self._count, self._mean, self._m2)

@@ -1,27 +1,28 @@
-"""Features with heavy tails, which a linear scale does not suit."""
+"""Detects features with heavy tails, for which a linear scale is unsuitable."""
 
 import numpy as np
 
 __all__ = ["heavy_tails"]
 
-#: The largest absolute value of a feature with heavy tails: so many times the median one, and at least so large.
+#: A feature has heavy tails if its largest absolute value is this many times the median, and at least this large.
 _RATIO, _LARGE = 100.0, 10.0
 
-#: Fewer values than these say nothing about tails.
+#: Fewest values needed to detect heavy tails.
 _FEWEST = 50
 
 
 def heavy_tails(X: np.ndarray) -> np.ndarray:
-    """Which features have heavy tails, as counts and lengths do; `SignedLog` or `QueryNormalizer` bring them to scale.
+    """Find features with heavy tails, such as counts and lengths; `StreamQuantileMap`, `SignedLog` or `QueryNormalizer` tame
+    them.
 
-    A feature has when the largest of its absolute values is above 10 and at least 100 times the median of those that are not 0.
+    A feature has a heavy tail if its largest absolute value is above 10 and at least 100 times the median of the non-zero ones.
     Of 5,000 values the ratio is about 6 for a normal distribution, 12 for an exponential and 250 for a log-normal one with
     sigma = 1.5.
 
     Parameters
     ----------
     X
-        Features (n, d) of documents of many queries. Columns with fewer than 50 values other than 0 are not judged.
+        Features (n, d) of documents of many queries. Columns with fewer than 50 non-zero values are never flagged.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Features replaced by what grades documents with such values have had."""
+"""Encodes features by the mean grades of documents with similar values."""
 
 import functools
 import itertools
@@ -19,36 +19,35 @@ __all__ = ["StreamTargetEncoder"]
 
 #: The grid of every feature covers the range of normal scores.
 _REACH = 2.6
-#: Of which features the values stay beside their encodings.
+#: The features whose values are kept beside their encodings.
 _KEPT = ("none", "relative", "all")
 
 
 class StreamTargetEncoder(ColumnTransformer):
-    r"""Add to each feature the mean grade of documents with values near its own, as the stream has shown it so far.
+    r"""Add to each feature an encoding: the mean grade, in the stream so far, of documents with similar values.
 
-    Grades are standardised within their query. A grid of `n_points` points over [-2.6, 2.6], for features that
-    `StreamQuantileMap` or another scaler has brought there, keeps for each point the sum S of these grades and the weight C of
-    the documents near it; a document counts for the two points next to its value, in shares that fall linearly with the
+    Grades are standardised within their query. A grid of `n_points` points over [-2.6, 2.6], for features scaled to that range
+    by `StreamQuantileMap` or another scaler, keeps for each point the sum S of these grades and the weight C of
+    the documents near it; a document counts for the two points next to its value, with shares that fall linearly with the
     distance. Every feature gives two columns: z itself, and
 
     .. math:: e(z) = \text{prior} \cdot S / (C + \text{prior}),
 
     linear between points. A linear ranker behind it can follow any function of a single feature.
 
-    It is supervised: a query is transformed by the tables as they were before its grades were learned. Of `Clicks` it learns
-    from the documents shown, with what was done with them in place of grades: what stands at the top is clicked more often, and
-    is encoded so.
+    It is supervised: a query is transformed with the tables from before its grades were learned. From `Clicks` it learns the
+    shown documents, with clicks in place of grades; position bias is not removed, so documents at the top get larger encodings.
 
     Parameters
     ----------
     n_points
         Points of the grid.
     prior
-        How many documents of mean grade 0 every point begins with.
+        Number of documents of mean grade 0 that every point begins with.
     keep
         `"all"`: every feature gives z and e(z). `"relative"`, behind `StreamQuantileMap`: of its two columns for a feature only
-        the second one, relative to the query, is kept beside the encodings of both. Within a query the two differ by a factor
-        only, and three columns cost a ridge regression half of what four do.
+        the second one, relative to the query, is kept beside the encodings of both. Within a query the two differ only by a
+        constant and a factor, and a ridge regression takes half the time with three columns.
 
     Raises
     ------
@@ -139,7 +138,7 @@ class StreamTargetEncoder(ColumnTransformer):
         return len(block.w)
 
     def _learn_clicks(self, block: Block, out: np.ndarray) -> None:
-        """Encode each query, and learn from the documents shown, with what was done with them as their grades."""
+        """Encode each query, and learn from the shown documents, with clicks as their grades."""
         shown = shown_block(block, drawn=False)
         settings = -_REACH, self._step, self.prior, _KEPT.index(self.keep), self._sums, self._counts
         for q, (first, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
@@ -160,7 +159,7 @@ class StreamTargetEncoder(ColumnTransformer):
 
 @functools.lru_cache(maxsize=64)
 def _encoded_names(names: tuple[Hashable, ...], keep: int) -> tuple[Hashable, ...]:
-    """Each name, unless it is left out, and after it that of its encoding: new features come last."""
+    """Each name, unless it is left out, followed by that of its encoding; new features come last."""
     given: list[Hashable] = []
     for j, name in enumerate(names):
         if keep == 2 or (keep == 1 and j % 2):

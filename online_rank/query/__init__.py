@@ -1,4 +1,4 @@
-"""Queries and their grades: whatever a user gives is read once, at the door, into a `Block`.
+"""Queries and their grades: all accepted forms of input are read once into a `Block`.
 
 A query is m documents with d features each. It may come as
 

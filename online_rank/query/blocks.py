@@ -1,4 +1,4 @@
-"""The one form in which queries travel through the library."""
+"""The form in which queries travel through the library."""
 
 import functools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -11,38 +11,39 @@ from online_rank.query.sparse import SparseRows
 
 __all__ = ["ONE", "Block", "as_weights", "document_name", "plain_block", "query_offsets", "require_finite", "single"]
 
-#: The weights of a block of one query that has weight 1.
+#: The weights of a block of one query of weight 1.
 ONE = np.ones(1)
 
 
 class Block(NamedTuple):
-    """Queries, one below the other, with what is known of them.
+    """Queries stacked one below the other, with their grades, names and weights.
 
     Attributes
     ----------
     X
-        Features of the n documents of all queries: an (n, d) float32 or float64 array, C-contiguous, or `SparseRows`. For steps
-        of a pipeline that take texts and categories: the n feature dicts as the user gave them.
+        Features of the n documents of all queries: an (n, d) float32 or float64 array, C-contiguous, or `SparseRows`. For
+        pipeline steps that take text and categories: the n feature dicts, unchanged.
     y
-        Feedback: int64 grades (n,), a tuple of one `Feedback` (such as clicks) a query, or None for queries to rank.
+        Feedback: int64 grades (n,), a tuple with one `Feedback` (such as clicks) for each query, or None for queries to rank.
     offsets
         int64 (q + 1,): query t holds the documents `offsets[t]:offsets[t + 1]`.
     w
         float64 (q,): the weight of each query.
     ids
-        The n document ids; None when documents are known by their position. A `range` holds numbers for messages alone.
+        The n document ids; None when documents are known by their position. A `range` holds numbers used only in messages.
     names
         The d feature names; None when features are known by their position.
     served
-        float64 (n,): the scores that the documents were served with, whose mistakes are to be learned from; None for those that
-        the ranker gives now.
+        float64 (n,): the scores that the documents were served with, whose mistakes to learn from; None for the ranker's
+        current scores.
     form
-        How the user gave the documents: None for an array or rows, `dict` for feature dicts, else the module of the frames.
+        The form of the user's documents: None for an array or rows, `dict` for feature dicts, otherwise the module of the
+        frames.
     answered
-        float64 (n,): what `predict_one` would have answered before any step of the pipeline learned the query, where the ranker
-        measures what was served (`Abilities.measures_answers`).
+        float64 (n,): the scores of `predict_one` before any step of the pipeline learned the query, if the ranker measures
+        served scores (`Abilities.measures_answers`).
     scale
-        float64 (d,): by what the scalers of the pipeline divided the features of one query, where the ranker asks for it
+        float64 (d,): the divisors that the pipeline's scalers applied to the features of one query, if the ranker wants them
         (`Abilities.wants_scale`).
     context
         What is known of each query itself, a tuple of one dict a query; None where nothing is.
@@ -66,7 +67,7 @@ class Block(NamedTuple):
         return int(self.offsets[-1])
 
     def queries(self, first: int, stop: int) -> "Block":
-        """The queries `first:stop`. Messages go on calling a document without an id by its number in the whole block."""
+        """The queries `first:stop`. Messages still number documents without ids by their position in the whole block."""
         a, b = int(self.offsets[first]), int(self.offsets[stop])
         return self._replace(
             X=self.X.rows(a, b) if isinstance(self.X, SparseRows) else self.X[a:b],
@@ -87,7 +88,7 @@ class Block(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def single(n_documents: int) -> np.ndarray:
-    """Offsets of a block that is one query; nobody writes to them."""
+    """Offsets of a block of one query; shared, so never written to."""
     return np.array([0, n_documents])
 
 
@@ -95,7 +96,7 @@ _new = tuple.__new__
 
 
 def plain_block(x: np.ndarray, y: np.ndarray) -> Block:
-    """A query of weight 1 that needs no reading (`are_plain`). `Block(...)` takes three times as long."""
+    """A query of weight 1 that needs no conversion (`are_plain`). `Block(...)` takes three times as long."""
     return _new(Block, (x, y, single(len(y)), ONE, None, None, None, None, None, None, None))
 
 
@@ -110,7 +111,7 @@ def as_weights(w: Any, n_queries: int) -> np.ndarray:
     Raises
     ------
     TypeError, ValueError
-        `w` is neither None nor one number a query. Whether weights are finite and >= 0 is left to whoever learns.
+        `w` is neither None nor one number for each query. Learning checks that weights are finite and >= 0.
     """
     if w is None:
         return np.ones(n_queries)
@@ -123,14 +124,14 @@ def as_weights(w: Any, n_queries: int) -> np.ndarray:
 
 
 def as_array(name: str, value: Any) -> np.ndarray:
-    """`np.asarray`, but a masked array is refused: it would give what is masked away. Raises TypeError."""
+    """`np.asarray`, except that masked arrays are refused: their masked values would be used. Raises TypeError."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; fill in or leave out what is missing first, as by {name}.filled(0)")
     return np.asarray(value)
 
 
 def document_name(i: int, ids: Sequence[Hashable] | None) -> str:
-    """How messages call the i-th document: by its id, or by its number.
+    """The name of the i-th document in messages: its id, or its number.
 
     Examples
     --------
@@ -184,7 +185,7 @@ def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
     Raises
     ------
     ValueError
-        `qid` has another length, or a query's documents do not stand together.
+        `qid` has another length, or a query's documents are not contiguous.
 
     Examples
     --------

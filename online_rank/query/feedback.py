@@ -1,4 +1,4 @@
-"""What is said about a query after it was ranked: grades, or something that only some rankers learn from."""
+"""Feedback on ranked queries: grades, or other kinds that only some rankers learn from."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["Feedback", "as_feedback"]
 
 
 class Feedback:
-    """Feedback on one query that is no grade a document, such as clicks; rankers say whether they learn from it."""
+    """Feedback on one query other than a grade for each document, such as clicks; only some rankers learn from it."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ def as_feedback(y: Any, n_queries: int, n_documents: int, ids: Sequence[Hashable
     y
         Grades in any form of `as_grades`; or `Feedback` on the only query; or a sequence of `Feedback`, one a query.
     n_queries, n_documents
-        What it is about.
+        The numbers of queries and documents that it refers to.
     ids
         The ids of the documents, or None.
 
@@ -33,7 +33,7 @@ def as_feedback(y: Any, n_queries: int, n_documents: int, ids: Sequence[Hashable
     Raises
     ------
     TypeError, ValueError
-        As `as_grades`; or there is not one `Feedback` a query.
+        As `as_grades`; or there is not one `Feedback` for each query.
     """
     if isinstance(y, Feedback):
         each: tuple[Any, ...] = (y,)

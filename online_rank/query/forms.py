@@ -1,4 +1,4 @@
-"""The accepted forms of a query, read once, at the door."""
+"""Reads the accepted forms of a query."""
 
 import functools
 import itertools
@@ -33,7 +33,7 @@ __all__ = [
     "read_query",
 ]
 
-#: From this number of names on a kernel tells them apart faster than a dict.
+#: From this number of names on, a kernel finds the distinct ones faster than a dict.
 _MANY = 256
 
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
@@ -42,7 +42,7 @@ _ONLY_DICTS = {dict}
 
 
 class _Features(NamedTuple):
-    """Documents as the user gave them, read: the fields of a `Block` that come from x."""
+    """The fields of a `Block` that come from x."""
 
     X: Any
     ids: tuple[Hashable, ...] | None = None
@@ -64,17 +64,17 @@ def read_query(
     w
         Its weight.
     served
-        The scores that it was served with (see `as_served`); None where they are not known.
+        The scores that it was served with (see `as_served`); None if unknown.
     context
         What is known of the query itself, `{name: value}` (see `read_context`); None for what a `Block` says, or nothing.
     documents
-        Whether feature dicts, and frames that hold more than numbers, are left as they are, for steps of a pipeline that take
-        texts and categories.
+        Whether to keep feature dicts, and frames with columns other than numbers, unchanged, for pipeline steps that take text
+        and categories.
 
     Raises
     ------
     TypeError
-        `x` is of no accepted form, or a feature value is not a number.
+        `x` has no accepted form, or a feature value is not a number.
     ValueError
         The shape is wrong, documents are ragged, or there are more than `MAX_FEATURES` features; or the grades do not fit.
 
@@ -105,7 +105,7 @@ def read_query(
 def read_block(
     X: Any, qid: Any, y: Any = None, w: Any = None, *, served: Any = None, context: Any = None, documents: bool = False
 ) -> Block:
-    """Read queries that stand one below the other.
+    """Read queries stacked one below the other.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def read_block(
     w
         One weight a query; None for 1.
     served
-        The n scores that the documents were served with; None where they are not known.
+        The n scores that the documents were served with; None if unknown.
     context
         One `{name: value}` a query; None where nothing is known of the queries themselves.
     documents
@@ -127,7 +127,7 @@ def read_block(
     Raises
     ------
     TypeError, ValueError
-        As in `read_query`; or the documents of a query do not stand together.
+        As in `read_query`; or the documents of a query are not contiguous.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def read_block(
 
 
 def is_plain(x: Any, n_features: int) -> bool:
-    """Whether a query is an array (m, n_features) that needs no reading."""
+    """Whether a query is an array (m, n_features) that needs no conversion."""
     return (
         type(x) is _ARRAY
         and (x.dtype is _FLOAT64 or x.dtype is _FLOAT32)
@@ -155,7 +155,7 @@ def is_plain(x: Any, n_features: int) -> bool:
 
 
 def are_plain(x: Any, y: Any, n_features: int) -> bool:
-    """Whether a query of m documents and its m grades are arrays that need no reading."""
+    """Whether a query of m documents and its m grades are arrays that need no conversion."""
     return (
         type(x) is _ARRAY
         and type(y) is _ARRAY
@@ -169,7 +169,7 @@ def are_plain(x: Any, y: Any, n_features: int) -> bool:
 
 
 def answer_in_kind(scores: np.ndarray, block: Block | None) -> list[float] | dict[Hashable, float]:
-    """Scores as a user gets them: a list of floats, or `{document id: score}` for a query with ids."""
+    """Scores in the form returned to users: a list of floats, or `{document id: score}` for a query with ids."""
     if block is None or block.ids is None or isinstance(block.ids, range):
         return scores.tolist()
     return dict(zip(block.ids, scores.tolist(), strict=True))
@@ -196,7 +196,9 @@ def in_form(block: Block) -> Any:
 
 
 def feature_dicts(block: Block) -> list[dict[Hashable, Any]]:
-    """The documents as feature dicts; features without names are called by their position. Of sparse ones only the entries."""
+    """The documents as feature dicts; features without names are called by their position. Sparse documents give only their
+    entries.
+    """
     X = block.X
     if not isinstance(X, np.ndarray | SparseRows):
         return [dict(x) for x in X]
@@ -212,7 +214,7 @@ def _length(X: Any) -> int:
 
 
 def _as_weight(w: Any) -> np.ndarray:
-    """The weight of one query as an array, which nobody writes to."""
+    """The weight of one query as an array, which must not be written to."""
     if w == 1.0:
         return ONE
     try:
@@ -222,7 +224,7 @@ def _as_weight(w: Any) -> np.ndarray:
 
 
 def _read(x: Any, documents: bool) -> _Features:
-    """The documents of x, in their computational form, or as they are where that is asked for."""
+    """The documents of x as arrays, or unchanged if `documents` is set."""
     if type(x) is _ARRAY:
         return _Features(_as_matrix(x))
     if isinstance(x, Runs):
@@ -252,7 +254,7 @@ def _read(x: Any, documents: bool) -> _Features:
 
 
 def _as_matrix(x: np.ndarray) -> np.ndarray:
-    """An (m, d) float array, C-contiguous, without a copy where that is possible."""
+    """An (m, d) float array, C-contiguous, without a copy if possible."""
     if (x.dtype is _FLOAT64 or x.dtype is _FLOAT32) and x.ndim == 2 and x.flags.c_contiguous and x.shape[1] <= MAX_FEATURES:
         return x
     if x.ndim != 2:
@@ -279,13 +281,13 @@ def _from_rows(x: Sequence[Any]) -> np.ndarray:
 
 
 def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_given: bool) -> _Features:
-    """Feature dicts; the columns stand in the order in which names first appear."""
+    """Feature dicts; columns are in the order in which names first appear."""
     if as_given and all(isinstance(document, Mapping) for document in documents):
         return _Features(list(documents), ids, None, dict)
     if not documents:
         return _Features(np.empty((0, 0)), ids, (), dict)
-    # The common case, documents that are plain dicts with the same names, without Python code for each feature. A plain dict,
-    # because others (defaultdict) may answer for a name that they do not hold.
+    # The common case, plain dicts with the same names, without Python code for each feature. Only plain dicts, because others
+    # (defaultdict) may return values for names that they do not contain.
     names: tuple[Hashable, ...] = tuple(documents[0])
     n, d = len(documents), len(names)
     if d < 2 or {*map(type, documents)} != _ONLY_DICTS or {*map(len, documents)} != {d}:
@@ -310,7 +312,7 @@ def _packer(n: int) -> struct.Struct:
 
 
 def flat(parts: Iterable[Iterable[Any]]) -> list[Any]:
-    """What all parts hold, in order; half as slow as `itertools.chain` for dicts and their values."""
+    """The elements of all parts, in order; twice as fast as `itertools.chain` for dicts and their values."""
     found: list[Any] = []
     for part in parts:
         found.extend(part)
@@ -318,7 +320,7 @@ def flat(parts: Iterable[Iterable[Any]]) -> list[Any]:
 
 
 def as_floats(values: list[Any]) -> np.ndarray | None:
-    """Values as float64 (n,), of whatever has a value as a float; None where one has none."""
+    """Values as float64 (n,); None if one of them cannot be converted to a float."""
     floats = np.empty(len(values))
     try:
         # Several times as fast as numpy's conversion of a list.
@@ -329,7 +331,7 @@ def as_floats(values: list[Any]) -> np.ndarray | None:
 
 
 def _checked_floats(values: list[Any], names: tuple[Hashable, ...], ids: Sequence[Hashable] | None, first: int) -> np.ndarray:
-    """As float64, or an error that names the value that is no number."""
+    """Values as float64, or an error that names the value that is not a number."""
     for position, value in enumerate(values):
         i, j = divmod(position, len(names))
         what = f"feature {names[j]!r} of {document_name(first + i, ids)}"
@@ -364,17 +366,17 @@ def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | Non
 
 
 def _distinct(names: list[Hashable]) -> tuple[tuple[Hashable, ...], np.ndarray]:
-    """The different ones of n names, in the order in which they first appear, and which of these each is, int32 (n,)."""
+    """The distinct names among n, in the order in which they first appear, and the index of each name in them, int32 (n,)."""
     if len(names) >= _MANY and are_texts(names):
         return distinct(names)  # type: ignore[arg-type]
-    # Where each name first stands; the names that stand where they first do are the columns.
+    # The first position of each name; names at their first position are the columns.
     column: dict[Hashable, int] = {}
     first = np.fromiter(map(column.setdefault, names, itertools.count()), np.int64, len(names))
     return tuple(column), (np.cumsum(first == np.arange(len(names))) - 1).astype(np.int32)[first]
 
 
 def _remedy(value: Any) -> str:
-    """What to do about a feature value that is no number."""
+    """Advice for a feature value that is not a number."""
     if value is None:
         return ": leave a missing one out"
     return ": encode text, as by HashedFeatures() before the ranker" if isinstance(value, str) else ""
@@ -400,7 +402,7 @@ def _from_frame(x: Any, documents: bool) -> _Features:
             raise TypeError(f"x: column {name!r} has dtype {dtype}; features are numbers")
     X = frame.to_numpy()
     if X.dtype.kind == "b" or X.dtype == object:
-        # Booleans beside numbers; pandas' nullable types have a value of their own for what is missing.
+        # Booleans beside numbers, or pandas' nullable types, which have their own missing value.
         X = X.astype(object)
         for j, name in enumerate(frame.columns):
             X[frame[name].is_null().to_numpy(), j] = np.nan

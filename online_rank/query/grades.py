@@ -28,14 +28,14 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
 
     Returns
     -------
-    int64 array of shape (m,). Whether the values are in range is left to `require_grades`, which kernels make needless.
+    int64 array of shape (m,). The range is not checked here: kernels do that, or `require_grades`.
 
     Raises
     ------
     TypeError
         Grades are not numbers, or are a dict while the documents have no ids.
     ValueError
-        A grade is missing, left over or fractional, or there are not m of them.
+        A grade is missing, superfluous or fractional, or there are not m of them.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
     array([0, 2])
     """
     if type(y) is np.ndarray and y.dtype is _INT64 and y.ndim == 1:
-        # A copy: kernels index by grades that they have checked, and another thread may write to the caller's.
+        # A copy: kernels use checked grades as indices, and another thread may write to the caller's array.
         grades = y.copy()
     else:
         y = by_id("y", y, ids)
@@ -84,7 +84,7 @@ def _in_order(y: Mapping[Hashable, Any], ids: Sequence[Hashable] | None) -> list
 
 
 def _as_integers(y: Any, ids: Sequence[Hashable] | None) -> np.ndarray:
-    """Grades as int64; floats are accepted where they are whole."""
+    """Grades as int64; whole floats are accepted."""
     if isinstance(y, str | bytes) or not (hasattr(y, "__len__") or hasattr(y, "__array__")):
         raise TypeError(f"y is of type {type(y).__name__}; grades are a sequence of integers, one a document")
     grades = as_array("y", y)

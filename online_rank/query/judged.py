@@ -1,4 +1,4 @@
-"""Feedback as it comes: documents without a grade, and grades below 0."""
+"""Incomplete judgements: documents without a grade, and grades below 0."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -10,7 +10,7 @@ from online_rank.query.labels import by_id, in_rows_of
 
 __all__ = ["judged"]
 
-#: What becomes of a document.
+#: How to treat a document.
 Policy: TypeAlias = Literal[0, "skip", "error"]
 
 
@@ -23,23 +23,24 @@ def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "err
         The query, in any form that `online_rank.query` lists.
     y
         Its grades: a sequence, one a document, or `{document id: grade}`, in which documents may be missing. None, NaN and
-        what is masked are no grade.
+        masked values count as missing.
     missing
-        What a document without a grade is: `0`, not relevant; `"skip"`, left out of the query; or an error.
+        How to treat a document without a grade: `0`, as not relevant; `"skip"`, leave it out of the query; `"error"`,
+        raise an error.
     negative
-        The same for a grade below 0, as collections mark documents that nobody judged (-1) or spam (-2).
+        The same for a grade below 0; some collections mark unjudged documents with -1 and spam with -2.
 
     Returns
     -------
-    (x, y) in the forms in which they were given, without the documents that are left out.
+    (x, y) in the forms in which they were given, without the skipped documents.
 
     Raises
     ------
     TypeError
         `y` is a dict, but the documents of `x` have no ids.
     ValueError
-        A policy is unknown, a document has no grade or a negative one where that is an error, or `y` grades a document that is
-        not in `x`.
+        A policy is unknown, a document has no grade or a negative one under `"error"`, or `y` grades a document that is not in
+        `x`.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def judged(x: Any, y: Any, *, missing: Policy = "error", negative: Policy = "err
 
 
 def _is_missing(grade: Any) -> bool:
-    """Whether a grade is None, NaN, masked, or pandas' word for a missing value."""
+    """Whether a grade is None, NaN, masked, or a missing value of pandas."""
     return grade is None or grade is np.ma.masked or type(grade).__name__ == "NAType" or grade != grade
 
 

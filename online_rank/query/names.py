@@ -1,4 +1,4 @@
-"""Names of features with their hashes, by which many are told apart and looked up at once."""
+"""Names of features with hashes, to find and look up many at once."""
 
 import functools
 import os
@@ -12,50 +12,50 @@ from online_rank._kernels.names import hash_texts, number_names
 
 __all__ = ["HashedNames", "are_texts", "distinct", "hashes_of", "index_among", "is_index_name"]
 
-#: Of the hash of names, on which nothing that is kept depends: nobody can choose names that collide.
+#: Random seeds of the hash, so that nobody can choose names that collide. Nothing that is stored depends on them.
 _SEEDS = np.frombuffer(os.urandom(16), np.uint64)
 
 _ONLY_TEXTS = {str}
 
-#: What pandas calls the index of a frame that it writes to a file without a name of its own, and reads again as a column.
+#: Names under which pandas reads back the unnamed index of a frame, as a column.
 _INDEX = re.compile(r"Unnamed: \d+(_level_\d+)?|__index_level_\d+__")
 
 
 def is_index_name(name: str) -> bool:
-    """Whether a column is called as the index of a pandas frame is in a file, or not called anything."""
+    """Whether a column is named like the index of a pandas frame in a file, or has no name."""
     return not name or _INDEX.fullmatch(name) is not None
 
 
 @functools.lru_cache(maxsize=256)
 def index_among(names: tuple[str, ...]) -> str | None:
-    """The first of some names of columns that `is_index_name`."""
+    """The first of the column names for which `is_index_name` holds."""
     return next((name for name in names if isinstance(name, str) and is_index_name(name)), None)
 
 
 class HashedNames(tuple):
-    """Different names, all of them texts, with their `hashes`, int64 (n, 2)."""
+    """Distinct names, all strings, with their `hashes`, int64 (n, 2)."""
 
     hashes: np.ndarray
 
     def __reduce__(self) -> Any:
-        # Another process has other seeds.
+        # The seeds differ in another process.
         return tuple, (tuple(self),)
 
 
 def are_texts(names: Iterable[Hashable]) -> bool:
-    """Whether all names are texts: not of a subclass, which may compare otherwise."""
+    """Whether all names are exactly of type str: a subclass may compare differently."""
     return {*map(type, names)} == _ONLY_TEXTS
 
 
 def hashes_of(names: Sequence[Hashable]) -> np.ndarray:
-    """The hashes of names, int64 (n, 2). Names that are no texts, and have no hash here, have all the same."""
+    """The hashes of names, int64 (n, 2). Names that are not strings all get the same hash."""
     hashes = np.empty((len(names), 2), np.int64)
     try:
         text = _encoded("\n".join(names))  # type: ignore[arg-type]
     except TypeError:
         text = None
     if text is None or text.count(b"\n") != len(names) - 1:
-        # UTF-8 has neither byte 255, which stands for a separator within a name, nor 254.
+        # Bytes 255 (a separator within a name) and 254 do not occur in UTF-8.
         parts = (_encoded(name).replace(b"\n", b"\xff") if isinstance(name, str) else b"\xfe" for name in names)
         text = b"\n".join(parts)
     hash_texts(np.frombuffer(text, np.uint8), _SEEDS, hashes)
@@ -67,7 +67,7 @@ def _encoded(text: str) -> bytes:
 
 
 def distinct(names: Sequence[str]) -> tuple[HashedNames, np.ndarray]:
-    """The different ones of n names, in the order in which they first appear, and which of these each is, int32 (n,).
+    """The distinct names among n, in the order in which they first appear, and the index of each name in them, int32 (n,).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Queries as lists that retrievers returned."""
+"""Queries given as the result lists of retrievers."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -8,14 +8,14 @@ __all__ = ["Retrieved", "Runs"]
 
 
 class Retrieved(NamedTuple):
-    """What a retriever says of a document.
+    """A document's entry in the list of a retriever.
 
     Attributes
     ----------
     score
         Its score.
     rank
-        Its place in the retriever's list, from 1 on.
+        Its position in the retriever's list, from 1.
     """
 
     score: float
@@ -23,9 +23,9 @@ class Retrieved(NamedTuple):
 
 
 class Runs:
-    """One query, as the result lists of several retrievers: what is to be fused into one ranking.
+    """One query as the result lists of several retrievers, to be fused into one ranking.
 
-    The candidates are the union of the lists, in the order in which they are met: run by run, best first. A document that a
+    The candidates are the union of the lists, in order of appearance: run by run, best first. A document that a
     retriever did not return has no score there, which is neither a score of 0 nor an error; `RunFeatures` makes features of
     scores, ranks and absences.
 
@@ -35,13 +35,13 @@ class Runs:
         `{retriever: [(document id, score), ...]}` or `{retriever: {document id: score}}`. A run is read best score first; equal
         scores keep their order. It may be empty.
     features
-        `{document id: {feature: number}}`: what else is known of the candidates, or of some of them; None for nothing. A
-        document that no retriever returned is no candidate, and refused.
+        `{document id: {feature: number}}`: further features of all or some candidates; None for none. A document that no
+        retriever returned is refused.
 
     Raises
     ------
     TypeError, ValueError
-        A run has another form, a document twice, or a score that is not a finite number; or a feature is called as a run is.
+        A run has another form, a document twice, or a score that is not a finite number; or a feature has the name of a run.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Runs:
 
     __slots__ = ("documents",)
 
-    #: The candidates with what each retriever, and the user, say of them: `{document id: {name: Retrieved or number}}`.
+    #: The candidates with their entries and features: `{document id: {name: Retrieved or number}}`.
     documents: dict[Hashable, dict[Hashable, Any]]
 
     def __init__(
@@ -85,7 +85,7 @@ class Runs:
 
     @property
     def ids(self) -> tuple[Hashable, ...]:
-        """The candidates, in the order in which they are met."""
+        """The candidates, in order of appearance."""
         return tuple(self.documents)
 
     def __len__(self) -> int:

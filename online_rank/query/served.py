@@ -32,7 +32,7 @@ def as_served(served: Any, n_documents: int, ids: Sequence[Hashable] | None = No
     TypeError
         Scores are not numbers, or are a dict while the documents have no ids.
     ValueError
-        A score is missing, left over or not finite, or there are not n of them.
+        A score is missing, superfluous or not finite, or there are not n of them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Features of documents of which nearly all are zero."""
+"""Features of documents, nearly all of them zero."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from online_rank._kernels.sparse import merge_repeated, repeats
 
 __all__ = ["SparseRows", "as_rows", "checked_rows", "from_scipy", "is_scipy", "merged", "worth_rows"]
 
-#: Features of which less than this share is filled are worth `SparseRows`, from this number of cells on.
+#: `SparseRows` pay off below this share of non-zeros, from this number of cells on.
 _SHARE = 0.05
 _CELLS = 1 << 12
 
@@ -72,7 +72,7 @@ class SparseRows(NamedTuple):
 
 
 def worth_rows(n_entries: int, n_cells: int) -> bool:
-    """Whether features with so many entries in so many cells are better held as `SparseRows`."""
+    """Whether features with this many entries in this many cells are better kept as `SparseRows`."""
     return n_cells >= _CELLS and n_entries < _SHARE * n_cells
 
 
@@ -87,12 +87,12 @@ def as_rows(X: Any) -> SparseRows:
 
 
 def is_scipy(x: Any) -> bool:
-    """Whether `x` is a sparse array or matrix of scipy, which is not imported for it."""
+    """Whether `x` is a sparse array or matrix of scipy; scipy is not imported to find out."""
     return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
 
 
 def from_scipy(x: Any) -> SparseRows:
-    """A sparse array or matrix of scipy as rows; its values are not copied where it is CSR in canonical form with floats.
+    """A sparse array or matrix of scipy as rows; values are not copied if it is CSR in canonical form with floats.
 
     Raises
     ------
@@ -114,11 +114,11 @@ def from_scipy(x: Any) -> SparseRows:
 
 
 def checked_rows(rows: SparseRows) -> SparseRows:
-    """Rows as kernels take them: entries of one row and column are added up.
+    """Rows in the form that kernels take: entries of the same row and column are added up.
 
-    Raises TypeError or ValueError for what would make a kernel read outside of an array.
+    Raises TypeError or ValueError for rows that would make a kernel read outside an array.
     """
-    # Copies of what kernels index by: another thread may write to the caller's after they were checked.
+    # Copies of the arrays used as indices: another thread may write to the caller's after the check.
     starts, columns = np.array(rows.starts, dtype=np.int64, order="C"), np.array(rows.columns, order="C")
     values = np.ascontiguousarray(rows.values)
     if columns.dtype.kind not in "iu" or values.dtype not in (np.float32, np.float64):
@@ -138,7 +138,7 @@ def checked_rows(rows: SparseRows) -> SparseRows:
 
 
 def merged(starts: np.ndarray, columns: np.ndarray, values: np.ndarray, n_columns: int) -> SparseRows:
-    """Rows in which entries of one row and column are added up, in float64; copies."""
+    """A copy of rows in which entries of the same row and column are added up, in float64."""
     starts, columns, values = starts.copy(), columns.copy(), values.astype(np.float64)
     n = merge_repeated(starts, columns, values)
     return SparseRows(starts, columns[:n], values[:n], n_columns)

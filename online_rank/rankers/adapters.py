@@ -1,4 +1,4 @@
-"""Rankers made of river's classifiers and regressors: the pointwise and pairwise rows of [LW]."""
+"""Rankers made from river's classifiers and regressors."""
 
 import abc
 import inspect
@@ -15,14 +15,14 @@ from online_rank.query import MAX_GRADE, Block
 __all__ = ["PairwiseRanker", "PointwiseRanker"]
 
 
-# Squares and differences of features stay finite up to here.
+# Squares and differences of features up to this size stay finite.
 _LARGEST = 1e150
 
 
 class _RiverRanker(Ranker):
     """A ranker whose scores come from a river model, one document at a time.
 
-    All input is checked before the first document reaches the river model: what it learned in place could not be taken back.
+    All input is checked before the first document reaches the river model, which learns in place and cannot be undone.
     """
 
     _schema = None  # type: ignore[assignment]  # It holds any river model, which no file can.
@@ -39,10 +39,10 @@ class _RiverRanker(Ranker):
 
     @abc.abstractmethod
     def _learn_documents(self, documents: list[dict], X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
-        """Learn from one query; `weight` is what the river model's `learn_one` gets besides."""
+        """Learn from one query; `weight` holds further arguments for the river model's `learn_one`."""
 
     def _grow(self, n_new: int) -> None:
-        # The river model learns a feature when it first comes along; nothing is kept for it here.
+        # The river model learns new features itself; no state is kept for them here.
         pass
 
     def _documents(self, X: np.ndarray) -> list[dict]:
@@ -50,7 +50,7 @@ class _RiverRanker(Ranker):
         return [dict(zip(names, row, strict=True)) for row in X.tolist()]
 
     def _score(self, X: np.ndarray) -> np.ndarray:
-        if not np.isfinite(X).all():  # A classifier answers infinity with a probability: no finite score may hide it.
+        if not np.isfinite(X).all():  # A classifier turns infinity into a probability; a finite score must not hide it.
             return np.full(len(X), np.nan)
         return np.array([self._score_document(x) for x in self._documents(X)])
 
@@ -74,7 +74,7 @@ class _RiverRanker(Ranker):
         return len(block.w)
 
     def _learnable(self, block: Block) -> int:
-        """How many queries, from the first on, have no bad value."""
+        """The number of queries before the first one with a bad value."""
         bad = ~(np.abs(block.X.astype(np.float64)) <= _LARGEST).all(axis=1) | (block.y < 0) | (block.y > MAX_GRADE)
         bad_queries = ~np.isfinite(block.w) | (block.w < 0)
         if bad.any():
@@ -82,23 +82,23 @@ class _RiverRanker(Ranker):
         return int(np.flatnonzero(bad_queries)[0]) if bad_queries.any() else len(block.w)
 
     def _teaches(self, y: np.ndarray) -> bool:
-        """Whether there is something to learn from a query with these grades."""
+        """Whether anything can be learned from a query with these grades."""
         return len(y) > 0
 
 
 class PointwiseRanker(_RiverRanker):
-    """Rank by a river regressor or classifier that learns the grade of each document by itself.
+    """Rank by a river regressor or classifier that learns the grades of single documents.
 
     A regressor learns grades as numbers and scores by its prediction. A multiclass classifier learns grades as classes and
     scores by the expected grade, sum_g g P(g | x). A binary classifier learns whether the grade is at least `threshold` and
     scores by the probability of that.
 
-    In `last_round` the fields about updates and margins (mass, squared_gradient_norm, margin, v_max) are 0: the bounds that
-    need them hold for other rankers.
+    In `last_round` the fields about updates and margins (mass, squared_gradient_norm, margin, v_max) are 0, since the bounds
+    that use them do not cover this ranker.
 
-    `online_rank.save` refuses it, because `model` may hold anything. Python's `pickle` keeps it: load it with the same versions
-    of all libraries, and only from sources that you trust. All input is checked before `model` learns from it; what `model` has
-    learned from a query when it raises an error of its own stays learned.
+    `online_rank.save` refuses it, because `model` may be any object. Use Python's `pickle`, load with the same versions of all
+    libraries, and only from sources that you trust. All input is checked before `model` learns from it, but if `model` itself
+    raises in the middle of a query, it keeps what it has learned of it.
 
     Parameters
     ----------
@@ -158,12 +158,12 @@ class PointwiseRanker(_RiverRanker):
 class PairwiseRanker(_RiverRanker):
     """Rank by a river classifier that learns which of two documents is better, from the difference of their features.
 
-    From each query `n_pairs` pairs of documents with different grades are drawn. With equal chances a pair is shown as
+    From each query `n_pairs` pairs of documents with different grades are drawn. With equal chances a pair is learned as
     (better - worse, True) or as (worse - better, False). A document is scored by P(True | x - 0), its chance to be better than
-    one whose features are all 0: so scores are transitive and cost one prediction a document. For a linear classifier their
-    order is that of w . x, as in RankSVM or RankNet; put a scaler in front, so that probabilities do not round to 1.
+    a document whose features are all 0, so scores are transitive and take one prediction for each document. A linear classifier
+    orders documents by w . x, as in RankSVM or RankNet; put a scaler in front, so that probabilities do not round to 1.
 
-    What `PointwiseRanker` says of `last_round`, of files and of errors holds here too.
+    The notes of `PointwiseRanker` on `last_round`, files and errors apply here too.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ class PairwiseRanker(_RiverRanker):
         return len(y) > 0 and bool((y != y[0]).any())
 
     def _learn_documents(self, documents: list[dict], X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
-        # Draws depend on the seed and the number of the query alone: the state is one number.
+        # Draws depend only on the seed and the number of the query, so the state is one number.
         rng = counted_generator(self, self.seed, self._n_queries)
         self._n_queries += 1
         i, j = _draw_pairs(y, self.n_pairs, rng)
@@ -224,7 +224,7 @@ class PairwiseRanker(_RiverRanker):
 
 
 def _named(model: Any) -> str:
-    """What was given in place of a model, in a word or two."""
+    """A short description of the object given in place of a model."""
     return f"the class {model.__name__}, not an instance" if isinstance(model, type) else f"of type {type(model).__name__}"
 
 
@@ -234,8 +234,8 @@ def _draw_pairs(y: np.ndarray, n_pairs: int, rng: np.random.Generator) -> tuple[
     ascending = y[order]
     first, stop = np.searchsorted(ascending, y, side="left"), np.searchsorted(ascending, y, side="right")
     others = len(y) - (stop - first)
-    # Pair number r belongs to the document i whose pairs the cumulated numbers of others place it among; its rank within them,
-    # counted in ascending order of grades and past the documents of i's own grade, is that of j.
+    # Pair number r belongs to document i, found in the cumulated numbers of pairs. Its rank among i's pairs gives j, counting
+    # documents in ascending order of grades and skipping those of i's own grade.
     total = np.cumsum(others)
     r = rng.integers(total[-1], size=n_pairs)
     i = np.searchsorted(total, r, side="right")

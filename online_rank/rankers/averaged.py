@@ -1,4 +1,4 @@
-"""What rankers share whose weights are averaged, and linear ones among them."""
+"""Base classes of rankers that average their weights, and of linear rankers."""
 
 import copy
 from collections.abc import Hashable, Mapping, Sequence
@@ -22,7 +22,7 @@ __all__ = ["AveragedRanker", "LinearRanker", "averaging", "scores_by"]
 
 
 def averaging(average: bool | float) -> float:
-    """The factor by which an average of weights forgets in one query.
+    """The decay factor of an average of weights in one query.
 
     Raises TypeError or ValueError unless `average` is a bool or a half-life > 0.
     """
@@ -32,12 +32,12 @@ def averaging(average: bool | float) -> float:
         raise TypeError(f"average is {average!r}; it must be True, False or a half-life in queries > 0")
     if not 0.0 < average < np.inf:
         raise ValueError(f"average is {average}; it must be True, False or a half-life in queries > 0")
-    # Below 2^-300 there is nothing but the last weights; and its inverse stays finite.
+    # Below 2^-300 only the last weights count; the limit keeps the inverse finite.
     return 0.5 ** min(1.0 / average, 300.0)
 
 
 class AveragedRanker(Ranker):
-    """A ranker with weights that learn, and others that serve rankings: their average, or the same.
+    """A ranker with weights that learn and weights that serve rankings: their average, or the same.
 
     Its kernel keeps the effective number of averaged weight vectors in `_counters[0]`.
     """
@@ -74,8 +74,8 @@ class AveragedRanker(Ranker):
 class LinearRanker(AveragedRanker):
     """A ranker whose scores are linear in the features.
 
-    Its state is two arrays (d,), or, from the first sparse query on, one of rows side by side (`_kernels.sparse`) of which a
-    query touches those of its own features.
+    Its state is two arrays (d,), or, from the first sparse query on, one array with a row for each feature (`_kernels.sparse`),
+    of which a query touches only the rows of its own features.
     """
 
     _schema = Schema(
@@ -86,7 +86,7 @@ class LinearRanker(AveragedRanker):
 
     _touched_only = "_rows"
 
-    #: How many numbers a feature has in `_rows`.
+    #: Number of columns of `_rows`.
     _row_width = sparse.OPTIMIZER
 
     def __init__(self, averages: bool, n_counters: int) -> None:
@@ -97,25 +97,25 @@ class LinearRanker(AveragedRanker):
     def from_weights(
         cls, weights: Sequence[float] | np.ndarray | Mapping[Hashable, float], *, strength: float = 1.0, **parameters: Any
     ) -> Self:
-        """A ranker that begins with weights from elsewhere: those of a model trained on a batch, or of what ranks today.
+        """A ranker that begins with given weights: those of a model trained offline, or of the present ranking formula.
 
-        It ranks by them at once, and learns from there. How soon they are outweighed depends on their size: an update of a
-        perceptron adds at most a difference of two documents.
+        It ranks by them at once, and learns from there. The larger they are, the longer they prevail: an update of a perceptron
+        adds at most the difference of two documents.
 
         Parameters
         ----------
         weights
             d numbers for features known by their position, or `{feature: weight}`.
         strength
-            By what the weights are multiplied: the larger, the longer the ranker holds on to them. For `SwapRanker`, whose
-            learning knows no scale: by how much their scores deviate within a query.
+            Factor of the weights: the larger, the longer the ranker holds on to them. For `SwapRanker`, which is scale-free:
+            the standard deviation of their scores within a query.
         parameters
             Arguments of the constructor.
 
         Raises
         ------
         TypeError, ValueError
-            `weights` is empty or of another kind, a weight is not a finite number, or the ranker cannot begin with weights.
+            `weights` is empty or of another type, a weight is not a finite number, or the ranker cannot begin with weights.
 
         Examples
         --------
@@ -141,9 +141,9 @@ class LinearRanker(AveragedRanker):
         strength: float = 1.0,
         **parameters: Any,
     ) -> Self:
-        """A ranker that begins as the fusion rule that ranks today, behind `RunFeatures`, and learns from there.
+        """A ranker that begins as a fusion rule, behind `RunFeatures`, and learns from there.
 
-        Before the first feedback it ranks exactly as the rule does; equal scores keep the order of the candidates.
+        Before the first feedback it ranks exactly as the rule; equal scores keep the order of the candidates.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ class LinearRanker(AveragedRanker):
         runs
             Names of the retrievers.
         weights
-            One weight a run; None for 1 each.
+            One weight for each run; None for 1 each.
         strength
             How strongly the ranker holds on to the rule, as for `from_weights`.
         parameters
@@ -174,7 +174,7 @@ class LinearRanker(AveragedRanker):
         return cls.from_weights(rule_weights(rule, runs, weights), strength=strength, **parameters)
 
     def _begin_with(self, weights: np.ndarray, strength: float) -> None:
-        """Take these weights (d,), of features that were met, for those of a ranker that has learned nothing yet."""
+        """Set the initial weights (d,), for known features, of a ranker that has learned nothing yet."""
         self._weights = strength * weights
         if self._averages:
             self._average = self._weights.copy()
@@ -190,7 +190,7 @@ class LinearRanker(AveragedRanker):
     @property
     @locked
     def served_weights(self) -> np.ndarray:
-        """The weights that serve rankings, float64 (d,), a copy: the average of those that learn, where there is one."""
+        """The weights that serve rankings, float64 (d,), a copy: the average of those that learn, if the ranker averages."""
         if self._rows is not None:
             scale, shift = self._scale_and_shift()
             rows = self._rows[: self._n_features]
@@ -199,7 +199,7 @@ class LinearRanker(AveragedRanker):
 
     @property
     def _decay(self) -> float:
-        # None: the default of a ranker that averages.
+        # None stands for a ranker that averages by default.
         return averaging(True if self.average is None else self.average) if self._averages else 1.0
 
     def _scale_and_shift(self) -> tuple[float, float]:
@@ -217,7 +217,7 @@ class LinearRanker(AveragedRanker):
             self._counters[[AVERAGED, SINCE_REFERENCE]] = 0.0
 
     def _mix_weights(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        """Weights are averaged by `shares`, averages by the number of vectors in them; counters add up. `base` counts once."""
+        """Average weights by `shares` and averages by the number of vectors in them; add up counters, counting `base` once."""
         if self._decay < 1.0:
             raise ValueError(
                 f"average={self.average} is an average with a half-life: it depends on the order of queries, which several "
@@ -233,7 +233,7 @@ class LinearRanker(AveragedRanker):
             weights += share * learned
             sums += shard._counters[AVERAGED] * served - before
             counters += shard._counters - base._counters
-        # What two roundings leave of a sum of numbers >= 0.
+        # The relative error that two roundings leave in a sum of numbers >= 0.
         self._counters = np.maximum(counters, 0.0)
         sparse_state = any(ranker._rows is not None for ranker in (base, *shards))
         self._rows, self._weights = None, weights
@@ -241,7 +241,7 @@ class LinearRanker(AveragedRanker):
             self._average = sums / counters[AVERAGED] if counters[AVERAGED] > 0.0 else weights.copy()
         if sparse_state:
             self._make_sparse()
-        self._last_round = copy.copy(shards[-1]._last_round)  # Each writes over its own.
+        self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
 
     def _grow(self, n_new: int) -> None:
         if self._rows is not None:
@@ -252,22 +252,22 @@ class LinearRanker(AveragedRanker):
             self._average = _with_zeros(self._average, n_new)
 
     def _make_sparse(self) -> np.ndarray:
-        """Bring the state into rows, from which it does not come back. Returns them."""
+        """Convert the state to rows, for good. Returns them."""
         if self._rows is not None:
             return self._rows
         rows = _aligned_zeros(self._n_features, self._row_width)
         if self._weights.any() or self._average.any():
             self._fill(rows)
-        # All at once, so that an interrupt leaves the state before or after.
+        # In one statement, so that an interrupt leaves either the old or the new state.
         vars(self).update(_rows=rows, _weights=np.empty(0), _average=np.empty(0), **self._in_rows(rows))
         return rows
 
     def _in_rows(self, rows: np.ndarray) -> dict[str, Any]:
-        """Write what else a feature has to new rows. Returns the attributes that then stand there."""
+        """Write further state of the features to new rows. Returns the attributes that the rows replace."""
         return {}
 
     def _fill(self, rows: np.ndarray) -> None:
-        """Write the weights, and what the lazy average keeps of them, to new rows."""
+        """Write the weights, and the state of the lazy average, to new rows."""
         rows[:, sparse.WEIGHT] = self._weights
         if self._averages and self._counters[AVERAGED] > 0.0:
             scale, shift = self._scale_and_shift()
@@ -276,11 +276,11 @@ class LinearRanker(AveragedRanker):
             rows[:, sparse.LAZY] = self._weights / self._decay
 
     def _fits(self, block: Block) -> bool:
-        # The first sparse query brings the state into rows.
+        # The first sparse query converts the state to rows.
         return (self._rows is not None or isinstance(block.X, np.ndarray)) and super()._fits(block)
 
     def _touched(self, block: Block) -> np.ndarray | None:
-        # A lazy average that forgets moves its reference, once in 400 half-lives: that changes all rows.
+        # A lazy average with decay moves its reference once in 400 half-lives, which changes all rows.
         rounds = self._counters[SINCE_REFERENCE] + len(block.w) + 2.0
         moves = self._decay < 1.0 and rounds > 400.0 * self.average
         return None if moves else super()._touched(block)
@@ -312,12 +312,12 @@ class LinearRanker(AveragedRanker):
 
 
 def _with_zeros(weights: np.ndarray, n_new: int) -> np.ndarray:
-    """The weights, and new ones of 0. The first cost no memory until they are written to."""
+    """The weights, extended by zeros. The first zeros take no memory until they are written to."""
     return np.concatenate((weights, np.zeros(n_new))) if len(weights) else np.zeros(n_new)
 
 
 def _aligned_zeros(n: int, width: int) -> np.ndarray:
-    """Zeros (n, width) that begin at a line of cache: else every second row of 32 bytes would lie in two."""
+    """Zeros (n, width) aligned to cache lines: otherwise every second row of 32 bytes would cross two."""
     flat = np.zeros(n * width + 8)
     skipped = -flat.ctypes.data % 64 // 8
     return flat[skipped : skipped + n * width].reshape(n, width)
@@ -326,7 +326,7 @@ def _aligned_zeros(n: int, width: int) -> np.ndarray:
 def _grown(rows: np.ndarray, n: int, n_new: int) -> np.ndarray:
     """Rows of which `n` are in use, with room for `n_new` more, which are zero."""
     if n + n_new > len(rows):
-        # Twice as much as is needed, so that growing costs O(1) a feature.
+        # Twice as much as needed, so that growing takes O(1) for each feature.
         grown = _aligned_zeros(2 * (n + n_new), rows.shape[1])
         grown[:n] = rows[:n]
         return grown

@@ -1,4 +1,4 @@
-"""Several rankers, blended by how well their blends have ranked so far."""
+"""Blends of several rankers, weighted by how well they have ranked so far."""
 
 import copy
 import itertools
@@ -42,7 +42,7 @@ _MAX_CANDIDATES = 2000
 
 
 class BlendRanker(NestedRanker):
-    r"""Rank by a convex blend of rankers, whose weights follow from how well blends have ranked so far.
+    r"""Rank by a convex blend of rankers, weighted by how well the candidate blends have ranked so far.
 
     Scores are standardised within the query (z-scores), so that rankers of different scales can be added. Candidates are all
     weights of the grid with steps 1/`grid` that add up to 1. Before a query is learned, it is ranked by the blend of each
@@ -50,43 +50,44 @@ class BlendRanker(NestedRanker):
 
     .. math:: p = \sum_c \pi_c c, \qquad \pi_c \propto \pi_c^1 \exp(-\eta L_c).
 
-    Every query is ranked before it is learned, so no query is held out, and a ranker that does not help gets no weight. The
-    step is eta = min(`rate`, ln N / Delta), with N candidates and Delta what mixing their losses has cost so far
+    Every query is ranked before it is learned, so no query has to be held out, and a ranker that does not help gets no weight.
+    The
+    step is eta = min(`rate`, ln N / Delta), with N candidates and Delta the mixability gap so far
     (`online_rank.bounds.blend_bound`); losses of queries with weights above 1 are divided by the largest weight. A blend of
-    blends may rank worse than all of them, and no deterministic rule could exclude that. So once blends have been worse than
-    their parts by more than the loss of one query, a candidate is drawn by pi and served alone, until that is made up for.
-
-    Then, whatever comes, at any time: **the loss of what was served is at most that of the best fixed blend, plus ln N / eta +
-    Delta + G**, G the sum of what was served less the mean of the candidates. `online_rank.bounds.certificate_of` prints it.
+    blends may rank worse than all of them, and no deterministic rule could exclude that. So once the blends served have been
+    worse than their candidates by more than the loss of one query, a candidate drawn from pi is served alone, until the excess
+    is made up. Then, on any stream and at any time: **the loss of what was served is at most that of the best fixed blend, plus
+    ln N / eta + Delta + G**, with G the sum of the served losses less the mean losses of the candidates.
+    `online_rank.bounds.certificate_of` prints it.
 
     A document's score depends on the other documents of its query.
 
     Parameters
     ----------
     rankers
-        Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend, a
-        perceptron, another on ramps, ridge on target encodings, a logistic ranker on ramps, and streaming trees. `"light"`: the
-        first three. Both take raw features: they bring a `StreamQuantileMap` of their own, behind which all members stand.
+        Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend of
+        a perceptron, another on ramps, ridge on target encodings, a logistic ranker on ramps, and streaming trees. `"light"`:
+        the first three. Both take raw features, since they contain a `StreamQuantileMap` in front of all members.
     measure
-        What the loss is of (see `online_rank.measure`).
+        The measure of the loss (see `online_rank.measure`).
     grid
         The grid of the candidates' weights has steps 1/`grid`.
     rate
-        The largest step eta: how fast weights follow the losses.
+        The largest step eta: how fast the weights follow the losses.
     half_life
-        Losses that many queries ago count half, for streams whose best blend changes; None: all losses count alike. With a
-        half-life the step stays at `rate`.
+        The weight of a loss halves after this many queries, for streams whose best blend changes; None: all losses count alike.
+        With a half-life the step stays at `rate`.
     prior
-        How much of the first weight pi^1 each ranker alone has, one number >= 0 a ranker, with a sum of at most 1; all
-        candidates share the rest alike. With 0.5 for the ranking that users have today, `prior=(0.5, 0)`, a blend loses at
-        most ln 2 / eta + Delta + G more than that. None: all candidates alike.
+        The initial weight pi^1 of each ranker alone, numbers >= 0 with a sum of at most 1; all candidates share the rest
+        equally. With 0.5 on the ranking that users have today, `prior=(0.5, 0)`, a blend loses at most ln 2 / eta + Delta + G
+        more than that ranking. None: all candidates equally.
     seed
-        Seed of the draws. Draw number t follows from the seed and the number of queries learned alone.
+        Seed of the draws. A draw depends only on the seed and the number of queries learned.
 
     Raises
     ------
     TypeError, ValueError
-        `rankers` is empty or holds something else, or a parameter is out of its range.
+        `rankers` is empty or contains other objects, or a parameter is out of its range.
 
     References
     ----------
@@ -155,7 +156,7 @@ class BlendRanker(NestedRanker):
         self._prior = _prior_of(prior, self._candidates)
         self._account = opening()
         self._n_queries = 0
-        # Learners that have learned before are served at once.
+        # Learners that were trained before serve at once.
         self._meet_features_of([learner for learner in map(first_step, self._learners) if learner is not None])
         share_lock(self)
 
@@ -176,7 +177,7 @@ class BlendRanker(NestedRanker):
     @property
     @locked
     def weights(self) -> np.ndarray:
-        """The weight of each learner in what is served, float64 (number of rankers,), >= 0, with sum 1."""
+        """The weight of each learner in the served blend, float64 (number of rankers,), >= 0, with sum 1."""
         return self._choice(shares_of(self._losses, self._prior, self.step))
 
     @property
@@ -186,12 +187,12 @@ class BlendRanker(NestedRanker):
 
     @property
     def draws_candidates(self) -> bool:
-        """Whether a candidate is drawn for the next query, because blends have been worse than their parts."""
+        """Whether a candidate is drawn for the next query, because blends have been worse than their candidates."""
         return bool(self._account[HedgeAccount._fields.index("serving_gap")] > BUDGET)
 
     @property
     def account(self) -> HedgeAccount:
-        """What was served so far, and what a bound on it is made of."""
+        """The losses served so far, and the terms of their bound."""
         return HedgeAccount(*self._account.tolist())
 
     @property
@@ -218,7 +219,7 @@ class BlendRanker(NestedRanker):
         return self._prior.copy()
 
     def _choice(self, shares: np.ndarray) -> np.ndarray:
-        """What is served, by the shares of the candidates: their mean, or one that is drawn."""
+        """The served weights, by the shares of the candidates: their mean, or one drawn candidate."""
         drawn = counted_generator(self, self.seed, self._n_queries).random() if self.draws_candidates else None
         return choose(shares, self._candidates, drawn)
 
@@ -227,10 +228,10 @@ class BlendRanker(NestedRanker):
         return self._learners
 
     def _share_columns(self) -> None:
-        """The rankers and pipelines inside read queries by themselves, and meet features as they learn."""
+        """The rankers and pipelines inside read queries themselves, and add features as they learn."""
 
     def _abilities(self) -> Abilities:
-        # What was served decides nothing inside: it is what the account is of.
+        # Served scores are not passed to the members: they only enter the account.
         return Abilities(takes_served=True)
 
     @property
@@ -239,7 +240,7 @@ class BlendRanker(NestedRanker):
 
     @property
     def _in_front(self) -> list[Any]:
-        """The transformers behind which all learners stand."""
+        """The transformers in front of all learners."""
         return [] if self._front is None else [self._front]
 
     @property
@@ -263,7 +264,7 @@ class BlendRanker(NestedRanker):
 
     def _score_queries(self, X: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         if not all_finite(X.reshape(-1)):
-            # Whoever asked knows the documents' ids, and names the bad one.
+            # The caller knows the documents' ids, and names the bad one.
             return np.full(len(X), np.nan)
         block = Block(X, None, offsets, np.ones(len(offsets) - 1), names=self.feature_names)
         if self._front is not None:
@@ -283,9 +284,9 @@ class BlendRanker(NestedRanker):
         return len(block.w)
 
     def _learn_query(self, query: Block, row: np.ndarray) -> bool:
-        """Learn one query; `row` receives its round. Returns whether the query is good.
+        """Learn one query; `row` receives its round. Returns whether the query was valid.
 
-        A learner that rejects what is not bad in itself raises.
+        An error of a learner about a valid query is raised.
         """
         X, y, m, w = query.X, query.y, len(query.y), float(query.w[0])
         good = math.isfinite(w) and w >= 0.0 and all_finite(X.reshape(-1))
@@ -328,14 +329,14 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
 
 
 def _own_map() -> Any:
-    """What the recommended blends put between raw features and their members."""
+    """The transformer between raw features and the members of the recommended blends."""
     from online_rank.preprocessing import StreamQuantileMap
 
     return StreamQuantileMap()
 
 
 def _prior_of(prior: Sequence[float] | None, candidates: np.ndarray) -> np.ndarray:
-    """The first share of each candidate. Raises TypeError or ValueError for a prior that is none."""
+    """The first share of each candidate. Raises TypeError or ValueError for a bad prior."""
     n, k = candidates.shape
     if prior is None:
         return np.full(n, 1.0 / n)
@@ -358,7 +359,7 @@ def _grid(steps: int, n: int) -> np.ndarray:
 
 
 class _Made:
-    """What transformers without state have made of queries: equal ones make the same of them, and it is computed once."""
+    """A cache of the output of stateless transformers: equal ones give equal output, which is computed once."""
 
     def __init__(self) -> None:
         self._made: list[tuple[StatelessTransformer, Block, Block]] = []
@@ -383,9 +384,9 @@ def _scores(learner: Ranker | RankingPipeline, block: Block, made: _Made) -> np.
 
 
 def _rank_and_learn(learner: Ranker | RankingPipeline, query: Block, made: _Made) -> np.ndarray:
-    """The learner's scores by what it knew of the grades before, and then let it learn.
+    """The learner's scores before it has seen the grades; then it learns from them.
 
-    The features go through the transformers of a pipeline once: those that learn from features alone have then seen the query.
+    Features pass through the transformers of a pipeline once, so unsupervised transformers have already learned from the query.
     """
     *transformers, ranker = steps_of(learner)
     for step in transformers:

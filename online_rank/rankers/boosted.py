@@ -24,27 +24,27 @@ __all__ = ["BoostedRanker"]
 #: Bins are cut at equal distances over [-2.6, 2.6], the range of normal scores.
 _REACH = 2.6
 _N_BINS = 64
-#: The first trees grow from so many queries.
+#: Number of queries before the first trees grow.
 _FIRST = 8
-#: Shares of the queries and of the columns that a tree grows from, and the most columns.
+#: Shares of the queries and of the columns that a tree is grown from, and the largest number of columns.
 _QUERIES, _COLUMNS, _MOST_COLUMNS = 0.8, 0.3, 2000
 _LEAST_DOCUMENTS = 20
 #: Its powers, modulo 2^64, are factors of a hash.
 _PRIME = np.uint64(0x9E3779B97F4A7C55)
 #: Pairs with a document among the best k + 3 count.
 _BEYOND = 3
-# Weights of queries, and what leaves and scores made of them can come to: squares of their sums stay finite.
+# Limits of query weights, leaves and scores, so that squares of their sums stay finite.
 _HEAVIEST, _LARGEST = 1e100, 1e120
 _MAX_TREES = 1000
-#: The window holds at most so many bytes of bins.
+#: Most bytes of bins in the window.
 _MAX_BYTES = 1 << 24
-#: A tree's growth is cut into steps, of so many queries or 16 columns each, and spread over at most so many queries.
+#: Growing a tree is cut into steps of this many queries, or 16 columns, each, and spread over at most this many queries.
 _QUERIES_A_STEP, _LONGEST_GROWTH = 16, 64
 
 
 @dataclasses.dataclass
 class _Growth:
-    """A tree that is growing, computed from a part of the window. Every step can be done twice."""
+    """A tree that is being grown from a part of the window. Every step can be repeated."""
 
     last: np.ndarray
     done: int
@@ -61,14 +61,14 @@ class _Growth:
     thresholds: np.ndarray
 
 
-#: The tree that each ranker is growing. It is no state: it follows from the window and the number of steps done.
+#: The tree that each ranker is growing. It is not state: it follows from the window and the number of steps done.
 _GROWTHS: "weakref.WeakKeyDictionary[BoostedRanker, _Growth]" = weakref.WeakKeyDictionary()
 
 
 class BoostedRanker(Ranker):
-    r"""Streaming LambdaMART: one more tree whenever the stream has grown by a little, from a window of its last queries.
+    r"""Streaming LambdaMART: grows another tree at intervals, from a window of the last queries.
 
-    The score of a document is a sum over trees in which old ones fade:
+    The score of a document is a sum over trees, in which old trees fade:
 
     .. math:: s \leftarrow (1 - \rho) s + \eta \, \text{tree}(x) \quad \text{for each new tree}.
 
@@ -76,22 +76,23 @@ class BoostedRanker(Ranker):
     30 % of the columns, level by level. Its gradients are LambdaMART's: pairs by their change of NDCG@k, divided by 0.01 + the
     difference of their scores. A split gains G^2/(H + 0.01), a leaf has at least 20 documents and the value G/(H + 0.01).
 
-    Columns are cut into 64 bins at fixed places between -2.6 and 2.6, the range of normal scores: it stands behind
-    `StreamQuantileMap` or a scaler. Trees then see raw features by their quantiles, and relative to the query.
+    Columns are cut into 64 bins at fixed places between -2.6 and 2.6, the range of normal scores, so put `StreamQuantileMap` or
+    a scaler in front. Trees then see raw features by their quantiles, and relative to the query.
 
-    The growth of a tree is spread over the queries until the next one is due, in small steps: what a query costs is bounded by
-    the window, and what comes out does not depend on the time that anything takes.
+    The growth of a tree is spread in small steps over the queries until the next one is due, so the cost of a query is bounded,
+    and the result does not depend on timing.
 
     Parameters
     ----------
     measure
-        `"ndcg@k"`: what the trees grow for.
+        `"ndcg@k"`: the measure that the trees optimise.
     window
-        Number of queries that trees grow from; fewer when their bins would take more than 16 MB.
+        Number of queries that trees are grown from; fewer if their bins would take more than 16 MB.
     depth
         Depth of the trees.
     rate
-        A tree grows when the stream has grown by the factor 1 + 1/`rate`: after 8 queries about `rate` ln(n / 8) have grown.
+        A tree is grown when the stream has become longer by the factor 1 + 1/`rate`; after n queries there have been about
+        `rate` ln(n / 8).
     decay
         rho. About 1/`decay` trees count.
     learning_rate
@@ -173,7 +174,7 @@ class BoostedRanker(Ranker):
         self.learning_rate = learning_rate
         self.seed = seed
         self._measure = parsed
-        # Of each tree, the oldest first: feature and threshold of its nodes, values of its leaves.
+        # For each tree, oldest first: feature and threshold of its nodes, values of its leaves.
         inner = self._n_inner
         self._features = np.empty((0, inner), dtype=np.int64)
         self._thresholds = np.empty((0, inner), dtype=np.int64)
@@ -187,7 +188,7 @@ class BoostedRanker(Ranker):
         self._n_queries = 0
         self._n_grown = 0
         self._due = float(_FIRST)
-        # The tree that is growing: from how many queries of the window (0 for none), steps done, and steps a query.
+        # The growing tree: number of queries of the window (0 if no tree grows), steps done, and steps for each query.
         self._growing = 0
         self._step = 0
         self._pace = 0
@@ -198,7 +199,7 @@ class BoostedRanker(Ranker):
 
     @property
     def n_trees(self) -> int:
-        """Number of trees that count."""
+        """Number of trees in the sum."""
         return len(self._features)
 
     @property
@@ -217,7 +218,7 @@ class BoostedRanker(Ranker):
     def _grow(self, n_new: int) -> None:
         zero = int((0.0 + _REACH) / self._width + 1.0)
         self._gains = np.concatenate([self._gains, np.zeros(n_new)])
-        # In the documents before, the new features were 0. A tree that is growing is drawn anew from more columns.
+        # New features were 0 in earlier documents. A growing tree is started again with the new columns.
         self._bins = tuple(np.pad(bins, ((0, 0), (0, n_new)), constant_values=zero) for bins in self._bins)
 
     @property
@@ -230,7 +231,7 @@ class BoostedRanker(Ranker):
             kernels.to_bins(x[:, None], -_REACH, self._width, _N_BINS, found)
             return found[:, 0]
 
-        # The least value of each bin: what is smaller goes to the left. A node that does not split has the last bin.
+        # The least value of each bin: smaller values go left. A node that does not split has the last bin.
         least = np.append(first_at_least(bins, np.arange(1, _N_BINS)), [np.inf, np.inf])
         n, keep, trees = len(self._features), 1.0 - self.decay, []
         for t in range(n):
@@ -265,7 +266,7 @@ class BoostedRanker(Ranker):
         return self._learn_query(query.X, query.y, float(query.w[0]), row[0])
 
     def _learn_query(self, X: np.ndarray, y: np.ndarray, w: float, row: np.ndarray) -> np.ndarray | None:
-        """Learn one query. Returns the scores that it had before; None for a bad one, of which nothing is learned."""
+        """Learn one query. Returns its scores from before, or None, with nothing learned, for a bad query."""
         m = len(y)
         bins, loss = np.empty(X.shape, dtype=np.uint8), np.empty(1)
         if not (0.0 <= w <= _HEAVIEST and kernels.to_bins(X, -_REACH, self._width, _N_BINS, bins)):
@@ -286,7 +287,7 @@ class BoostedRanker(Ranker):
         return scores
 
     def _grow_trees(self) -> None:
-        """Take the steps of growth that it is time for."""
+        """Take the steps of growth that are due."""
         if self._growing:
             self._take_steps(self._pace)
         while self._n_queries >= self._due:
@@ -300,7 +301,7 @@ class BoostedRanker(Ranker):
             self._take_steps(self._pace)
 
     def _slide(self) -> None:
-        """Let the window forget what is too old."""
+        """Drop old queries from the window."""
         most = max(1, _MAX_BYTES // max(1, self._n_features))
         documents = np.cumsum([len(scores) for scores in self._scores[::-1]])
         kept = min(self.window, max(1, int(np.searchsorted(documents, most, side="right"))))
@@ -320,11 +321,11 @@ class BoostedRanker(Ranker):
         return math.ceil(self._growing / _QUERIES_A_STEP) + self.depth * self._n_parts + 1
 
     def _take_steps(self, number: int) -> None:
-        """Grow the tree by some steps; after the last one it counts."""
+        """Grow the tree by some steps; after the last step it joins the others."""
         last = self._n_steps - 1
         self._step = min(self._step + number, last + 1)
         growth = _GROWTHS.get(self)
-        # Another one, or none, after a change was undone, and in a copy: the steps are then done again.
+        # It is missing, or another one, in a copy and after a change was undone: the steps are then repeated.
         if growth is None or growth.last is not self._bins[self._growing - 1]:
             growth = _GROWTHS[self] = self._begin_growth()
         for step in range(growth.done, min(self._step, last)):
@@ -334,10 +335,10 @@ class BoostedRanker(Ranker):
             self._finish(growth)
 
     def _begin_growth(self) -> _Growth:
-        """Draw queries and columns for a new tree; all else is still to be computed."""
+        """Draw queries and columns for a new tree."""
         rng = np.random.default_rng([self.seed, self._n_grown])
         k, inner, parts = self._growing, self._n_inner, self._n_parts
-        # Columns are numbered by a hash of what the last documents have there: neither their order nor their names matter.
+        # Columns are identified by a hash of the last documents' values, so that neither their order nor their names matter.
         recent = np.concatenate(self._bins[max(0, k - 8) : k])[-64:]
         order = np.argsort(_PRIME ** np.arange(1, len(recent) + 1, dtype=np.uint64) @ recent, kind="stable")
         chosen = order[np.sort(rng.choice(self._n_features, self._n_chosen, replace=False))]
@@ -394,7 +395,7 @@ class BoostedRanker(Ranker):
         )  # fmt: skip
 
     def _finish(self, growth: _Growth) -> None:
-        """Put the tree that has grown to the others, and add it to the scores of the window."""
+        """Add the finished tree to the others, and to the scores of the window."""
         leaves = np.empty((1, 2**self.depth))
         kernels.fill_leaves(growth.rows, growth.bounds, growth.gh, leaves[0])
         split = growth.columns >= 0
@@ -418,9 +419,9 @@ class BoostedRanker(Ranker):
         _GROWTHS.pop(self, None)
 
     def _check_state(self) -> None:
-        """Raise ValueError when trees or window, as loaded, would send the kernels out of bounds, or on without end."""
+        """Raise ValueError if loaded trees or windows would make kernels read out of bounds or run forever."""
         if self._features.max(initial=-1) >= self._n_features:
-            raise ValueError("a tree splits by a feature that there is not")
+            raise ValueError("a tree splits by a feature that does not exist")
         sizes = [[len(part) for part in parts] for parts in (self._bins, self._grades, self._scores)]
         if sizes[0] != sizes[1] or sizes[0] != sizes[2] or 0 in sizes[0]:
             raise ValueError("a query of the window is empty, or its parts have different lengths")

@@ -11,7 +11,7 @@ def natural_breaks(values: np.ndarray, n_groups: int) -> np.ndarray:
     values
         (n,) numbers, finite.
     n_groups
-        How many groups, at least 1; there are fewer when fewer values differ.
+        Number of groups, at least 1; there are fewer if there are fewer distinct values.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def natural_breaks(values: np.ndarray, n_groups: int) -> np.ndarray:
         return np.empty(0, dtype=np.int64)
     centred = distinct - np.average(distinct, weights=counts)
     size, total, square = (np.append(0.0, np.cumsum(counts * centred**power)) for power in (0, 1, 2))
-    # least[b]: of the first b distinct values; the next round adds a group that begins at first[b].
+    # least[b]: for the first b distinct values; the next round adds a group that begins at first[b].
     least = np.append(0.0, np.full(n, np.inf))
     begins = []
     for _ in range(min(n_groups, n)):

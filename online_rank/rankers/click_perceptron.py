@@ -25,7 +25,7 @@ CREDITS, COSTS = ("swap", "propensity"), ("rank", "dcg")
 
 
 class ClickPerceptron(LinearRanker):
-    r"""Linear ranker that learns from clicks by the mistakes that they show, with a bound on their sum.
+    r"""Linear ranker that learns from the mistakes that clicks reveal, with a bound on their sum.
 
     Weights :math:`a_{ij} \ge 0` are put on pairs of a document i clicked and a document j that the scores do not rank below it
     by more than a margin, :math:`s_j \ge s_i - \tau`, and
@@ -38,15 +38,15 @@ class ClickPerceptron(LinearRanker):
 
     What V_t bounds depends on the credit:
 
-    - `"swap"`: pairs and weights of `SwapRanker`, a_ij = rho (g_i - g_j): V_t is at least the weight of the pairs shown that
-      the learning weights have wrong or tied (`last_round.loss`). Nothing is assumed of users.
+    - `"swap"`: pairs and weights of `SwapRanker`, a_ij = rho (g_i - g_j): V_t is at least the weight of the shown pairs that
+      the learning weights order wrongly or tie (`last_round.loss`). Nothing is assumed about users.
     - `"propensity"`: users look at position p with the known probability `examination[p - 1]`, whatever the documents. A click
       on i has the mass lambda(rank_i) / examination, in equal parts on the documents j of the whole query. In expectation V_t
       is then at least the cost sum_i r_i lambda(rank_i) of the ranking by the learning weights, over the documents i that were
       shown, with r_i the probability that i attracts a click (of all documents, where all are shown). Without `examination` a
       click is divided by the probability that its document stood where it stood: `Impression.placements`, or the product of
-      `Impression.chances` down to it. r_i is then the expected number of clicks on i over all places, which is the same for
-      documents that attract alike: with placements if a click depends on the document and its place alone, with the product
+      `Impression.chances` down to it. r_i is then the expected number of clicks on i over all positions, which is the same for
+      equally attractive documents: with placements if a click depends only on the document and its position, with the product
       for all users who read downwards.
 
     Parameters
@@ -58,7 +58,7 @@ class ClickPerceptron(LinearRanker):
     examination
         For `"propensity"`: the probability > 0 that each position is looked at, counted from the top of the page. Those of
         `PositionBias` and `NaturalVariation` are relative to position 1: V_t is then relative to it too. None: the
-        probabilities of the impressions are used.
+        probabilities stored in the impressions.
     cost
         lambda of `"propensity"`: `"rank"` is rank - 1, `"dcg"` the discount that is lost, 1 - 1/log2(rank + 1).
     relative_margin
@@ -69,8 +69,8 @@ class ClickPerceptron(LinearRanker):
 
     Notes
     -----
-    Put a scaler in front: like every perceptron it adds features up. A `LossTracker` around it adds up V_t and F(u), and
-    certifies (`online_rank.bounds.click_data_bound`). `SwapRanker` learns faster, without a certificate.
+    Put a scaler in front, as for every perceptron. A `LossTracker` around it adds up V_t and F(u), and certifies them
+    (`online_rank.bounds.click_data_bound`). `SwapRanker` learns faster, without a certificate.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class ClickPerceptron(LinearRanker):
     )
     _learns_atomically = True
     _row_width = OPTIMIZER + 1
-    #: What bounds speak of (`online_rank.bounds.coverage`).
+    #: The settings that bounds need (`online_rank.bounds.declaration`).
     update = "clicks"
 
     def _abilities(self) -> Abilities:
@@ -135,12 +135,14 @@ class ClickPerceptron(LinearRanker):
 
     @property
     def confidence(self) -> float:
-        """How far `show_one` believes the scores: from 0, before anything is learned, towards 1; 1 with weights given."""
+        """How far `show_one` trusts the scores: from 0, before anything is learned, towards 1; 1 if it began with given
+        weights.
+        """
         return self._confidence()
 
     @property
     def retention(self) -> float:
-        """At least this share of the DCG of greedy ranking is expected of what `show_one` draws now, whatever the scores."""
+        """Lower bound, for any scores, on the expected DCG of `show_one` as a share of the DCG of greedy ranking."""
         return self._own_policy.retention(self._confidence())
 
     def _confidence(self) -> float:
@@ -166,7 +168,7 @@ class ClickPerceptron(LinearRanker):
         return {"_squares": np.empty(0)}
 
     def _clicked(self, block: Block) -> tuple[ShownBlock, np.ndarray]:
-        """What was drawn, and by what a click on each document is divided; (0,) for credit by exchanges of pairs."""
+        """The drawn ranking, and the divisor of a click on each document; (0,) for credit by exchanges of pairs."""
         shown = shown_block(block, drawn=self.credit == "swap")
         if self.credit == "swap" or not isinstance(block.y, tuple):
             return shown, np.empty(0)
@@ -174,7 +176,7 @@ class ClickPerceptron(LinearRanker):
             return shown, propensities_of(block.y)
         examination = np.array(self.examination, np.float64)
         places = np.minimum(shown.places, len(examination))
-        # Those held back, the last of each query, were not shown.
+        # The documents held back, the last of each query, were not shown.
         for stop, held in zip(shown.starts[1:].tolist(), shown.held.tolist(), strict=True):
             places[stop - held : stop] = 0
         if (places == len(examination)).any():

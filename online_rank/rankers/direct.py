@@ -22,30 +22,30 @@ from online_rank.surrogates import OUTPUTS, Surrogate, require_choice, require_r
 
 __all__ = ["DirectRanker"]
 
-#: Largest norm of a gradient that is learned from: within it no sum of squares overflows.
+#: Largest norm of a gradient that is learned from, so that no sum of squares overflows.
 LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
 
 #: Most parameters of a network, for a single feature.
 MOST_PARAMETERS = 1 << 24
 
-#: Size of the first weights of the first layer and of the output, as a part of Glorot's.
+#: Size of the initial weights of the first layer and of the output, relative to Glorot's.
 FIRST_WEIGHTS = 0.1
 
 
 class DirectRanker(AveragedRanker):
-    r"""Neural ranker whose comparisons are a consistent order by construction [DR].
+    r"""Neural ranker whose comparisons form a consistent order by construction [DR].
 
     .. math:: r(x, y) = \tau(g(x) - g(y)), \qquad g(x) = w \cdot f(x),
 
     f a network that both inputs share, without a bias after it, and tau odd. So r(x, x) = 0, r(x, y) = -r(y, x), and
-    r(x, y) >= 0 with r(y, z) >= 0 give r(x, z) >= 0: exactly, also in floating point, since g is computed once a document and
-    depends on nothing else. One query costs one forward and one backward pass over its m documents, not one over its m^2 pairs.
+    r(x, y) >= 0 with r(y, z) >= 0 give r(x, z) >= 0: exactly, also in floating point, since g is computed once for each
+    document and depends on nothing else. One query costs one forward and one backward pass over its m documents, not one over
+    its m^2 pairs.
 
-    RankNet is `surrogate="logistic", output="half_tanh"`. Features should be of like scale: put a scaler in front.
+    RankNet is `surrogate="logistic", output="half_tanh"`. Features should have similar scales: put a scaler in front.
 
     The matrix products of learning go through BLAS, which may take several threads for them. For networks of this size one
-    thread is as fast, and much faster where other work keeps the cores busy: set `OPENBLAS_NUM_THREADS=1`, or your BLAS's
-    like.
+    thread is as fast, and much faster on busy machines: set `OPENBLAS_NUM_THREADS=1`, or the equivalent of your BLAS.
 
     Parameters
     ----------
@@ -73,14 +73,14 @@ class DirectRanker(AveragedRanker):
     accumulate
         Number of queries whose mean gradient is one step.
     measure
-        The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins stand for.
+        The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins approximate.
     average
         Which parameters serve rankings: a number, an average with that half-life in steps; True, the average of all so far;
         False, the last.
     dtype
         `"float32"` or `"float64"`: the precision of the network. Scores and costs are float64 in any case.
     seed
-        Of the first weights and of dropout. None: another network each time.
+        Seed of the initial weights and of dropout. None: a different network each time.
 
     References
     ----------
@@ -163,7 +163,7 @@ class DirectRanker(AveragedRanker):
         self._key = np.zeros(1, np.uint64)
 
     def _unit_test_skips(self) -> set[str]:
-        # First weights are drawn column by column, in the order in which features are met.
+        # Initial weights are drawn column by column, in the order in which features appear.
         return {"check_shuffle_features_no_impact", "late_features"}
 
     @property
@@ -174,7 +174,7 @@ class DirectRanker(AveragedRanker):
 
     @property
     def _size(self) -> int:
-        """Length of the parameter vector, whose layers are padded to whole lanes; 0 before the first feature is met."""
+        """Length of the parameter vector, whose layers are padded to whole lanes; 0 before the first feature."""
         if not self._n_features:
             return 0
         widths = [self._n_features, *self._widths[1:].tolist()]
@@ -190,7 +190,7 @@ class DirectRanker(AveragedRanker):
         Parameters
         ----------
         x_a, x_b
-            A document each: a feature dict, or a sequence of d numbers.
+            One document each: a feature dict, or a sequence of d numbers.
 
         Raises
         ------
@@ -213,17 +213,17 @@ class DirectRanker(AveragedRanker):
 
     @locked
     def segment_one(self, x: Any, n_grades: int | None = None) -> list[int] | dict[Hashable, int]:
-        """Cut the ranked list of a query into grades, without knowing any grade of it [DR, section 5.3].
+        """Cut the ranked list of a query into grades, without knowing any of its grades [DR, section 5.3].
 
-        The cuts are those that make g vary least within grades, as squares (natural breaks; Fisher 1958). That looks at all
-        gaps at once: the largest alone are often those around a single outlier.
+        The cuts minimise the squared deviations of g within grades (natural breaks; Fisher 1958). This takes all gaps into
+        account: the largest gaps alone are often those around a single outlier.
 
         Parameters
         ----------
         x
             A query in any form.
         n_grades
-            How many grades. None: as many as the learned query with the most.
+            Number of grades. None: the largest number of grades in any query learned.
 
         Returns
         -------
@@ -246,7 +246,7 @@ class DirectRanker(AveragedRanker):
         slope = OUTPUTS[self.output]
         if not slope:
             return difference
-        # tanh of a magnitude, signed afterwards: odd whatever the library's tanh is.
+        # tanh of the magnitude, then the sign: odd even if the library's tanh is not.
         return np.copysign(np.tanh(0.5 * slope * np.abs(difference)), difference)
 
     def _grow(self, n_new: int) -> None:
@@ -265,10 +265,10 @@ class DirectRanker(AveragedRanker):
             self._pending = np.append(new[:0] if first else self._pending, np.zeros_like(new))
 
     def _first_parameters(self, n_features: int) -> np.ndarray:
-        """A flat parameter vector as `_kernels.network` lays it out.
+        """A flat parameter vector in the layout of `_kernels.network`.
 
         Weights are uniform by Glorot & Bengio 2010, but smaller in the first layer and in the output: the units begin in the
-        linear part of their activation, and the order that the first weights happen to give is soon outweighed.
+        linear part of their activation, and the random order given by the initial weights is soon outweighed.
         """
         rng = np.random.default_rng(self.seed)
         self._key = rng.integers(1 << 63, size=1, dtype=np.uint64)
@@ -300,7 +300,7 @@ class DirectRanker(AveragedRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         if not self._n_features:
-            # Documents without any feature: there are no parameters yet that a kernel could read or write.
+            # Documents without any feature: there are no parameters yet for a kernel to read or write.
             return self._learn_without_features(block, rounds)
         X, y, offsets, w, *_ = block
         return kernels.learn(
@@ -334,7 +334,7 @@ class DirectRanker(AveragedRanker):
         return len(block.w)
 
     def _check(self) -> None:
-        """Raise ValueError for an argument that is none of its allowed values."""
+        """Raise ValueError for an argument whose value is not allowed."""
         require_choice(
             activation=(self.activation, ACTIVATIONS),
             surrogate=(self.surrogate, SURROGATES),

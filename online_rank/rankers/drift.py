@@ -1,4 +1,4 @@
-"""A ranker that notices when the truth changes."""
+"""A ranker that detects drift."""
 
 import copy
 from typing import Any
@@ -17,7 +17,7 @@ __all__ = ["DriftAwareRanker"]
 
 _ON_DRIFT = ("reset", "restart_average", "switch")
 
-#: The losses of how many queries `recent` is about the mean of, and the most drift positions that are kept.
+#: Approximate number of losses in the mean `recent`, and the largest number of drift positions kept.
 _RECENT = 30
 _MAX_POSITIONS = 100
 
@@ -25,15 +25,15 @@ _SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index
 
 
 class DriftAwareRanker(NestedRanker):
-    """Watch the loss of the rankings that a ranker serves, and begin anew when it has become worse.
+    """Watch the loss of the rankings that a ranker serves, and restart the ranker when it gets worse.
 
-    Before each query is learned it is ranked, as it would have been served. If there is something to learn from it, a drift
-    detector is told the loss of that ranking (1 - `measure`, ties broken pessimistically), which is also
-    `last_round.served_loss`. When the detector reports a change and the loss has risen, this ranker reacts. Changes for the
-    better, as while a ranker is still learning, are no drift.
+    Each query is ranked, as it would be served, before it is learned. If something can be learned from it, a drift detector
+    receives the loss of that ranking (1 - `measure`, ties broken pessimistically), which is also `last_round.served_loss`. The
+    ranker reacts when the detector reports a change and the loss has risen. A falling loss, as while a ranker is still
+    learning, is not drift.
 
-    It is the served rankings that are watched since weights that learn often recover from a change by themselves, within so few
-    queries that no detector sees it, while their average over the past goes on to serve what was true before.
+    The served rankings are watched because the weights that learn often recover from a change within too few queries for a
+    detector to notice, while their average over the past goes on serving the old ranking.
 
     Around a pipeline the whole begins anew, as in `DriftAwareRanker(StreamQuantileMap() | PerceptronRanker())`; behind a
     transformer the ranker alone: `StreamQuantileMap() | DriftAwareRanker(PerceptronRanker())`.
@@ -41,18 +41,18 @@ class DriftAwareRanker(NestedRanker):
     Parameters
     ----------
     ranker
-        A ranker, or a pipeline that ends in one. What learns and ranks is a copy of it; after a reset, a new one with the same
+        A ranker, or a pipeline that ends in one. A copy of it learns and ranks; after a reset, a new one with the same
         parameters.
     detector
         A drift detector of river for numbers; None for `river.drift.ADWIN()`. A copy of it is used.
     on_drift
-        `"reset"`: forget everything. `"switch"`: go on with a second ranker that has learned since the last warning before the
-        drift; without a warning, with a new one. `"restart_average"`: keep the learning weights, and begin their average anew
-        (for rankers that serve averaged weights).
+        `"reset"`: forget everything. `"switch"`: continue with a second ranker that has learned since the last warning before
+        the drift, or with a new one if there was no warning. `"restart_average"`: keep the learning weights and restart their
+        average (for rankers that serve averaged weights).
     warning_detector
         The detector whose changes for the worse are warnings, for `"switch"`; None for `river.drift.ADWIN(delta=0.05)`.
     measure
-        What the loss is of (see `online_rank.measure`); None for what `ranker` learns for.
+        The measure of the loss (see `online_rank.measure`); None for the measure of `ranker`.
 
     Raises
     ------
@@ -62,8 +62,8 @@ class DriftAwareRanker(NestedRanker):
 
     References
     ----------
-    Bifet & Gavaldà, *Learning from Time-Changing Data with Adaptive Windowing*, 2007. Warnings and background learners are
-    those of Gomes et al., *Adaptive random forests for evolving data stream classification*, 2017.
+    Bifet & Gavaldà, *Learning from Time-Changing Data with Adaptive Windowing*, 2007. Warnings and background learners follow
+    Gomes et al., *Adaptive random forests for evolving data stream classification*, 2017.
 
     Examples
     --------
@@ -141,12 +141,12 @@ class DriftAwareRanker(NestedRanker):
 
     @property
     def n_drifts(self) -> int:
-        """How often the loss has become worse."""
+        """How often drift was detected."""
         return self._n_drifts
 
     @property
     def drift_positions(self) -> tuple[int, ...]:
-        """After how many queries each drift was noticed; the latest 100."""
+        """The number of queries after which each drift was detected; the latest 100."""
         return self._positions
 
     _forwards = ("takes_served", "takes_sparse")
@@ -197,7 +197,7 @@ class DriftAwareRanker(NestedRanker):
         return ranker
 
     def _watch(self, loss: float) -> None:
-        """Tell the detectors a loss, and react to what they report."""
+        """Pass a loss to the detectors, and react to their reports."""
         n, mean, recent = self._losses.tolist()
         n += 1.0
         mean += (loss - mean) / n

@@ -1,4 +1,4 @@
-"""A ranker that learns nothing."""
+"""A ranker with fixed weights."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -19,21 +19,21 @@ __all__ = ["FixedRanker"]
 
 
 class FixedRanker(Ranker):
-    """Rank by given weights, whatever comes: what ranks today, as a member of a blend, or to compare others with.
+    """Rank by given weights that never change: the present ranking formula, as a member of a blend or as a baseline.
 
     Learning measures the loss of its ranking and changes nothing.
 
     Parameters
     ----------
     weights
-        `{feature: weight}`, or d numbers for features known by their position; features that are not named count 0.
+        `{feature: weight}`, or d numbers for features known by their position; other features have weight 0.
     measure
-        What the loss is of (see `online_rank.measure`).
+        The measure of the loss (see `online_rank.measure`).
 
     Raises
     ------
     TypeError, ValueError
-        `weights` is of another kind, is empty, or holds something else than finite numbers.
+        `weights` is of another type, is empty, or contains anything but finite numbers.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class FixedRanker(Ranker):
 def _largest_norm(X: Any) -> float:
     """The largest l2 norm of a document; 0 without documents."""
     if isinstance(X, SparseRows):
-        # Not as an array, which may be too large.
+        # Without making an array, which may be too large.
         rows = np.repeat(np.arange(X.shape[0]), np.diff(X.starts))
         squares = np.bincount(rows, X.values.astype(np.float64) ** 2, minlength=X.shape[0])
         return float(np.sqrt(squares.max(initial=0.0)))

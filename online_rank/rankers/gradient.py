@@ -1,4 +1,4 @@
-"""Linear scores, any surrogate, any optimizer."""
+"""A linear ranker for any surrogate and any optimizer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from online_rank.surrogates import Surrogate, require_choice, require_read
 
 __all__ = ["GradientRanker"]
 
-#: Step sizes for features of standard deviation about 1; for "scale_free" it is the wealth that bets begin with.
+#: Step sizes for features of standard deviation about 1; for "scale_free" the initial wealth of the bets.
 LEARNING_RATES = {"sgd": 0.1, "adagrad": 0.1, "adam": 0.01, "scale_free": 0.1}
 
 
@@ -38,17 +38,17 @@ class GradientRanker(LinearRanker):
         `online_rank.surrogates`.
     optimizer
         `"scale_free"`: no step size to set, and no scaler needed in front. Multiplying a feature by a constant, or adding one
-        to it, changes no ranking (ScInOL2 of Kempka, Kotłowski & Warmuth 2019). `"adagrad"`, `"adam"`, `"sgd"`: for features
-        of like scale. Sparse queries are learned in O(their entries); but for `"adam"` and `l2`, which move every weight in
-        every query, they are written out to arrays.
+        to it, changes no ranking (ScInOL2 of Kempka, Kotłowski & Warmuth 2019). `"adagrad"`, `"adam"`, `"sgd"`: for features of
+        similar scale. Sparse queries are learned in time proportional to their entries, except with `"adam"` and `l2`, which
+        move every weight in every query and need dense arrays.
     learning_rate
-        Step size; for `"scale_free"` the wealth that each coordinate's bets begin with, which matters little. None: 0.1, for
-        `"adam"` 0.01.
+        Step size; for `"scale_free"` the initial wealth of each coordinate's bets, which matters little. None: 0.1, or 0.01 for
+        `"adam"`.
     measure
-        The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins stand for.
+        The measure of `last_round.loss`, and the one that LambdaRank, SLAM and the structured margins approximate.
     pairs, pair_weight
         Which pairs `"logistic"`, `"hinge"` and `"squared"` learn from, and their weights: see `online_rank.surrogates`. A
-        query's cost is the mean over its pairs. Refused where the surrogate does not read them, as is `margin`.
+        query's cost is the mean over its pairs. Refused, like `margin`, if the surrogate does not use them.
     margin
         Delta of `"hinge"` and `"slam"`.
     l2
@@ -122,7 +122,7 @@ class GradientRanker(LinearRanker):
 
     @property
     def _n_kept(self) -> int:
-        """How many numbers the optimizer keeps for a feature."""
+        """Number of values that the optimizer keeps for a feature."""
         return OPTIMIZER_ROWS[OPTIMIZERS.index(self.optimizer)]
 
     @property
@@ -130,7 +130,7 @@ class GradientRanker(LinearRanker):
         return OPTIMIZER + self._n_kept
 
     def _abilities(self) -> Abilities:
-        # Adam's momentum, and l2, move weights of features that a query does not have.
+        # Adam's momentum and l2 also move the weights of features that are not in the query.
         return Abilities(takes_sparse=self.optimizer != "adam" and not self.l2)
 
     def _unit_test_skips(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Weights of candidates that follow their losses, and what that has cost: the rule by which a `BlendRanker` blends."""
+"""The weights of candidates in a `BlendRanker`, and the account of their losses."""
 
 import math
 from typing import NamedTuple
@@ -9,14 +9,14 @@ from online_rank._kernels import blend as kernels
 
 __all__ = ["HedgeAccount", "choose", "opening", "shares_of", "step_of"]
 
-#: By how much blends may have been worse than their parts before candidates are drawn: the loss of one query.
+#: By how much blends may be worse than their candidates before candidates are drawn: the loss of one query.
 BUDGET = 1.0
 
 
 class HedgeAccount(NamedTuple):
-    """What is kept of all queries beside the loss of each candidate, discounted where losses are.
+    """The sums kept over all queries besides the loss of each candidate, discounted if losses are.
 
-    A query t gives each candidate c a loss l_t(c), its weights are pi_t, and x_t is the loss of what was served.
+    In query t, candidate c has the loss l_t(c), the weights are pi_t, and x_t is the loss of the served ranking.
 
     Attributes
     ----------
@@ -31,13 +31,13 @@ class HedgeAccount(NamedTuple):
     serving_gap
         G, the sum of x_t - h_t over the queries in which the mean of the candidates was served.
     luck
-        The same over the others, in which a candidate was drawn.
+        The same over the queries in which a candidate was drawn.
     largest_weight
         Largest sample weight, at least 1.
     n_counted, n_drawn
         Number of queries on which something can be ranked wrongly, and of those in which a candidate was drawn.
     counted_weight
-        Sum of the weights of the former, which no loss exceeds.
+        Sum of the weights of the counted queries, an upper bound on every loss.
     """
 
     served: float
@@ -60,7 +60,7 @@ def opening() -> np.ndarray:
 def step_of(account: np.ndarray, rate: float, n: int, forgets: bool) -> float:
     """eta of the next query: min(rate, ln N / Delta), for losses of at most 1; it never rises.
 
-    Delta is a matter of one scale of losses only where none is forgotten; there the step stays.
+    With a half-life the step is constant, because Delta then mixes losses discounted differently.
     """
     step = rate / float(account[6])
     gap = float(account[2])
@@ -75,7 +75,7 @@ def shares_of(losses: np.ndarray, prior: np.ndarray, step: float) -> np.ndarray:
 
 
 def choose(shares: np.ndarray, candidates: np.ndarray, uniform: float | None) -> np.ndarray:
-    """What is served, (K,): the mean of the candidates (N, K) by their shares, or the one at which `uniform` points."""
+    """The served weights (K,): the mean of the candidates (N, K) by their shares, or the candidate selected by `uniform`."""
     if uniform is None:
         return shares @ candidates
     drawn = int(np.searchsorted(np.cumsum(shares), uniform * shares.sum(), side="right"))

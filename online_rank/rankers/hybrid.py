@@ -1,4 +1,4 @@
-"""Learned fusion of several retrievers, safe from the first list on."""
+"""Learned fusion of several retrievers, with a guarantee from the first query."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,11 +25,11 @@ def hybrid(
     k: float = 60.0,
     measure: str = "ndcg@10",
 ) -> Any:
-    """A pipeline that begins as the fusion that ranks today, and learns from grades to rank better.
+    """A pipeline that begins as today's fusion rule, and learns from grades to rank better.
 
     It blends three rankers: today's rule, which never changes; a perceptron that begins as the rule; and ridge. Half of the
-    prior is on the rule. So what is served loses at most what the rule would have lost, plus ln 2 / eta + Delta + G
-    (`online_rank.bounds.blend_bound`; the certificate has the numbers), whatever comes. Before the first feedback it ranks
+    prior is on the rule. So on any stream the served rankings lose at most as much as the rule, plus ln 2 / eta + Delta + G
+    (`online_rank.bounds.blend_bound`; the certificate has the numbers). Before the first feedback it ranks
     exactly as the rule.
 
     Queries are `Runs`.
@@ -39,14 +39,14 @@ def hybrid(
     runs
         Names of the retrievers.
     today
-        The rule that ranks today: `"rrf"`, reciprocal rank fusion; `"minmax"` or `"zscore"`, the weighted sum of scores that
-        are normalised within each run.
+        The rule in use today: `"rrf"`, reciprocal rank fusion; `"minmax"` or `"zscore"`, the weighted sum of scores normalised
+        within each run.
     weights
         The weights of the runs in that rule; None for 1 each.
     k
         The constant of reciprocal rank fusion.
     measure
-        What is learned for.
+        The measure to learn for.
 
     Raises
     ------

@@ -15,10 +15,10 @@ from online_rank.surrogates import require_choice
 
 __all__ = ["KernelPerceptronRanker"]
 
-#: The factor of so many documents takes 800 MB.
+#: For this many documents the Cholesky factor takes 800 MB.
 _LARGEST_BUDGET = 10_000
 
-#: ||e|| / V of a projection that loses nothing: the root of a difference knows half of the digits.
+#: ||e|| / V of an exact projection: the square root of a difference keeps half of the digits.
 _ROUNDING = 1e-6
 
 
@@ -31,35 +31,37 @@ class KernelPerceptronRanker(AveragedRanker):
 
     .. math:: \|e_t\| \le \eta V_t, \qquad e_t = g_t - P g_t,
 
-    V_t the mass of the update; otherwise those of its documents that shorten the error most are stored first, as long as the
-    budget lasts (Projectron of Orabona, Keshet & Caputo 2008, for rankings). For every comparator u of the feature space
+    with V_t the mass of the update. Otherwise the documents that reduce the error most are stored first, as long as the budget
+    lasts (the Projectron of Orabona, Keshet & Caputo 2008, for rankings). For every comparator u of the feature space
 
     .. math::
         \sum_t RML_t \le \sum_t V_t \le F(u) + \|u\| \left( \sqrt{\sum_t \|P g_t\|^2 + 2 \tau_t V_t} + \sum_t \|e_t\| \right),
 
     whether the budget was used up or not; see `online_rank.bounds.projection_data_bound` and `projection_bound`.
 
-    It is meant for few features and a truth that is not linear in them. A query of m documents costs O(m b d) for b stored
-    documents, and O(b^2) where it updates. Features should be of like scale: put a scaler in front.
+    It is meant for few features with a non-linear effect. A query of m documents takes O(m b d) with b stored documents, plus
+    O(b^2) for an update. Features should have similar scales: put a scaler in front.
 
     Parameters
     ----------
     kernel
         `"rbf"`, exp(-gamma ||x - z||^2), or `"polynomial"`, (gamma x . z + coef0)^degree.
     gamma
-        A number > 0. None: 1 / d with the d features of the first query.
+        A number > 0. None: 1 / d, where d is the number of features of the first query.
     degree, coef0
-        Of the polynomial kernel: an integer >= 1 and a number >= 0.
+        Parameters of the polynomial kernel: an integer >= 1 and a number >= 0.
     budget
         The largest number of stored documents; memory is O(budget (budget + d)).
     tolerance
-        eta >= 0: the error of a projection that is accepted, as a part of the mass. The larger, the fewer documents are stored.
+        eta >= 0: the largest accepted error of a projection, relative to the mass. The larger it is, the fewer documents are
+        stored.
     measure
         What to learn for; as for `PerceptronRanker`.
     relative_margin
-        beta: pairs count as violated that are right by less than tau = beta sum ||P g||^2 / sum V, over the rounds before.
+        beta: pairs ordered correctly by less than tau = beta sum ||P g||^2 / sum V, over the previous rounds, count as
+        violated.
     average
-        Which coefficients serve rankings; as for `PerceptronRanker`. The bounds speak of the last ones, which learn.
+        Which coefficients serve rankings; as for `PerceptronRanker`. The bounds hold for the last ones, which learn.
 
     References
     ----------
@@ -118,11 +120,11 @@ class KernelPerceptronRanker(AveragedRanker):
         # Room for the whole budget is made when the first query is learned (`_reserve`).
         self._stored = np.zeros((0, 0))
         self._factor = np.zeros((0, budget))
-        #: gamma as it is used: the state of a model remembers what None came to.
+        #: The gamma in use: the state keeps the value that None stood for.
         self._scale = np.ones(1) if gamma is None else np.array([float(gamma)])
 
     def _unit_test_skips(self) -> set[str]:
-        # Without a gamma of its own it is one over the number of features of the first query.
+        # If gamma is None, it is one over the number of features of the first query.
         return {"late_features"} if self.gamma is None else set()
 
     @property
@@ -132,7 +134,7 @@ class KernelPerceptronRanker(AveragedRanker):
 
     @property
     def projection_error(self) -> float:
-        """Sum of ||e_t||: what all projections so far have left out."""
+        """Sum of ||e_t||: the errors of all projections so far."""
         return float(self._counters[kernels.ERROR])
 
     @property
@@ -142,7 +144,7 @@ class KernelPerceptronRanker(AveragedRanker):
 
     @property
     def budget_lasts(self) -> bool:
-        """Whether every projection so far was within the tolerance (but for rounding)."""
+        """Whether every projection so far was within the tolerance, up to rounding."""
         return self.largest_projection <= self.tolerance + _ROUNDING
 
     @property
@@ -153,7 +155,7 @@ class KernelPerceptronRanker(AveragedRanker):
 
     @locked
     def values_one(self, x: Any) -> np.ndarray:
-        """f of the documents of a query, by the coefficients that learn (those that the bounds speak of): float64 (m,)."""
+        """f of the documents of a query, by the coefficients that learn (those in the bounds): float64 (m,)."""
         return self._values(self._align(read_query(x)).X, self._weights)
 
     def _grow(self, n_new: int) -> None:
@@ -175,7 +177,7 @@ class KernelPerceptronRanker(AveragedRanker):
         return np.concatenate((self._scale, self._constants))
 
     def _reserve(self) -> None:
-        """Make room for as many documents as the budget allows; a model from a file has room for those it has stored."""
+        """Make room for as many documents as the budget allows; a model from a file has room only for those stored."""
         room = self.budget - len(self._factor)
         if room:
             names = ("_weights", "_average", "_stored", "_factor") if self._averages else ("_weights", "_stored", "_factor")
@@ -184,7 +186,7 @@ class KernelPerceptronRanker(AveragedRanker):
                 setattr(self, name, np.concatenate((array, np.zeros((self.budget - len(array), *array.shape[1:])))))
 
     def _learn(self, block: Block, rounds: np.ndarray, *compared: np.ndarray) -> int:
-        """As the contract says; a certificate gives a comparator's scores and where to write its losses besides."""
+        """As `Ranker._learn`; a certificate also passes a comparator's scores and an array for its losses."""
         self._reserve()
         X, y, offsets, w, *_ = block
         return kernels.learn(
@@ -205,14 +207,14 @@ class KernelPerceptronRanker(AveragedRanker):
         )
 
     def _check_state(self) -> None:
-        """Raise ValueError unless the state is one that the kernels can work with."""
+        """Raise ValueError unless the kernels can work with the state."""
         if not (0 <= self._counters[kernels.STORED] <= self.budget and float(self._counters[kernels.STORED]).is_integer()):
             raise ValueError("the number of stored documents does not fit the budget")
         if not (np.diagonal(self._factor)[: self.n_stored] > 0.0).all():
             raise ValueError("the factor of the stored documents has a diagonal that is not positive")
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
-        """The arguments as the kernel takes them. Raises TypeError or ValueError for one that is none of its allowed values."""
+        """The arguments in the form that the kernel takes. Raises TypeError or ValueError for a value that is not allowed."""
         require_choice(kernel=(self.kernel, KERNELS))
         for name, least in (("degree", 1), ("budget", 1)):
             value = getattr(self, name)

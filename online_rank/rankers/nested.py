@@ -1,4 +1,4 @@
-"""What rankers that hold rankers share."""
+"""Base class of rankers that hold rankers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -21,18 +21,18 @@ __all__ = [
 
 
 class NestedRanker(Wrapper, Ranker):
-    """A ranker that holds others, which learn on its features; a rejected query leaves all of them as they were.
+    """A ranker that holds others, which learn from its features; a rejected query leaves all of them unchanged.
 
-    Those that learn are copies of what the constructor was given: its arguments stay as they are. They are found under
-    `learner`, or `learners`. A ranker inside has the columns of this one; a pipeline reads each query by itself.
+    Copies of the constructor's arguments learn, so the arguments themselves never change. The copies are in `learner` or
+    `learners`. A ranker inside has the columns of this one; a pipeline reads each query by itself.
     """
 
     @property
     def _reporter(self) -> Ranker:
-        """The ranker inside whose round will be that of the next query."""
+        """The inner ranker whose round will be reported for the next query."""
         raise NotImplementedError(f"{type(self).__name__} does not say whose rounds it reports")
 
-    #: The abilities that it has if all rankers inside have them.
+    #: Abilities that it has if all inner rankers have them.
     _forwards: ClassVar[tuple[str, ...]] = ()
 
     def _abilities(self) -> Abilities:
@@ -47,10 +47,10 @@ class NestedRanker(Wrapper, Ranker):
         return ranker_of(self._serving)._confidence() if self.abilities.draws else 1.0
 
     def _grow(self, n_new: int) -> None:
-        """The state is that of the rankers inside, which grow when they learn."""
+        """The state is in the inner rankers, which grow when they learn."""
 
     def _share_columns(self) -> None:
-        """Let the rankers inside, which get features in the columns of this one, know all that it has met."""
+        """Give the inner rankers, which get features in the columns of this one, all of its columns."""
         share_columns(self, *self._wrapped)
 
     def _scores_of(self, model: Ranker | RankingPipeline, X: Any, offsets: np.ndarray) -> np.ndarray:
@@ -84,15 +84,15 @@ def share_columns(source: Ranker, *rankers: Ranker | RankingPipeline) -> None:
 
 
 def adopt_features(owner: Ranker, rankers: Sequence[Ranker | RankingPipeline]) -> None:
-    """Let `owner` know the features of rankers that have learned before, and each of the rankers all of them.
+    """Give `owner` the features of rankers that were trained before, and give each ranker all of them.
 
-    Raises ValueError where they know features that differ, or stand in another order.
+    Raises ValueError if their features differ, or are in another order.
     """
     owner._meet_features_of([step for step in map(first_step, rankers) if step is not None])
     known = owner._own_names()
     for i, ranker in enumerate(rankers):
         if not isinstance(ranker, RankingPipeline) and tuple(ranker._own_names()) != tuple(known[: ranker._n_features]):
-            raise ValueError(f"rankers[{i}] has met its features in another order than those before it, or other features")
+            raise ValueError(f"rankers[{i}] has learned from other features than the rankers before it, or in another order")
     share_columns(owner, *rankers)
 
 

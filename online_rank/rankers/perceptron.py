@@ -26,7 +26,7 @@ class PerceptronRanker(LinearRanker):
     r"""Linear ranker that learns from its mistakes, with a proven bound on its cumulative loss.
 
     In a round whose ranking loss RML (1 - measure, ties broken pessimistically) is positive, weights
-    :math:`a_{ij} \ge 0` are put on pairs of documents that are in the wrong order, or right by no more than a margin
+    :math:`a_{ij} \ge 0` are put on pairs of documents in the wrong order, or in the right order by no more than a margin
     (:math:`R_i > R_j` and :math:`s_j \ge s_i - \tau_t`), and
 
     .. math:: w \leftarrow w + \sum_{ij} a_{ij} (x_i - x_j), \qquad RML_t \le V_t = \sum_{ij} a_{ij} \le B.
@@ -39,7 +39,7 @@ class PerceptronRanker(LinearRanker):
 
     By default V_t is the square root of the loss and beta 0.3; with `credit="spread"` V_t is the loss itself and beta 0.
     There is no learning rate, and neither the number of documents nor the scale of the features has to be known: multiplying
-    all updates, or all features, by a constant changes no ranking.
+    all updates, or all features, by a constant changes no rankings.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class PerceptronRanker(LinearRanker):
         best-scored violator ([CT]'s subgradient). `"pairs"`: all violated pairs alike. `"gain"`: G(R_i) - G(R_j).
         `"delta"`: the change of the measure when i and j swap (LambdaRank's weight; O(m^2)). `"sort"`: all documents, by how
         far they are from where they should be, in normal scores; better the more features there are. `"adaptive"`: a mixture of
-        `"spread"` and `"sort"` that the data choose, each weighted by the square of what its ||z||^2 add up to, inverted.
+        `"spread"` and `"sort"`, each weighted by the inverse square of its sum of ||z||^2 so far.
     mass
         `"loss"` scales the a_ij so that V_t = RML_t. `"sqrt"`: V_t = sqrt(RML_t) >= RML_t, which bounds the loss less tightly
         and learns more from small losses. `"slam"` leaves V_t = the sum of v_i over outscored documents (`argmax` and `spread`
@@ -61,11 +61,11 @@ class PerceptronRanker(LinearRanker):
     update
         `"mistake"`: the mass theorem's perceptron, with violated meaning s_j >= s_i - tau. `"gradient"`: online gradient
         descent on the hinge losses a_ij max(0, margin - s_i + s_j) in the rounds with a positive loss, with violated meaning
-        s_j > s_i - margin; with `argmax` and mass `slam` that is subgradient descent on SLAM. The default credit is the same.
+        s_j > s_i - margin; with `argmax` and mass `slam` that is subgradient descent on SLAM. Both have the same default
+        credit.
     relative_margin
         beta of the mistake-driven update: tau is beta times the sum of the ||z_t||^2 over the sum of the V_t so far, 0 before
-        the first. No scale has to be known, and documents may have few features or many. None: 0.3 for `adaptive` and `sort`,
-        0 for the others.
+        the first. It needs no scale, and works for few features or many. None: 0.3 for `adaptive` and `sort`, 0 for the others.
     learning_rate
         Step size of the gradient update; None for the mistake-driven update, which has none.
     margin
@@ -74,16 +74,16 @@ class PerceptronRanker(LinearRanker):
         `"constant"`, or `"grade"`: a pair's margin is Delta (R_i - R_j).
     average
         Which weights serve rankings: True, the average of all weight vectors so far; a number, an average with that half-life
-        in queries (for drift); False, the last weights. The last weights are the ones that learn, and the bounds speak of them.
+        in queries (for drift); False, the last weights. The last weights are the ones that learn, and the bounds hold for them.
 
     served
-        Whose mistakes are learned from, where `learn_one` is not told: `"current"`, those of the weights that learn;
-        `"average"`, those of the average that serves rankings, which the bounds then speak of (`averaged_bound`). A ranking is
-        certified as it was served; on MQ2008 it is worse, on drifting streams better.
+        Whose mistakes to learn from if `learn_one` gets no served scores: `"current"`, those of the weights that learn;
+        `"average"`, those of the average that serves rankings, for which the bounds then hold (`averaged_bound`). This
+        certifies the rankings as served; rankings are worse on MQ2008 and better on drifting streams.
     norm_cap
         kappa, 0 < kappa <= 1: after each update the weights are scaled down to a norm of kappa times the square root of the sum
-        of ||z||^2 + 2 tau V, so that they follow drift (`capped_bound`). It changes all weights, so sparse queries are written
-        out to arrays. None for no cap.
+        of ||z||^2 + 2 tau V, so that they follow drift (`capped_bound`). It changes all weights, so sparse queries become dense
+        arrays. None for no cap.
 
     Notes
     -----
@@ -109,7 +109,7 @@ class PerceptronRanker(LinearRanker):
     """
 
     _learns_atomically = True
-    #: `_learn` takes pairs, mass and loss from `Block.served` where it is given.
+    #: `_learn` takes pairs, mass and loss from `Block.served` if given.
 
     _schema = Schema(_counters=Array(N_COUNTERS, low=0.0), _config=Derived(), _all_forms=Derived())
 
@@ -148,7 +148,7 @@ class PerceptronRanker(LinearRanker):
 
     @property
     def in_force(self) -> dict[str, Any]:
-        """`mass` and `relative_margin`, as given or as they go with the credit.
+        """`mass` and `relative_margin`, as given or as the credit's defaults.
 
         Examples
         --------
@@ -165,7 +165,7 @@ class PerceptronRanker(LinearRanker):
         }
 
     def _abilities(self) -> Abilities:
-        # A cap of the norm may shorten all weights in every query.
+        # A norm cap may scale down all weights in every query.
         return Abilities(takes_sparse=self.norm_cap is None, takes_served=True)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
@@ -192,7 +192,7 @@ class PerceptronRanker(LinearRanker):
         self._mix_weights(shards, base, shares)
 
     def _checked(self) -> np.ndarray:
-        """The arguments as the kernel takes them. Raises ValueError for what does not fit together."""
+        """The arguments in the form that the kernel takes. Raises ValueError for arguments that contradict one another."""
         choice("credit", self.credit, CREDITS)
         target, (mass, relative_margin) = measure(self.measure), self.in_force.values()
         for name, value, allowed in (

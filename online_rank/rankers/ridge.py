@@ -1,4 +1,4 @@
-"""Ridge regression within queries, with every strength of regularisation at once."""
+"""Ridge regression within queries, with several regularisation strengths at once."""
 
 import copy
 import itertools
@@ -21,13 +21,13 @@ from online_rank.query import Block
 
 __all__ = ["RidgeRanker"]
 
-#: Largest first: while none has ranked anything yet, the most cautious one serves.
+#: Largest first: until something has been ranked, the most cautious one serves.
 _LAMBDAS = 10.0 ** np.linspace(2.0, -3.0, 11)
 #: The weights are solved for again when the number of queries has grown by this factor.
 _GROWTH = 1.2
-#: So many documents, or more, are added to the equations at once.
+#: Smallest number of documents added to the equations at once.
 _AT_ONCE = 256
-#: About how many multiplications may go into decompositions in one query.
+#: Approximate limit of the multiplications spent on decompositions in one query.
 _WORK = 2e7
 
 
@@ -39,20 +39,20 @@ class RidgeRanker(Ranker):
     .. math:: A \mathrel{+}= C^\top C / m, \qquad b \mathrel{+}= C^\top t / m, \qquad w_\lambda = (A + \lambda I)^{-1} b
 
     for eleven lambdas from 10^-3 to 10^2. Before a query is learned, each w_lambda ranks it; the lambda with the least
-    cumulative loss (1 - `measure`, ties broken pessimistically) so far serves rankings. So nothing has to be tuned.
+    cumulative loss (1 - `measure`, ties broken pessimistically) so far serves rankings. Nothing has to be tuned.
 
-    The equations are solved again whenever the number of queries has grown by a fifth, spread over queries: no call has to wait
-    for all of them. A query costs O(m d^2), and the memory is 4 d^2 bytes and those of 256 documents: it is for up to a few
-    hundred columns of about unit scale, behind `StreamQuantileMap` or a scaler.
+    The equations are solved again whenever the number of queries has grown by a fifth, with the work spread over queries. A
+    query takes O(m d^2), and the memory is 4 d^2 bytes plus 256 documents, so use it for up to a few hundred columns of about
+    unit scale, behind `StreamQuantileMap` or a scaler.
 
-    A query of one grade, or of one document, teaches nothing.
+    Nothing is learned from a query with a single grade or a single document.
 
     Parameters
     ----------
     measure
-        What the lambdas are judged by (see `online_rank.measure`).
+        The measure by which the lambdas are compared (see `online_rank.measure`).
     half_life
-        Queries that many queries ago count half, for streams that change; None: all count alike.
+        The weight of a query halves after this many queries, for streams that change; None: all count alike.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class RidgeRanker(Ranker):
         _next=Integer(0, len(_LAMBDAS)),
     )
 
-    #: The matrix has half of the square of so many entries.
+    #: The stored triangle has half the square of this many entries.
     max_features = 2048
     _changes_in_place = False
 
@@ -99,7 +99,7 @@ class RidgeRanker(Ranker):
         self.half_life = half_life
         self._measure = parse_measure(measure)
         self._keep = 1.0 if half_life is None else 0.5 ** (1.0 / half_life)
-        # The upper triangle of A, row by row, but for the last queries, which are still to be added: each by its rows' rows.
+        # The upper triangle of A, row by row, without the last queries, whose rows are still to be added.
         self._gram = np.empty(0)
         self._pending: tuple[np.ndarray, ...] = ()
         self._moment = np.empty(0)
@@ -107,7 +107,7 @@ class RidgeRanker(Ranker):
         self._losses = np.zeros(len(_LAMBDAS))
         self._n_queries = 0
         self._due = 1
-        # Which lambda is solved for next; all have been when it is their number.
+        # The index of the next lambda to solve for; equal to their number when all are done.
         self._next = len(_LAMBDAS)
 
     @property
@@ -129,19 +129,20 @@ class RidgeRanker(Ranker):
         return dict(zip(_LAMBDAS.tolist(), self._losses.tolist(), strict=True))
 
     def merge(self, other: "RidgeRanker") -> None:
-        """Add what another ranker has learned from other queries: exactly what one would have of both, but for the judging.
+        """Add the equations of another ranker that learned from other queries: the result equals one ranker that learned both,
+        except for the choice of lambda.
 
         Parameters
         ----------
         other
-            A ranker with the same parameters and the same features in the same order. It stays as it is.
+            A ranker with the same parameters and the same features in the same order. It is not changed.
 
         Raises
         ------
         ValueError
             Parameters or features differ.
         """
-        other = copy.deepcopy(other)  # As it is now: another thread may teach it.
+        other = copy.deepcopy(other)  # A snapshot, since another thread may be training it.
         with self._lock, all_or_nothing(self):
             same = (other.measure, other.half_life, other.feature_names, other._n_features)
             if same != (self.measure, self.half_life, self.feature_names, self._n_features):
@@ -153,7 +154,7 @@ class RidgeRanker(Ranker):
             self._solve_all()
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
-        """Sums add up: each shard adds what it has beyond the base."""
+        """Add to the base the sums that each shard has beyond it."""
         if self.half_life is not None:
             raise ValueError(
                 f"half_life={self.half_life} depends on the order of queries, which several machines do not have; "
@@ -166,11 +167,11 @@ class RidgeRanker(Ranker):
             self._moment = self._moment + (self._placed_from(shard, shard._moment[None])[0] - moment)
             self._losses = self._losses + (shard._losses - base._losses)
             self._n_queries += shard._n_queries - base._n_queries
-        self._last_round = copy.copy(shards[-1]._last_round)  # Each writes over its own.
+        self._last_round = copy.copy(shards[-1]._last_round)  # Each instance overwrites its own row.
         self._solve_all()
 
     def _placed_gram(self, other: "RidgeRanker") -> np.ndarray:
-        """The matrix of another ranker with its features at the places that they have here."""
+        """The matrix of another ranker, with its features in the order of this one."""
         if other.feature_names == self.feature_names and other._n_features == self._n_features:
             return other._full_gram()
         upper = np.zeros((other._n_features, other._n_features))
@@ -246,7 +247,7 @@ class RidgeRanker(Ranker):
         self._gram, self._pending = self._full_gram(), ()
 
     def _solve_some(self) -> bool:
-        """Solve for a few lambdas when it is time. Returns whether there was anything to solve."""
+        """Solve for a few lambdas if it is due. Returns whether there was anything to solve."""
         total, d = len(_LAMBDAS), self._n_features
         if self._next == total and self._n_queries >= self._due:
             self._next = 0
@@ -254,7 +255,7 @@ class RidgeRanker(Ranker):
         if self._next == total or not d:
             return False
         self._add_pending()
-        # All of them by the time that they are due again, unless that is too much for a query.
+        # So that all are done before they are due again, unless that takes too long for a query.
         gap = max(1.0, (_GROWTH - 1.0) * self._n_queries)
         number = min(math.ceil(total / gap), max(1, int(_WORK / (d**3 / 6.0))))
         stop, weights = min(self._next + number, total), self._weights.copy()

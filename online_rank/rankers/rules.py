@@ -1,4 +1,4 @@
-"""Rules that rank today, by name: what a linear ranker can begin with."""
+"""Initial weights of linear rankers: given weights and named fusion rules."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ __all__ = ["RULES", "as_weights", "rule_weights"]
 
 
 def as_weights(weights: Any) -> tuple[list[Hashable] | None, np.ndarray]:
-    """Weights to begin with: the features' names, or None for features known by position, and float64 (d,).
+    """Initial weights: the features' names, or None for features known by position, and float64 (d,).
 
     Raises
     ------
     TypeError, ValueError
-        `weights` is empty or of another kind, or a weight is not a finite number.
+        `weights` is empty or of another type, or a weight is not a finite number.
     """
     names = list(weights) if isinstance(weights, Mapping) else None
     values = np.array(list(weights.values()) if isinstance(weights, Mapping) else weights)
@@ -32,7 +32,7 @@ def _of_part(part: str) -> Callable[[Sequence[str], Sequence[float]], dict[Hasha
     return lambda runs, weights: {f"{run} {part}": weight for run, weight in zip(runs, weights, strict=True)}
 
 
-#: What each rule gives the columns of `RunFeatures`, by the names of the runs and one weight a run.
+#: The weights that each rule gives the columns of `RunFeatures`, from the names of the runs and one weight for each run.
 RULES: dict[str, Callable[[Sequence[str], Sequence[float]], dict[Hashable, float]]] = {
     "rrf": _of_part("reciprocal_rank"),
     "minmax": _of_part("minmax"),
@@ -47,16 +47,16 @@ def rule_weights(rule: str, runs: Sequence[str], weights: Sequence[float] | None
     ----------
     rule
         `"rrf"`, reciprocal rank fusion (its constant is `RunFeatures(k=60)`); `"minmax"` or `"zscore"`, the weighted sum of
-        scores that are normalised within each run.
+        scores normalised within each run.
     runs
         Names of the retrievers.
     weights
-        One weight a run; None for 1 each.
+        One weight for each run; None for 1 each.
 
     Raises
     ------
     TypeError, ValueError
-        The rule is unknown, or there are not as many weights as runs.
+        The rule is unknown, or the numbers of weights and runs differ.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Choosing a ranker while it learns."""
+"""Chooses among rankers while they learn."""
 
 import copy
 from collections.abc import Sequence
@@ -25,21 +25,21 @@ __all__ = ["BestRanker", "LeaderAccount"]
 _SERVED_LOSS, _SKIPPED = Round._fields.index("served_loss"), Round._fields.index("skipped")
 _WEIGHT, _N_DOCUMENTS = Round._fields.index("weight"), Round._fields.index("n_documents")
 
-#: Probability that the votes ever prefer a ranker that is no better.
+#: Probability that votes ever select a ranker that is not better.
 _ALPHA = 0.05
 
 
 class LeaderAccount(NamedTuple):
-    """What following the leader has cost; sums are discounted where losses are.
+    """The account of following the leader; sums are discounted if losses are.
 
     Attributes
     ----------
     served
         Sum of the losses of the rankers that led.
     price
-        P, the sum of the loss of the leader less that of its follower over the queries after which it was replaced.
+        P, the sum, over the queries after which the leader was replaced, of the loss of the leader less that of its successor.
     n_changes, n_counted
-        How often the leader was replaced, and the number of queries on which something can be ranked wrongly.
+        How often the leader was replaced, and the number of queries in which something can be ranked wrongly.
     counted_weight
         The number of the latter, discounted where losses are.
     """
@@ -52,39 +52,40 @@ class LeaderAccount(NamedTuple):
 
 
 class BestRanker(NestedRanker):
-    """Let several rankers learn, and rank with the one that has ranked best so far.
+    """Train several rankers, and rank with the one that has been best so far.
 
-    Before a ranker learns a query it ranks it, and its loss (1 - `measure`, ties broken pessimistically) goes into its mean.
-    The ranker with the smallest mean is the best, the first of several. So parameters are chosen on the stream itself, without
+    A ranker ranks each query before learning it, and the loss (1 - `measure`, ties broken pessimistically) enters its mean. The
+    ranker with the smallest mean serves; the first one wins ties. So parameters are chosen on the stream itself, without
     held-out queries. (The selectors of `river.model_selection` choose among classifiers and regressors.)
 
-    Without `epsilon`, whatever comes, at any time: the loss of the rankers that led is at most that of the best ranker in
-    hindsight, plus what it cost to change the leader (`online_rank.bounds.leader_bound`; `certificate_of` prints it).
+    Without `epsilon`, on any stream and at any time, the loss of the leading rankers is at most that of the best ranker in
+    hindsight, plus the price of changing the leader (`online_rank.bounds.leader_bound`; `certificate_of` prints it).
 
     `last_round` is the best ranker's.
 
-    With `drafts` clicks choose, in place of losses: `show_one` lets the best ranker and one of the others, in turn, draft a
-    ranking together (`online_rank.metrics.TeamDraft`), and the clicks on it, given to `learn_one`, are a vote between the two.
-    When the interval of the votes, which is valid at any time, lies above 1/2 for one of the others, that one becomes the best,
-    and all votes are counted anew: while none of the others is better, one becomes the best with a probability of at most 0.05.
-    Votes teach nothing, since a drafted ranking does not say how likely its order was; grades teach all rankers, as ever.
+    With `drafts`, clicks decide instead of losses: in `show_one` the best ranker and one of the others draft a ranking together
+    (`online_rank.metrics.TeamDraft`), and the clicks on it, given to `learn_one`, are a vote between the two.
+    When the anytime-valid interval of the votes for one of the others lies above 1/2, that one becomes the best, and all votes
+    restart from zero: as long as none of the others is better, one of them becomes the best with probability at most 0.05. The
+    rankers do not learn from votes, since the probability of a drafted order is unknown; they all learn from grades as usual.
 
     Parameters
     ----------
     rankers
         The rankers to choose from, and pipelines that end in one; copies of them learn.
     measure
-        What the loss is of (see `online_rank.measure`); None for what the rankers learn for.
+        The measure of the loss (see `online_rank.measure`); None for the measure of the rankers.
     half_life
-        Losses that many queries ago count half, for streams whose best ranker changes; None: all losses count alike.
+        The weight of a loss halves after this many queries, for streams whose best ranker changes; None: all losses count
+        alike.
     epsilon
-        None: every ranker learns every query (greedy choice). A number: only one does, so that the cost is that of one ranker,
-        whichever number there are (an epsilon-greedy bandit): with probability `epsilon` any of them, else the best; at the
-        beginning each in turn, ten times.
+        None: every ranker learns every query (greedy choice). A number: only one does, at the cost of a single ranker (an
+        epsilon-greedy bandit): with probability `epsilon` a random one, otherwise the best. At the beginning each ranker gets
+        ten queries in turn.
     seed
         Seed of the bandit's draws, and of drafted rankings.
     drafts
-        None: losses choose. A number: how many documents a drafted ranking shows, whose clicks choose.
+        None: losses decide. A number: the number of documents in drafted rankings, whose clicks decide.
 
     Raises
     ------
@@ -104,7 +105,7 @@ class BestRanker(NestedRanker):
     >>> model.mean_losses.round(3)
     array([0.114, 0.086, 0.118])
 
-    Clicks choose between two rankers that were taught before:
+    Clicks decide between two rankers that were trained before:
 
     >>> old, new = PerceptronRanker.from_weights({"age": 1.0}), PerceptronRanker.from_weights({"age": -1.0})
     >>> model = BestRanker([old, new], drafts=2)
@@ -160,10 +161,10 @@ class BestRanker(NestedRanker):
         self._learners = [copy.deepcopy(ranker) for ranker in rankers]
         adopt_features(self, self._learners)
         share_lock(self)
-        # Of the losses of each ranker: total weight, and weighted mean.
+        # Total weight and weighted mean of each ranker's losses.
         self._losses = np.zeros((len(rankers), 2))
         self._n_queries = 0
-        # With drafts: the best ranker, and the account of the votes for each of the others against it (`LossInterval`).
+        # With drafts: the best ranker, and the votes for each of the others against it (`LossInterval`).
         self._chosen = 0
         self._votes = np.zeros((len(rankers), 3))
         self._leader = np.zeros(len(LeaderAccount._fields))
@@ -193,12 +194,12 @@ class BestRanker(NestedRanker):
     @property
     @locked
     def total_losses(self) -> np.ndarray:
-        """Cumulative loss of each learner, discounted where losses are forgotten, float64 (number of rankers,), a copy."""
+        """Cumulative loss of each learner, discounted if there is a half-life, float64 (number of rankers,), a copy."""
         return self._losses[:, 0] * self._losses[:, 1]
 
     @property
     def account(self) -> LeaderAccount:
-        """What following the leader has cost, where all rankers are judged on every query (no `epsilon`, no `drafts`)."""
+        """The account of following the leader, if all rankers are measured on every query (no `epsilon`, no `drafts`)."""
         return LeaderAccount(*self._leader.tolist())
 
     @property
@@ -215,7 +216,7 @@ class BestRanker(NestedRanker):
     @property
     @locked
     def votes(self) -> np.ndarray:
-        """With `drafts`: votes on each learner against the best one, and the part of them that it won, float64 (number, 2)."""
+        """With `drafts`: the votes between each learner and the best one, and the share that it won, float64 (number, 2)."""
         counts = self._votes[:, 0]
         return np.column_stack((counts, self._votes[:, 1] / np.where(counts > 0.0, counts, np.nan)))
 
@@ -272,7 +273,7 @@ class BestRanker(NestedRanker):
         return len(block.w)
 
     def _count(self, votes: tuple[Clicks, ...], block: Block, rounds: np.ndarray) -> int:
-        """Count clicks on drafted rankings; a ranker that has become the best before they came has no use for them."""
+        """Count clicks on drafted rankings, unless the ranker has become the best in the meantime."""
         rounds[:] = 0.0
         rounds[:, _WEIGHT], rounds[:, _SKIPPED] = block.w, 1.0
         rounds[:, _N_DOCUMENTS] = np.diff(block.offsets)
@@ -317,7 +318,7 @@ class BestRanker(NestedRanker):
         return True
 
     def _follow(self, led: int, losses: list[float], keep: float) -> None:
-        """Count what the ranker lost that led, and what it cost if another leads from now on."""
+        """Count the loss of the leader, and the price if another ranker leads from now on."""
         served, price, n_changes, n_counted, weight = self._leader.tolist()
         follower = self._best
         price = keep * price + losses[led] - losses[follower]
@@ -334,13 +335,13 @@ class BestRanker(NestedRanker):
             return list(range(n))
         if self._n_queries < 10 * n:
             return [self._n_queries % n]
-        # Draws depend on the seed and the number of the query alone: the state is one number.
+        # Draws depend only on the seed and the number of the query, so the state is one number.
         rng = counted_generator(self, self.seed, self._n_queries)
         return [int(rng.integers(n)) if rng.random() < self.epsilon else self._best]
 
 
 def _common_measure(rankers: Sequence[Any]) -> Measure:
-    """What all rankers learn for. Raises ValueError where they learn for different measures."""
+    """The common measure of all rankers. Raises ValueError if they learn for different measures."""
     found = dict.fromkeys(map(learned_measure, rankers))
     if len(found) > 1:
         names = " and ".join(measure.name for measure in found)

@@ -1,4 +1,4 @@
-"""A ranker that learns from clicks on rankings that it drew itself."""
+"""A ranker that learns from clicks on its own random rankings."""
 
 from typing import Any
 
@@ -23,21 +23,21 @@ _N_KEPT = OPTIMIZER_ROWS[SCALE_FREE]
 
 
 class SwapRanker(LinearRanker):
-    r"""Linear ranker that learns from clicks: from pairs of documents that might as well have been shown the other way round.
+    r"""Linear ranker that learns from clicks, by comparing pairs of documents whose order on the page was random.
 
-    Where anything is clicked, each pair of documents shown, i at position a and j at b > a, with gains g, moves
+    If anything is clicked, each pair of shown documents, i at position a and j at b > a, with gains g, contributes
 
     .. math:: c_i \mathrel{+}= \rho\,\sigma'(s_i - s_j)\,(g_i - g_j - \beta_{ab}), \qquad
         c_j \mathrel{-}= \rho\,\sigma'(s_i - s_j)\,(g_i - g_j - \beta_{ab}), \qquad \rho = \frac{P(R^*)}{P(R) + P(R^*)},
 
     with the logistic function sigma, P(R) the probability of the ranking that was shown and P(R*) that of the one with i and j
-    exchanged. :math:`\beta_{ab}`, the mean of :math:`g_i - g_j` so far, weighted by rho, is what the two positions give to any
-    documents; it takes away most of the variance. The position of a document is no advantage: documents that attract clicks
-    alike are not pushed apart, whatever users do, and whatever beta is [PDGD]. Where one or two documents are shown, they are
-    compared with those that were drawn next and held back, clicked or not.
+    exchanged. :math:`\beta_{ab}`, the mean of :math:`g_i - g_j` so far, weighted by rho, is the average effect of the two
+    positions; subtracting it removes most of the variance. A document gains nothing from its position: equally attractive
+    documents are not pushed apart, for any users and any beta [PDGD]. If only one or two documents are shown, they are also
+    compared with the documents drawn next and held back, whether or not anything is clicked.
 
-    The gradient -X'c goes to a scale-free optimizer: there is no learning rate, no schedule, and the scale of features matters
-    neither to learning nor to how much is explored.
+    The gradient -X'c goes to a scale-free optimizer: there is no learning rate and no schedule, and the scale of features
+    affects neither learning nor exploration.
 
     `rank_one` is deterministic and serves the best ranking; `show_one` draws one that can be learned from.
 
@@ -46,20 +46,20 @@ class SwapRanker(LinearRanker):
     policy
         How `show_one` draws; None for `PlackettLuce(k=10, seed=0)`.
     wealth
-        What the bets of each coordinate of the optimizer begin with; it matters little.
+        Initial wealth of the bets of each coordinate in the optimizer; it matters little.
 
     Notes
     -----
-    `last_round.loss` is the part of the pairs, by weight, that the scores had wrong or tied before the update. Grades are
-    learned as well: as gains of documents that were all seen, with equal chances of every order (for a start from judged
-    queries).
+    `last_round.loss` is the weighted share of pairs that the scores ordered wrongly or tied before the update. Grades can be
+    learned too (for a start from judged queries): they count as gains of documents that were all seen, in an order drawn
+    uniformly.
 
-    Where clicks say nothing about documents, the confidence of `show_one` should be 0; it wanders instead between 0 and about
-    0.2, so that users without any preference are still shown some documents more often than others.
+    If clicks are unrelated to documents, the confidence of `show_one` should be 0; it wanders between 0 and about 0.2 instead,
+    so some documents are shown more often than others even if users have no preference.
 
-    Begun with weights or with a rule (`from_weights`, `from_rule`), the ranker believes its scores from the first list on: its
-    confidence is 1, so that what it shows keeps at least .92 of the greedy DCG (`retention`). Clicks move it from there, slowly
-    where it begins the wrong way round: what is hardly ever shown is hardly ever clicked.
+    A ranker made by `from_weights` or `from_rule` trusts its scores from the first query: its confidence is 1, and its rankings
+    keep at least .92 of the greedy DCG (`retention`). It learns from there, but slowly if the initial order is wrong, since
+    documents that are rarely shown are rarely clicked.
 
     References
     ----------
@@ -88,15 +88,17 @@ class SwapRanker(LinearRanker):
         self.wealth = wealth
         self._state = np.empty((_N_KEPT, 0))
         self._baseline = np.zeros((2, kernels.PLACES, kernels.PLACES))
-        # What the weights are besides the bets of the optimizer, where they began with something.
+        # The initial weights, to which the bets of the optimizer are added.
         self._begun = False
         self._beginning = np.empty(0)
-        # By how much its scores are to deviate; 0 once they do.
+        # The standard deviation that its initial scores are still to be scaled to; 0 once that is done.
         self._strength = 0.0
 
     @property
     def confidence(self) -> float:
-        """How far `show_one` believes the scores: from 0, before anything is learned, towards 1; 1 with weights given."""
+        """How far `show_one` trusts the scores: from 0, before anything is learned, towards 1; 1 if it began with given
+        weights.
+        """
         if self._begun:
             return 1.0
         if self._rows is not None:
@@ -114,7 +116,7 @@ class SwapRanker(LinearRanker):
 
     @property
     def retention(self) -> float:
-        """At least this share of the DCG of `rank_one` is expected of what `show_one` draws now, whatever the scores."""
+        """Lower bound, for any scores, on the expected DCG of `show_one` as a share of the DCG of `rank_one`."""
         return self._own_policy.retention(self.confidence)
 
     _learns_atomically = True
@@ -137,13 +139,13 @@ class SwapRanker(LinearRanker):
         self._strength = strength
 
     def _touched(self, block: Block) -> np.ndarray | None:
-        # The first query scales all of what the ranker began with.
+        # The first query scales all initial weights.
         return None if self._strength else super()._touched(block)
 
     def _scale_beginning(self, block: Block, shown: ShownBlock) -> None:
-        """Let the scores of the beginning deviate by `strength` in the first query in which they deviate at all.
+        """Scale the initial scores to a standard deviation of `strength`, in the first query in which they vary.
 
-        Bets are placed in units of scores, whatever the scale of the features; so must be what they begin with.
+        Bets are placed in units of scores, whatever the scale of the features, so the initial weights must be too.
         """
         scores = self._learning_scores(block.X)
         for q, first in enumerate(block.offsets[:-1].tolist()):

@@ -1,4 +1,4 @@
-"""Any PyTorch module as the scorer."""
+"""A ranker whose scorer is a PyTorch module."""
 
 import contextlib
 import json
@@ -26,10 +26,10 @@ from online_rank.surrogates import Surrogate, require_choice
 
 __all__ = ["TorchRanker"]
 
-#: A module is called with other parameters than its own by putting them into its place for a while: one thread at a time.
+#: A module is called with other parameters by swapping them in temporarily, so only one thread may do so at a time.
 _CALLING = threading.RLock()
 
-#: Largest norm of a gradient that is learned from: within it no sum of squares overflows.
+#: Largest norm of a gradient that is learned from, so that no sum of squares overflows.
 _LARGEST_GRADIENT = {"float32": 1e15, "float64": 1e150}
 
 
@@ -41,24 +41,24 @@ class TorchRanker(AveragedRanker):
 
     .. math:: \theta \leftarrow \theta - \text{step}\Big(\sum_i \frac{\partial \phi(s, R)}{\partial s_i} \nabla_\theta s_i\Big).
 
-    A module that scores every document by itself gives a consistent order, as `DirectRanker` does: comparisons
+    A module that scores each document on its own gives a consistent order, as `DirectRanker` does: comparisons
     :math:`s_i - s_j` are antisymmetric and transitive. A module may also look at all documents of a query at once
     (self-attention, normalisation over the query); blocks are scored query by query.
 
-    The module itself stays as it is. What is learned is a flat copy of its parameters, so that copies, clones and pickles work
-    as for every ranker, and a query that fails leaves no trace. `online_rank.save` refuses it, because a module is code;
+    The module itself is not changed. A flat copy of its parameters learns, so copies, clones and pickles work as for every
+    ranker, and a query that fails changes nothing. `online_rank.save` refuses it, because a module is code;
     `save_weights` writes all numbers to a file without pickle.
 
     Parameters
     ----------
     module
         A `torch.nn.Module` that maps documents (m, *shape) to scores (m,) or (m, 1), with parameters of one floating-point
-        dtype on the CPU. Its parameters are the first weights: `torch.manual_seed` before it is made decides them.
+        dtype on the CPU. Its parameters are the initial weights: call `torch.manual_seed` before creating it.
     surrogate
         A name, see `online_rank.surrogates`, or a `Surrogate` made there.
     shape
-        Shape of one document, (1, 28, 28) for an image: its features are read in this order. None: (d,). Where features have
-        names, those that have not been met yet are 0.
+        Shape of one document, (1, 28, 28) for an image: its features are read in this order. None: (d,). Named features that
+        have not appeared yet are 0.
     optimizer
         `"adam"`, `"adagrad"` or `"sgd"`.
     learning_rate
@@ -66,19 +66,19 @@ class TorchRanker(AveragedRanker):
     l2
         Adds l2 ||parameters||^2 / 2 to the cost of every step.
     measure
-        The measure of `last_round.loss`, and of a surrogate that is given by its name.
+        The measure of `last_round.loss`, and of a surrogate given by name.
     average
         Which parameters serve rankings: False, the last; a number, an average with that half-life in steps; True, the average
         of all so far.
     seed
-        Of dropout and whatever else in the module draws while learning. None: torch's own generator.
+        Seed of dropout and other random parts of the module while learning. None: torch's own generator.
 
     Raises
     ------
     ImportError
         torch is missing; the message says how to install it.
     TypeError, ValueError
-        `module` is something else, or an argument is none of its allowed values.
+        `module` is not a module, or an argument has a value that is not allowed.
 
     Examples
     --------
@@ -137,7 +137,7 @@ class TorchRanker(AveragedRanker):
         yield {"module": torch.nn.Linear(5, 1).double()}
 
     def _unit_test_skips(self) -> set[str]:
-        # The first weights belong to places, which features take in the order in which they are met.
+        # Initial weights belong to columns, which features get in the order in which they appear.
         return {"check_shuffle_features_no_impact", "late_features"}
 
     @property
@@ -177,8 +177,8 @@ class TorchRanker(AveragedRanker):
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write all that was learned to a safetensors file (whole or not at all).
 
-        The parameters that serve rankings, and the buffers, stand in it by their names in the module: any program can put them
-        into a module of the same shape. `load_weights` also takes the rest, and goes on learning as this ranker would.
+        It has the parameters that serve rankings, and the buffers, by their names in the module, so any program can load them
+        into a module of the same shape. `load_weights` also restores the rest, and continues learning as this ranker would.
         """
         tensors = dict(zip(self._parameters(), self._pieces(self._served), strict=True))
         tensors |= {name: buffer for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)}
@@ -200,14 +200,14 @@ class TorchRanker(AveragedRanker):
 
     @locked
     def load_weights(self, path: str | os.PathLike[str]) -> None:
-        """Take what another ranker of the same module and optimizer has learned from a file of `save_weights`.
+        """Load what a ranker with the same module and optimizer has learned from a file of `save_weights`.
 
         Raises
         ------
         OSError
             The file cannot be read.
         ValueError
-            It is no such file, or of another module, optimizer or way of averaging. The ranker is then as it was.
+            It is not such a file, or it belongs to another module, optimizer or way of averaging. The ranker is then unchanged.
         """
         content = Path(path).read_bytes()
         try:
@@ -218,7 +218,7 @@ class TorchRanker(AveragedRanker):
             names = None if names is None else tuple(names)
             sound = type(n_features) is int and n_features >= 0 and (names is None or len(set(names)) == n_features)
         except Exception as error:
-            raise ValueError(f"{path} is no file of TorchRanker.save_weights: {error}") from None
+            raise ValueError(f"{path} is not a file of TorchRanker.save_weights: {error}") from None
         if not sound:
             raise ValueError(f"{path} has impossible features")
         buffers = [(name, buffer) for (name, _), buffer in zip(self.module.named_buffers(), self._buffers, strict=True)]
@@ -270,7 +270,7 @@ class TorchRanker(AveragedRanker):
             raise ValueError(f"x has {self._n_features + n_new} features, but shape={self.shape} has room for {most}")
 
     def _score_all(self, block: Block) -> np.ndarray:
-        # Query by query: a module may look at all documents that it gets, and rounds by how many there are.
+        # Query by query: a module may look at all its documents, and its rounding depends on their number.
         if len(block.w) < 2:
             return super()._score_all(block)
         return np.concatenate([super(TorchRanker, self)._score_all(query) for query in block.each()])
@@ -280,7 +280,7 @@ class TorchRanker(AveragedRanker):
         finite = np.isfinite(X).all(axis=1)
         with torch.no_grad():
             scores = self._forward(X, torch.from_numpy(self._served), self._buffers, False).double().numpy()
-        # No activation may hide a feature that is no number.
+        # An activation must not hide a feature that is not a number.
         return scores if finite.all() else np.where(finite, scores, np.nan)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
@@ -290,7 +290,7 @@ class TorchRanker(AveragedRanker):
         return len(block.w)
 
     def _learn_query(self, X: np.ndarray, y: np.ndarray, weight: float, row: np.ndarray) -> bool:
-        """Learn one query and write its round; False, and nothing is changed, when it has bad values."""
+        """Learn one query and write its round; return False, with nothing changed, if it has bad values."""
         torch = _torch()
         if not (np.isfinite(X).all() and 0.0 <= weight < np.inf):
             return False
@@ -321,7 +321,9 @@ class TorchRanker(AveragedRanker):
         return True
 
     def _step(self, z: np.ndarray) -> bool:
-        """One step of the optimizer; the arrays are replaced, so that whoever ranks meanwhile sees the old or the new ones."""
+        """One step of the optimizer; the arrays are replaced, so that a thread ranking meanwhile sees either the old or the new
+        ones.
+        """
         weights, state = self._weights.copy(), self._state.copy()
         counters = self._counters.copy()
         if self.l2:
@@ -339,7 +341,7 @@ class TorchRanker(AveragedRanker):
 
     @contextlib.contextmanager
     def _randomness(self) -> Iterator[None]:
-        """What the module draws depends on the seed and the number of the step alone."""
+        """Random draws of the module depend only on the seed and the number of the step."""
         if self.seed is None:
             yield
             return
@@ -349,7 +351,7 @@ class TorchRanker(AveragedRanker):
             yield
 
     def _check(self) -> None:
-        """Raise TypeError or ValueError for an argument that is none of its allowed values."""
+        """Raise TypeError or ValueError for an argument whose value is not allowed."""
         torch = _torch()
         if not isinstance(self.module, torch.nn.Module):
             raise TypeError(f"module is of type {type(self.module).__name__}; it must be a torch.nn.Module")
@@ -386,7 +388,7 @@ def _safetensors() -> Any:
 
 
 def _flat(x: Any) -> Any:
-    """Documents as rows: tensors as arrays, and arrays of images (m, *shape) as (m, d). Other forms as they are."""
+    """Documents as rows: tensors as arrays, arrays of images (m, *shape) as (m, d). Other forms are unchanged."""
     if hasattr(x, "detach"):
         x = x.detach().cpu().numpy()
     return x.reshape(len(x), -1) if isinstance(x, np.ndarray) and x.ndim > 2 and len(x) else x
@@ -394,7 +396,7 @@ def _flat(x: Any) -> Any:
 
 @contextlib.contextmanager
 def _mode(module: Any, learning: bool) -> Iterator[None]:
-    """The module in training or evaluation mode, and afterwards as it was."""
+    """The module in training or evaluation mode; its previous mode is restored afterwards."""
     before = [(part, part.training) for part in module.modules()]
     module.train(learning)
     try:

@@ -170,7 +170,7 @@ def test_late_grades_and_the_scores_that_were_served():
     certificate = certificate_of(model)
     assert certificate.loss == pytest.approx(served)
     assert certificate.holds
-    assert "where these come late" in str(certificate)
+    assert "if grades are late" in str(certificate)
     # The rankers inside learn from their own scores: what was served is the blend's.
     plain = BlendRanker(rankers())
     for X, y in queries(120)[:115]:
@@ -214,7 +214,7 @@ def test_a_tracker_certifies_what_a_pipeline_around_a_blend_answered():
     tracker = model["LossTracker"]
     certificate = certificate_of(model)
     assert certificate.loss == pytest.approx(answered, abs=1e-9)
-    assert "(of what was served: what the bounds speak of)" in str(certificate)
+    assert "(of the served rankings: limited by the bounds)" in str(certificate)
     assert certificate.holds
     assert tracker.certificate().to_dict() == certificate.to_dict()
     assert tracker.served_interval().n == certificate.totals["n_counted"]

@@ -57,10 +57,10 @@ def test_what_rounding_leaves_undecided_is_not_said_to_hold():
 
 
 def test_a_certificate_without_a_bound_does_not_hold_and_says_why():
-    nothing = Certificate("u", {"update": "mistake"}, TOTALS, {}, (), {"mass_bound": "mass_bound speaks of something else"})
+    nothing = Certificate("u", {"update": "mistake"}, TOTALS, {}, (), {"mass_bound": "mass_bound covers something else"})
     assert not nothing.holds
     assert "NOTHING IS CERTIFIED" in str(nothing)
-    assert "mass_bound (speaks of something else)" in str(nothing)
+    assert "mass_bound (covers something else)" in str(nothing)
     assert json.loads(json.dumps(nothing.to_dict()))["holds"] is False
 
 
@@ -77,7 +77,7 @@ def test_nan_certifies_nothing(name):
 
 def test_every_reason_is_printed_once():
     text = str(certified(1.0))
-    assert text.count("speaks of update='gradient', but the model has update='mistake'") == 1
+    assert text.count("covers update='gradient', but the model has update='mistake'") == 1
     assert max(map(len, text.splitlines())) <= 140
 
 

@@ -62,14 +62,14 @@ def test_loss_is_called_that_of_what_was_served_only_where_it_is():
     certificate = pipeline["LossTracker"].certificate()
     totals = certificate.totals
     assert totals["served_loss"] != pytest.approx(totals["loss"])
-    assert "what was served:" not in str(certificate)
-    assert f"loss of what was served  {totals['served_loss']:,.6g} (no bound speaks of it)" in str(certificate)
+    assert "served rankings:" not in str(certificate)
+    assert f"loss of served rankings  {totals['served_loss']:,.6g} (no bound covers it)" in str(certificate)
     # Where both totals agree, it is.
     alone = LossTracker(PerceptronRanker(average=False), {"u": np.ones(3)})
     for X, y in queries(2, 20):
         alone.learn_one(X, y)
-    assert "(of what was served: what the bounds speak of)" in str(alone.certificate())
-    assert "no bound speaks of it" not in str(alone.certificate())
+    assert "(of the served rankings: limited by the bounds)" in str(alone.certificate())
+    assert "no bound covers it" not in str(alone.certificate())
 
 
 def test_one_query_with_served_scores_does_not_relabel_the_run():
@@ -78,7 +78,7 @@ def test_one_query_with_served_scores_does_not_relabel_the_run():
         tracker.learn_one(X, y, **({"served": np.zeros(len(y))} if t == 7 else {}))
     text = str(tracker.certificate())
     assert "of the scores that decided the updates, 1 of them given as served" in text
-    assert "(of what was served" not in text
+    assert "(of the served rankings" not in text
 
 
 @pytest.mark.parametrize(("average", "scaled"), [(True, False), (20.0, False), (False, True)])

@@ -104,7 +104,7 @@ def test_coverage_and_bad_numbers(name):
     with pytest.raises(ValueError, match="not of a object"):
         call(name, model=object())
     gradient = PerceptronRanker("ndcg", update="gradient", credit="argmax", mass="slam", learning_rate=1.0)
-    with pytest.raises(ValueError, match="speaks of"):
+    with pytest.raises(ValueError, match="covers"):
         call(name, model=gradient)
     if not name.startswith(("averaged", "click")):
         plain = PerceptronRanker(average=False, relative_margin=0.0)

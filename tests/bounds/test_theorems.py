@@ -56,7 +56,7 @@ def test_a_bound_raises_for_settings_that_it_does_not_cover(names, covered, not_
             assert call(name, model=PerceptronRanker(**settings_)) == call(name)
             assert call(name, model=LossTracker(PerceptronRanker(**settings_))) == call(name)
         for settings_ in not_covered:
-            with pytest.raises(ValueError, match="speaks of"):
+            with pytest.raises(ValueError, match="covers"):
                 call(name, model=PerceptronRanker(**settings_))
         with pytest.raises(ValueError, match="not of a object"):
             call(name, model=object())

@@ -135,7 +135,7 @@ CALLS = {
     # Trackers and bounds
     "a tracker around a pipeline": (lambda: LossTracker(StreamScaler() | new()), "scaler | LossTracker(ranker)"),
     "a learner taught beside its tracker": (
-        lambda: taught_beside(LossTracker(new())).learn_one(X, y), "taught by itself", "through the LossTracker",
+        lambda: taught_beside(LossTracker(new())).learn_one(X, y), "taught without the tracker", "through the LossTracker",
     ),
     "comparators without names": (lambda: LossTracker(new(), [1.0, 2.0]), "comparators", "{name: weights}"),
     "a comparator of another length": (lambda: LossTracker(new(), {"u": [1.0]}).learn_one(X, y), "1 weights", "3 features"),

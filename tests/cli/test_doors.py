@@ -249,7 +249,7 @@ def test_nothing_in_a_log_is_learned_or_dropped_in_silence(run, log, kind):
     assert err == "online-rank: columns that the model has not learned from are left out: rel, clicks\n"
     assert {line.split()[2] for line in out.splitlines()} == {*log["url"]}
     _, err = run("rank", "m", file, "--query", "search", "--group-by-qid", "--missing", "zero")
-    assert "--document COLUMN names them" in err
+    assert "name them with --document COLUMN" in err
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -324,11 +324,11 @@ def test_output_does_not_go_over_what_is_read(run):
     run("train", "train.txt", "-q", "--save", "m")
     before = Path("train.txt").read_bytes(), Path("m").read_bytes()
     for arguments, message in [
-        (("train", "train.txt", "--save", "train.txt"), "--save train.txt: that file is read"),
-        (("train", "train.txt", "--save", "./train.txt"), "that file is read"),
-        (("train", "train.txt", "--test", "test.txt", "--save", "test.txt"), "--save test.txt: that file is read"),
+        (("train", "train.txt", "--save", "train.txt"), "--save train.txt: that is an input file"),
+        (("train", "train.txt", "--save", "./train.txt"), "that is an input file"),
+        (("train", "train.txt", "--test", "test.txt", "--save", "test.txt"), "--save test.txt: that is an input file"),
         (("train", "train.txt", "--save", "-"), "--save -: a file is needed here"),
-        (("export", "m", "--to", "json", "--out", "m"), "--out m: that file is read"),
+        (("export", "m", "--to", "json", "--out", "m"), "--out m: that is an input file"),
         (("export", "m", "--to", "json", "--features-out", "f"), "--features-out writes Solr's feature store"),
     ]:
         with pytest.raises(AssertionError, match=message):

@@ -270,7 +270,7 @@ def test_no_mixed_run_violates_its_certificate(seed, n_machines, n_rounds, beta,
     assert certificate.totals["n_rounds"] == 40
     names = [check.name for check in certificate.bounds]
     assert names == (["mixing_hindsight_bound"] if raw else ["mixing_hindsight_bound", "mixing_data_bound", "mixing_bound"])
-    assert "speaks of one" in certificate.not_covered["mass_bound"]
+    assert "covers one" in certificate.not_covered["mass_bound"]
 
 
 def test_identical_shards_attain_the_bound():
@@ -294,7 +294,7 @@ def test_todays_bounds_are_violated_by_mixed_weights_and_refused():
     mixed = trained(tracker, [[part] * K for part in cut(queries, 3)])
     norm, square = np.sqrt(d / 4.0), mixed.totals.squared_gradient_norms
     assert mixed.totals.loss > norm * np.sqrt(square) * 3.9  # what mass_data_bound would say, 1 / sqrt(K) of the loss
-    with pytest.raises(ValueError, match="speaks of one machine, not of weights mixed from several machines"):
+    with pytest.raises(ValueError, match="covers one machine, not of weights mixed from several machines"):
         mixed.certificate().bound("mass_data_bound")
 
 

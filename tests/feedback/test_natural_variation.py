@@ -41,5 +41,5 @@ def test_one_ranker_says_nothing():
     log = NaturalVariation(k=2)
     for _ in range(50):
         log.update("q", Impression(("a", "b")).clicked(["a", "b"]))
-    with pytest.raises(ValueError, match="this log says nothing of how often it is looked at"):
+    with pytest.raises(ValueError, match="this log does not determine how often it is examined"):
         _ = log.examination

@@ -116,7 +116,7 @@ def test_estimates_and_interval_on_a_long_log(tmp_path):
     ("shown", "clicked", "message"),
     [
         (Impression(("a", "b")), ["a"], "neither logits nor propensities"),
-        (Impression(("a",), propensities=(0.5,)), ["a"], "shows 1 documents, but weights speak of 2"),
+        (Impression(("a",), propensities=(0.5,)), ["a"], "shows 1 documents, but there are weights for 2"),
         (Impression(("a", "b"), propensities=(0.5, 0.5)), {"a": 2.0}, "2.0 is above 1"),
     ],
 )

@@ -236,7 +236,7 @@ def window(name, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m._features.__setitem__((0, 0), 6), "a feature that there is not"),
+        (lambda m: m._features.__setitem__((0, 0), 6), "a feature that does not exist"),
         (lambda m: m._features.__setitem__((0, 0), -1), "_features has entries outside 0"),
         (lambda m: m._thresholds.__setitem__((0, 0), 65), "_thresholds has entries outside 0 to 64"),
         (lambda m: m._leaves.__setitem__((0, 0), np.nan), "_leaves has entries that are not finite"),

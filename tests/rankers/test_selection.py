@@ -178,7 +178,7 @@ def test_rankers_that_have_learned_before_are_served_as_they_are():
     model.learn_one(query, {"a": 0, "b": 1})
     taught.learn_one(query, {"a": 0, "b": 1})
     assert model.learners[0].predict_one(query) == taught.predict_one(query)
-    with pytest.raises(ValueError, match=r"rankers\[1\] has met its features in another order"):
+    with pytest.raises(ValueError, match=r"rankers\[1\] has learned from other features"):
         BestRanker([taught, PerceptronRanker.from_weights({"y": 1.0})])
     with pytest.raises(ValueError, match="name their features and others do not"):
         BestRanker([taught, PerceptronRanker.from_weights([1.0])])

@@ -329,7 +329,7 @@ def test_the_command_goes_on_where_it_was(tmp_path):
     state = tmp_path / "state"
     serve("--checkpoint", state, "--every", 2, lines=b"\n".join([ask(1), ask(2), grade(1)]) + b"\n")
     answers, done = serve("--checkpoint", state, lines=grade(1) + b"\n" + grade(2) + b'\n{"cmd":"stats"}\n')
-    assert b"going on from %s: 2 queries ranked, 1 learned, 1 waiting" % str(state).encode() in done.stderr
+    assert b"continuing from %s: 2 queries ranked, 1 learned, 1 waiting" % str(state).encode() in done.stderr
     assert answers[0]["duplicate"]
     assert answers[1]["learned"]
     assert answers[2]["stats"]["ranked"] == 2

@@ -187,7 +187,7 @@ def test_train_goes_on_only_when_told_to_and_only_with_the_same_run(train, tmp_p
     code, first, _ = train("--passes", "2")
     assert code == 0
     for options, message in (
-        (("--passes", "2"), "holds a run already: go on with --resume"),
+        (("--passes", "2"), "holds a run already: continue it with --resume"),
         (("--passes", "3", "--resume"), "other passes"),
         (("--passes", "2", "--resume", "--measure", "ap"), "other measure"),
         (("--passes", "2", "--resume", "--seed", "1"), "other seed"),

@@ -110,8 +110,8 @@ def test_what_is_learned_from_each_shape(kind, options, model):
 @pytest.mark.parametrize(
     ("options", "model", "message"),
     [
-        ({}, lambda: SwapRanker(), "says nothing about the order of its documents"),
-        ({"propensity": "above"}, lambda: SwapRanker(), "not how likely the same list with two documents exchanged"),
+        ({}, lambda: SwapRanker(), "say nothing about the order of its documents"),
+        ({"propensity": "above"}, lambda: SwapRanker(), "but not of the same list with two documents exchanged"),
         ({}, lambda: ClickPerceptron(credit="propensity"), "neither placements nor propensities nor logits"),
     ],
 )

@@ -34,7 +34,7 @@ def test_letor(capsys, tmp_path, own):
         write_letor(path, *NoisyTeacher(n_queries=50, n_features=5, n_documents=10, seed=1).block())
     letor.run(str(path) if own else None)
     out = capsys.readouterr().out
-    assert out.count("holds") >= 3  # the surrogate bound speaks of credit argmax and spread alone
+    assert out.count("holds") >= 3  # the surrogate bound covers credit argmax and spread alone
     assert "VIOLATED" not in out
     assert "it ranks as before: True" in out
     assert (str(path) in out) == own
