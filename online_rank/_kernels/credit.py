@@ -11,11 +11,11 @@ import numpy as np
 
 from online_rank._kernels._jit import inlined, inner, leaf
 from online_rank._kernels.codes import ADAPTIVE, ARGMAX, DELTA, GAIN, PAIRS, SORT, SPREAD
-from online_rank._kernels.hinges import hinge_by_delta, hinge_of_moved, hinge_of_sorted, hinge_on_best
+from online_rank._kernels.hinges import hinge_by_delta, hinge_of_few, hinge_of_moved, hinge_of_sorted, hinge_on_best
 from online_rank._kernels.pair_credits import argmax_credit, delta_credit, pair_credit, spread_credit, spread_over_few
 from online_rank._kernels.sort_credit import Moved, sort_credit, transport
 from online_rank._kernels.violations import list_preferred, sort_violators
-from online_rank._kernels.workspace import BARS, BEST, CREDIT, OTHER_CREDIT, PREFERRED, SHARES
+from online_rank._kernels.workspace import BARS, BEST, CREDIT, OTHER_CREDIT, PREFERRED, SHARES, TERMS
 
 # Up to this number of preferred documents their violators are counted one by one.
 _FEW = 64
@@ -68,53 +68,69 @@ def _both_at_mass_one(graded, violation, mass, work, c):
     return 1.0
 
 
-class Pairs(NamedTuple):
-    """The pairs of an update, as `hinges` needs them.
+@inner
+def room_for_pairs(longest):
+    """Arrays for the pairs of `sort` of queries of up to `longest` documents."""
+    size = 2 * longest
+    return Moved(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
 
-    `preferred` has the documents that may be preferred in one, `moved` the pairs of `sort`, and `spread` the mass of `spread`
-    before it was scaled.
+
+class Pairs(NamedTuple):
+    """How many pairs an update has, as `hinges` needs them; they stand in the workspace.
+
+    `preferred` documents may be preferred in one (the row PREFERRED), and `moved` pairs are those of `sort`; `spread` is the
+    mass of `spread` before it was scaled.
     """
 
-    preferred: np.ndarray
-    moved: Moved
+    preferred: int
+    moved: int
     spread: float
 
 
-@inner
-def prepare_hinges(credit, graded, v, violation, work):
-    """The `Pairs` of a credit that `assign_credit` has written to the row CREDIT of `work`."""
+@leaf
+def prepare_hinges(credit, graded, v, violation, moved, work):
+    """The `Pairs` of a credit that `assign_credit` has left in `work`, scaled or not; `moved` receives those of `sort`."""
     m = v.shape[0]
     n = list_preferred(graded.level, v, credit in (PAIRS, GAIN, DELTA), work.integers[PREFERRED])
-    preferred = work.integers[PREFERRED, :n]
-    nothing = np.empty(0, dtype=np.int64)
-    moved, mass = Moved(0, nothing, nothing, np.empty(0)), 0.0
+    size, mass = 0, 0.0
     if credit == SORT:
-        moved = transport(graded, violation, work.reals[CREDIT, :m], work)
+        size = transport(graded, work.reals[CREDIT, :m], work, moved)
     elif credit == ADAPTIVE:
-        moved = transport(graded, violation, work.reals[OTHER_CREDIT, :m], work)
-    for i in preferred:
+        size = transport(graded, work.reals[OTHER_CREDIT, :m], work, moved)
+    for i in work.integers[PREFERRED, :n]:
         if credit in (SPREAD, ADAPTIVE) and work.reals[SHARES, i] > 0.0:
             mass += v[i]
-    if credit in (SPREAD, PAIRS, GAIN, ADAPTIVE):
-        sort_violators(graded, violation, preferred, work)
-    return Pairs(preferred, moved, mass)
+    if credit in (PAIRS, GAIN) or (credit in (SPREAD, ADAPTIVE) and n > _FEW):
+        sort_violators(graded, violation, work.integers[PREFERRED, :n], work)
+    return Pairs(n, size, mass)
 
 
-@inner
-def hinges(credit, target, graded, v, violation, pairs, of_spread, k, margin, work):
-    """Sum of a_ij times the hinge of a comparator's keys k (m,) over the pairs, a_ij as `assign_credit` has them.
+@leaf
+def hinges(credit, target, graded, v, violation, pairs, moved, of_spread, scale, k, margin, work):
+    """Sum of a_ij times the hinge of a comparator's keys k (m,) over the pairs, a_ij as `assign_credit` has them, scaled.
 
-    `of_spread` is the share of `spread` in ADAPTIVE.
+    `of_spread` is the share of `spread` in ADAPTIVE; `scale` is what the credit in `work` was multiplied by.
     """
+    preferred = work.integers[PREFERRED, : pairs.preferred]
     if credit == ARGMAX:
-        return hinge_on_best(graded, v, violation, k, margin, work.integers[BEST])
+        return scale * hinge_on_best(graded, v, violation, k, margin, work.integers[BEST])
     if credit == DELTA:
-        return hinge_by_delta(target, graded, violation, k, margin, work)
+        return scale * hinge_by_delta(target, graded, violation, k, margin, work)
     if credit == SORT:
-        return hinge_of_moved(pairs.moved, k, margin)
+        return hinge_of_moved(moved, pairs.moved, k, margin)
     if credit == ADAPTIVE:
-        spread = hinge_of_sorted(SPREAD, target.kind, graded, pairs.preferred, k, margin, work) / pairs.spread
-        return of_spread * spread + (1.0 - of_spread) * hinge_of_moved(pairs.moved, k, margin)
-    if credit in (SPREAD, PAIRS, GAIN):
-        return hinge_of_sorted(credit, target.kind, graded, pairs.preferred, k, margin, work)
+        spread = scale * (_hinge_of_spread(target, graded, violation, preferred, k, margin, work) / pairs.spread)
+        return of_spread * spread + (1.0 - of_spread) * hinge_of_moved(moved, pairs.moved, k, margin)
+    if credit == SPREAD:
+        return scale * _hinge_of_spread(target, graded, violation, preferred, k, margin, work)
+    if credit in (PAIRS, GAIN):
+        return scale * hinge_of_sorted(credit, target.kind, graded, preferred, k, margin, work)
     raise ValueError("no kernel has a comparator's hinges for this credit")
+
+
+@leaf
+def _hinge_of_spread(target, graded, violation, preferred, k, margin, work):
+    """The sum for `spread`, unscaled."""
+    if preferred.shape[0] <= _FEW:
+        return hinge_of_few(graded, violation, preferred, work.reals[SHARES], k, margin, work.reals[TERMS, : k.shape[0]])
+    return hinge_of_sorted(SPREAD, target.kind, graded, preferred, k, margin, work)

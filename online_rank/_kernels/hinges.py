@@ -56,12 +56,42 @@ def hinge_by_delta(target, graded, violated, k, margin, work):
 
 
 @leaf
-def hinge_of_moved(moved, k, margin):
-    """Sum of the amounts times the hinges of their pairs."""
+def hinge_of_moved(moved, size, k, margin):
+    """Sum of the amounts of the first `size` pairs times their hinges."""
     total = 0.0
-    for n in range(moved.size):
+    for n in range(size):
         total += moved.amount[n] * max(0.0, margin + k[moved.lower[n]] - k[moved.upper[n]])
     return total
+
+
+@leaf
+def hinge_of_few(graded, violated, preferred, share, k, margin, terms):
+    """The sum for `spread` with few preferred documents: share_i times the hinge, over the violators of i. O(m n), no branch.
+
+    `terms` (m,) is workspace.
+    """
+    t, level = violated.t, graded.level
+    offset, strict = violated.offset, violated.strict
+    for j in range(k.shape[0]):
+        terms[j] = 0.0
+    n = preferred.shape[0]
+    # Two at a time, so that everything else is read half as often.
+    for r in range(0, n - 1, 2):
+        i, h = preferred[r], preferred[r + 1]
+        own, short, a, bar = level[i], margin - k[i], share[i], least_violating(t[i], offset, strict)
+        other_own, other_short, b, other_bar = level[h], margin - k[h], share[h], least_violating(t[h], offset, strict)
+        for j in range(k.shape[0]):
+            hinge, other = max(0.0, k[j] + short), max(0.0, k[j] + other_short)
+            one = a * hinge if (level[j] < own) & (t[j] >= bar) else 0.0
+            two = b * other if (level[j] < other_own) & (t[j] >= other_bar) else 0.0
+            terms[j] += one + two
+    if n % 2 == 1:
+        i = preferred[n - 1]
+        own, short, a, bar = level[i], margin - k[i], share[i], least_violating(t[i], offset, strict)
+        for j in range(k.shape[0]):
+            hinge = max(0.0, k[j] + short)
+            terms[j] += a * hinge if (level[j] < own) & (t[j] >= bar) else 0.0
+    return lane_sum(terms)
 
 
 @inner

@@ -34,6 +34,7 @@ from online_rank._kernels.graded import Target, grade_query, rank_pessimisticall
 from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.violations import Violation
+from online_rank._kernels.watching import answer, compare_round, score_comparators
 from online_rank._kernels.weight_vectors import weight_documents
 from online_rank._kernels.workspace import (
     CREDIT,
@@ -117,14 +118,14 @@ def margin_of(rule, counters):
 def respond(target, rule, graded, s, weight, offset, work, all_forms):
     """Answer to a query with scores s (m,): the row CREDIT of `work` receives the credit of its documents, scaled to its mass.
 
-    Returns loss, mass and v_max. Without a loss the row is left as it was. For ADAPTIVE see `assign_credit`: both credits are
-    scaled.
+    Returns loss, mass, v_max and what the credit was multiplied by. Without a loss the row is left as it was. For ADAPTIVE see
+    `assign_credit`: both credits are scaled.
     """
     m = s.shape[0]
     v, c = work.reals[WEIGHTS, :m], work.reals[CREDIT, :m]
     loss, v_max = judge(target, rule, graded, s, v, work, all_forms)
     if loss == 0.0:
-        return loss, 0.0, v_max
+        return loss, 0.0, v_max, 0.0
     violated = violation(rule, graded, s, offset, work.reals[VIOLATION_KEYS, :m], all_forms)
     raw_mass = assign_credit(rule.credit, target, graded, v, violated, work, c, all_forms)
     scale, mass = scale_and_mass(rule, loss, raw_mass, weight)
@@ -134,7 +135,7 @@ def respond(target, rule, graded, s, weight, offset, work, all_forms):
         other = work.reals[OTHER_CREDIT]
         for i in range(m):
             other[i] *= scale
-    return loss, mass, v_max
+    return loss, mass, v_max, scale
 
 
 @inlined
@@ -181,7 +182,8 @@ def _mix(share, z, other):
 
 
 @inlined
-def _learn(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms):
+def learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms, watch):
+    """The body of `learn_any_form`; `watch` is None, or a `Watch` of comparators and answers (`watching`)."""
     require_block(X.shape[0], y, offsets, weights, discounts, rounds)
     require(X.shape[1] == w.shape[0] and average.shape[0] in (0, w.shape[0]) and counters.shape[0] == N_COUNTERS)
     if served is not None:
@@ -195,6 +197,8 @@ def _learn(X, y, offsets, weights, discounts, config, w, average, counters, roun
         m = offsets[q + 1] - first
         documents, s, c = X[first : first + m], work.reals[SCORES, :m], work.reals[CREDIT, :m]
         largest, norms = score_with_norms(documents, w, s)
+        if watch is not None:
+            answer(watch, first, m, average if average.shape[0] > 0 else w)
         if served is not None:
             copy_to(s, served[first : first + m])
         elif rule.by_average > 0.0 and counters[AVERAGED] > 0.0 and average.shape[0] > 0:
@@ -206,7 +210,7 @@ def _learn(X, y, offsets, weights, discounts, config, w, average, counters, roun
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
         offset = margin_of(rule, counters)
-        loss, mass, v_max = respond(target, rule, graded, s, weight, offset, work, all_forms)
+        loss, mass, v_max, scale = respond(target, rule, graded, s, weight, offset, work, all_forms)
         square = 0.0
         if loss > 0.0:
             square = combine_rows(documents, c, work.integers[SPARE_ITEMS], z)
@@ -224,6 +228,13 @@ def _learn(X, y, offsets, weights, discounts, config, w, average, counters, roun
                 shorten(w, rule.cap * math.sqrt(counters[CAPPED_SQUARES]))
         count_update(counters, m, mass, square)
         add_to_average(average, w, rule.decay, counters)
+        if watch is not None and loss > 0.0 and watch.values.shape[1] > 0:
+            of_spread, _, _ = share_of_spread(0.0, 0.0, 1.0, counters)
+            violated = violation(rule, graded, s, offset, work.reals[VIOLATION_KEYS, :m], all_forms)
+            score_comparators(watch, documents)
+            compare_round(
+                watch.scores, watch.moved, target, rule, graded, violated, weight, scale, of_spread, work, watch.values[q]
+            )
         write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]
 
@@ -231,7 +242,7 @@ def _learn(X, y, offsets, weights, discounts, config, w, average, counters, roun
 @kernel
 def learn(X, y, offsets, weights, discounts, config, w, average, counters, rounds):
     """As `learn_any_form`, the lean forms alone, not `served`: arguments that may be None cost half a microsecond a call."""
-    return _learn(X, y, offsets, weights, discounts, config, w, average, counters, rounds, None, None)
+    return learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, None, None, None)
 
 
 @kernel
@@ -259,4 +270,4 @@ def learn_any_form(X, y, offsets, weights, discounts, config, w, average, counte
     Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
     nothing of it was learned.
     """
-    return _learn(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms)
+    return learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms, None)

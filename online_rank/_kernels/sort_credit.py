@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, leaf
+from online_rank._kernels._jit import leaf
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.quantiles import normal_quantile
 from online_rank._kernels.workspace import (
@@ -18,9 +18,8 @@ from online_rank._kernels.workspace import (
 
 
 class Moved(NamedTuple):
-    """Credit `sort` as pairs: `amount[n]`, of `size` pairs, goes from document `lower[n]` to `upper[n]`."""
+    """Credit `sort` as pairs: `amount[n]` goes from document `lower[n]` to `upper[n]`."""
 
-    size: int
     upper: np.ndarray
     lower: np.ndarray
     amount: np.ndarray
@@ -76,49 +75,38 @@ def sort_credit(graded, violation, work, c):
     return mass
 
 
-@inner
-def transport(graded, violation, c, work):
-    """Credit c (m,) as pairs that are violated, `Moved`. O(m log m).
+@leaf
+def transport(graded, c, work, moved):
+    """Credit c (m,), as `sort_credit` has just left it in this workspace, as pairs that are violated. O(m + pairs).
 
-    Documents that gain are met by descending key, and each takes from the most relevant of the less relevant documents that
-    violate it and still have to give: whom a document of a lower grade could take from, it leaves. What rounding leaves over is
-    dropped.
+    Documents that gain are met in the order that `sort_credit` sorted, and each takes from the most relevant of the less
+    relevant documents before it that still have to give: whom a document of a lower grade could take from, it leaves. What
+    rounding leaves over is dropped. Pairs go to the arrays of `moved`, each of at least 2 m; returns their number.
     """
     m = c.shape[0]
-    upper, lower, amount = np.empty(2 * m, dtype=np.int64), np.empty(2 * m, dtype=np.int64), np.empty(2 * m)
-    level, t = graded.level, violation.t
-    by_key, keys = work.integers[LISTED], work.reals[KEYS]
-    for i in range(m):
-        by_key[i] = i
-        keys[i] = t[i]
-    sort_descending(keys[:m], by_key[:m], work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS])
-    # Of each level, a stack of documents that violate what comes next, and have to give.
-    left = c.copy()
-    top = np.full(graded.levels, -1)
-    below = np.empty(m, dtype=np.int64)
+    level, placed = graded.level, work.integers[LISTED]
+    # Of each level, a stack of documents that came before and have to give.
+    left, top, below = work.reals[SPARE_KEYS], work.integers[LEVEL_START], work.integers[SPARE_ITEMS]
+    top[: graded.levels] = -1
     n = 0
-    seen = 0
-    for r in range(m):
-        i = by_key[r]
-        if left[i] <= 0.0:
-            continue
-        while seen < m and t[by_key[seen]] >= t[i] - violation.offset:
-            j = by_key[seen]
-            seen += 1
-            if left[j] < 0.0:
-                below[j] = top[level[j]]
-                top[level[j]] = j
-        lev = level[i] - 1
+    for p in range(m):
+        i = placed[p]
+        left[i] = c[i]
+        own = level[i]
+        if c[i] < 0.0:
+            below[i] = top[own]
+            top[own] = i
+        lev = own - 1
         while left[i] > 0.0 and lev >= 0:
             j = top[lev]
             if j < 0:
                 lev -= 1
                 continue
-            moved = min(left[i], -left[j])
-            upper[n], lower[n], amount[n] = i, j, moved
+            amount = min(left[i], -left[j])
+            moved.upper[n], moved.lower[n], moved.amount[n] = i, j, amount
             n += 1
-            left[i] -= moved
-            left[j] += moved
+            left[i] -= amount
+            left[j] += amount
             if left[j] >= 0.0:
                 top[lev] = below[j]
-    return Moved(n, upper, lower, amount)
+    return n

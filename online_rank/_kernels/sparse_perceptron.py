@@ -110,7 +110,7 @@ def learn(
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
         offset = margin_of(rule, counters)
-        loss, mass, v_max = respond(target, rule, graded, s, weight, offset, work, all_forms)
+        loss, mass, v_max, _ = respond(target, rule, graded, s, weight, offset, work, all_forms)
         square = 0.0
         if loss > 0.0:
             lag = lag_of(rule.decay, counters) if averages else 0.0

@@ -385,12 +385,21 @@ class LossTracker(NestedRanker):
         return dense and bool(len(self._sums) or self._scores_answers(block))
 
     def _learn_in_one_call(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
-        ranker = self._learner
-        return learn_tracked(
+        ranker, asked = self._learner, self._scores_answers(block)
+        answers = np.empty(block.n_documents if asked else 0)
+        learned = learn_tracked(
             block.X, block.y, block.offsets, block.w, discounts(len(block.y)), ranker._config, ranker._weights,
-            ranker._average, ranker._counters, rounds, block.served, ranker.served == "average", self._aligned, values,
-            self._scores_answers(block),
+            ranker._average, ranker._counters, rounds, block.served, self._aligned, values, block.X, answers,
         )  # fmt: skip
+        if asked and learned == len(block.w):
+            self._measure_answers(block, answers, rounds)
+        return learned
+
+    def _measure_answers(self, block: Block, answers: np.ndarray, rounds: np.ndarray) -> None:
+        """Write the losses of what was answered to the rounds (q, fields) of a block."""
+        losses = np.empty(len(rounds))
+        ranking_losses(*self._measure, answers, block.y, block.offsets, discounts(len(block.y)), losses)
+        rounds[:, _SERVED_LOSS] = losses
 
     def _learn_each(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
         """Learn query by query, and measure each by the weights before its update.

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from online_rank import DriftAwareRanker, HashedFeatures, LossTracker, PerceptronRanker, StreamScaler, load, save
-from online_rank._kernels import comparators, hinges, violations
+from online_rank._kernels import hinges, violations, watching
 from online_rank._kernels.codes import CREDITS as CREDIT_CODES
 from online_rank._kernels.violations import Violation
 from online_rank._kernels.workspace import PREFERRED, SHARES
@@ -20,7 +20,7 @@ from tests.reference import perceptron as perceptron_reference
 
 WEIGHT = 0.5
 
-kernels, hinge_kernels, credit_kernels = Module(comparators), Module(hinges), Module(violations)
+kernels, hinge_kernels, credit_kernels = Module(watching), Module(hinges), Module(violations)
 
 
 def state(estimator):
@@ -109,9 +109,10 @@ def test_slam_loss_is_the_reference(seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(1, 9))
     y = rng.integers(0, 4, m)
-    level = np.unique(y, return_inverse=True)[1].astype(np.int64)
+    query = graded(y)
     k, v = rng.integers(-3, 4, m) / 2.0, rng.random(m)
-    assert kernels.slam_loss(k, level, level.max() + 1, v, 1.0, np.empty(m)) == pytest.approx(reference.slam(v, k, y))
+    preferred = np.flatnonzero(query.level > 0)
+    assert kernels._slam_loss(query, v, preferred, k, 1.0, np.empty(m)) == pytest.approx(reference.slam(v, k, y))
 
 
 @given(
@@ -134,6 +135,7 @@ def test_sweeps_add_up_what_pairs_do(seed, credit, kind, m, offset, strict):
     preferred = work.integers[PREFERRED, :n]
     credit_kernels.sort_violators(query, Violation(t, offset, strict), preferred, work)
     code = CREDIT_CODES[credit].code
+    few = hinge_kernels.hinge_of_few(query, Violation(t, offset, strict), preferred, share, k, 1.0, np.empty(m))
     one_by_one = hinge_kernels._hinge_one_by_one(code, kind, query, preferred, k, 1.0, work)
     swept = hinge_kernels._hinge_by_sweeps(code, kind, query, preferred, k, 1.0, work)
     expected = 0.0
@@ -144,6 +146,8 @@ def test_sweeps_add_up_what_pairs_do(seed, credit, kind, m, offset, strict):
                 a = {"spread": share[i] * (v[i] > 0.0), "pairs": 1.0, "gain": gains[0] - gains[1]}[credit]
                 expected += a * max(0.0, 1.0 + k[j] - k[i])
     assert one_by_one == pytest.approx(expected, rel=1e-12)
+    if credit == "spread":
+        assert few == pytest.approx(expected, rel=1e-12)
     assert swept == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 

@@ -57,7 +57,8 @@ def test_credit_is_a_sum_over_violated_pairs_of_its_mass(query):
     m = len(s)
     work, violation, c = workspace(m), Violation(s, tau, False), np.empty(m)
     mass = kernels.sort_credit(graded(y), violation, work, c)
-    n, upper, lower, amount = kernels.transport(graded(y), violation, c, work)
+    upper, lower, amount = moved = sort_credit.Moved(*np.empty((2, 2 * m), dtype=np.int64), np.empty(2 * m))
+    n = kernels.transport(graded(y), c, work, moved)
     total = np.zeros(m)
     for i, j, a in zip(upper[:n], lower[:n], amount[:n], strict=True):
         assert a > 0.0
