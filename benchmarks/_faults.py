@@ -1,7 +1,8 @@
 """Faults of the disk: calls that fail, processes killed at each call, and power lost with what was not synced.
 
 A library that stands between the process and the C library (LD_PRELOAD) counts the calls that write, sync and rename, and does
-at one of them what it was told. It is compiled here, where there is a C compiler.
+at one of them what it was told; it also writes down what reaches the files of a folder (`benchmarks._crashes`). It is compiled
+here, where there is a C compiler.
 """
 
 import contextlib
@@ -22,14 +23,21 @@ from online_rank.serving.durable import read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
 
-#: What happens at a call: it fails, a write fails half way, the process is killed, or power is lost.
+#: What happens at a call: it fails (a write for want of room), a write fails half way, the process is killed, or power is lost.
 FAULTS = ("fails", "fails half way", "killed", "power lost")
+
+#: A write fails as on a broken disk; a sync fails, and only syncs are counted.
+BROKEN, SYNC = 4, 5
 
 _SOURCE = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -38,7 +46,34 @@ _SOURCE = r"""
 /* Calls on regular files are numbered from 1; at number `at` happens `what`. */
 static long at = 0, count = 0;
 static int what = 0;
-enum { FAIL = 0, HALF = 1, KILL = 2, POWER = 3 };
+enum { FAIL = 0, HALF = 1, KILL = 2, POWER = 3, BROKEN = 4, SYNC = 5 };
+
+/* What happens to the files of a folder, written down: kind, offset, lengths, then path and data. */
+static int journal = -1;
+static char folder[PATH_MAX];
+static const char *const unrecorded = "-shm";
+
+void fault_record(int fd, const char *path) { journal = fd; strcpy(folder, path ? path : ""); }
+
+static void put(char kind, const char *path, long long offset, const void *data, size_t n) {
+    ssize_t (*real)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write");
+    size_t length = strlen(path);
+    if (length > 4 && !strcmp(path + length - 4, unrecorded)) return;
+    long long head[4] = {kind, offset, length, n};
+    if (real(journal, head, sizeof head) < 0 || real(journal, path, length) < 0 || (n && real(journal, data, n) < 0)) abort();
+}
+
+static void record(char kind, int fd, long long offset, const void *data, size_t n) {
+    char link[64], path[PATH_MAX];
+    if (journal < 0) return;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t found = readlink(link, path, sizeof path - 1);
+    if (found <= 0) return;
+    path[found] = 0;
+    if (!strncmp(path, folder, strlen(folder))) put(kind, path, offset, data, n);
+}
+
+void fault_acknowledged(long number) { if (journal >= 0) put('A', "", number, 0, 0); }
 
 /* What power loss takes back: sizes since the last sync, and what was overwritten since then. */
 struct undo { struct undo *before; off_t at; size_t n; char old[]; };
@@ -77,18 +112,20 @@ static void lose_power(void) {
     }
 }
 
-static int due(void) {
-    if (++count != at) return 0;
+static int due(int sync) {
+    if ((what == SYNC && !sync) || ++count != at) return 0;
     if (what == POWER) lose_power();
     if (what == POWER || what == KILL) kill(getpid(), SIGKILL);
     return 1;
 }
 
+static int refused(void) { errno = what == BROKEN ? EIO : ENOSPC; return -1; }
+
 ssize_t write(int fd, const void *b, size_t n) {
     ssize_t (*real)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write");
-    if (at && regular(fd) && due()) {
+    if (at && regular(fd) && due(0)) {
         if (what == HALF && n > 1) { at = count + 1; what = FAIL; return real(fd, b, n / 2); }
-        errno = ENOSPC; return -1;
+        return refused();
     }
     return real(fd, b, n);
 }
@@ -96,13 +133,15 @@ ssize_t write(int fd, const void *b, size_t n) {
 static ssize_t in_place(const char *name, int fd, const void *b, size_t n, off_t o) {
     ssize_t (*real)(int, const void *, size_t, off_t) = dlsym(RTLD_NEXT, name);
     if (at && regular(fd)) {
-        if (due()) {
-            if (what == HALF && n > 1) { at = count + 1; what = FAIL; keep(fd, n / 2, o); return real(fd, b, n / 2, o); }
-            errno = ENOSPC; return -1;
+        if (due(0)) {
+            if (what != HALF || n < 2) return refused();
+            at = count + 1; what = FAIL; n /= 2;
         }
         keep(fd, n, o);
     }
-    return real(fd, b, n, o);
+    ssize_t done = real(fd, b, n, o);
+    if (done > 0) record('W', fd, o, b, done);
+    return done;
 }
 ssize_t pwrite(int fd, const void *b, size_t n, off_t o) { return in_place("pwrite", fd, b, n, o); }
 ssize_t pwrite64(int fd, const void *b, size_t n, off_t o) { return in_place("pwrite64", fd, b, n, o); }
@@ -110,16 +149,46 @@ ssize_t pwrite64(int fd, const void *b, size_t n, off_t o) { return in_place("pw
 static int synchronised(const char *name, int fd) {
     int (*real)(int) = dlsym(RTLD_NEXT, name);
     if (at && regular(fd)) {
-        if (due()) { errno = EIO; return -1; }
+        if (due(1)) { record('F', fd, 0, 0, 0); errno = EIO; return -1; }
         struct stat s;
         int result = real(fd);
         if (!result && !fstat(fd, &s)) { synced[fd] = s.st_size; forget(fd); }
+        record('S', fd, 0, 0, 0);
         return result;
     }
-    return real(fd);
+    int result = real(fd);
+    if (!result) record('S', fd, 0, 0, 0);
+    return result;
 }
 int fsync(int fd) { return synchronised("fsync", fd); }
 int fdatasync(int fd) { return synchronised("fdatasync", fd); }
+
+static int cut(const char *name, int fd, off_t n) {
+    int (*real)(int, off_t) = dlsym(RTLD_NEXT, name);
+    int result = real(fd, n);
+    if (!result) record('T', fd, n, 0, 0);
+    return result;
+}
+int ftruncate(int fd, off_t n) { return cut("ftruncate", fd, n); }
+int ftruncate64(int fd, off_t n) { return cut("ftruncate64", fd, n); }
+
+static int opened(const char *name, const char *path, int flags, mode_t mode) {
+    int (*real)(const char *, int, mode_t) = dlsym(RTLD_NEXT, name);
+    int made = journal >= 0 && (flags & O_CREAT) && !strncmp(path, folder, strlen(folder)) && access(path, F_OK);
+    int fd = real(path, flags, mode);
+    if (fd >= 0 && made) put('C', path, 0, 0, 0);
+    return fd;
+}
+#define MODE mode_t mode = 0; if (flags & O_CREAT) { va_list a; va_start(a, flags); mode = va_arg(a, mode_t); va_end(a); }
+int open(const char *path, int flags, ...) { MODE return opened("open", path, flags, mode); }
+int open64(const char *path, int flags, ...) { MODE return opened("open64", path, flags, mode); }
+
+int unlink(const char *path) {
+    int (*real)(const char *) = dlsym(RTLD_NEXT, "unlink");
+    int result = real(path);
+    if (!result && journal >= 0 && !strncmp(path, folder, strlen(folder))) put('U', path, 0, 0, 0);
+    return result;
+}
 
 int close(int fd) {
     int (*real)(int) = dlsym(RTLD_NEXT, "close");
@@ -129,7 +198,7 @@ int close(int fd) {
 
 int rename(const char *a, const char *b) {
     int (*real)(const char *, const char *) = dlsym(RTLD_NEXT, "rename");
-    if (at && due()) { errno = EIO; return -1; }
+    if (at && due(0)) { errno = EIO; return -1; }
     return real(a, b);
 }
 """

@@ -35,6 +35,10 @@ class Kept:
                 new.replace(self._path)
         return self._parts[name]["value"]
 
+    def code_of(self, name: str) -> str:
+        """Which code a part was measured on."""
+        return f"Measured on commit {self._parts[name]['commit']}."
+
     @property
     def code(self) -> str:
         """Which code the parts were measured on."""

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -135,26 +135,41 @@ def wait(child: int, seconds: float) -> int | None:
         time.sleep(0.001)
 
 
-def requests(n_queries: int, seed: int) -> list[bytes]:
-    """Rankings and, some time after each, its grades."""
+def requests(n_queries: int, seed: int, feedback: Callable[[int, Any], dict[str, Any]] | None = None) -> list[bytes]:
+    """Rankings and, some time after each, its grades, or other feedback."""
     rng = np.random.default_rng(seed)
     order: list[tuple[float, bytes]] = []
     for q in range(n_queries):
         docs = {f"d{i}": {f"f{j}": round(float(v), 4) for j, v in enumerate(rng.normal(size=4))} for i in range(6)}
-        grades = {name: int(max(0.0, 2.0 * features["f0"])) for name, features in docs.items()}
         order.append((q, json.dumps({"id": q, "docs": docs}).encode()))
-        order.append((q + 20.0 * rng.random(), json.dumps({"id": q, "grades": grades}).encode()))
+        order.append((q + 20.0 * rng.random(), json.dumps((feedback or graded)(q, docs)).encode()))
     return [line for _, line in sorted(order)]
 
 
-def kill_stream(n_kills: int, seed: int = 0, n_queries: int = 400) -> StreamKills:
-    """Kill the service again and again; a client sends again what was not answered."""
+def graded(number: int, docs: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """Grades by the first feature."""
+    return {"id": number, "grades": {name: int(max(0.0, 2.0 * features["f0"])) for name, features in docs.items()}}
+
+
+def clicked(number: int, docs: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """A click on every document whose first feature is large."""
+    return {"id": number, "clicks": [name for name, features in docs.items() if features["f0"] > 0.5]}
+
+
+def kill_stream(
+    n_kills: int, seed: int = 0, n_queries: int = 400, feedback: Callable[[int, Any], dict[str, Any]] = graded
+) -> StreamKills:
+    """Kill the service again and again; a client sends again what was not answered.
+
+    With clicks, a ranking that is asked for again is drawn anew, so only what was lost or learned twice is looked at.
+    """
     rng = random.Random(seed)
+    model_of = ("--clicks",) if feedback is clicked else ()
     kills, acknowledged, lost, same = 0, 0, 0, True
     while kills < n_kills:
-        lines = requests(n_queries, rng.randrange(1 << 30))
+        lines = requests(n_queries, rng.randrange(1 << 30), feedback)
         whole = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
-        for line in lines:
+        for line in lines if feedback is graded else ():
             whole.handle(line)
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "state"
@@ -162,7 +177,7 @@ def kill_stream(n_kills: int, seed: int = 0, n_queries: int = 400) -> StreamKill
             # Killed after its last answer, the service has all in its journal: another one brings it to the files.
             while not ended:
                 limit = rng.randrange(1, 2 * len(lines) // 3) if kills < n_kills else len(lines)
-                arguments = ("stream", "--checkpoint", str(place), "--every", "50", "--save", str(model))
+                arguments = ("stream", "--checkpoint", str(place), "--every", "50", "--save", str(model), *model_of)
                 new, ended = talk(arguments, lines[answered:], limit, rng)
                 acks.update(json.loads(line)["id"] for line in new if b'"learned":' in line)
                 errors = [line for line in new if b'"error"' in line]
@@ -171,8 +186,8 @@ def kill_stream(n_kills: int, seed: int = 0, n_queries: int = 400) -> StreamKill
                 kills += not ended
             state = read_service(place)
             acknowledged += len(acks)
-            lost += len(acks - set(state._learned))
-            same &= to_bytes(state.model) == to_bytes(whole.model) == model.read_bytes()
+            lost += len(acks - set(state._learned)) + state.counts()["learned"] - len(state._learned)
+            same &= feedback is not graded or to_bytes(state.model) == to_bytes(whole.model) == model.read_bytes()
     return StreamKills(kills, acknowledged, lost, same)
 
 

@@ -1,15 +1,20 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
     python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE]
-        [--only kills,faults,flips,hostile,costs,interrupts,threads,soak]
+        [--only kills,crashes,points,faults,flips,rule,hostile,costs,interrupts,threads,soak]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
 `--keep`, parts that were measured before, at this size and with this seed, are not measured again.
 
-- kills: `train` and `stream` are killed (SIGKILL) at random instants and started again until they are done. The model must be
-  bit for bit that of a run that nobody killed, and every grade that was acknowledged must have been learned.
+- kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
+  `KeyedRankers` are killed (SIGKILL) at random instants and started again. What was acknowledged must have been learned, once;
+  where the client sends the same in the same order, the model must be bit for bit that of a run that nobody killed.
+- crashes: what a disk may hold after power is lost at any instant, from the calls that a service made: `_crashes`.
+- points: each call of a service that writes or syncs fails in turn; it is started again, and power is lost then, too.
 - faults: a library between the process and the system (compiled here, where there is a C compiler) lets writing, syncing and
   renaming fail, kills at each such call, and takes back what was not synced. Nothing acknowledged may be lost.
+- rule: hostile requests to every ranker: after any that is accepted the state can be saved and gone on from, and any that is
+  refused leaves all as it was: `_rule`.
 - flips: every byte of a journal, its mark and its checkpoint is changed, one at a time: the service is the same, or refuses.
 - hostile: mutated bytes for the LETOR reader, the protocol and the model loader; and model files whose tree and arrays were
   changed, with good checksums, loaded and used under numba's bounds checks. Only documented exceptions are allowed.
@@ -23,6 +28,7 @@ import os
 import resource
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,11 +36,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks._common import environment, parser, save, table
+from benchmarks._common import parser, save, table
+from benchmarks._crashes import crashes, points
 from benchmarks._faults import faults, interpose
 from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_protocol, structural
 from benchmarks._kept import Kept, add_keep
-from benchmarks._kills import kill_stream, kill_train, requests, warm_up
+from benchmarks._kills import clicked, kill_stream, kill_train, requests, warm_up
+from benchmarks._kills_served import kill_keyed, kill_serve
+from benchmarks._rule import rule
 from benchmarks._threads import interrupts, lock_cost, threads
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving.durable import DurableService
@@ -135,9 +144,53 @@ def show_kills(size: float, seed: int) -> list[Row]:
     for name, extra in (("train, 2 passes", ("--passes", "2")), ("train --seed", ("--seed", "1"))):
         k = kill_train(max(3, n // 10), seed, extra)
         rows.append((f"{name}: kills / same model / same figures", k.kills, yes(k.same_model), yes(k.same_figures)))
-    s = kill_stream(n, seed)
-    rows.append(("stream: kills / grades acknowledged / lost", s.kills, f"{s.acknowledged:,}", s.lost))
-    return [*rows, ("stream: same model as without kills", "", yes(s.same_model), "")]
+    s = kill_stream(max(3, 3 * n // 10), seed)
+    rows.append(("stream: kills / grades acknowledged / lost or doubled", s.kills, f"{s.acknowledged:,}", s.lost))
+    rows.append(("stream: same model as without kills", "", yes(s.same_model), ""))
+    s = kill_stream(max(3, n // 10), seed, feedback=clicked)
+    rows.append(("stream --clicks: kills / clicks acknowledged / lost or doubled", s.kills, f"{s.acknowledged:,}", s.lost))
+    for name, keys in (("serve", ()), ("serve --key, 5 tenants, 2 in memory", ("a", "b", "c", "d", "e"))):
+        h = kill_serve(max(3, n // 10), seed, keys)
+        rows.append(
+            (f"{name}: kills / grades acknowledged / lost or doubled", h.kills, f"{h.acknowledged:,}", h.lost + h.doubled)
+        )
+    w = kill_keyed(max(3, n // 5), seed)
+    rows.append(("keyed worker: kills / grades learned / lost or doubled", w.kills, f"{w.learned:,}", w.lost))
+    return [*rows, ("keyed worker: same model as without kills", "", yes(w.same_model), "")]
+
+
+def show_crashes(size: float, seed: int) -> list[Row]:
+    if not interpose():
+        return [("crashes: no C compiler", "", "", "")]
+    c = crashes(max(20, int(5000 * size)), seed)
+    return [
+        ("states after power loss / acknowledged before, in all / lost", f"{c.states:,}", f"{c.acknowledged:,}", c.lost),
+        ("states after power loss: other models / refused to start", "", c.other_models, c.refused),
+    ]
+
+
+def show_points(size: float, seed: int) -> list[Row]:
+    if not interpose():
+        return [("points: no C compiler", "", "", "")]
+    p = points(max(8, int(2000 * size)), seed)
+    return [
+        ("calls that fail: points / the service stopped / acknowledged, in all", p.points, p.stopped, f"{p.acknowledged:,}"),
+        ("calls that fail, restarts and power loss after: lost / other models / refused", p.lost, p.other_models, p.refused),
+    ]
+
+
+def show_rule(size: float, seed: int) -> list[Row]:
+    from tests.serving.test_rule import MODELS
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        r = rule(MODELS, max(100, int(300_000 * size)), seed)
+    complain(r.broken)
+    return [
+        (f"hostile requests to {len(MODELS)} models: requests / accepted / refused", f"{r.requests:,}", f"{r.accepted:,}",
+         f"{r.refused:,}"),
+        ("hostile requests: folders reopened / the rule broken", "", f"{r.reopened:,}", len(r.broken)),
+    ]  # fmt: skip
 
 
 def show_faults(size: float, seed: int) -> list[Row]:
@@ -212,6 +265,9 @@ def show_soak(size: float, seed: int) -> list[Row]:
 
 PARTS: dict[str, Callable[[float, int], list[Row]]] = {
     "kills": show_kills,
+    "crashes": show_crashes,
+    "points": show_points,
+    "rule": show_rule,
     "faults": show_faults,
     "flips": show_flips,
     "hostile": show_hostile,
@@ -231,17 +287,17 @@ def main() -> None:
     given = options.parse_args()
     kept = Kept(given.keep)
     names = [name for name in PARTS if name in given.only.split(",")]
-    if "faults" in names:
+    if {"faults", "crashes", "points"} & {*names}:
         interpose()
     warm_up()
-    rows: list[Row] = []
+    sections = []
     for name in names:
         part = f"{name}, size {given.campaign:g}, seed {given.seed}"
-        rows += kept.part(part, partial(PARTS[name], given.campaign, given.seed))
-        print(*rows[-3:], sep="\n", flush=True)
-    full = "1,000 kills, 10^5 files, 2,000 interrupts, 60 s of threads, 2 x 10^6 queries"
-    note = f"Campaign of size {given.campaign:g}; size 1 is {full}. {kept.code}"
-    save("reliability", f"# Reliability\n\n{note}\n\n{table(('what', '1', '2', '3'), rows)}\n\n{environment()}")
+        rows = kept.part(part, partial(PARTS[name], given.campaign, given.seed))
+        print(*rows, sep="\n", flush=True)
+        sections.append(f"## {name}\n\n{table(('what', '1', '2', '3'), rows)}\n\n{kept.code_of(part)}")
+    note = "Each part with the command that wrote it; `--campaign` multiplies its size, and the module says what it does."
+    save("reliability", "\n\n".join(["# Reliability", note, *sections]), part=True)
 
 
 def complain(crashes: list[str]) -> None:

@@ -1,12 +1,14 @@
 """The harness of `benchmarks.reliability`, with small numbers."""
 
 import random
+import shutil
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from benchmarks import _hostile, _kills, _threads, reliability
+from benchmarks import _crashes, _hostile, _kills, _kills_served, _threads, reliability
 from online_rank.storage.files import ModelFileError, from_bytes
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the harness forks")
@@ -71,3 +73,52 @@ def test_a_long_run_is_measured():
     result = reliability.soak(300)
     assert result.queries == 300
     assert set(result.percentiles) == {"p50", "p99", "p99.9"}
+
+
+_WITH_FAULTS = """
+import logging
+logging.disable(logging.CRITICAL)
+from benchmarks._faults import interpose
+interpose()
+from benchmarks import _crashes
+print(_crashes.crashes(12, seed=3, n_queries=15))
+print(_crashes.points(3, seed=4, n_queries=9, kinds=["failed sync", "short write"]))
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_states_after_power_loss_and_calls_that_fail_lose_nothing():
+    done = subprocess.run([sys.executable, "-c", _WITH_FAULTS], capture_output=True, text=True, check=True)
+    crashes, points = done.stdout.splitlines()
+    assert crashes.startswith("Crashes(states=12, acknowledged=")
+    assert crashes.endswith("lost=0, other_models=0, refused=0)")
+    assert points.startswith("Points(points=3, ")
+    assert points.endswith("lost=0, other_models=0, refused=0)")
+
+
+def test_a_disk_holds_what_was_synced_and_any_of_the_rest():
+    a, b = bytes([1]) * 1024, bytes([2]) * 1024
+    steps = [_crashes.Step("C", "/x", 0, b""), _crashes.Step("S", "", 0, b""), _crashes.Step("W", "/x", 0, a)]
+    rng, disk = random.Random(0), _crashes.Disk()
+    assert disk.after_power_loss(rng, ordered=True) == {}
+    for number, step in enumerate(steps):
+        disk.take(number, step)
+    sizes = {len(disk.after_power_loss(rng, ordered=True)["/x"]) for _ in range(50)}
+    assert sizes == {0, 512, 1024}
+    disk.take(3, _crashes.Step("F", "/x", 0, b""))  # what was to be written never is, whatever is synced later
+    disk.take(4, _crashes.Step("W", "/x", 1024, b))
+    disk.take(5, _crashes.Step("S", "/x", 0, b""))
+    assert disk.after_power_loss(rng, ordered=False) == {"/x": bytes(1024) + b}
+    disk.take(6, _crashes.Step("U", "/x", 0, b""))
+    assert {*map(len, (disk.after_power_loss(rng, ordered=False) for _ in range(50)))} == {0, 1}
+
+
+def test_servers_and_workers_that_are_killed_lose_nothing():
+    keyed = _kills_served.kill_keyed(5, seed=1, n_queries=60)
+    assert keyed == (keyed.kills, keyed.learned, 0, True)
+    assert keyed.kills >= 5
+    served = _kills_served.kill_serve(2, seed=1, keys=("a", "b"))
+    assert (served.lost, served.doubled) == (0, 0)
+    clicks = _kills.kill_stream(2, seed=1, n_queries=60, feedback=_kills.clicked)
+    assert clicks.lost == 0
+    assert clicks.acknowledged > 0
