@@ -60,7 +60,7 @@ class Learned:
         self.values, self.places, self.losses = np.empty(shape), np.empty(shape, int), np.empty((orders, 3))
         spent = 0.0
         for number in range(orders):
-            model = hybrid(names, today)
+            model = hybrid(names, today=today)
             for place, i in enumerate(np.random.default_rng(number).permutation(len(queries)).tolist()):
                 start = time.thread_time()
                 ranking = model.rank_one(queries[i].runs)

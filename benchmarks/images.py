@@ -164,11 +164,11 @@ def torch_model(build: Callable[[int], Any], wrap: Callable[..., Any]) -> Callab
 
 
 def rank(module: Any, side: int, rate: float) -> TorchRanker:
-    return TorchRanker(module, "logistic", shape=(1, side, side), learning_rate=rate)
+    return TorchRanker(module, surrogate="logistic", shape=(1, side, side), learning_rate=rate)
 
 
 def rank_in_context(module: Any, side: int, rate: float) -> TorchRanker:
-    return TorchRanker(module, "logistic", shape=(1, side, side), learning_rate=rate, average=100)
+    return TorchRanker(module, surrogate="logistic", shape=(1, side, side), learning_rate=rate, average=100)
 
 
 def sgd(kind: str) -> Callable[[int, float, int], Any]:

@@ -4,29 +4,9 @@ The public names are loaded on first use, so that `import online_rank` costs nex
 """
 
 from online_rank._lazy import lazily
-from online_rank._registry import TOP_LEVEL
-
-_MODULES = (
-    "base",
-    "bounds",
-    "checks",
-    "distributed",
-    "evaluate",
-    "export",
-    "feedback",
-    "metrics",
-    "plot",
-    "preprocessing",
-    "query",
-    "rankers",
-    "report",
-    "serving",
-    "storage",
-    "stream",
-    "surrogates",
-)
+from online_rank._registry import ROOMS, TOP_LEVEL
 
 __version__ = "0.1.0"
-__all__ = [*TOP_LEVEL, *_MODULES, "__version__"]
+__all__ = [*TOP_LEVEL, "__version__"]
 
-__getattr__, __dir__ = lazily(__name__, TOP_LEVEL, _MODULES)
+__getattr__, __dir__ = lazily(__name__, TOP_LEVEL, ROOMS)

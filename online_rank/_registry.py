@@ -8,7 +8,28 @@ import importlib
 import sys
 from typing import Any
 
-__all__ = ["CLASSES", "TOP_LEVEL", "home_of", "public_class"]
+__all__ = ["CLASSES", "ROOMS", "TOP_LEVEL", "home_of", "public_class"]
+
+#: The public modules. `from online_rank import *` leaves them out, since river has modules of the same names.
+ROOMS = (
+    "base",
+    "bounds",
+    "checks",
+    "distributed",
+    "evaluate",
+    "export",
+    "feedback",
+    "metrics",
+    "plot",
+    "preprocessing",
+    "query",
+    "rankers",
+    "report",
+    "serving",
+    "storage",
+    "stream",
+    "surrogates",
+)
 
 #: Module, relative to `online_rank`, of each name that `online_rank` itself offers.
 TOP_LEVEL = {
@@ -107,3 +128,7 @@ def home_of(cls: type) -> str | None:
 def public_class(name: str) -> Any:
     """The listed class of that name. Raises KeyError."""
     return getattr(importlib.import_module(f"online_rank.{CLASSES[name]}"), name)
+
+
+if __name__ == "__main__":  # for `pdoc`, which looks for modules in `__all__`
+    print(*(f"online_rank.{room}" for room in ROOMS))

@@ -134,7 +134,9 @@ if HAS_TORCH:
     REGISTRY["torch"] = lambda: TorchRanker(network(Linear(5, 4), Tanh(), Linear(4, 1)), shape=(5,))
     REGISTRY["scaler | torch, averaged"] = lambda: (
         StreamScaler()
-        | TorchRanker(network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), "lambdarank", shape=(5,), average=10, l2=0.01)
+        | TorchRanker(
+            network(Linear(5, 4), ReLU(), Dropout(0.3), Linear(4, 1)), surrogate="lambdarank", shape=(5,), average=10, l2=0.01
+        )
     )
 
 #: Why a model of the registry cannot be written to a file: it contains code, or a river class that files do not know.

@@ -2,12 +2,12 @@
 
 import importlib
 import inspect
-import pkgutil
 import warnings
 
 import pytest
 
 import online_rank
+from online_rank._registry import ROOMS
 
 pdoc = pytest.importorskip("pdoc")
 
@@ -18,17 +18,15 @@ def pages(tmp_path_factory):
     pdoc.render.configure(docformat="numpy", math=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        pdoc.pdoc("online_rank", output_directory=folder)
+        pdoc.pdoc("online_rank", *(f"online_rank.{room}" for room in ROOMS), output_directory=folder)
     return folder
 
 
 def rooms():
     """The public packages and modules that have names of their own to show."""
     yield online_rank
-    for info in pkgutil.iter_modules(online_rank.__path__, "online_rank."):
-        name = info.name.rpartition(".")[2]
-        if name in online_rank.__all__:
-            yield importlib.import_module(info.name)
+    for name in ROOMS:
+        yield importlib.import_module(f"online_rank.{name}")
 
 
 def test_every_public_name_has_its_place(pages):

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 import online_rank
+from online_rank._registry import ROOMS
 
 
 def test_import_is_lazy():
@@ -18,7 +19,8 @@ def test_importing_every_module_compiles_nothing():
     code = (
         "import online_rank, importlib, sys\n"
         "from numba.core.registry import CPUDispatcher\n"
-        "for name in online_rank.__all__: getattr(online_rank, name)\n"
+        "from online_rank._registry import ROOMS\n"
+        "for name in (*online_rank.__all__, *ROOMS): getattr(online_rank, name)\n"
         "kernels = {id(v): v for m in list(sys.modules.values()) if getattr(m, '__name__', '').startswith('online_rank')\n"
         "           for v in vars(m).values() if isinstance(v, CPUDispatcher)}\n"
         "print(len(kernels) > 0, [k for k in kernels.values() if k.overloads])"
@@ -29,9 +31,21 @@ def test_importing_every_module_compiles_nothing():
 
 def test_public_names():
     assert sorted(online_rank.__all__) == sorted(set(online_rank.__all__))
-    for name in online_rank.__all__:
+    for name in (*online_rank.__all__, *ROOMS):
         assert getattr(online_rank, name) is getattr(online_rank, name)
         assert name in dir(online_rank)
+
+
+def test_a_star_hides_none_of_rivers_modules():
+    namespace = {}
+    exec("from river import evaluate, metrics, preprocessing, stream\nfrom online_rank import *", namespace)
+    assert {namespace[name].__name__ for name in ("evaluate", "metrics", "preprocessing", "stream")} == {
+        "river.evaluate",
+        "river.metrics",
+        "river.preprocessing",
+        "river.stream",
+    }
+    assert namespace["PerceptronRanker"] is online_rank.PerceptronRanker
 
 
 def test_kernels_can_be_stepped_through():

@@ -10,7 +10,7 @@ from online_rank.bounds.tracker import LossTracker
 __all__ = ["certificate_of"]
 
 
-def certificate_of(model: Any, comparator: str | None = None) -> Certificate:
+def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
     """The certificate of a model's run.
 
     Parameters

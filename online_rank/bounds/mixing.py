@@ -19,7 +19,7 @@ from online_rank.rankers.perceptron import PerceptronRanker
 __all__ = ["mixing_bound", "mixing_data_bound", "mixing_hindsight_bound", "mixing_penalty"]
 
 
-def mixing_penalty(masses: Any, mixing: str = "uniform") -> float:
+def mixing_penalty(masses: Any, *, mixing: str = "uniform") -> float:
     r"""The factor by which mixing weakens a bound: K for `"uniform"`, the largest kappa of a period for `"mass"`.
 
     Weights proportional to the masses, :math:`\mu_{pk} = V_{pk} / \sum_k V_{pk}`, give
@@ -34,7 +34,7 @@ def mixing_penalty(masses: Any, mixing: str = "uniform") -> float:
 
     Examples
     --------
-    >>> mixing_penalty([[1.0, 1.0], [3.0, 0.0]]), mixing_penalty([[3.0, 1.0], [3.0, 0.0]], "mass")  # 4**2 / (3**2 + 1**2)
+    >>> mixing_penalty([[1.0, 1.0], [3.0, 0.0]]), mixing_penalty([[3.0, 1.0], [3.0, 0.0]], mixing="mass")
     (2.0, 1.599...)
     """
     V = np.asarray(masses, dtype=np.float64)

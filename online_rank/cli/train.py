@@ -46,7 +46,7 @@ def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -
     )
 
     if ranker in ("blend", "light-blend"):
-        return BlendRanker(None if ranker == "blend" else "light", measure)
+        return BlendRanker(None if ranker == "blend" else "light", measure=measure)
     model: Any = SwapRanker() if ranker == "swap" else PerceptronRanker(measure=measure)
     fronts: dict[str, Any] = {"map": StreamQuantileMap, "stream": StreamScaler, "query": QueryNormalizer}
     if scale in fronts:

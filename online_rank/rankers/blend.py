@@ -120,8 +120,8 @@ class BlendRanker(NestedRanker):
     def __init__(
         self,
         rankers: Sequence[Ranker | RankingPipeline] | str | None = None,
-        measure: str = "ndcg@10",
         *,
+        measure: str = "ndcg@10",
         grid: int = 4,
         rate: float = 1.0,
         half_life: float | None = None,

@@ -80,7 +80,7 @@ class DirectRanker(AveragedRanker):
     dtype
         `"float32"` or `"float64"`: the precision of the network. Scores and costs are float64 in any case.
     seed
-        Seed of the initial weights and of dropout. None: a different network each time.
+        Seed of the initial weights and of dropout.
 
     References
     ----------
@@ -90,7 +90,7 @@ class DirectRanker(AveragedRanker):
     Examples
     --------
     >>> from online_rank.rankers.direct import DirectRanker
-    >>> model = DirectRanker(seed=1)
+    >>> model = DirectRanker()
     >>> for _ in range(50):
     ...     model.learn_one([[0.0, 1.0], [0.5, 0.0], [1.0, 1.0]], [0, 1, 2])
     >>> model.rank_one([[1.0, 1.0], [0.0, 1.0], [0.5, 0.0]])
@@ -131,7 +131,7 @@ class DirectRanker(AveragedRanker):
         measure: str = "ndcg@10",
         average: bool | float = 1000,
         dtype: str = "float32",
-        seed: int | None = None,
+        seed: int = 0,
     ) -> None:
         super().__init__(average is not False, n_counters=4)
         self.hidden = hidden

@@ -19,8 +19,8 @@ _STRENGTH = 3.0
 
 def hybrid(
     runs: Sequence[str],
-    today: str = "rrf",
     *,
+    today: str = "rrf",
     weights: Sequence[float] | None = None,
     k: float = 60.0,
     measure: str = "ndcg@10",
@@ -75,4 +75,4 @@ def hybrid(
         PerceptronRanker.from_weights({name: strength * weight for name, weight in rule.items()}, measure=measure),
         RidgeRanker(measure),
     ]
-    return RunFeatures(runs, parts=parts, k=k) | BlendRanker(members, measure, prior=(0.5, 0.0, 0.0))
+    return RunFeatures(runs, parts=parts, k=k) | BlendRanker(members, measure=measure, prior=(0.5, 0.0, 0.0))

@@ -101,8 +101,8 @@ class TorchRanker(AveragedRanker):
     def __init__(
         self,
         module: Any,
-        surrogate: str | Surrogate = "logistic",
         *,
+        surrogate: str | Surrogate = "logistic",
         shape: tuple[int, ...] | None = None,
         optimizer: str = "adam",
         learning_rate: float = 1e-3,

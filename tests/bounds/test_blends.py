@@ -256,7 +256,7 @@ def test_what_keeps_no_account():
         with pytest.raises(TypeError, match="keeps no account"):
             certificate_of(model)
     with pytest.raises(KeyError, match="no comparators"):
-        certificate_of(BlendRanker("light"), "u")
+        certificate_of(BlendRanker("light"), comparator="u")
     # A tracker of perceptrons, without a comparator, says what no weights could have done.
     tracker = LossTracker(PerceptronRanker())
     tracker.learn_one(np.eye(2), [1, 0])

@@ -145,11 +145,11 @@ def test_a_moving_scaler():
 def test_mixing_penalty():
     masses = [[2.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1e200, 1e200, 1e200]]
     assert bounds.mixing_penalty(masses) == 3.0
-    assert bounds.mixing_penalty(masses[:2], "mass") == pytest.approx(2.0)
-    assert bounds.mixing_penalty(masses, "mass") == pytest.approx(3.0)
-    assert bounds.mixing_penalty([[0.0, 0.0]], "mass") == 1.0
+    assert bounds.mixing_penalty(masses[:2], mixing="mass") == pytest.approx(2.0)
+    assert bounds.mixing_penalty(masses, mixing="mass") == pytest.approx(3.0)
+    assert bounds.mixing_penalty([[0.0, 0.0]], mixing="mass") == 1.0
     for bad in ([[-1.0]], [1.0, 2.0], [[np.nan]]):
         with pytest.raises(ValueError, match="masses"):
             bounds.mixing_penalty(bad)
     with pytest.raises(ValueError, match="mixing is 'x'"):
-        bounds.mixing_penalty(masses, "x")
+        bounds.mixing_penalty(masses, mixing="x")

@@ -24,7 +24,7 @@ def random_query(rng):
 @pytest.mark.parametrize("today", ["rrf", "minmax", "zscore"])
 @pytest.mark.parametrize("weights", [None, [0.3, 0.7]])
 def test_before_any_feedback_the_rule_ranks(today, weights):
-    model = hybrid(NAMES, today, weights=weights)
+    model = hybrid(NAMES, today=today, weights=weights)
     rule = RunFeatures(NAMES, parts=("minmax", "zscore", "reciprocal_rank")) | FixedRanker(rule_weights(today, NAMES, weights))
     rng = np.random.default_rng(2)
     for _ in range(30):
@@ -39,7 +39,7 @@ def test_before_any_feedback_the_rule_ranks(today, weights):
 @given(st.integers(0, 2**32), st.sampled_from(["rrf", "minmax"]))
 def test_what_is_served_is_certified_against_the_rule(seed, today):
     # Whatever is graded, served <= the rule's loss + ln 2 / eta + Delta + G; the rule's loss counted by another program.
-    rng, model = np.random.default_rng(seed), hybrid(NAMES, today)
+    rng, model = np.random.default_rng(seed), hybrid(NAMES, today=today)
     rule = RunFeatures(NAMES) | FixedRanker(rule_weights(today, NAMES))
     lost, of = 0.0, measure("ndcg@10")
     for _ in range(15):
@@ -57,7 +57,7 @@ def test_what_is_served_is_certified_against_the_rule(seed, today):
 
 
 def test_it_learns_what_the_rule_does_not_know():
-    model, rng = hybrid(NAMES, "minmax"), np.random.default_rng(5)
+    model, rng = hybrid(NAMES, today="minmax"), np.random.default_rng(5)
     hits = []
     for _ in range(60):
         query = random_query(rng)

@@ -65,7 +65,7 @@ def numbers(model):
 @pytest.mark.parametrize("surrogate", ["logistic", "listnet", "lambdarank", "squared"])
 def test_a_linear_module_learns_by_the_gradient_of_the_surrogate(surrogate):
     # w <- w - rate X^T dphi/ds: the chain rule by hand.
-    model, w = TorchRanker(linear(), surrogate, optimizer="sgd", learning_rate=0.1), np.zeros(3)
+    model, w = TorchRanker(linear(), surrogate=surrogate, optimizer="sgd", learning_rate=0.1), np.zeros(3)
     phi = Surrogate(surrogate)
     for t, (X, y) in enumerate(stream(20, seed=1)):
         weight = (1.0, 0.5)[t % 2]
@@ -87,7 +87,7 @@ def test_a_document_is_scored_once_a_round():
 
 
 def test_a_surrogate_with_parameters():
-    named, made = TorchRanker(linear(), "listnet"), TorchRanker(linear(), listnet())
+    named, made = TorchRanker(linear(), surrogate="listnet"), TorchRanker(linear(), surrogate=listnet())
     for X, y in stream(10, seed=2):
         named.learn_one(X, y)
         made.learn_one(X, y)
@@ -240,7 +240,7 @@ def test_bad_numbers_change_nothing(value):
         (lambda: TorchRanker(torch.nn.ReLU()), ValueError, "no parameters"),
         (lambda: TorchRanker(torch.nn.Sequential(linear(), linear(dtype=torch.float32))), TypeError, "float32"),
         (lambda: TorchRanker(linear().half()), TypeError, "float16"),
-        (lambda: TorchRanker(linear(), "ranksvm"), ValueError, "surrogate is 'ranksvm'"),
+        (lambda: TorchRanker(linear(), surrogate="ranksvm"), ValueError, "surrogate is 'ranksvm'"),
         (lambda: TorchRanker(linear(), optimizer="lbfgs"), ValueError, "optimizer is 'lbfgs'"),
         (lambda: TorchRanker(linear(), shape=(0, 3)), ValueError, "shape is"),
         (lambda: TorchRanker(linear(), learning_rate=0.0), ValueError, "learning_rate is 0.0"),

@@ -463,7 +463,7 @@ def mixed(rng: np.random.Generator, how: str, K: int) -> Iterator[Check]:
     if how == "any":
         return
     sums = total if how == "uniform" else weighted
-    numbers = {"norm": norm, "penalty": bounds.mixing_penalty(masses, how), "mixing": how}
+    numbers = {"norm": norm, "penalty": bounds.mixing_penalty(masses, mixing=how), "mixing": how}
     data = bounds.mixing_data_bound(**numbers, **sums.arguments(*DATA))
     sizes = total.arguments("R_X", "largest_mass")
     closed = bounds.mixing_bound(
