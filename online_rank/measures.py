@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels.codes import AP, EXPECTED, IGNORED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.metrics import ideal_value, metric_values
 from online_rank.base import serving_chain
@@ -71,8 +72,7 @@ class Measure(NamedTuple):
         >>> measure("ap").value([0.0, 0.0], [1, 0]), measure("ap").value([0.0, 0.0], [1, 0], ties="pessimistic")
         (0.75, 0.5)
         """
-        if ties not in TIES:
-            raise ValueError(f"ties is {ties!r}; there are {', '.join(map(repr, TIES))}")
+        arguments.choice("ties", ties, TIES)
         s = as_scores(scores)
         y = as_grades(grades, len(s))
         value = query_values(self.kind, self.k, self.threshold, TIES[ties], gains(), s, y, np.array([0, len(s)]))[0]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import online_rank
+from online_rank import arguments
 from online_rank.base import ranker_of, serving_steps
 from online_rank.bounds import Certificate
 from online_rank.evaluate import Trace
@@ -96,6 +97,8 @@ class QueryLog:
     """
 
     def __init__(self, measure: str, *, window: int = 100, kept: int = 5) -> None:
+        arguments.integer("window", window, 1)
+        arguments.integer("kept", kept, 0)
         self.measure = measure
         self.window = window
         self.kept = kept

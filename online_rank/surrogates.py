@@ -20,10 +20,10 @@ References
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, SURROGATES, WITHIN_GRADE
 from online_rank.measures import Measure, discounts
@@ -44,13 +44,6 @@ __all__ = [
 #: tau of r(x, y) = tau(g(x) - g(y)), as the slope of tanh(slope s / 2); 0 for the identity.
 OUTPUTS = {"identity": 0.0, "tanh": 2.0, "half_tanh": 1.0}
 PAIR_WEIGHTS = {"none": (1.0, 0.0, 0.0), "grade": (0.0, 1.0, 0.0), "difference": (0.0, 1.0, -1.0)}
-
-
-def require_choice(**choices: tuple[object, Sequence[str]]) -> None:
-    """Raise ValueError for the first argument `name=(value, allowed values)` whose value is not allowed."""
-    for name, (value, allowed) in choices.items():
-        if value not in allowed:
-            raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
 
 
 #: The settings of a ranker that each surrogate reads, besides the measure.
@@ -108,17 +101,14 @@ class Surrogate:
 
     def __post_init__(self) -> None:
         parse_measure(self.measure)
-        require_choice(
-            surrogate=(self.name, SURROGATES),
-            margin_scale=(self.margin_scale, ("constant", "grade")),
-            within_grade=(self.within_grade, WITHIN_GRADE),
-            output=(self.output, tuple(OUTPUTS)),
-            pairs=(self.pairs, ("all", "neighbours")),
-            pair_weight=(self.pair_weight, tuple(PAIR_WEIGHTS)),
-            reduction=(self.reduction, ("mean", "sum")),
-        )
-        if not 0.0 < self.margin < np.inf:
-            raise ValueError(f"margin is {self.margin}; it must be a finite number > 0")
+        arguments.choice("surrogate", self.name, SURROGATES)
+        arguments.choice("margin_scale", self.margin_scale, ("constant", "grade"))
+        arguments.choice("within_grade", self.within_grade, WITHIN_GRADE)
+        arguments.choice("output", self.output, OUTPUTS)
+        arguments.choice("pairs", self.pairs, ("all", "neighbours"))
+        arguments.choice("pair_weight", self.pair_weight, PAIR_WEIGHTS)
+        arguments.choice("reduction", self.reduction, ("mean", "sum"))
+        arguments.number("margin", self.margin, above=0.0)
 
     @property
     def kernel_arguments(self) -> tuple[np.ndarray, np.ndarray]:

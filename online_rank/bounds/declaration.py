@@ -11,8 +11,11 @@ Its parameters are the facts that it needs, by the names of `facts` in `certify`
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
+
+from online_rank.arguments import number
 
 __all__ = ["ANY_BEGINNING", "BOUNDS", "OWN_MISTAKES", "PLAIN", "UNCAPPED", "WORDS", "Bound", "bound", "require_covered",
            "setting", "uncovered"]  # fmt: skip
@@ -143,6 +146,8 @@ def bound(
             unless=unless,
         )
 
+        plain = [name for name, p in parameters.items() if p.annotation in (float, int, float | None)]
+
         @functools.wraps(function)
         def checked(*, model: Any = None, **numbers: Any) -> float:
             if model is not None:
@@ -150,6 +155,9 @@ def bound(
                 for name in declared.optional & _OF_THE_MODEL - set(numbers):
                     if (value := setting(_held(model), name)) is not None:
                         numbers[name] = value
+            for name in set(plain) & set(numbers):
+                if not isinstance(numbers[name], float) or math.isnan(numbers[name]):
+                    number(name, numbers[name], optional=parameters[name].default is None)
             return function(**numbers)
 
         BOUNDS[declared.name] = declared._replace(value=checked)

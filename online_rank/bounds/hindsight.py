@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import hindsight as kernels
 from online_rank._progress import progress as shown_progress
 from online_rank.base import QueryEstimator
 from online_rank.base.columns import as_array
-from online_rank.bounds.numbers import require_positive
 from online_rank.measures import discounts, measure
 from online_rank.query import MAX_GRADE, Block, read_block, read_query, require_finite, require_grades
 
@@ -101,9 +101,10 @@ def best_in_hindsight(
     """
     from scipy.optimize import minimize
 
-    require_positive(lam=lam, tolerance=tolerance, max_evaluations=max_evaluations)
-    if credit not in ("argmax", "spread"):
-        raise ValueError(f"credit is {credit!r}; it must be 'argmax' or 'spread'")
+    arguments.number("lam", lam, above=0.0)
+    arguments.number("tolerance", tolerance, above=0.0)
+    arguments.integer("max_evaluations", max_evaluations, 1)
+    arguments.choice("credit", credit, ("argmax", "spread"))
     X, y, offsets, names = _block(queries)
     problem = _Problem(X, y, offsets, measure, lam, credit == "spread")
     w = np.zeros(X.shape[1])

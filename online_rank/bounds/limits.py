@@ -35,6 +35,7 @@ def hinge_limit(*, norm: float, mass: float, weight_norm: float) -> float:
     >>> hinge_limit(norm=2.0, mass=10.0, weight_norm=1.0)  # 1 - 2 * 1 / 10
     0.8
     """
+    require_non_negative(norm=norm)
     return max(0.0, 1.0 - norm * margin_limit(mass=mass, weight_norm=weight_norm))
 
 

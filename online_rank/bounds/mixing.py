@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.bounds.declaration import ANY_BEGINNING, OWN_MISTAKES, bound
 from online_rank.bounds.numbers import growth, require_finite, require_non_negative, square
 from online_rank.rankers.click_perceptron import ClickPerceptron
@@ -37,12 +38,12 @@ def mixing_penalty(masses: Any, *, mixing: str = "uniform") -> float:
     >>> mixing_penalty([[1.0, 1.0], [3.0, 0.0]]), mixing_penalty([[3.0, 1.0], [3.0, 0.0]], mixing="mass")
     (2.0, 1.599...)
     """
+    _require_mixing(mixing)
     V = np.asarray(masses, dtype=np.float64)
     if V.ndim != 2 or not V.shape[1]:
         raise ValueError(f"masses have shape {V.shape}; they are an array (periods, machines)")
     if not np.all(V >= 0.0):
         raise ValueError("masses must be numbers >= 0")
-    _require_mixing(mixing)
     if mixing == "uniform":
         return float(V.shape[1])
     V = V[V.sum(axis=1) > 0.0]
@@ -184,10 +185,8 @@ def mixing_bound(
 
 
 def _require_mixing(mixing: str) -> None:
-    if mixing not in ("uniform", "mass"):
-        raise ValueError(f"mixing is {mixing!r}; it must be 'uniform' or 'mass' (mixing_hindsight_bound covers any)")
+    arguments.choice("mixing", mixing, ("uniform", "mass"))  # mixing_hindsight_bound covers any
 
 
 def _require_penalty(penalty: float) -> None:
-    if not 1.0 <= penalty < math.inf:
-        raise ValueError(f"penalty is {penalty}; it is a number of machines, at least 1")
+    arguments.number("penalty", penalty, 1.0)

@@ -2,28 +2,28 @@
 
 import math
 
+from online_rank.arguments import number
+
 __all__ = ["growth", "require_finite", "require_non_negative", "require_positive", "square"]
 
 
 def require_positive(**values: float) -> None:
-    """Raise ValueError that names the first value that is not a finite number > 0."""
+    """Raise for the first value that is not a finite number > 0."""
     for name, value in values.items():
-        if not 0.0 < value < math.inf:
-            raise ValueError(f"{name} is {value}; it must be a finite number > 0")
+        number(name, value, above=0.0)
 
 
 def require_finite(**values: float) -> None:
-    """Raise ValueError that names the first value that is not a finite number."""
+    """Raise for the first value that is not a finite number."""
     for name, value in values.items():
-        if not math.isfinite(value):
-            raise ValueError(f"{name} is {value}; it must be a finite number")
+        number(name, value)
 
 
 def require_non_negative(**values: float) -> None:
-    """Raise ValueError that names the first value that is not a number >= 0."""
+    """Raise for the first value that is not a number >= 0; infinity is one."""
     for name, value in values.items():
-        if not value >= 0.0:
-            raise ValueError(f"{name} is {value}; it must be a number >= 0")
+        if value != math.inf:
+            number(name, value, 0.0)
 
 
 def growth(largest_mass: float, relative_margin: float) -> float:

@@ -10,6 +10,7 @@ References
 import math
 from typing import Any
 
+from online_rank.arguments import choice
 from online_rank.bounds.declaration import bound, require_covered
 from online_rank.bounds.numbers import require_non_negative, require_positive
 from online_rank.measures import measure
@@ -327,6 +328,5 @@ def gradient_l1_constant(surrogate: str, m: int) -> float:
         "ranksvm": float(m * (m - 1)),
         "structured_margin": float(m * m // 2),
     }
-    if surrogate not in constants:
-        raise ValueError(f"surrogate is {surrogate!r}; it must be one of {', '.join(map(repr, constants))}")
+    choice("surrogate", surrogate, constants)
     return constants[surrogate]

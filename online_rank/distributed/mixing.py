@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels.codes import MASS
 from online_rank.base import abilities_of, serving_ranker, steps_of
 from online_rank.base.step import QueryStep
@@ -101,8 +102,7 @@ def mix(models: Sequence[Any], base: Any = None, *, weights: str = "uniform") ->
     models = list(models)
     if not models:
         raise ValueError("models is empty; there is nothing to mix")
-    if weights not in ("uniform", "mass"):
-        raise ValueError(f"weights is {weights!r}; it must be 'uniform' or 'mass'")
+    arguments.choice("weights", weights, ("uniform", "mass"))
     base = _fresh(models[0]) if base is None else base
     require_mixable(base)
     expected = settings_of(base)
@@ -150,6 +150,7 @@ def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = 
     Bytes that `from_bytes` reads as a dict: `"model"`, which has learned the part; its figures `"queries"`, `"documents"`,
     `"loss"`, `"mistakes"` and `"skipped"`; and `"measured"`, the sum of the measure over `"counted"` queries.
     """
+    served: Any = None if measure is None else metric(measure)
     model = fork(from_bytes(content))
     if measure is None:
         n_queries, n_documents, loss, mistakes, skipped = 0, 0, 0.0, 0, 0
@@ -160,7 +161,6 @@ def learn_shard(content: bytes, part: Iterable[tuple], *, measure: str | None = 
             loss, mistakes, skipped = loss + round_.loss, mistakes + (round_.mass > 0.0), skipped + round_.skipped
         measured, counted = 0.0, 0
     else:
-        served: Any = metric(measure)
         trace = progressive(part, model, {measure: served}, progress=False)
         n_queries, n_documents, loss = trace.n_queries, trace.n_documents, trace.loss
         mistakes, skipped, counted = trace.mistakes, trace.skipped, served.n_queries

@@ -4,6 +4,7 @@ import math
 import re
 from typing import Any
 
+from online_rank import arguments
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, prepared
 
@@ -61,6 +62,7 @@ def from_ranklib(text: str, *, n_features: int | None = None) -> list[float]:
     >>> from_ranklib("## Coordinate Ascent\n## Restart = 5\n1:0.25 3:-0.75")
     [0.25, 0.0, -0.75]
     """
+    arguments.integer("n_features", n_features, 0, optional=True)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines or not _HEADER.match(lines[0]):
         first = lines[0][:60] if lines else ""

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.base.form import Tree, Trees
 from online_rank.export.linear import linear_form
 from online_rank.export.reading import Names, Prepared, prepared
@@ -55,6 +56,7 @@ def to_solr(
     >>> to_solr(model)["params"]
     {'weights': {'clicks': 2.0, 'age': -0.5}}
     """
+    arguments.flag("normalizers", normalizers)
     given = prepared(model, "solr-normalized" if normalizers else "solr", names)
     features: list[dict[str, Any]] = [{"name": text} for text in given.texts]
     if isinstance(given.form.head, Trees):

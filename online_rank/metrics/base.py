@@ -1,11 +1,12 @@
 """The base class of ranking metrics: an exact weighted mean over queries, with river's interface."""
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.base.anatomy import steps_of
 from online_rank.base.schema import Count, ListOf, Real, Schema
 from online_rank.base.undo import snapshot_arrays
@@ -13,7 +14,7 @@ from online_rank.measures import TIES, as_scores, gains, query_values
 from online_rank.metrics._river import Metric, Metrics
 from online_rank.query import as_grades, query_offsets
 
-__all__ = ["RankingMetric", "require_choice", "require_count"]
+__all__ = ["RankingMetric"]
 
 _NO_RELEVANT = {"skip": math.nan, "zero": 0.0, "one": 1.0}
 
@@ -58,10 +59,10 @@ class RankingMetric(Metric):
     threshold: int = 1
 
     def __init__(self, *, ties: str = "expected", no_relevant: str = "skip"):
-        require_choice("ties", ties, TIES)
-        require_choice("no_relevant", no_relevant, _NO_RELEVANT)
-        require_count("k", self.k, optional=True)
-        require_count("threshold", self.threshold)
+        arguments.choice("ties", ties, TIES)
+        arguments.choice("no_relevant", no_relevant, _NO_RELEVANT)
+        arguments.integer("k", self.k, 1, optional=True)
+        arguments.integer("threshold", self.threshold, 1)
         self.ties = ties
         self.no_relevant = no_relevant
         self.n_queries = 0
@@ -263,17 +264,3 @@ def _exact_sum(terms: list[float]) -> list[float]:
     while rest := math.fsum([*terms, *(-part for part in parts)]):
         parts.append(rest)
     return parts
-
-
-def require_choice(name: str, value: Any, choices: Iterable[str]) -> None:
-    """Raise ValueError unless `value` is one of `choices`."""
-    if value not in tuple(choices):
-        raise ValueError(f"{name} is {value!r}; there are {', '.join(map(repr, choices))}")
-
-
-def require_count(name: str, value: Any, optional: bool = False) -> None:
-    """Raise ValueError unless `value` is a positive integer (or None, if `optional`)."""
-    if optional and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it is a positive integer" + (" or None" if optional else ""))

@@ -1,7 +1,8 @@
 """Metrics of binary relevance: a document is relevant if its grade reaches a threshold."""
 
+from online_rank import arguments
 from online_rank._kernels import codes
-from online_rank.metrics.base import RankingMetric, require_choice, require_count
+from online_rank.metrics.base import RankingMetric
 
 __all__ = ["MAP", "MRR", "HitRate", "PrecisionAtK", "RecallAtK"]
 
@@ -19,7 +20,7 @@ class _AtK(_BinaryMetric):
     """A binary metric that needs a cutoff."""
 
     def __init__(self, k: int = 10, *, threshold: int = 1, ties: str = "expected", no_relevant: str = "skip"):
-        require_count("k", k)
+        arguments.integer("k", k, 1)
         super().__init__(k, threshold=threshold, ties=ties, no_relevant=no_relevant)
 
 
@@ -60,7 +61,7 @@ class MAP(_BinaryMetric):
         no_relevant: str = "skip",
         divisor: str = "relevant",
     ):
-        require_choice("divisor", divisor, ("relevant", "attainable"))
+        arguments.choice("divisor", divisor, ("relevant", "attainable"))
         self.divisor = divisor
         super().__init__(k, threshold=threshold, ties=ties, no_relevant=no_relevant)
 

@@ -4,9 +4,10 @@ import functools
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import codes
 from online_rank.measures import gains
-from online_rank.metrics.base import RankingMetric, require_choice, require_count
+from online_rank.metrics.base import RankingMetric
 from online_rank.query import MAX_GRADE
 
 __all__ = ["DCG", "ERR", "NDCG", "LinearNDCG", "PairwiseAccuracy"]
@@ -45,7 +46,7 @@ class NDCG(RankingMetric):
     _label = "NDCG"
 
     def __init__(self, k: int | None = 10, *, gain: str = "exponential", ties: str = "expected", no_relevant: str = "skip"):
-        require_choice("gain", gain, ("exponential", "linear"))
+        arguments.choice("gain", gain, ("exponential", "linear"))
         self.k = k
         self.gain = gain
         super().__init__(ties=ties, no_relevant=no_relevant)
@@ -117,9 +118,7 @@ class ERR(RankingMetric):
             raise ValueError(
                 "ERR has no closed form for the expected value over ties: ties is 'pessimistic' (the default) or 'optimistic'"
             )
-        require_count("max_grade", max_grade)
-        if max_grade > MAX_GRADE:
-            raise ValueError(f"max_grade is {max_grade}; grades are at most {MAX_GRADE}")
+        arguments.integer("max_grade", max_grade, 1, MAX_GRADE)
         self.k = k
         self.max_grade = max_grade
         super().__init__(ties=ties, no_relevant=no_relevant)

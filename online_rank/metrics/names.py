@@ -60,6 +60,8 @@ def metric(name: str | Metric, **options: Any) -> Metric:
     """
     if isinstance(name, Metric):
         return name
+    if not isinstance(name, str):
+        raise TypeError(f"metric is {name!r:.60}; it is a name, such as 'ndcg@10'")
     match = re.fullmatch(r"([a-z]+)(?:@([1-9]\d*))?(?:>=([1-9]\d*))?", name.lower().replace("_", ""))
     label, variant = _VARIANTS.get(match[1], (match[1], {})) if match else ("", {})
     if match and (kind := _CLASSES.get(label)):

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import quantiles as kernels
 from online_rank.base.columns import as_array
 from online_rank.base.form import Layer, Quantiles
@@ -61,10 +62,8 @@ class StreamGaussianizer(ColumnTransformer):
 
     def __init__(self, deviation: float = 1 / 3, *, n_centroids: int = 200):
         super().__init__()
-        if not (np.isfinite(deviation) and deviation > 0):
-            raise ValueError(f"deviation is {deviation}; it is a finite number > 0")
-        if not 16 <= n_centroids <= _MOST_CENTROIDS:
-            raise ValueError(f"n_centroids is {n_centroids}; it is from 16 to {_MOST_CENTROIDS}")
+        arguments.number("deviation", deviation, above=0.0)
+        arguments.integer("n_centroids", n_centroids, 16, _MOST_CENTROIDS)
         self.deviation = deviation
         self.n_centroids = n_centroids
         self._count = 0
@@ -145,6 +144,8 @@ def batch_gaussianize(X: Any, reference: Any = None, *, deviation: float = 1 / 3
     F is 1/6, 1/3 (one of three documents is smaller than 1.5), 1/2 and, as for the largest value of the training set, 5/6.
     """
     from scipy.special import ndtri
+
+    arguments.number("deviation", deviation, above=0.0)
 
     given = read_query(X)
     train = given if reference is None else read_query(reference)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels.ranks import beside_ranks
 from online_rank.base.columns import as_array
 from online_rank.base.form import InQuery, Layer
@@ -46,6 +47,7 @@ class QueryRanks(QueryTransformer):
 
     def __init__(self, *, keep: bool = True) -> None:
         super().__init__()
+        arguments.flag("keep", keep)
         self.keep = keep
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:

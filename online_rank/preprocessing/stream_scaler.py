@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import preprocessing as kernels
 from online_rank.base.form import Layer, Scale
 from online_rank.base.lock import locked
@@ -52,6 +53,7 @@ class StreamScaler(ColumnTransformer):
 
     def __init__(self, with_std: bool = True):
         super().__init__()
+        arguments.flag("with_std", with_std)
         self.with_std = with_std
         self._count = 0
         self._mean = np.empty(0)

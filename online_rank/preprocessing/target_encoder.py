@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import encoder as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank.base.anatomy import Abilities
@@ -80,12 +81,9 @@ class StreamTargetEncoder(ColumnTransformer):
 
     def __init__(self, n_points: int = 20, *, prior: float = 20.0, keep: str = "all"):
         super().__init__()
-        if n_points < 2:
-            raise ValueError(f"n_points is {n_points}; at least 2 are needed")
-        if not 0.0 < prior < np.inf:
-            raise ValueError(f"prior is {prior}; it is a finite number > 0")
-        if keep not in _KEPT:
-            raise ValueError(f"keep is {keep!r}; it is 'all', 'relative' or 'none'")
+        arguments.integer("n_points", n_points, 2)
+        arguments.number("prior", prior, above=0.0)
+        arguments.choice("keep", keep, _KEPT)
         self.n_points = n_points
         self.prior = prior
         self.keep = keep

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from river import base
 
+from online_rank import arguments
 from online_rank.base import Ranker, Round
 from online_rank.base.draws import counted_generator
 from online_rank.measures import measure as parse_measure
@@ -128,6 +129,7 @@ class PointwiseRanker(_RiverRanker):
     def __init__(self, model: Any, *, threshold: int = 1, measure: str = "ndcg@10"):
         if not isinstance(model, base.Classifier | base.Regressor):
             raise TypeError(f"model is {_named(model)}; it is a river classifier or regressor, or a pipeline that ends in one")
+        arguments.integer("threshold", threshold, 1)
         super().__init__(model, measure)
         self.model: Any = model
         self.threshold = threshold
@@ -194,8 +196,8 @@ class PairwiseRanker(_RiverRanker):
     def __init__(self, model: Any, *, n_pairs: int = 50, measure: str = "ndcg@10", seed: int = 0):
         if not isinstance(model, base.Classifier):
             raise TypeError(f"model is {_named(model)}; it is a river classifier, or a pipeline that ends in one")
-        if n_pairs < 1:
-            raise ValueError(f"n_pairs is {n_pairs}; at least one pair must be drawn")
+        arguments.integer("n_pairs", n_pairs, 1)
+        arguments.seed(seed)
         super().__init__(model, measure)
         self.model: Any = model
         self.n_pairs = n_pairs

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import trees as kernels
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank._kernels.judge import judge_rankings
@@ -156,16 +157,12 @@ class BoostedRanker(Ranker):
         parsed = parse_measure(measure)
         if not parsed.name.startswith("ndcg@"):
             raise ValueError(f"measure is {measure!r}; trees grow for 'ndcg@K'")
-        if window < _FIRST:
-            raise ValueError(f"window is {window}; at least {_FIRST} queries are needed")
-        if isinstance(depth, bool) or not isinstance(depth, int) or not 1 <= depth <= 6:
-            raise ValueError(f"depth is {depth}; it is an integer from 1 to 6")
-        if not 1.0 <= rate < np.inf:
-            raise ValueError(f"rate is {rate}; it is a finite number, at least 1")
-        if not 0.0 <= decay < 1.0:
-            raise ValueError(f"decay is {decay}; it is in [0, 1)")
-        if not 0.0 < learning_rate < np.inf:
-            raise ValueError(f"learning_rate is {learning_rate}; it is a finite number > 0")
+        arguments.integer("window", window, _FIRST)
+        arguments.integer("depth", depth, 1, 6)
+        arguments.number("rate", rate, 1.0)
+        arguments.number("decay", decay, 0.0, below=1.0)
+        arguments.number("learning_rate", learning_rate, above=0.0)
+        arguments.seed(seed)
         self.measure = measure
         self.window = window
         self.depth = depth

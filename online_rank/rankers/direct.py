@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import direct as kernels
 from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
 from online_rank._kernels.network import LANES, layer, score
@@ -18,7 +19,7 @@ from online_rank.measures import discounts, measure
 from online_rank.query import MAX_GRADE, Block, answer_in_kind, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.rankers.breaks import natural_breaks
-from online_rank.surrogates import OUTPUTS, Surrogate, require_choice, require_read
+from online_rank.surrogates import OUTPUTS, Surrogate, require_read
 
 __all__ = ["DirectRanker"]
 
@@ -335,23 +336,17 @@ class DirectRanker(AveragedRanker):
 
     def _check(self) -> None:
         """Raise ValueError for an argument whose value is not allowed."""
-        require_choice(
-            activation=(self.activation, ACTIVATIONS),
-            surrogate=(self.surrogate, SURROGATES),
-            optimizer=(self.optimizer, ("adam", "adagrad", "sgd")),
-            dtype=(self.dtype, tuple(LARGEST_GRADIENT)),
-        )
+        arguments.choice("activation", self.activation, ACTIVATIONS)
+        arguments.choice("surrogate", self.surrogate, SURROGATES)
+        arguments.choice("optimizer", self.optimizer, ("adam", "adagrad", "sgd"))
+        arguments.choice("dtype", self.dtype, LARGEST_GRADIENT)
         widths = self.hidden if isinstance(self.hidden, tuple | list) else ()
         if not widths or any(not isinstance(width, int | np.integer) or width < 1 for width in widths):
             raise ValueError(f"hidden is {self.hidden!r}; it is a tuple of widths >= 1 (GradientRanker is the linear one)")
         if sum(above * (below + 1) for below, above in itertools.pairwise([1, *widths])) > MOST_PARAMETERS:
             raise ValueError(f"hidden is {self.hidden!r}; that is more than {MOST_PARAMETERS} parameters")
-        for name, value, low, high in (
-            ("learning_rate", self.learning_rate, 0.0, np.inf),
-            ("l2", self.l2, -0.0, np.inf),
-            ("dropout", self.dropout, 0.0, 1.0),
-        ):
-            if not low <= value < high or (name == "learning_rate" and value == 0.0):
-                raise ValueError(f"{name} is {value}; it must be a number from {low:g} to {high:g}")
-        if self.accumulate < 1:
-            raise ValueError(f"accumulate is {self.accumulate}; it must be at least 1")
+        arguments.number("learning_rate", self.learning_rate, above=0.0)
+        arguments.number("l2", self.l2, 0.0)
+        arguments.number("dropout", self.dropout, 0.0, below=1.0)
+        arguments.integer("accumulate", self.accumulate, 1)
+        arguments.seed(self.seed)

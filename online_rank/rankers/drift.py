@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from river import base, drift
 
+from online_rank import arguments
 from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, share_lock, steps_of
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import learned_measure
@@ -99,8 +100,7 @@ class DriftAwareRanker(NestedRanker):
     ) -> None:
         super().__init__()
         require_model("ranker", ranker)
-        if on_drift not in _ON_DRIFT:
-            raise ValueError(f"on_drift is {on_drift!r}; it must be one of {', '.join(map(repr, _ON_DRIFT))}")
+        arguments.choice("on_drift", on_drift, _ON_DRIFT)
         if on_drift == "restart_average" and not hasattr(ranker_of(ranker), "restart_average"):
             name = type(ranker_of(ranker)).__name__
             raise TypeError(f"on_drift='restart_average' needs a ranker with an average; {name} has none")

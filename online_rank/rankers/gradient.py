@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import gradient as dense
 from online_rank._kernels import sparse_gradient as sparse
 from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
@@ -15,7 +16,7 @@ from online_rank.measures import discounts
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
-from online_rank.surrogates import Surrogate, require_choice, require_read
+from online_rank.surrogates import Surrogate, require_read
 
 __all__ = ["GradientRanker"]
 
@@ -105,12 +106,11 @@ class GradientRanker(LinearRanker):
         self.margin = margin
         self.l2 = l2
         self.average = average
-        require_choice(surrogate=(surrogate, SURROGATES), optimizer=(optimizer, OPTIMIZERS))
+        arguments.choice("surrogate", surrogate, SURROGATES)
+        arguments.choice("optimizer", optimizer, OPTIMIZERS)
+        arguments.number("learning_rate", learning_rate, above=0.0, optional=True)
+        arguments.number("l2", l2, 0.0)
         rate = LEARNING_RATES[optimizer] if learning_rate is None else learning_rate
-        if not 0.0 < rate < np.inf:
-            raise ValueError(f"learning_rate is {learning_rate}; it must be a finite number > 0")
-        if not 0.0 <= l2 < np.inf:
-            raise ValueError(f"l2 is {l2}; it must be a finite number >= 0")
         if l2 and optimizer == "scale_free":
             raise ValueError("l2 does not go with optimizer='scale_free': the norm of w depends on the scale of the features")
         require_read(surrogate, GradientRanker, margin=margin, pairs=pairs, pair_weight=pair_weight)

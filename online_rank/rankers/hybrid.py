@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from online_rank import arguments
+from online_rank.measures import measure as parsed
 from online_rank.preprocessing import RunFeatures
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.fixed import FixedRanker
@@ -66,6 +67,8 @@ def hybrid(
     'd9'
     """
     arguments.choice("today", today, RULES)
+    arguments.number("k", k, 0.0)
+    parsed(measure)
     rule = rule_weights(today, runs, weights)
     # Reciprocal ranks are at most 1 / (k + 1), the other scores about 1.
     strength = _STRENGTH * (k + 1.0 if today == "rrf" else 1.0)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import kernel_machine as kernels
 from online_rank._kernels.codes import KERNELS
 from online_rank.base.lock import locked
@@ -11,7 +12,6 @@ from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
 from online_rank.query import Block, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
-from online_rank.surrogates import require_choice
 
 __all__ = ["KernelPerceptronRanker"]
 
@@ -215,23 +215,12 @@ class KernelPerceptronRanker(AveragedRanker):
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
         """The arguments in the form that the kernel takes. Raises TypeError or ValueError for a value that is not allowed."""
-        require_choice(kernel=(self.kernel, KERNELS))
-        for name, least in (("degree", 1), ("budget", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise TypeError(f"{name} is {value!r}; it must be an integer >= {least}")
-            if value < least:
-                raise ValueError(f"{name} is {value}; it must be an integer >= {least}")
-        if self.budget > _LARGEST_BUDGET:
-            raise ValueError(f"budget is {self.budget}; at most {_LARGEST_BUDGET} documents can be stored")
-        for name in ("gamma", "coef0", "tolerance", "relative_margin"):
-            value = getattr(self, name)
-            if name == "gamma" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-                raise TypeError(f"{name} is {value!r}; it must be a number")
-            if not 0.0 <= value < np.inf or (name == "gamma" and value == 0.0):
-                raise ValueError(f"{name} is {value}; it must be a finite number {'>' if name == 'gamma' else '>='} 0")
+        arguments.choice("kernel", self.kernel, KERNELS)
+        arguments.integer("degree", self.degree, 1)
+        arguments.integer("budget", self.budget, 1, _LARGEST_BUDGET)
+        arguments.number("gamma", self.gamma, above=0.0, optional=True)
+        for name in ("coef0", "tolerance", "relative_margin"):
+            arguments.number(name, getattr(self, name), 0.0)
         config = [*measure(self.measure), KERNELS.index(self.kernel), self.degree]
         constants = [self.coef0, self.tolerance, self.relative_margin, averaging(self.average)]
         return np.array(config, dtype=np.int64), np.array(constants, dtype=np.float64)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import ridge as kernels
 from online_rank._kernels.dense import score
 from online_rank.base import Ranker
@@ -93,8 +94,7 @@ class RidgeRanker(Ranker):
 
     def __init__(self, measure: str = "ndcg@10", *, half_life: float | None = None) -> None:
         super().__init__()
-        if half_life is not None and not 0.0 < half_life < np.inf:
-            raise ValueError(f"half_life is {half_life}; it must be a number of queries > 0, or None")
+        arguments.number("half_life", half_life, above=0.0, optional=True)
         self.measure = measure
         self.half_life = half_life
         self._measure = parse_measure(measure)

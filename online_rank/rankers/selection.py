@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.base import Abilities, Ranker, RankingPipeline, Round, ranker_of, share_lock
 from online_rank.base.draws import counted_generator
 from online_rank.base.lock import locked
@@ -142,15 +143,12 @@ class BestRanker(NestedRanker):
             raise TypeError(f"rankers is {rankers!r}; it is a list of rankers and pipelines")
         for i, ranker in enumerate(rankers):
             require_model(f"rankers[{i}]", ranker)
-        if half_life is not None and not 0.0 < half_life < np.inf:
-            raise ValueError(f"half_life is {half_life}; it must be a number of queries > 0, or None")
-        if epsilon is not None and not 0.0 <= epsilon <= 1.0:
-            raise ValueError(f"epsilon is {epsilon}; it must be a probability, or None")
-        if drafts is not None:
-            if isinstance(drafts, bool) or not isinstance(drafts, int) or drafts < 1:
-                raise ValueError(f"drafts is {drafts!r}; it is the number of documents to show, an integer >= 1, or None")
-            if len(rankers) < 2 or half_life is not None or epsilon is not None:
-                raise ValueError("drafts needs two rankers, and neither half_life nor epsilon: clicks choose, and not losses")
+        arguments.number("half_life", half_life, above=0.0, optional=True)
+        arguments.number("epsilon", epsilon, 0.0, 1.0, optional=True)
+        arguments.seed(seed)
+        arguments.integer("drafts", drafts, 1, optional=True)
+        if drafts is not None and (len(rankers) < 2 or half_life is not None or epsilon is not None):
+            raise ValueError("drafts needs two rankers, and neither half_life nor epsilon: clicks choose, and not losses")
         self.rankers = rankers
         self.measure = measure
         self.half_life = half_life

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.optimizers import step
@@ -22,7 +23,7 @@ from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
-from online_rank.surrogates import Surrogate, require_choice
+from online_rank.surrogates import Surrogate
 
 __all__ = ["TorchRanker"]
 
@@ -71,7 +72,7 @@ class TorchRanker(AveragedRanker):
         Which parameters serve rankings: False, the last; a number, an average with that half-life in steps; True, the average
         of all so far.
     seed
-        Seed of dropout and other random parts of the module while learning. None: torch's own generator.
+        Seed of dropout and other random parts of the module while learning.
 
     Raises
     ------
@@ -109,7 +110,7 @@ class TorchRanker(AveragedRanker):
         l2: float = 0.0,
         measure: str = "ndcg@10",
         average: bool | float = False,
-        seed: int | None = 0,
+        seed: int = 0,
     ) -> None:
         super().__init__(averages=average is not False, n_counters=2)
         self.module = module
@@ -342,9 +343,6 @@ class TorchRanker(AveragedRanker):
     @contextlib.contextmanager
     def _randomness(self) -> Iterator[None]:
         """Random draws of the module depend only on the seed and the number of the step."""
-        if self.seed is None:
-            yield
-            return
         torch = _torch()
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(int(np.random.SeedSequence([self.seed, int(self._counters[1])]).generate_state(1)[0]))
@@ -361,14 +359,14 @@ class TorchRanker(AveragedRanker):
         kinds = {str(p.dtype).removeprefix("torch.") for p in parameters}
         if len(kinds) > 1 or not kinds <= set(_LARGEST_GRADIENT) or any(p.device.type != "cpu" for p in parameters):
             raise TypeError(f"module has parameters of {sorted(kinds)}; all must be float32, or all float64, on the CPU")
-        require_choice(optimizer=(self.optimizer, ("adam", "adagrad", "sgd")))
+        arguments.choice("optimizer", self.optimizer, ("adam", "adagrad", "sgd"))
         if self.shape is not None and not (
             isinstance(self.shape, tuple | list) and self.shape and all(isinstance(n, int) and n > 0 for n in self.shape)
         ):
             raise ValueError(f"shape is {self.shape!r}; it is a tuple of integers > 0")
-        for name, value in (("learning_rate", self.learning_rate), ("l2", self.l2)):
-            if not 0.0 <= value < np.inf or (name == "learning_rate" and value == 0.0):
-                raise ValueError(f"{name} is {value}; it must be a finite number {'>' if name == 'learning_rate' else '>='} 0")
+        arguments.number("learning_rate", self.learning_rate, above=0.0)
+        arguments.number("l2", self.l2, 0.0)
+        arguments.seed(self.seed)
 
 
 def _torch() -> Any:

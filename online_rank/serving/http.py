@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from online_rank import arguments
 from online_rank.serving.asgi import Limits, Receive, Refused, Scope, Send, path_of, read_body, send_json
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import Answer, KeyRefused, Models, ServedModel
@@ -87,6 +88,7 @@ class RankingApp:
         local_only: bool = True,
         limits: Limits | None = None,
     ) -> None:
+        arguments.flag("local_only", local_only)
         self.models = models
         self.limits = limits or Limits()
         self._key = key

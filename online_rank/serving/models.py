@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from online_rank import arguments
 from online_rank.base import ranker_of
 from online_rank.measures import learned_measure
 from online_rank.serving.commit import CommitError, GroupCommit
@@ -205,6 +206,11 @@ class Models:
         max_keys: int = 100_000,
         replace_model: bool = False,
     ) -> None:
+        arguments.flag("by_key", by_key)
+        arguments.integer("every", every, 1)
+        arguments.integer("max_open", max_open, 1)
+        arguments.integer("max_keys", max_keys, 1)
+        arguments.flag("replace_model", replace_model)
         if by_key and directory is None:
             raise ValueError("one model for each key needs a directory (--checkpoint) to put models away in")
         self.by_key = by_key

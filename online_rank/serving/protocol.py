@@ -203,6 +203,8 @@ class RankingService:
         learn_served: bool = False,
         origin: str | None = None,
     ) -> None:
+        integer("max_pending", max_pending, 1)
+        integer("max_pending_bytes", max_pending_bytes, 1)
         integer("max_learned", max_learned, 1)
         flag("learn_served", learn_served)
         self.model = model

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank import __version__
+from online_rank import __version__, arguments
 from online_rank.base.schema import StateError
 from online_rank.limits import FORMAT_VERSION
 from online_rank.storage.archive import ArchiveError, read_archive, write_archive
@@ -101,6 +101,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = 1 << 30) -> Any:
     OSError
         The file cannot be read.
     """
+    arguments.integer("max_bytes", max_bytes, 0)
     name = os.fspath(path)
     with open(path, "rb") as file:
         content = file.read(max_bytes + 1)

@@ -114,6 +114,7 @@ class CascadeUser(User):
             raise ValueError(f"click has {len(click)} grades, but stop has {len(stop)}")
         self.click = click
         self.stop = stop
+        arguments.seed(seed)
         self.seed = seed
 
     def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -137,9 +138,10 @@ class PositionUser(User):
 
     def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), *, eta: float = 1.0, seed: int = 0) -> None:
         _require_probabilities(click=click)
-        _require_eta(eta)
+        arguments.number("eta", eta, 0.0)
         self.click = click
         self.eta = eta
+        arguments.seed(seed)
         self.seed = seed
 
     def examination(self, k: int) -> np.ndarray:
@@ -170,9 +172,10 @@ class TrustUser(User):
 
     def __init__(self, relevant: tuple[float, ...] = (0.0, 0.0, 1.0), *, eta: float = 1.0, seed: int = 0) -> None:
         _require_probabilities(relevant=relevant)
-        _require_eta(eta)
+        arguments.number("eta", eta, 0.0)
         self.relevant = relevant
         self.eta = eta
+        arguments.seed(seed)
         self.seed = seed
 
     def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -198,9 +201,11 @@ class DependentUser(User):
     """
 
     def __init__(self, click: tuple[float, ...] = (0.0, 0.5, 1.0), *, persistence: float = 0.9, seed: int = 0) -> None:
-        _require_probabilities(click=click, persistence=(persistence,))
+        _require_probabilities(click=click)
+        arguments.number("persistence", persistence, 0.0, 1.0)
         self.click = click
         self.persistence = persistence
+        arguments.seed(seed)
         self.seed = seed
 
     def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -237,12 +242,14 @@ class BayesianUser(User):
         perseverance: float = 0.9,
         seed: int = 0,
     ) -> None:
-        _require_probabilities(click=click, satisfaction=satisfaction, perseverance=(perseverance,))
+        _require_probabilities(click=click, satisfaction=satisfaction)
+        arguments.number("perseverance", perseverance, 0.0, 1.0)
         if len(click) != len(satisfaction):
             raise ValueError(f"click has {len(click)} grades, but satisfaction has {len(satisfaction)}")
         self.click = click
         self.satisfaction = satisfaction
         self.perseverance = perseverance
+        arguments.seed(seed)
         self.seed = seed
 
     def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -271,9 +278,10 @@ class BrowsingUser(User):
 
     def __init__(self, click: tuple[float, ...] = (0.05, 0.5, 0.95), *, eta: float = 0.5, seed: int = 0) -> None:
         _require_probabilities(click=click)
-        _require_eta(eta)
+        arguments.number("eta", eta, 0.0)
         self.click = click
         self.eta = eta
+        arguments.seed(seed)
         self.seed = seed
 
     def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -315,6 +323,7 @@ class SatisfiedUser(User):
         self.click = click
         self.gain = gain
         self.need = need
+        arguments.seed(seed)
         self.seed = seed
 
     def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -345,6 +354,7 @@ def user(name: str, *, max_grade: int = 2, seed: int = 0) -> User:
     (0.2, 0.5, 0.9)
     """
     arguments.integer("max_grade", max_grade, 1)
+    arguments.seed(seed)
     arguments.choice("name", name, USERS)
     cls, settings = USERS[name]
     return cls(**settings(max_grade), seed=seed)
@@ -431,8 +441,3 @@ def _require_probabilities(**given: tuple[float, ...]) -> None:
     for name, values in given.items():
         if not isinstance(values, tuple) or not values or not all(0.0 <= value <= 1.0 for value in values):
             raise ValueError(f"{name} is {values!r}; it is a tuple of probabilities, one a grade")
-
-
-def _require_eta(eta: float) -> None:
-    if not 0.0 <= eta < np.inf:
-        raise ValueError(f"eta is {eta}; it must be a finite number >= 0")

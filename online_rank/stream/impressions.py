@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from online_rank import arguments
 from online_rank.arguments import choice
 from online_rank.feedback import Clicks, Impression
 from online_rank.query import read_query
@@ -92,6 +93,7 @@ def iter_impressions(
     {'bm25': 1.0}
     """
     choice("propensity_of", propensity_of, _KINDS)
+    arguments.flag("shuffled", shuffled)
     if shuffled and propensity is not None:
         raise ValueError("shuffled lists have known propensities: leave propensity out")
     types, _ = columns_of(source)

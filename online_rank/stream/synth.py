@@ -108,10 +108,10 @@ class Separable(SyntheticStream):
         seed: int = 0,
         world_seed: int | None = None,
     ):
-        if n_features < 2:
-            raise ValueError(f"n_features is {n_features}; at least 2 are needed")
-        if n_grades < 2 or not 0 < margin * (n_grades - 1) < 2:
-            raise ValueError(f"margin is {margin} and n_grades {n_grades}, but 0 < (n_grades - 1) margin < 2 is needed")
+        arguments.integer("n_queries", n_queries, 0, optional=True)
+        arguments.integer("n_features", n_features, 2)
+        arguments.integer("n_grades", n_grades, 2)
+        arguments.number("margin", margin, above=0.0, below=2.0 / (n_grades - 1))
         self.n_queries = n_queries
         self.n_features = n_features
         self.n_documents = n_documents
@@ -183,8 +183,11 @@ class NoisyTeacher(SyntheticStream):
         seed: int = 0,
         world_seed: int | None = None,
     ):
-        if not np.isclose(sum(grade_shares), 1.0) or min(grade_shares) < 0:
-            raise ValueError(f"grade_shares is {grade_shares}; shares are >= 0 and sum to 1")
+        arguments.integer("n_queries", n_queries, 0, optional=True)
+        arguments.integer("n_features", n_features, 1)
+        arguments.number("noise", noise, 0.0)
+        arguments.number("query_effect", query_effect, 0.0)
+        require_shares(grade_shares)
         self.n_queries = n_queries
         self.n_features = n_features
         self.n_documents = n_documents
@@ -264,6 +267,7 @@ class Drifting(NoisyTeacher):
             seed=seed,
             world_seed=world_seed,
         )
+        arguments.integer("drift_width", drift_width, 0)
         points = [*drift_points]
         if any(b - a <= drift_width for a, b in itertools.pairwise(points)):
             raise ValueError(f"drift_points is {drift_points}; they must ascend by more than drift_width = {drift_width}")
@@ -329,6 +333,10 @@ class GradedGaussians(SyntheticStream):
         seed: int = 0,
         world_seed: int = 0,
     ):
+        arguments.integer("n_queries", n_queries, 0, optional=True)
+        arguments.integer("n_grades", n_grades, 1)
+        arguments.integer("n_features", n_features, 1)
+        arguments.number("label_noise", label_noise, 0.0)
         self.n_queries = n_queries
         self.n_grades = n_grades
         self.n_features = n_features
@@ -336,7 +344,7 @@ class GradedGaussians(SyntheticStream):
         self.label_noise = label_noise
         self.seed = seed
         self.world_seed = world_seed
-        rng = np.random.default_rng([world_seed, 1])
+        rng = np.random.default_rng([world_of(seed, world_seed), 1])
         self.means = rng.uniform(0.0, 100.0, (n_grades, n_features))
         self.deviations = rng.uniform(50.0, 100.0, (n_grades, n_features))
 
@@ -352,6 +360,12 @@ class GradedGaussians(SyntheticStream):
                 noise = np.rint(self.label_noise * rng.standard_normal(m)).astype(np.int64)
                 y = np.clip(y + noise, 0, self.n_grades - 1)
             yield X, y
+
+
+def require_shares(grade_shares: tuple[float, ...]) -> None:
+    """Raise ValueError unless these are shares of grades."""
+    if not np.isclose(sum(grade_shares), 1.0) or min(grade_shares) < 0:
+        raise ValueError(f"grade_shares is {grade_shares}; shares are >= 0 and sum to 1")
 
 
 def world_of(seed: int, world_seed: int | None) -> int:

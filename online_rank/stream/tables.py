@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from online_rank.arguments import choice, integer
+from online_rank.arguments import choice, flag, integer
 from online_rank.query import ONE, Block, single
 from online_rank.query.context import read_context
 from online_rank.query.names import is_index_name
@@ -258,6 +258,7 @@ def iter_table(
     choice("negative", negative, ("error", "zero", "skip"))
     choice("missing", missing, MISSING)
     check_repeated_qid(repeated_qid)
+    flag("with_ids", with_ids)
     integer("batch_rows", batch_rows, 1)
     integer("max_query_bytes", max_query_bytes, 1)
     for name, columns in (("features", features), ("exclude", exclude), ("context", context)):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.query import MAX_GRADE
 from online_rank.stream.letor.source import Source, open_source, source_name, whole_lines
 
@@ -59,8 +60,7 @@ def iter_vw(
     """
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or not 0 <= top <= MAX_GRADE:
         raise ValueError(f"top is {top!r}; it is a grade, an integer from 0 to {MAX_GRADE}")
-    if isinstance(max_query_bytes, bool) or not isinstance(max_query_bytes, int) or max_query_bytes < 1:
-        raise ValueError(f"max_query_bytes is {max_query_bytes!r}; it must be an integer >= 1")
+    arguments.integer("max_query_bytes", max_query_bytes, 1)
     return _queries(sources, int(top), max_query_bytes)
 
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank.stream.synth import WEB_GRADES, SyntheticStream, world_of
+from online_rank import arguments
+from online_rank.stream.synth import WEB_GRADES, SyntheticStream, require_shares, world_of
 
 __all__ = ["WebLike"]
 
@@ -95,14 +96,12 @@ class WebLike(SyntheticStream):
         seed: int = 0,
         world_seed: int | None = None,
     ):
-        if truth not in _TRUTHS:
-            raise ValueError(f"truth is {truth!r}; it is one of {', '.join(map(repr, _TRUTHS))}")
-        if n_features < _N_SEEN:
-            raise ValueError(f"n_features is {n_features}; the truth looks at {_N_SEEN}")
-        if turn is not None and not 0.0 < turn < np.inf:
-            raise ValueError(f"turn is {turn}; it is a number of queries > 0, or None")
-        if not np.isclose(sum(grade_shares), 1.0) or min(grade_shares) < 0:
-            raise ValueError(f"grade_shares is {grade_shares}; shares are >= 0 and sum to 1")
+        arguments.integer("n_queries", n_queries, 0, optional=True)
+        arguments.choice("truth", truth, _TRUTHS)
+        arguments.integer("n_features", n_features, _N_SEEN)
+        arguments.number("noise", noise, 0.0)
+        arguments.number("turn", turn, above=0.0, optional=True)
+        require_shares(grade_shares)
         self.n_queries = n_queries
         self.truth = truth
         self.n_features = n_features

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.query import SparseRows
 from online_rank.stream.synth import world_of
 
@@ -60,10 +61,13 @@ class ZipfText:
         seed: int = 0,
         world_seed: int | None = None,
     ) -> None:
-        if n_words < 1 or n_documents < 1 or not 1 <= n_tokens[0] <= n_tokens[1]:
-            raise ValueError(
-                f"n_words is {n_words}, n_documents {n_documents}, n_tokens {n_tokens}; they are at least 1, tokens in order"
-            )
+        arguments.integer("n_queries", n_queries, 0, optional=True)
+        arguments.integer("n_words", n_words, 1)
+        arguments.integer("n_documents", n_documents, 1)
+        if not 1 <= n_tokens[0] <= n_tokens[1]:
+            raise ValueError(f"n_tokens is {n_tokens}; it is the fewest and the most, at least 1")
+        arguments.number("exponent", exponent, 0.0)
+        arguments.number("noise", noise, 0.0)
         self.n_queries = n_queries
         self.n_words = n_words
         self.n_documents = n_documents

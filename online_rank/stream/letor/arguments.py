@@ -7,9 +7,13 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from online_rank import arguments
 from online_rank.stream.letor.rows import LetorError, LetorPosition, RowReader
 from online_rank.stream.letor.source import FileRange, Source, is_stdin
 from online_rank.stream.letor.sparse import MOST_COLUMNS, Sparse, check_sparse
+
+#: What is done with documents whose grade is negative.
+NEGATIVE = ("error", "zero", "skip")
 
 Sizes: TypeAlias = str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer]
 
@@ -37,19 +41,16 @@ def row_reader(
     for file in files:
         if not (isinstance(file, str | os.PathLike | FileRange) or hasattr(file, "read")):
             raise TypeError(f"a source is a path, '-' or a file object, not {type(file).__name__}")
-    if n_features is not None and (isinstance(n_features, bool) or n_features != int(n_features) or n_features < 1):
-        raise ValueError(f"n_features must be a positive integer, not {n_features!r}")
+    arguments.integer("n_features", n_features, 1, optional=True)
+    arguments.flag("zero_based", zero_based)
     if np.dtype(dtype) not in (np.dtype(np.float64), np.dtype(np.float32)):
         raise ValueError(f"dtype must be float64 or float32, not {np.dtype(dtype)}")
-    if null not in ("zero", "error"):
-        raise ValueError(f'null must be "zero" or "error", not {null!r}')
-    if negative not in ("error", "zero", "skip"):
-        raise ValueError(f'negative must be "error", "zero" or "skip", not {negative!r}')
+    arguments.choice("null", null, ("zero", "error"))
+    arguments.choice("negative", negative, NEGATIVE)
     check_sparse(sparse)
     if sparse and n_features is not None and n_features > MOST_COLUMNS:
         raise ValueError(f"n_features is {n_features}; sparse rows have at most {MOST_COLUMNS}")
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f'on_error must be "raise" or "skip", not {on_error!r}')
+    arguments.choice("on_error", on_error, ("raise", "skip"))
     groups: list[Any] = [None] * len(files) if group is None else [group] if len(files) == 1 else list(group)
     if len(groups) != len(files):
         raise ValueError(f"group has {len(groups)} entries for {len(files)} sources")
@@ -59,7 +60,7 @@ def row_reader(
         _find_group,
         dtype=np.dtype(dtype),
         n_features=n_features,
-        zero_based=bool(zero_based),
+        zero_based=zero_based,
         null_is_zero=null == "zero",
         negative=negative,
         skip_errors=on_error == "skip",

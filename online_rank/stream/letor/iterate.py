@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from online_rank import arguments
 from online_rank.stream.letor.arguments import Sizes, row_reader
 from online_rank.stream.letor.repeated import REMEMBERED, LetorWarning, RepeatedQid, check_repeated_qid, repeated
 from online_rank.stream.letor.rows import LetorError, LetorPosition, RowBlock, RowReader
@@ -258,8 +259,9 @@ def iter_letor(
     start = LetorPosition() if start is None else LetorPosition(*start)
     if any(isinstance(part, bool) or not isinstance(part, int) or part < 0 for part in start):
         raise ValueError(f"start is {start}; its numbers are integers >= 0")
-    if isinstance(max_query_bytes, bool) or not isinstance(max_query_bytes, int) or max_query_bytes < 1:
-        raise ValueError(f"max_query_bytes is {max_query_bytes!r}; it must be an integer >= 1")
+    arguments.integer("max_query_bytes", max_query_bytes, 1)
+    arguments.flag("with_qid", with_qid)
+    arguments.flag("with_docid", with_docid)
     check_repeated_qid(repeated_qid)
     if repeated_qid == "group" and start != LetorPosition():
         raise ValueError('repeated_qid="group" reads everything: it cannot start in the middle')

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from online_rank import arguments
 from online_rank._progress import progress as shown_progress
 from online_rank.stream.letor.arguments import Sizes, row_reader
 from online_rank.stream.letor.repeated import (
@@ -82,6 +83,7 @@ def read_letor(
     ((3, 5), array([2, 0, 1]), array([10, 10, 11]))
     """
     check_repeated_qid(repeated_qid)
+    arguments.flag("with_docid", with_docid)
     rows = row_reader(
         sources, group, LetorPosition(), grow=True, with_docid=with_docid, n_features=n_features, dtype=dtype,
         zero_based=zero_based, null=null, negative=negative, on_error=on_error, sparse=sparse,

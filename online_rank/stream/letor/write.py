@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from online_rank import arguments
 from online_rank._progress import progress as shown_progress
 
 _FLUSH = 1 << 20
@@ -65,6 +66,9 @@ def write_letor(
     2 qid:a 1:0.5 2:0 #docid = x
     0 qid:a 1:0.1 2:3 #docid = y
     """
+    arguments.integer("digits", digits, 1, optional=True)
+    arguments.flag("sparse", sparse)
+    arguments.flag("zero_based", zero_based)
     X, y = _as_features(X), _as_numbers("y", y)
     if X.ndim != 2 or y.shape != (len(X),):
         raise ValueError(f"X must be (n, d) and y (n,), not {X.shape} and {y.shape}")
