@@ -150,7 +150,7 @@ CALLS = {
     # Metrics and evaluation
     "an unknown metric": (lambda: metrics.metric("accuracy"), "'accuracy'", "with @K"),
     "scores and grades swapped": (lambda: metrics.NDCG().update([0.1, 0.2], [0, 1]), "document 0", "0.1", "whole numbers"),
-    "a text as cutoff": (lambda: metrics.NDCG(k="10"), "k is '10'", "positive integer"),
+    "a text as cutoff": (lambda: metrics.NDCG(k="10"), "k is '10'", "an integer >= 1"),
     "a score that is not a number": (lambda: metrics.NDCG().update([0, 1], [0.1, np.nan]), "document 1", "nan"),
     "model and stream swapped": (lambda: progress(new(), [(X, y)]), "model is of type list", "progressive(stream, model"),
     "a class to evaluate": (lambda: progress([(X, y)], PerceptronRanker), "class PerceptronRanker", "instance"),
@@ -159,7 +159,7 @@ CALLS = {
     "weights in a list": (lambda: progress([(X, y, [1, 1, 1])], new()), "(x, y, arguments)", '{"w": 2.0}'),
     "a class as metric": (lambda: progress([(X, y)], new(), metrics.NDCG), "NDCG is a class", "NDCG()"),
     # Streams
-    "a margin too wide": (lambda: Separable(margin=2), "margin is 2", "is needed"),
+    "a margin too wide": (lambda: Separable(margin=2), "margin is 2", "below 1"),
     "drift backwards": (lambda: Drifting(drift_points=(5, 3)), "(5, 3)", "ascend"),
     "an endless block": (lambda: NoisyTeacher(n_queries=None).block(), "n_queries is None", "without end"),
 }  # fmt: skip

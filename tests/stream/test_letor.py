@@ -404,7 +404,7 @@ def test_only_the_first_few_errors_are_kept():
     [{"n_features": 0}, {"n_features": 2.5}, {"dtype": np.int64}, {"null": "x"}, {"on_error": "x"}, {"repeated_qid": "x"}],
 )
 def test_bad_options(options):
-    with pytest.raises(ValueError, match=next(iter(options))):
+    with pytest.raises((ValueError, TypeError), match=next(iter(options))):
         iter_letor(io.BytesIO(TEXT), **options)
 
 
@@ -683,7 +683,7 @@ def test_negative_grades_are_refused_read_as_zero_or_left_out():
     assert read_letor(io.StringIO(text), negative="skip").qid.tolist() == ["a", "b", "d"]
     with pytest.raises(LetorError, match="not an integer"):
         stream(b"-1.5 qid:a 1:1\n", negative="zero")
-    with pytest.raises(ValueError, match="negative must be"):
+    with pytest.raises(ValueError, match="negative is"):
         stream(text.encode(), negative="one")
 
 

@@ -137,7 +137,7 @@ def test_label_noise_is_a_rounded_gaussian():
     [
         (lambda: Separable(n_features=1), "n_features is 1"),
         (lambda: Separable(margin=0.0), "margin is 0.0"),
-        (lambda: Separable(margin=1.0, n_grades=3), "margin is 1.0 and n_grades 3"),
+        (lambda: Separable(margin=1.0, n_grades=3), "margin is 1.0; it must be a number above 0 and below 1"),
         (lambda: NoisyTeacher(grade_shares=(0.5, 0.4)), "grade_shares"),
         (lambda: Drifting(drift_points=(10, 10)), "drift_points"),
         (lambda: next(iter(NoisyTeacher(n_documents="mail"))), "n_documents is 'mail'"),
