@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank._kernels import dense, sparse
 from online_rank._kernels.averages import scale_and_shift
 from online_rank._kernels.codes import AVERAGED, SINCE_REFERENCE
