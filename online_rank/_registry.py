@@ -89,6 +89,7 @@ _IN_ROOMS = {
     "DCG": "metrics",
     "DependentUser": "stream.clicks",
     "ERR": "metrics",
+    "FeedbackPlan": "serving",
     "FixedRanker": "rankers.fixed",
     "HitRate": "metrics",
     "LetorPosition": "stream.letor",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from online_rank.serving.durable import DurableService
-from online_rank.serving.protocol import RankingService
+from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save
 
@@ -101,7 +101,9 @@ def run(service: RankingService, places: Places) -> None:
     with contextlib.closing(durable) as state:
         number = 0
         for lines in _batches(0, places.max_request):
-            answers, records, learned = [], [], False
+            answers: list[dict[str, Any]] = []
+            records: list[Outcome] = []
+            learned = False
             for line in lines:
                 number += 1
                 if line is None:
@@ -111,7 +113,7 @@ def run(service: RankingService, places: Places) -> None:
                 else:
                     reply = state.service.handle(line, number)
                     if reply.changed:
-                        records.append(reply.outcome)
+                        records += reply.outcomes
                         learned |= reply.learned
                     if reply.command == "save":
                         state.append(records, sync=learned)

@@ -187,7 +187,8 @@ class KeyedRankers:
     def _handled(self, kept: _Kept, at: _Place, request: bytes, state: Any) -> tuple[_Kept, dict[str, Any]]:
         """Answer a request, and write what it changes."""
         again = _came(kept.places, at)
-        reply = kept.service.answer_again(request) if again else kept.service.handle(request, at.offset)
+        service = kept.service
+        reply = service.answer_again(request) if again else service.handle(request, at.offset, at.timestamp / 1000.0)
         if reply.changed:
             if at.number == 1:
                 state.set_bytes(_FIRST_EVERY, str(self.every).encode())
@@ -254,7 +255,7 @@ class KeyedRankers:
         while (following := _event(whole.every, number + 1, state)) is not None:
             place, request = following
             number = place.number
-            if "error" in service.handle(request, place.offset).answer:
+            if "error" in service.handle(request, place.offset, place.timestamp / 1000.0).answer:
                 raise KeyedStateError(f"the state of the key cannot be replayed: event {number} is refused")
             places[place.topic, place.partition] = place
         return _Kept(number, places, service, whole, slot)

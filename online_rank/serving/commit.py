@@ -59,19 +59,19 @@ class GroupCommit:
         if self._failure is not None:
             raise CommitError(f"the journal cannot be written: {self._failure}") from self._failure
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, *outcomes: Outcome) -> None:
         """Hand over what a request changed but nobody must wait for."""
-        self._outcomes.append(outcome)
+        self._outcomes += outcomes
         self._start()
 
-    def add_and_wait(self, outcome: Outcome) -> Awaitable[None]:
+    def add_and_wait(self, *outcomes: Outcome) -> Awaitable[None]:
         """Hand over, at once, what a request changed.
 
         Returns
         -------
         What to await until it is on the disk. Raises CommitError there when it is not, and never will be.
         """
-        self._outcomes.append(outcome)
+        self._outcomes += outcomes
         return self._future(self._waiting)
 
     async def wait(self) -> None:

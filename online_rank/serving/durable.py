@@ -27,6 +27,9 @@ _log = logging.getLogger("online_rank.serving")
 _PATIENCE = 1.0
 _MOST_PATIENCE = 60.0
 
+#: The outcomes after which feedback on an id comes too late.
+_ENDS = ("learn", "teach", "close", "drop")
+
 
 class DurableService:
     """A `RankingService` with a folder that holds all that it has acknowledged.
@@ -213,14 +216,14 @@ class DurableService:
             self.save()
         else:
             given, self.service = self.service, _restored(folder.saved, folder.path)
-            replaced = go_on(self.service, given, folder.path, replace_model)
+            changed = go_on(self.service, given, folder.path, replace_model)
             # Not what was done again: a service that is killed again and again would never write another.
             self._saved_at = folder.saved.start
             waiting = {*self.service.waiting_numbers()}
             self._gone = [number for number in folder.saved.queries() if number not in waiting]
-            if replaced:
+            if changed:
                 self.save()
-        self.service.read_queries_from(lambda number: tuple(_parsed(folder.query(number))[2:]))
+        self.service.read_queries_from(lambda number: tuple(_parsed(folder.query(number))[3:]))
 
 
 def is_fatal(error: Exception) -> bool:
@@ -263,15 +266,15 @@ def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
 def _change(outcome: Outcome) -> Change:
     """What a request changed, as the journal holds it."""
     fields = json.dumps(outcome.fields).encode()
-    query_id, query = outcome.fields[1] if outcome.fields[0] == "learn" else None, b""
+    query_id, query = outcome.fields[1] if outcome.fields[0] in _ENDS else None, b""
     if outcome.number is not None:
-        (waiting_id, size, text, scores, drawn) = outcome.waiting
-        query = json.dumps((waiting_id, size, scores, drawn)).encode() + b"\n" + text.encode()
+        (waiting_id, size, at, text, scores, drawn) = outcome.waiting
+        query = json.dumps((waiting_id, size, at, scores, drawn)).encode() + b"\n" + text.encode()
     return Change(fields + b"\n" + outcome.feedback, outcome.number, query, None if query_id is None else json.dumps(query_id))
 
 
 def _parsed(query: bytes) -> tuple[Any, ...]:
     """A query that waits, as an outcome has it."""
     head, _, text = query.partition(b"\n")
-    query_id, size, scores, drawn = own(head)
-    return query_id, size, text.decode(), scores, drawn
+    query_id, size, at, scores, drawn = own(head)
+    return query_id, size, at, text.decode(), scores, drawn

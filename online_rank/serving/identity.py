@@ -9,6 +9,8 @@ from online_rank.storage.tree import settings_of
 
 __all__ = ["differences", "go_on"]
 
+#: What a service is, besides its model.
+_OPTIONS = ("measure", "learn_served", "null_is_missing")
 #: What a service may take. It is not part of what it is.
 _LIMITS = ("max_pending", "max_age", "max_learned", "max_pending_bytes")
 
@@ -21,16 +23,16 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
 
     Returns
     -------
-    Whether anything was: a checkpoint has to follow, since the journal is of use only with the model and the limits that it
-    began with.
+    Whether anything was: a checkpoint has to follow, since the journal is of use only with the model, the plan of feedback and
+    the limits that it began with.
 
     Raises
     ------
     CheckpointError
         It is another service. The message names what differs.
     """
-    other = [f"{name} is {getattr(kept, name)!r}, here {getattr(given, name)!r}"
-             for name in ("measure", "learn_served") if getattr(kept, name) != getattr(given, name)]  # fmt: skip
+    options = [(name, getattr(kept, name), getattr(given, name)) for name in _OPTIONS]
+    other = [f"{name} is {before!r}, here {now!r}" for name, before, now in options if before != now]
     is_other_file = given.origin is not None and given.origin != kept.origin
     if is_other_file and replace_model:
         other += [] if kept.draws == given.draws else ["one model learns from clicks, the other from grades"]
@@ -48,7 +50,10 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
     kept.limit(**limits)
     if is_other_file:
         kept.replace_model(given.model, given.origin)
-    return is_other_file or is_limited_otherwise
+    is_other_plan = settings_of(kept.plan) != settings_of(given.plan)
+    if is_other_plan:
+        kept.change_plan(given.plan)
+    return is_other_file or is_other_plan or is_limited_otherwise
 
 
 def differences(kept: Any, given: Any, where: str = "model") -> list[str]:

@@ -15,7 +15,7 @@ from online_rank.measures import learned_measure
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.monitor import Monitor
-from online_rank.serving.protocol import RankingService
+from online_rank.serving.protocol import RankingService, Reply
 from online_rank.storage.files import from_bytes, to_bytes, write_atomically
 
 __all__ = ["KEY", "Answer", "KeyRefused", "Models", "ServedModel"]
@@ -72,13 +72,13 @@ class ServedModel:
             commits.require_working()
             before = self.monitor.before_learning(service.model)
             reply = service.handle(request)
-            if reply.outcome is not None and reply.learned:
-                on_disk = commits.add_and_wait(reply.outcome)
-                self.monitor.learned(reply, service.model, before)
+            if reply.learned:
+                on_disk = commits.add_and_wait(*reply.outcomes)
+                self._watch(reply, before)
                 await on_disk
-            elif reply.outcome is not None:
-                commits.add(reply.outcome)
-                self.monitor.ranked()
+            elif reply.changed:
+                commits.add(*reply.outcomes)
+                self._watch(reply, before)
             elif reply.command == "save":
                 await commits.checkpoint()
                 return 200, {"saved": True} if self.durable.path is not None else {"saved": False}
@@ -89,6 +89,13 @@ class ServedModel:
         if "error" in reply.answer:
             return 400, {name: value for name, value in reply.answer.items() if name != "line"}
         return 200, reply.answer
+
+    def _watch(self, reply: Reply, before: Any) -> None:
+        """Show what a request led to."""
+        self.monitor.changed()
+        for learned in (reply, *reply.closed):
+            if learned.feedback is not None:
+                self.monitor.learned(learned, self.durable.service.model, before)
 
     def model_file(self) -> bytes:
         """The model as it is now, as `online_rank.save` writes it."""

@@ -112,8 +112,8 @@ class Monitor:
         self._queries: deque[dict[str, Any]] = deque(maxlen=_SHOWN_QUERIES)
         self._shown_at = -math.inf
 
-    def ranked(self) -> None:
-        """A ranking was served."""
+    def changed(self) -> None:
+        """Something happened."""
         self.version += 1
 
     def before_learning(self, model: Any) -> np.ndarray | None:
@@ -127,7 +127,6 @@ class Monitor:
 
     def learned(self, reply: Reply, model: Any, before: np.ndarray | None) -> None:
         """Feedback was learned."""
-        self.version += 1
         query_id, grades, scores = reply.answer["id"], reply.feedback, reply.served
         if isinstance(grades, Clicks):
             self._learned_clicks(query_id, grades, model, before)

@@ -26,10 +26,22 @@ For models that look at what is known of the query itself (`CrossFeatures`), and
     {"id": "q4", "runs": {"bm25": [["d7", 12.3], ["d2", 11.9]], "vector": {"d2": 0.83}}}
     {"id": "q5", "runs": {...}, "docs": {"d7": {"price": 3}}}                    what else is known of the candidates
 
-Also
+A service with a window (`FeedbackPlan`) learns a query when its window ends, from all that was given until then:
 
-    {"id": "q6", "docs": {...}, "greedy": true}
-        -> {"id": "q6", "ranking": [...], "scores": [...]}                       by the scores: nothing is drawn, nothing waits
+    {"id": "q1", "grades": {"a": 2}}                                             grades of some documents
+    {"id": "q1", "event": "purchase", "doc": "b"}                                events that were declared with their values
+    {"id": "q1", "event": "purchase", "doc": "b", "value": 0}                    taken back
+        -> {"id": "q1", "accepted": true}                                        of several, the one with the latest time counts
+        -> {"id": "q1", "accepted": true, "early": true}                         its query has not come yet
+        -> {"id": "q1", "accepted": false, "late": true}                         its window has ended: not learned
+
+Any request may have `"ts"`, its time in seconds, and `"meta"`, which is answered as it came. Also
+
+    {"id": "q1", "grades": {"a": 2}, "ungraded": 0}                              the other documents have grade 0, or "skip"
+    {"id": "q3", "docs": {...}, "grades": {...}}                                 learned at once: somebody else ranked it
+        -> {"id": "q3", "learned": true, "loss": 0.2}                            by the scores before learning
+    {"id": "q3", "docs": {...}, "greedy": true}
+        -> {"id": "q3", "ranking": [...], "scores": [...]}                       by the scores: nothing is drawn, nothing waits
     {"cmd": "stats"}
         -> {"stats": {...}}
     {"cmd": "save"}
@@ -42,8 +54,10 @@ Ids are strings or integers, and stand for one query each.
 
 import copy
 import json
+import math
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -51,93 +65,36 @@ from online_rank.arguments import flag, integer
 from online_rank.base import abilities_of, parts_of, ranker_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
-from online_rank.feedback import Clicks, Impression
+from online_rank.feedback import Impression
 from online_rank.intervals import Interval, LossInterval, served_loss
-from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_ID_LENGTH, is_id
+from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, is_id
 from online_rank.measures import learned_measure
 from online_rank.metrics import metric
 from online_rank.query import Block, Runs, as_grades, read_query
+from online_rank.query.grades import MAX_GRADE
+from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.pending import PendingQueries
+from online_rank.serving.plan import GRADE, FeedbackPlan
+from online_rank.serving.requests import asked_of, ids_of, kind_of, require_feedback
 from online_rank.serving.wire import decoded
 
 __all__ = ["Outcome", "RankingService", "Reply"]
-
-_QUERY = {"docs", "runs", "greedy", "context"}
-_FIELDS = {
-    frozenset({"id", "grades"}),
-    frozenset({"id", "clicks"}),
-    frozenset({"cmd"}),
-}
-
-_DICTS = {dict}
 
 #: About what a waiting query takes besides its text, and each of its documents besides its features: names, scores, the draw.
 _ENTRY = 500
 _DOCUMENT = 200
 
+#: Most queries that are learned after one request since their windows have ended; the others follow after the next ones.
+_MOST_CLOSED = 32
+
+#: What is counted.
+_COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unanswered", "refused")
+
+_NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
+
 #: Queries that are kept as they were read until their feedback comes, and most bytes of each.
 _READ = 256
 _LARGEST_READ = 1 << 18
-
-
-class Outcome(NamedTuple):
-    """What a request changed: all that changing it again needs. Doing so draws nothing, and refuses nothing.
-
-    Attributes
-    ----------
-    fields
-        What happened, for JSON: `("rank", draws so far or None, numbers of the queries forgotten)`, `("learn", id, number of
-        its query)` or `("duplicate",)`.
-    number
-        The number of the query that waits from then on; None where none does.
-    waiting
-        That query: its id, what it takes, the request, the scores or the draw.
-    feedback
-        The request that was learned from.
-    gone
-        The numbers of the queries that wait no longer.
-    """
-
-    fields: tuple[Any, ...]
-    number: int | None = None
-    waiting: tuple[Any, ...] = ()
-    feedback: bytes = b""
-    gone: tuple[int, ...] = ()
-
-
-class Reply(NamedTuple):
-    """What a request led to.
-
-    Attributes
-    ----------
-    answer
-        The answer, for JSON.
-    outcome
-        What the request changed, which a journal must hold; None where it changed nothing.
-    learned
-        Whether the answer says that feedback was learned, now or before, and so must wait until the journal is on the disk.
-    command
-        The command that whoever runs the service has to carry out, or None.
-    feedback
-        What was learned, for those who watch: clicks, or the grades by document.
-    served
-        The scores with which the documents were ranked that now got grades.
-    loss
-        Of that ranking; None without grades, and where there was nothing to order.
-    """
-
-    answer: dict[str, Any]
-    outcome: Outcome | None = None
-    learned: bool = False
-    command: str | None = None
-    feedback: Clicks | dict[str, Any] | None = None
-    served: dict[str, float] | None = None
-    loss: float | None = None
-
-    @property
-    def changed(self) -> bool:
-        """Whether the request changed the state of the service."""
-        return self.outcome is not None
 
 
 class RankingService:
@@ -163,6 +120,10 @@ class RankingService:
     origin
         Digest of the file that the model came from; None for a model that began with nothing. A folder goes on only with the
         file that it began with.
+    plan
+        What counts as feedback, and when it is learned; None for one piece of feedback a query, learned when it comes.
+    null_is_missing
+        Whether a feature that is null counts as missing; else it is refused.
 
     Examples
     --------
@@ -176,7 +137,7 @@ class RankingService:
     >>> service.handle(b'{"id": 1, "grades": {"a": 0, "b": 2}}').answer
     {'id': 1, 'learned': False, 'duplicate': True}
     >>> service.handle(b'{"id": 1, "grade": 2}', line=4).answer
-    {'id': 1, 'error': 'a request has the fields id and docs (or runs), id and grades, id and clicks, ...', 'line': 4}
+    {'id': 1, 'error': 'a request has the fields id and docs (or runs), id and grades, ...; this one has id, grade', 'line': 4}
     """
 
     _schema = Schema(
@@ -184,7 +145,7 @@ class RankingService:
         _pending=Nested("PendingQueries"),
         _metric=Nested("RankingMetric"),
         _learned=DictOf(Plain(), Plain()),
-        _counts=DictOf(Text("ranked", "learned", "duplicates"), Count()),
+        _counts=DictOf(Text(*_COUNTED), Count()),
         _served=Array(3),
         _longest_delay=Count(),
         _target=Derived(),
@@ -202,11 +163,14 @@ class RankingService:
         max_pending_bytes: int = 1 << 28,
         learn_served: bool = False,
         origin: str | None = None,
+        plan: FeedbackPlan | None = None,
+        null_is_missing: bool = False,
     ) -> None:
         integer("max_pending", max_pending, 1)
         integer("max_pending_bytes", max_pending_bytes, 1)
         integer("max_learned", max_learned, 1)
         flag("learn_served", learn_served)
+        flag("null_is_missing", null_is_missing)
         self.model = model
         self.measure = measure
         self.max_pending = max_pending
@@ -215,41 +179,74 @@ class RankingService:
         self.max_pending_bytes = max_pending_bytes
         self.learn_served = learn_served
         self.origin = origin
+        self.plan = plan
+        self.null_is_missing = null_is_missing
         self.n_changes = 0
-        self._pending = PendingQueries(max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes)
+        self._pending = PendingQueries(
+            max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes, plan=copy.copy(plan)
+        )
+        self._require_plan()
         self._metric = metric(measure)
         #: The ids that were learned, with the number of the change.
         self._learned: dict[str | int, int] = {}
         #: Queries that wait, as they were read.
         self._read: dict[int, Block] = {}
-        self._counts = {"ranked": 0, "learned": 0, "duplicates": 0}
+        self._counts = dict.fromkeys(_COUNTED, 0)
         self._target = learned_measure(model)
         self._served = np.zeros(3)
         self._longest_delay = 0
 
-    def handle(self, request: bytes, line: int = 0) -> Reply:
-        """Answer one request; `line` is its number, for error answers. A bad request changes nothing, and raises nothing."""
+    def handle(self, request: bytes, line: int = 0, at: float | None = None) -> Reply:
+        """Answer one request. A bad one changes nothing, and raises nothing.
+
+        Parameters
+        ----------
+        request
+            JSON.
+        line
+            Its number, for error answers.
+        at
+            Its time in seconds, where it has none of its own; None for the time on the clock.
+        """
         try:
             fields = decoded(request)
         except ValueError as error:
             return Reply({"error": f"not a JSON object: {error}", "line": line})
         except MemoryError:
             return Reply({"error": "not enough memory for this request", "line": line})
-        query_id = fields.get("id")
         try:
-            _require_fields(fields)
-            if "cmd" in fields:
-                return self._command(fields["cmd"])
-            if _is_query(fields):
-                return self._rank(query_id, fields, request)
-            kind = "clicks" if "clicks" in fields else "grades"
-            return self._learn(query_id, kind, fields[kind], request)
+            reply = self._handled(kind_of(fields), fields, request, at)
         except (ValueError, TypeError, OverflowError) as error:
             message = str(error)
         except MemoryError:
             message = "not enough memory for this request"
+        else:
+            if "meta" in fields:
+                reply.answer["meta"] = fields["meta"]
+            if self._pending.window is not None and reply.outcome is not None:
+                return reply._replace(closed=self._close_due())
+            return reply
+        query_id = fields.get("id")
         known = {"id": query_id} if is_id(query_id) else {}
         return Reply({**known, "error": message, "line": line})
+
+    def advance(self, at: float) -> Reply:
+        """Let it be a time, although no request says so: queries are learned whose windows have ended by then.
+
+        For times without requests; where nothing has ended, nothing changes.
+        """
+        end = self._pending.next_end
+        if end is None or end > at:
+            return Reply({})
+        self._pending.advance(at)
+        self.n_changes += 1
+        return Reply({}, Outcome(("time", at)), closed=self._close_due())
+
+    @property
+    def now(self) -> float | None:
+        """The latest time of requests, where there is a window and there was one."""
+        now = self._pending.now
+        return None if math.isinf(now) else now
 
     def answer_again(self, request: bytes) -> Reply:
         """Answer a request that was handled before, as far as that is known; nothing changes.
@@ -259,17 +256,18 @@ class RankingService:
         """
         try:
             fields = decoded(request)
-            _require_fields(fields)
+            kind = kind_of(fields)
         except ValueError as error:
             return Reply({"error": str(error), "line": 0})
-        if "cmd" in fields or fields.get("greedy"):
+        if kind == "cmd" or fields.get("greedy"):
             return self.handle(request)
         query_id = fields["id"]
-        waiting = self._pending.get(query_id) if _is_query(fields) else None
+        waiting = self._pending.get(query_id) if kind == "rank" else None
         if waiting is None:
-            learned = {} if _is_query(fields) else {"learned": False}
-            return Reply({"id": query_id, **learned, "duplicate": True})
-        asked = _asked(decoded(waiting[0].encode()))
+            gathers = self._pending.window is not None and kind != "teach"
+            done = {} if kind == "rank" else {"accepted" if gathers else "learned": False}
+            return Reply({"id": query_id, **done, "duplicate": True})
+        asked = asked_of(decoded(waiting[0].encode()), self.null_is_missing)
         scores = dict(zip(asked.ids if isinstance(asked, Runs) else asked, waiting[1], strict=True))
         return Reply(_ranked(query_id, scores, json.loads(waiting[2])["order"] if waiting[2] else None))
 
@@ -282,6 +280,7 @@ class RankingService:
         return {
             **self.counts(),
             "pending": self.n_waiting,
+            "early": self._pending.n_early,
             self.measure: self._metric.get(),
             "loss_sum": float(self._served[1]),
             "loss_mean": interval.mean if interval.n else None,
@@ -300,8 +299,8 @@ class RankingService:
         return len(self._pending)
 
     def counts(self) -> dict[str, int]:
-        """What only grows: how many queries were ranked, learned, and forgotten, and how much feedback came twice."""
-        return {**self._counts, "evicted": self._pending.n_evicted}
+        """What only grows: how many queries were ranked, learned, and forgotten, and what became of feedback."""
+        return {**self._counts, "evicted": self._pending.n_evicted, "expired": self._pending.n_expired}
 
     def served_interval(self, level: float = 0.95) -> Interval:
         """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
@@ -320,10 +319,21 @@ class RankingService:
             self._ranked(number, waiting, gone)
         elif kind == "learn":
             request = decoded(feedback)
-            given = "clicks" if "clicks" in request else "grades"
-            self._learn(rest[0], given, request[given], feedback)
+            self._learn(kind_of(request), request, feedback)
+        elif kind == "teach":
+            self._teach(decoded(feedback), feedback)
+        elif kind == "feedback":
+            request = decoded(feedback)
+            self._gathered(kind_of(request), request, rest[0])
+        elif kind == "close":
+            self._closed(rest[0], Outcome(tuple(fields)))
+        elif kind == "drop":
+            self._dropped(rest[0])
         else:
-            self._counts["duplicates"] += 1
+            if kind != "duplicate":
+                self._pending.advance(rest[0])
+            if kind != "time":
+                self._counts["late" if kind == "late" else "duplicates"] += 1
             self.n_changes += 1
 
     def limit(self, max_pending: int, max_age: int, max_learned: int, max_pending_bytes: int) -> None:
@@ -360,8 +370,7 @@ class RankingService:
         """
         bare = copy.copy(self)
         bare._learned, bare._read = {}, {}
-        bare._pending = PendingQueries(max_queries=self.max_pending, max_age=self.max_age, max_bytes=self.max_pending_bytes)
-        bare._pending._clock, bare._pending.n_evicted = self._pending._clock, self._pending.n_evicted
+        bare._pending = self._pending.without_queries()
         return bare
 
     def waiting_numbers(self) -> list[int]:
@@ -383,14 +392,45 @@ class RankingService:
     def restore(self, learned: dict[str | int, int], waiting: dict[int, tuple[Any, ...]]) -> None:
         """Give a service that was saved `without_rows` its ids, with their changes, and its queries, by number."""
         self._learned = learned
-        for number, (query_id, size, *query) in waiting.items():
-            self._pending.put(query_id, tuple(query), size, number, [])
+        for number, (query_id, size, at, *query) in waiting.items():
+            self._pending.put(query_id, tuple(query), size, number, [], at)
 
-    def _rank(self, query_id: Any, fields: dict[str, Any], request: bytes) -> Reply:
-        greedy = fields.get("greedy", False)
+    def change_plan(self, plan: FeedbackPlan | None) -> None:
+        """Let other feedback count from now on, or at another time. A checkpoint has to follow.
+
+        Raises ValueError for a plan that is not for this model. Without a window, what was given to queries that wait is lost.
+        """
+        before, self.plan = self.plan, plan
+        try:
+            self._require_plan()
+        except ValueError:
+            self.plan = before
+            raise
+        self._pending.follow(copy.copy(plan), time.time())
+
+    def _handled(self, kind: str, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
+        """Answer a request of a kind. Raises ValueError, and others, before anything changes."""
+        if kind == "cmd":
+            return self._command(fields["cmd"])
+        if kind == "teach":
+            return self._teach(fields, request)
+        window = self._pending.window
+        if window is not None:
+            at = fields.get("ts", time.time() if at is None else at)
+        if kind == "rank":
+            return self._rank(fields, request, None if window is None else at)
+        require_feedback(kind, fields)
+        if window is not None and at is not None:
+            return self._gather(kind, fields, request, at)
+        if kind == "event":
+            raise ValueError("events are added up over a window, and this service has none: start it with --feedback-window")
+        return self._learn(kind, fields, request)
+
+    def _rank(self, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
+        query_id, greedy = fields["id"], fields.get("greedy", False)
         if type(greedy) is not bool:
             raise ValueError("greedy must be true or false")
-        asked = _asked(fields)
+        asked = asked_of(fields, self.null_is_missing)
         docs: Any = asked.documents if isinstance(asked, Runs) else asked
         self._require_moderate(docs, len(request))
         # Before anything is drawn: what is refused must not have changed what is drawn next.
@@ -403,7 +443,7 @@ class RankingService:
         if greedy:
             return Reply(_ranked(query_id, scores))
         if not able.draws:
-            reply = self._waiting(_ranked(query_id, scores), None, (query_id, size, text, [*scores.values()], None))
+            reply = self._waiting(_ranked(query_id, scores), None, (query_id, size, at, text, [*scores.values()], None))
         else:
             ranker = ranker_of(self.model)
             before = ranker.n_shown
@@ -411,7 +451,7 @@ class RankingService:
                 shown = self.model.show_one(query)
                 answer = _ranked(query_id, scores, [*shown.order])
                 drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
-                reply = self._waiting(answer, ranker.n_shown, (query_id, size, text, [*scores.values()], drawn))
+                reply = self._waiting(answer, ranker.n_shown, (query_id, size, at, text, [*scores.values()], drawn))
             except BaseException:
                 ranker.n_shown = before
                 raise
@@ -428,7 +468,11 @@ class RankingService:
         replaced = self._pending.number(query_id)
         if query_id not in self._learned:
             number, gone = self._pending.next_number, self._pending.crowded_out(query_id, size)
-        outcome = Outcome(("rank", n_shown, gone), number, waiting, gone=tuple(gone if replaced is None else [*gone, replaced]))
+        # Of those that feedback was given for the windows end: they go when they are learned.
+        forgotten = [each for each in gone if not self._pending.is_given(each)] if gone else gone
+        if replaced is not None:
+            forgotten = [*forgotten, replaced]
+        outcome = Outcome(("rank", n_shown, gone), number, waiting, gone=tuple(forgotten))
         reply = Reply(answer, outcome)
         self._ranked(number, waiting, gone)
         return reply
@@ -436,45 +480,175 @@ class RankingService:
     def _ranked(self, number: int | None, waiting: Any, gone: list[int]) -> None:
         """A ranking was given."""
         if number is not None:
-            query_id, size, *query = waiting
-            self._pending.put(query_id, tuple(query), size, number, gone)
+            query_id, size, at, *query = waiting
+            self._pending.put(query_id, tuple(query), size, number, gone, at)
         self._counts["ranked"] += 1
         self.n_changes += 1
 
-    def _learn(self, query_id: Any, kind: str, feedback: Any, request: bytes) -> Reply:
-        if kind == "grades" and not isinstance(feedback, dict):
-            raise ValueError("grades must be {document: grade}")
-        if kind == "clicks" and not isinstance(feedback, dict | list):
-            raise ValueError("clicks must be [document, ...] or {document: engagement}")
-        if kind == "clicks" and isinstance(feedback, dict):
-            _require_numbers(feedback)
+    def _learn(self, kind: str, fields: dict[str, Any], request: bytes) -> Reply:
+        """Learn a query from the first feedback that comes for it."""
+        query_id = fields["id"]
         if query_id in self._learned:
-            self._counts["duplicates"] += 1
-            self.n_changes += 1
-            return Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
+            return self._duplicate(query_id)
         number = self._pending.number(query_id)
         if number is None:
             raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
+        outcome = Outcome(("learn", query_id, number), feedback=request, gone=(number,))
+        return self._learn_waiting(query_id, kind, fields[kind], fields.get("ungraded"), outcome)
+
+    def _teach(self, fields: dict[str, Any], request: bytes) -> Reply:
+        """Learn a query that somebody else has ranked, from its documents and their grades."""
+        query_id, asked = fields["id"], asked_of(fields, self.null_is_missing)
+        require_feedback("grades", fields)
+        if query_id in self._learned:
+            return self._duplicate(query_id)
+        self._require_moderate(asked.documents if isinstance(asked, Runs) else asked, len(request))
+        grades, ungraded = fields["grades"], fields.get("ungraded")
+        query = self._query_of(fields, grades if ungraded == "skip" else None)
+        y = as_grades(_completed(grades, query, ungraded), query.n_documents, query.ids)
+        scores = self.model.predict_one(query)
+        loss = served_loss(self._target, [*scores.values()], y)
+        number = self._pending.number(query_id)
+        self._learn_once(query_id, query, y, {})
+        if number is not None:
+            self._pending.take(query_id)
+            self._read.pop(number, None)
+        outcome = Outcome(("teach", query_id), feedback=request, gone=() if number is None else (number,))
+        return Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
+
+    def _query_of(self, fields: dict[str, Any], only: Any = None) -> Block:
+        """The query of a request that was accepted, all of its documents or some."""
+        asked = asked_of(fields, self.null_is_missing)
+        if only is not None:
+            _require_known(only, ids_of(asked))
+            if isinstance(asked, Runs):
+                raise ValueError(
+                    "ungraded is 'skip'; documents of runs cannot be left out: their ranks are those of the whole list"
+                )
+            asked = {name: features for name, features in asked.items() if name in only}
+        return read_query(asked, context=fields.get("context"), documents=abilities_of(self.model).takes_documents)
+
+    def _known(self, text: str, drawn: str | None) -> Any:
+        """The documents that feedback on a query may be about."""
+        return json.loads(drawn)["order"] if drawn else ids_of(asked_of(decoded(text.encode()), self.null_is_missing))
+
+    def _duplicate(self, query_id: Any) -> Reply:
+        self._counts["duplicates"] += 1
+        self.n_changes += 1
+        return Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
+
+    def _gather(self, kind: str, fields: dict[str, Any], request: bytes, at: float) -> Reply:
+        """Take feedback that is learned when the window of its query ends."""
+        query_id, pending = fields["id"], self._pending
+        place = "late" if query_id in self._learned else pending.placed(query_id, at)
+        given = self._given(kind, fields)
+        if place == "late":
+            pending.advance(at)
+            self._counts["late"] += 1
+            self.n_changes += 1
+            return Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", at)), learned=True)
+        if place == "waits":
+            text, _, drawn = pending.get(query_id)
+            _require_known(given, self._known(text, drawn))
+        else:
+            pending.require_room_for_early(len(given))
+        self._gathered(kind, fields, at)
+        early = {"early": True} if place == "early" else {}
+        return Reply({"id": query_id, "accepted": True, **early}, Outcome(("feedback", at), feedback=request), learned=True)
+
+    def _given(self, kind: str, fields: dict[str, Any]) -> dict[Any, float]:
+        """What feedback gives to documents, checked. Raises ValueError."""
+        if kind == "event":
+            given = {fields["doc"]: self._pending.plan.value_of(fields["event"], fields.get("value"))}  # type: ignore[union-attr]
+        elif kind == "grades" and self.draws:
+            raise ValueError("this service learns from clicks and events, not from grades")
+        elif kind == "clicks" and not self.draws:
+            raise ValueError(_NOT_CLICKS)
+        else:
+            given = fields[kind] if isinstance(fields[kind], dict) else dict.fromkeys(fields[kind], 1)
+        for name, value in given.items():
+            whole = self.draws or (type(value) in (int, float) and value == int(value))
+            if type(value) not in (int, float) or not whole or not 0 <= value <= MAX_GRADE:
+                wanted = f"{'a number' if self.draws else 'an integer'} from 0 to {MAX_GRADE}"
+                raise ValueError(f"document {name[:100]!r} is given {str(value)[:40]}; it must be {wanted}")
+        return given
+
+    def _gathered(self, kind: str, fields: dict[str, Any], at: float) -> None:
+        """Feedback was accepted."""
+        event = fields["event"] if kind == "event" else GRADE
+        self._pending.give(fields["id"], self._given(kind, fields), event, at, fields.get("ungraded"))
+        self._counts["accepted"] += 1
+        self.n_changes += 1
+
+    def _close_due(self) -> tuple[Reply, ...]:
+        """Learn queries whose windows have ended."""
+        closed: list[Reply] = []
+        while len(closed) < _MOST_CLOSED and (query_id := self._pending.next_closed()) is not None:
+            number = self._pending.number(query_id) or 0
+            try:
+                closed.append(self._closed(query_id, Outcome(("close", query_id), gone=(number,))))
+            except (ValueError, TypeError, OverflowError):
+                # Checked when it came; what is left is a model that cannot learn this query at all.
+                self._dropped(query_id)
+                closed.append(Reply({}, Outcome(("drop", query_id), gone=(number,))))
+            except MemoryError:
+                break
+        return tuple(closed)
+
+    def _closed(self, query_id: Any, outcome: Outcome) -> Reply:
+        """Learn a query from all that was given to it."""
+        pending, plan = self._pending, self._pending.plan
+        totals = pending.totals(query_id)
+        if plan is None or (not pending.has_feedback(query_id) and plan.unanswered == "skip"):
+            self._forgotten(query_id)
+            self._counts["unanswered"] += 1
+            return Reply({}, outcome)
+        text, _, drawn = pending.get(query_id)
+        # What came before its query may speak of other documents.
+        documents = {*self._known(text, drawn)}
+        known = {name: value for name, value in totals.items() if name in documents}
+        if drawn:
+            return self._learn_waiting(query_id, "clicks", known, None, outcome)
+        return self._learn_waiting(query_id, "grades", known, pending.ungraded(query_id) if totals else 0, outcome)
+
+    def _dropped(self, query_id: Any) -> None:
+        """A query cannot be learned."""
+        self._forgotten(query_id)
+        self._counts["refused"] += 1
+
+    def _forgotten(self, query_id: Any) -> None:
+        """A query goes without being learned; feedback on it is late from now on."""
+        self._learned[query_id] = self.n_changes + 1
+        self._read.pop(self._pending.number(query_id) or 0, None)
+        self._pending.take(query_id)
+        self._limit_learned()
+        self.n_changes += 1
+
+    def _learn_waiting(self, query_id: Any, kind: str, feedback: Any, ungraded: Any, outcome: Outcome) -> Reply:
+        """Learn a query that waits, which waits no longer."""
+        number = self._pending.number(query_id) or 0
         text, scores, drawn = self._pending.get(query_id)
         query = self._read.get(number)
         if query is None:
-            before = decoded(text.encode())
-            able = abilities_of(self.model)
-            query = read_query(_asked(before), context=before.get("context"), documents=able.takes_documents)
+            query = self._query_of(decoded(text.encode()))
         if kind == "clicks" and drawn is None:
-            raise ValueError("this service learns from grades: its ranker draws no rankings that clicks could be learned from")
+            raise ValueError(_NOT_CLICKS)
         served = self._served
-        outcome = Outcome(("learn", query_id, number), feedback=request, gone=(number,))
         with all_or_nothing(self._metric):
             loss: float | None = None
             if kind == "clicks":
                 feedback = Impression.from_dict(json.loads(drawn)).clicked(feedback)
                 y, options = feedback, {}
             else:
-                y = as_grades(feedback, query.n_documents, query.ids)
                 if drawn:
                     answered = _ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
                     scores = _as_served(query.ids, answered["ranking"])
+                if ungraded == "skip":
+                    of_all = dict(zip(query.ids or (), scores, strict=True))
+                    query = self._query_of(decoded(text.encode()), feedback)
+                    scores = [of_all[name] for name in query.ids or ()]
+                feedback = _completed(feedback, query, ungraded)
+                y = as_grades(feedback, query.n_documents, query.ids)
                 self._metric.update(y, scores)
                 loss = served_loss(self._target, scores, y)
                 options = {"served": scores} if self.learn_served else {}
@@ -482,24 +656,34 @@ class RankingService:
                     account = LossInterval(served)
                     account.update(loss)
                     served = account.sums
-            # The last that can fail, and the id that makes it known has its place already.
-            self._learned[query_id] = self.n_changes + 1
-            try:
-                self.model.learn_one(query, y, **options)
-            except BaseException:
-                del self._learned[query_id]
-                raise
+            self._learn_once(query_id, query, y, options)
         self._pending.take(query_id)
         self._read.pop(number, None)
         self._longest_delay = max(self._longest_delay, len(self._pending))
-        if len(self._learned) > self.max_learned:
-            del self._learned[next(iter(self._learned))]
-        self._counts["learned"] += 1
         self._served = served
-        self.n_changes += 1
         shown_loss = self.model.last_round.loss if kind == "clicks" else loss or 0.0
         known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
         return Reply({"id": query_id, "learned": True, "loss": shown_loss}, outcome, True, None, feedback, known, loss)
+
+    def _learn_once(self, query_id: Any, query: Block, y: Any, options: dict[str, Any]) -> None:
+        """Let the model learn, and remember the id: the last that can fail, and what makes it known has its place already."""
+        self._learned[query_id] = self.n_changes + 1
+        try:
+            self.model.learn_one(query, y, **options)
+        except BaseException:
+            del self._learned[query_id]
+            raise
+        self._limit_learned()
+        self._counts["learned"] += 1
+        self.n_changes += 1
+
+    def _limit_learned(self) -> None:
+        if len(self._learned) > self.max_learned:
+            del self._learned[next(iter(self._learned))]
+
+    def _require_plan(self) -> None:
+        if self.plan is not None and not self.draws:
+            self.plan.require_whole()
 
     def _require_moderate(self, docs: dict[str, dict], n_bytes: int) -> None:
         """Raise ValueError for too many documents, or where a step would make an array of them much larger than they are."""
@@ -525,12 +709,16 @@ class RankingService:
         raise ValueError(f"cmd is {str(command)[:40]!r}; there are 'save' and 'stats'")
 
 
-def _require_numbers(engagement: dict[str, Any]) -> None:
-    for name, value in engagement.items():
-        if type(value) not in (int, float):
-            raise ValueError(
-                f"the engagement with document {name[:100]!r} is of type {type(value).__name__}; it must be a number"
-            )
+def _completed(grades: dict[str, Any], query: Block, ungraded: Any) -> dict[Any, Any]:
+    """Grades of all documents of a query, where those that have none are 0."""
+    return grades if ungraded is None else dict.fromkeys(query.ids or (), 0) | grades
+
+
+def _require_known(given: Any, documents: Any) -> None:
+    """Raise ValueError for feedback on a document that a query does not have."""
+    for name in given:
+        if name not in documents:
+            raise ValueError(f"document {name[:100]!r} is not among those of the query")
 
 
 def _ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None = None) -> dict[str, Any]:
@@ -547,36 +735,3 @@ def _as_served(documents: Any, order: list[str]) -> list[float]:
     """Scores that rank documents as they were shown; those that were not tie behind them."""
     place = {document: -float(position) for position, document in enumerate(order)}
     return [place.get(document, -float(len(order))) for document in documents]
-
-
-def _is_query(fields: dict[str, Any]) -> bool:
-    return "docs" in fields or "runs" in fields
-
-
-def _asked(fields: dict[str, Any]) -> Any:
-    """The query of a request: `{document: features}`, or `Runs`. Raises TypeError or ValueError for what is none."""
-    docs = fields.get("docs", {})
-    if not isinstance(docs, dict) or not {*map(type, docs.values())} <= _DICTS:
-        raise ValueError("docs must be {document: {feature: value}}")
-    if "runs" not in fields:
-        return docs
-    runs = fields["runs"]
-    if not isinstance(runs, dict):
-        raise ValueError("runs must be {retriever: [[document, score], ...]} or {retriever: {document: score}}")
-    # Documents are texts, as the keys of docs and of grades are.
-    for name, run in runs.items():
-        for entry in run if isinstance(run, list) else ():
-            if isinstance(entry, list) and entry and type(entry[0]) is not str:
-                raise ValueError(f"runs: {name[:100]!r} has the document {entry[0]!r:.60}; documents are strings")
-    return Runs(runs, docs)
-
-
-def _require_fields(fields: dict[str, Any]) -> None:
-    is_query = _is_query(fields) and fields.keys() <= {"id", *_QUERY} and "id" in fields
-    if not is_query and frozenset(fields) not in _FIELDS:
-        found = ", ".join(name[:20] for name in list(fields)[:5]) or "none"
-        raise ValueError(
-            f"a request has the fields id and docs (or runs), id and grades, id and clicks, or cmd; this one has {found}"
-        )
-    if "id" in fields and not is_id(fields["id"]):
-        raise ValueError(f"id must be a string of at most {MAX_ID_LENGTH} characters, or an integer of at most 64 bits")

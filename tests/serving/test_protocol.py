@@ -169,6 +169,7 @@ def test_the_service_learns_what_the_model_would_from_delayed_grades():
         "ranked": 2, "learned": 2, "duplicates": 0, "pending": 0, "evicted": 0, "ndcg@10": ndcg.get(),
         "loss_sum": pytest.approx(loss), "loss_mean": pytest.approx(loss / 2),
         "loss_mean_interval": list(service.served_interval()[:2]), "longest_delay": 1,
+            "accepted": 0, "late": 0, "unanswered": 0, "refused": 0, "early": 0, "expired": 0,
     }  # fmt: skip
     assert service.served_interval().mean == pytest.approx(loss / 2)
     scores = model.predict_one(DOCS)
@@ -232,7 +233,7 @@ def test_remembered_ids_are_bounded():
         (b'{"id": "' + b"x" * 1001 + b'", "docs": {}}', "id must be"),
         (b'{"id": 1}', "a request has the fields"),
         (b"{}", "this one has none"),
-        (b'{"id": 1, "docs": {}, "grades": {}}', "a request has the fields"),
+        (b'{"id": 1, "docs": {}, "clicks": {}}', "a request has the fields"),
         (b'{"cmd": "reset"}', "there are 'save' and 'stats'"),
         (b'{"cmd": {"a": 1}}', "there are 'save' and 'stats'"),
         (b'{"id": 7, "grades": {"a": 1, "b": 0}}', "no grade for document 'c'"),

@@ -1,0 +1,128 @@
+"""What counts as feedback on a query, and when it is learned: one declaration for `stream`, `serve` and keyed streams."""
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from online_rank.arguments import choice, number
+from online_rank.base.schema import Schema
+from online_rank.query.grades import MAX_GRADE
+
+__all__ = ["GRADE", "FeedbackPlan", "Given", "require_time"]
+
+#: The kind of what is given as a grade (or an engagement) and not as an event. It counts in place of all events.
+GRADE = ""
+_MAX_NAME = 100
+#: Seconds since 1970 are below this until the year 5138; milliseconds are above it.
+_LATEST = 1e11
+
+#: What was given to the documents of a query: {document: {kind of event: (value, time)}}.
+Given = dict[Hashable, dict[str, tuple[float, float]]]
+
+
+class FeedbackPlan:
+    """What counts as feedback on a query, and when it is learned.
+
+    Without a window, a query is learned with the first feedback that comes for it. With one, it is learned when its window
+    ends, with all that was given until then, in whatever order it came. Of several values of one kind for one document the one
+    with the latest time counts, so that what comes twice counts once, and a correction replaces what it corrects.
+
+    Parameters
+    ----------
+    window
+        For how many seconds after its ranking a query takes feedback; None to learn it from the first. Time is that of requests
+        (`"ts"`), and where they have none, that of their arrival.
+    events
+        What an event of each kind is worth, for example `{"click": 1, "purchase": 3}`. It needs a window.
+    total
+        Which of the events of a document count: "largest" or "sum". A grade counts in place of all of them. A total that is
+        larger than grades may be counts as the largest grade.
+    ungraded
+        What becomes of documents that were given nothing when others were: 0 is their grade, "skip" leaves them out.
+    unanswered
+        What becomes of queries that were given nothing at all: "skip" forgets them, "negative" learns that nothing was
+        relevant, or that nothing was clicked.
+
+    Examples
+    --------
+    >>> plan = FeedbackPlan(window=1800, events={"click": 1, "purchase": 3})
+    >>> given = {"a": {"click": (1, 10.0), "purchase": (3, 95.0)}, "b": {"click": (1, 12.0)}}
+    >>> plan.totals(given)
+    {'a': 3, 'b': 1}
+    """
+
+    _schema = Schema()
+
+    def __init__(
+        self,
+        *,
+        window: float | None = None,
+        events: Mapping[str, float] | None = None,
+        total: str = "largest",
+        ungraded: int | str = 0,
+        unanswered: str = "skip",
+    ) -> None:
+        number("window", window, above=0, optional=True)
+        choice("total", total, ("largest", "sum"))
+        choice("ungraded", ungraded, (0, "skip"))
+        choice("unanswered", unanswered, ("skip", "negative"))
+        for name, value in (events or {}).items():
+            if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
+                raise ValueError(f"events has {str(name)[:40]!r}; a kind of event has a name of 1 to {_MAX_NAME} characters")
+            number(f"events[{name!r}]", value, 0, MAX_GRADE)
+        if events and window is None:
+            raise ValueError("events are added up over a window: give window=, the seconds after which a query is learned")
+        self.window = window
+        self.events = events
+        self.total = total
+        self.ungraded = ungraded
+        self.unanswered = unanswered
+
+    def value_of(self, event: Any, value: Any) -> float:
+        """What an event is worth: what was said of it, or what its kind is worth. Raises ValueError."""
+        known = self.events or {}
+        if not isinstance(event, str) or event not in known:
+            declared = ", ".join(map(repr, known)) or "none"
+            raise ValueError(f"event is {str(event)[:40]!r}; events are declared with their values, here: {declared}")
+        if value is None:
+            return known[event]
+        if type(value) not in (int, float) or not 0 <= value <= MAX_GRADE:
+            raise ValueError(f"value is {str(value)[:40]!r}; it must be a number from 0 to {MAX_GRADE}")
+        return value
+
+    def totals(self, given: Given) -> dict[Hashable, float]:
+        """What each document is worth by all that was given to it."""
+        return {document: self._total(kinds) for document, kinds in given.items()}
+
+    def require_whole(self) -> None:
+        """Raise ValueError where events are worth fractions: grades are integers."""
+        for name, value in (self.events or {}).items():
+            if value != int(value):
+                raise ValueError(f"event {name!r} is worth {value}; a model that learns from grades takes integers")
+
+    def _total(self, kinds: Mapping[str, tuple[float, float]]) -> float:
+        if GRADE in kinds:
+            return kinds[GRADE][0]
+        values = [value for value, _ in kinds.values()]
+        # fsum: the order in which events came must not matter.
+        return max(values) if self.total == "largest" else min(_plain(math.fsum(values), values), MAX_GRADE)
+
+
+def require_time(name: str, value: Any) -> None:
+    """Raise ValueError unless a value is a time in seconds.
+
+    Examples
+    --------
+    >>> require_time("ts", 1_763_000_000.5)
+    >>> require_time("ts", 1_763_000_000_500)
+    Traceback (most recent call last):
+        ...
+    ValueError: ts is 1763000000500; it must be a time in seconds (of milliseconds, a thousandth)
+    """
+    if type(value) not in (int, float) or not -_LATEST < value < _LATEST:
+        raise ValueError(f"{name} is {str(value)[:40]}; it must be a time in seconds (of milliseconds, a thousandth)")
+
+
+def _plain(total: float, values: Iterable[float]) -> float:
+    """A sum of integers as an integer."""
+    return int(total) if all(type(value) is int for value in values) else total
