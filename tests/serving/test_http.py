@@ -846,7 +846,7 @@ class TestMonitor:
         for number in range(40):
             rank, learn = (json.dumps(request).encode() for request in query(number))
             answer = service.handle(rank).answer
-            monitor.ranked()
+            monitor.changed()
             before = monitor.before_learning(service.model)
             monitor.learned(service.handle(learn), service.model, before)
             grades = json.loads(learn)["grades"]
@@ -879,7 +879,7 @@ class TestMonitor:
         for number in range(20):
             rank, learn = (json.dumps(request).encode() for request in query(number))
             service.handle(rank)
-            monitor.ranked()
+            monitor.changed()
             monitor.learned(service.handle(learn), service.model, None)
         rows = shown_by(monitor, service)["course"]
         assert rows[-1][6] == pytest.approx(model.certificate().loss)
@@ -934,7 +934,7 @@ class TestMonitor:
         for number, place in enumerate(places):
             rank, _ = query(number)
             answer = service.handle(json.dumps(rank).encode()).answer
-            monitor.ranked()
+            monitor.changed()
             clicked = [answer["ranking"][place - 1]] if place else []
             learn = json.dumps({"id": number, "clicks": clicked}).encode()
             monitor._shown_at = -1.0
