@@ -132,6 +132,27 @@ Ties = StrEnum("Ties", ["expected", "optimistic", "pessimistic", "ignored"])
 Scale = StrEnum("Scale", ["map", "stream", "query", "none"])
 
 
+class Total(StrEnum):
+    """Which events on a document count."""
+
+    largest = "largest"
+    sum = "sum"
+
+
+class Ungraded(StrEnum):
+    """What becomes of documents without feedback."""
+
+    zero = "0"
+    skip = "skip"
+
+
+class Unanswered(StrEnum):
+    """What becomes of queries without feedback."""
+
+    skip = "skip"
+    negative = "negative"
+
+
 class Kind(StrEnum):
     """The ranker to train."""
 
@@ -581,6 +602,33 @@ MaxPendingBytes = Annotated[
     typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory for the queries waiting for feedback, in bytes."),
 ]
 
+FeedbackWindow = Annotated[
+    str | None,
+    typer.Option(
+        "--feedback-window",
+        metavar="TIME",
+        help="Gather feedback on a query for 90s, 30m, 12h or 7d, then learn it. [dim]Without it: from the first.[/dim]",
+    ),
+]
+Event = Annotated[
+    list[str] | None,
+    typer.Option("--event", metavar="NAME=VALUE", help="What an event is worth: click=1; once for each kind. Needs a window."),
+]
+Totals = Annotated[Total, typer.Option("--total", help="Which events on a document count: the largest, or their sum.")]
+UngradedDocuments = Annotated[
+    Ungraded, typer.Option("--ungraded", help="Documents without feedback, where others have some: grade 0, or left out.")
+]
+UnansweredQueries = Annotated[
+    Unanswered, typer.Option("--unanswered", help="Queries without feedback: forgotten, or learned as nothing relevant.")
+]
+Idle = Annotated[
+    str | None,
+    typer.Option("--idle", metavar="TIME", help="Let windows end by the clock where no request comes for so long."),
+]
+NullFeatures = Annotated[
+    bool, typer.Option("--null-features", help="A feature that is null counts as missing; without it, it is refused.")
+]
+
 #: Options for a new model; a saved MODEL has its own settings.
 _OF_NEW = ("ranker", "clicks", "scale", "log")
 
@@ -604,6 +652,13 @@ def stream(
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,
     max_pending_bytes: MaxPendingBytes = 1 << 28,
+    feedback_window: FeedbackWindow = None,
+    event: Event = None,
+    total: Totals = Total.largest,
+    ungraded: UngradedDocuments = Ungraded.zero,
+    unanswered: UnansweredQueries = Unanswered.skip,
+    idle: Idle = None,
+    null_features: NullFeatures = False,
 ) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
 
@@ -613,16 +668,20 @@ def stream(
 
     {"id": "q1", "grades": {"a": 0, "b": 2}} is learned, any time later.
 
+    With --feedback-window, {"id": "q1", "event": "click", "doc": "a"} and grades of some documents are gathered.
+
     {"cmd": "stats"} returns counts and figures, {"cmd": "save"} writes the checkpoint and the model.
     """
-    from online_rank.cli.service import Beginning, Pending, Places, maker, run
+    from online_rank.cli.service import Beginning, Feedback, Pending, Places, maker, run, seconds_of
 
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log)
-    make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes))
-    run(make(), Places(checkpoint, every, save, max_request, replace_model))
+    feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
+    make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
+    seconds = None if idle is None else seconds_of(idle, "--idle")
+    run(make(), Places(checkpoint, every, save, max_request, replace_model, seconds))
 
 
 @app.command(cls=_Command)
@@ -650,6 +709,13 @@ def serve(
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,
     max_pending_bytes: MaxPendingBytes = 1 << 28,
+    feedback_window: FeedbackWindow = None,
+    event: Event = None,
+    total: Totals = Total.largest,
+    ungraded: UngradedDocuments = Ungraded.zero,
+    unanswered: UnansweredQueries = Unanswered.skip,
+    idle: Idle = None,
+    null_features: NullFeatures = False,
 ) -> None:
     """Rank and learn over HTTP, with a live page and metrics (extra 'serve').
 
@@ -661,14 +727,16 @@ def serve(
     """
     from online_rank.cli.serve import Place
     from online_rank.cli.serve import serve as listen
-    from online_rank.cli.service import Beginning, Pending, maker
+    from online_rank.cli.service import Beginning, Feedback, Pending, maker, seconds_of
 
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log)
-    make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes))
-    listen(make, Place(host, port, checkpoint, every, key, max_models, max_request, replace_model))
+    feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
+    make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
+    seconds = None if idle is None else seconds_of(idle, "--idle")
+    listen(make, Place(host, port, checkpoint, every, key, max_models, max_request, replace_model, seconds))
 
 
 def _require_for_new(context: typer.Context, model: str | None) -> None:

@@ -29,6 +29,7 @@ class Place(NamedTuple):
     max_models: int = 100
     max_request: int = 1 << 22
     replace_model: bool = False
+    idle: float | None = None
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
@@ -53,6 +54,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         every=place.every,
         max_open=place.max_models,
         replace_model=place.replace_model,
+        idle=place.idle,
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)

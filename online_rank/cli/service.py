@@ -3,20 +3,25 @@
 import contextlib
 import copy
 import hashlib
+import math
 import os
+import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from online_rank.serving import FeedbackPlan
 from online_rank.serving.durable import DurableService
+from online_rank.serving.idle import IdleClock
 from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save
 
-__all__ = ["Beginning", "Pending", "Places", "maker", "run", "say_where_it_goes_on"]
+__all__ = ["Beginning", "Feedback", "Pending", "Places", "maker", "run", "say_where_it_goes_on", "seconds_of"]
 
 _CHUNK = 1 << 18
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Beginning(NamedTuple):
@@ -38,6 +43,32 @@ class Pending(NamedTuple):
     n_bytes: int
 
 
+class Feedback(NamedTuple):
+    """What counts as feedback, as options say it."""
+
+    window: str | None = None
+    events: Sequence[str] = ()
+    total: str = "largest"
+    ungraded: str = "0"
+    unanswered: str = "skip"
+    null_is_missing: bool = False
+
+    def plan(self) -> FeedbackPlan | None:
+        """The plan of a service; None where all is as usual. Raises ValueError."""
+        usual = Feedback(null_is_missing=self.null_is_missing)
+        if self._replace(events=()) == usual and not self.events:
+            return None
+        if self.window is None:
+            raise ValueError("--event, --total, --ungraded and --unanswered need a --feedback-window")
+        return FeedbackPlan(
+            window=seconds_of(self.window, "--feedback-window"),
+            events=dict(map(_event, self.events)),
+            total=self.total,
+            ungraded=0 if self.ungraded == "0" else self.ungraded,
+            unanswered=self.unanswered,
+        )
+
+
 class Places(NamedTuple):
     """Where `stream` keeps its state, and the largest request."""
 
@@ -46,6 +77,41 @@ class Places(NamedTuple):
     save: str | None
     max_request: int
     replace_model: bool = False
+    idle: float | None = None
+
+
+_USUAL = Feedback()
+
+
+def seconds_of(text: str, option: str) -> float:
+    """A time as options say it: 90, 90s, 30m, 12h or 7d. Raises ValueError.
+
+    Examples
+    --------
+    >>> seconds_of("30m", "--feedback-window"), seconds_of("2.5", "--idle")
+    (1800.0, 2.5)
+    """
+    unit = text[-1:]
+    number = text[:-1] if unit in _UNITS else text
+    try:
+        seconds = float(number) * _UNITS.get(unit, 1.0)
+    except ValueError:
+        seconds = math.nan
+    if not 0.0 < seconds < math.inf:
+        raise ValueError(f"{option} is {text!r}; it is a time above 0, such as 90s, 30m, 12h or 7d")
+    return seconds
+
+
+def _event(text: str) -> tuple[str, float]:
+    """A kind of event and its value, as `--event` says them. Raises ValueError."""
+    name, _, value = text.partition("=")
+    try:
+        worth = float(value)
+    except ValueError:
+        worth = math.nan
+    if not name or math.isnan(worth):
+        raise ValueError(f"--event is {text!r}; it is NAME=VALUE, such as click=1")
+    return name, int(worth) if worth.is_integer() else worth
 
 
 def say_where_it_goes_on(durable: DurableService) -> None:
@@ -56,7 +122,7 @@ def say_where_it_goes_on(durable: DurableService) -> None:
         print(f"online-rank: continuing from {durable.path}: {done}", file=sys.stderr)
 
 
-def maker(beginning: Beginning, pending: Pending) -> Callable[[], RankingService]:
+def maker(beginning: Beginning, pending: Pending, feedback: Feedback = _USUAL) -> Callable[[], RankingService]:
     """A function that makes new services, each with a model of its own.
 
     Raises
@@ -86,6 +152,8 @@ def maker(beginning: Beginning, pending: Pending) -> Callable[[], RankingService
             max_age=pending.age,
             max_pending_bytes=pending.n_bytes,
             origin=origin,
+            plan=feedback.plan(),
+            null_is_missing=feedback.null_is_missing,
         )
 
     return make
@@ -100,7 +168,8 @@ def run(service: RankingService, places: Places) -> None:
     say_where_it_goes_on(durable)
     with contextlib.closing(durable) as state:
         number = 0
-        for lines in _batches(0, places.max_request):
+        clock = IdleClock(state.service, places.idle)
+        for lines in _batches(0, places.max_request, places.idle):
             answers: list[dict[str, Any]] = []
             records: list[Outcome] = []
             learned = False
@@ -112,6 +181,7 @@ def run(service: RankingService, places: Places) -> None:
                     answers.append({"error": "an empty line", "line": number})
                 else:
                     reply = state.service.handle(line, number)
+                    clock.moved()
                     if reply.changed:
                         records += reply.outcomes
                         learned |= reply.learned
@@ -121,6 +191,8 @@ def run(service: RankingService, places: Places) -> None:
                         answers.append(_saved(state, places, number))
                     else:
                         answers.append(reply.answer)
+            if not lines:
+                records += clock.idle().outcomes
             state.append(records, sync=learned)
             _write(b"".join(encoded(answer) + b"\n" for answer in answers))
             state.between_commits()
@@ -140,11 +212,18 @@ def _saved(state: DurableService, places: Places, number: int) -> dict[str, Any]
     return {"saved": place} if place else {"error": "nowhere to save to: start with --save or --checkpoint", "line": number}
 
 
-def _batches(file: int, max_request: int) -> Iterator[list[bytes | None]]:
-    """The available lines, in lists, until the end; None stands for a line that is too long."""
+def _batches(file: int, max_request: int, idle: float | None) -> Iterator[list[bytes | None]]:
+    """The available lines, in lists, until the end; None stands for a line that is too long.
+
+    Where nothing comes for `idle` seconds, there are no lines.
+    """
     pieces: list[bytes] = []
     size, dropping = 0, False
-    while data := os.read(file, _CHUNK):
+    while True:
+        while idle is not None and not select.select([file], [], [], idle)[0]:
+            yield []
+        if not (data := os.read(file, _CHUNK)):
+            break
         *ended, rest = data.split(b"\n")
         lines: list[bytes | None] = []
         for piece in ended:

@@ -283,7 +283,9 @@ class RankingApp:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        clock = asyncio.create_task(self.models.watch_the_clock())
         yield
+        clock.cancel()
         await self.close()
 
 

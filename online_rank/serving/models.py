@@ -14,6 +14,7 @@ from online_rank.base import ranker_of
 from online_rank.measures import learned_measure
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
+from online_rank.serving.idle import IdleClock
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.protocol import RankingService, Reply
 from online_rank.storage.files import from_bytes, to_bytes, write_atomically
@@ -46,15 +47,18 @@ class ServedModel:
     ----------
     durable
         The service and its journal.
+    idle
+        After how many seconds without a request time goes on by itself (`IdleClock`).
     """
 
-    def __init__(self, durable: DurableService) -> None:
+    def __init__(self, durable: DurableService, idle: float | None = None) -> None:
         self.durable = durable
         self.commits = GroupCommit(durable)
         service = durable.service
         # On the same account as the service's own, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.n_users = 0
+        self.clock = IdleClock(service, idle)
         self._before = service.counts()
         self._replacing = asyncio.Lock()
         self._previous: bytes | None = None
@@ -72,6 +76,7 @@ class ServedModel:
             commits.require_working()
             before = self.monitor.before_learning(service.model)
             reply = service.handle(request)
+            self.clock.moved()
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)
                 self._watch(reply, before)
@@ -89,6 +94,14 @@ class ServedModel:
         if "error" in reply.answer:
             return 400, {name: value for name, value in reply.answer.items() if name != "line"}
         return 200, reply.answer
+
+    def let_time_pass(self) -> None:
+        """Learn the queries whose windows have ended meanwhile, where no requests come."""
+        if self.commits.failure is None:
+            before = self.monitor.before_learning(self.durable.service.model)
+            while (reply := self.clock.idle()).changed:
+                self.commits.add(*reply.outcomes)
+                self._watch(reply, before)
 
     def _watch(self, reply: Reply, before: Any) -> None:
         """Show what a request led to."""
@@ -195,6 +208,8 @@ class Models:
         Most keys at all; further ones are refused.
     replace_model
         As for `DurableService`.
+    idle
+        As for `ServedModel`, for the models in memory.
 
     Raises
     ------
@@ -212,6 +227,7 @@ class Models:
         max_open: int = 100,
         max_keys: int = 100_000,
         replace_model: bool = False,
+        idle: float | None = None,
     ) -> None:
         arguments.flag("by_key", by_key)
         arguments.integer("every", every, 1)
@@ -227,6 +243,7 @@ class Models:
         self._replace_model = replace_model
         self._max_open = max_open
         self._max_keys = max_keys
+        self._idle = idle
         self._open: dict[str, ServedModel] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
@@ -236,7 +253,7 @@ class Models:
             self._directory.mkdir(exist_ok=True)
             self._n_keys = sum(1 for _ in self._directory.iterdir())
         elif not by_key:
-            self._open[""] = ServedModel(self._durable(self._directory))
+            self._open[""] = ServedModel(self._durable(self._directory), idle)
 
     @property
     def open_models(self) -> dict[str, ServedModel]:
@@ -282,6 +299,13 @@ class Models:
             await asyncio.shield(self._opening[key])
         model = self._open[key] = self._open.pop(key)
         return model
+
+    async def watch_the_clock(self) -> None:
+        """Let time pass for the models in memory, once a second, as long as this runs."""
+        while self._idle is not None:
+            await asyncio.sleep(min(1.0, self._idle))
+            for model in [*self._open.values()]:
+                model.let_time_pass()
 
     async def close(self) -> None:
         """Put all models away."""
@@ -332,7 +356,7 @@ class Models:
             async with self._one_at_a_time:
                 await self._make_room()
                 # A long journal takes seconds to replay.
-                self._open[key] = ServedModel(await asyncio.to_thread(self._durable, self._path(key)))
+                self._open[key] = ServedModel(await asyncio.to_thread(self._durable, self._path(key)), self._idle)
         except (OSError, ValueError) as error:  # damaged files too
             self._n_keys -= is_new
             _log.error("key %s: %s", key, error)

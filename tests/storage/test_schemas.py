@@ -14,7 +14,7 @@ from online_rank.base import Columns
 from online_rank.base.schema import Array, Count, Derived, ListOf, Names, Nested, Plain, Real, Schema, StateError, mismatches
 from online_rank.metrics import NDCG, OffPolicyValue, RandomRanking, SwapComparison, TeamDraft, metric
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.serving import PendingQueries, RankingService
+from online_rank.serving import FeedbackPlan, PendingQueries, RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.objects import class_of, name_of, schema
 from online_rank.storage.river_classes import RIVER
@@ -100,6 +100,14 @@ def pending():
     return made
 
 
+def gathering():
+    made = PendingQueries(plan=FeedbackPlan(window=10, events={"click": 1}, total="sum"))
+    made.remember("q", ("{}", [0.5], None), at=3)
+    made.add_event("q", "click", "a", at=4)
+    made.add("r", {"a": 1}, at=5, ungraded="skip")
+    return made
+
+
 def trace():
     from online_rank.evaluate import progressive
 
@@ -128,7 +136,8 @@ MADE = {
     "RecallAtK": [lambda: measured("recall@3")],
     "PairwiseAccuracy": [lambda: measured("pairwise_accuracy")],
     "PrecisionAtK": [lambda: measured("p@2")],
-    "PendingQueries": [pending],
+    "FeedbackPlan": [FeedbackPlan, lambda: FeedbackPlan(window=60.0, events={"click": 1}, ungraded="skip")],
+    "PendingQueries": [pending, gathering],
     "ClickPerceptron": [
         lambda: shown_and_clicked(online_rank.ClickPerceptron()),
         lambda: shown_and_clicked(online_rank.ClickPerceptron(credit="propensity", examination=(1.0,) * 5)),
