@@ -502,7 +502,8 @@ class RankingService:
         require_feedback("grades", fields)
         if query_id in self._learned:
             return self._duplicate(query_id)
-        self._require_moderate(asked.documents if isinstance(asked, Runs) else asked, len(request))
+        docs: Any = asked.documents if isinstance(asked, Runs) else asked
+        self._require_moderate(docs, len(request))
         grades, ungraded = fields["grades"], fields.get("ungraded")
         query = self._query_of(fields, grades if ungraded == "skip" else None)
         y = as_grades(_completed(grades, query, ungraded), query.n_documents, query.ids)

@@ -130,7 +130,7 @@ def test_queries_that_no_longer_fit_into_memory_are_read_from_the_disk(tmp_path,
     for line in ASK:
         handled(durable, [line])
         alone.handle(line)
-    assert sum(query is None for _, _, query in durable.service._pending._queries.values()) >= 2
+    assert sum(query is None for *_, query in durable.service._pending._queries.values()) >= 2
     durable.service._read.clear()
     for line in GRADE:
         assert handled(durable, [line])[0].answer == alone.handle(line).answer
@@ -501,7 +501,7 @@ def test_queries_that_waited_before_a_restart_leave_memory_as_others_do(tmp_path
     durable.close()
     monkeypatch.setattr("online_rank.serving.pending._IN_MEMORY", 2000)
     again = serving(tmp_path)
-    assert [query is None for _, _, query in again.service._pending._queries.values()] == [True] * 4 + [False] * 2
+    assert [query is None for *_, query in again.service._pending._queries.values()] == [True] * 4 + [False] * 2
     assert all(again.service.handle(line).answer["learned"] for line in GRADE)
     again.close()
 
