@@ -523,9 +523,7 @@ class RankingService:
         if only is not None:
             _require_known(only, ids_of(asked))
             if isinstance(asked, Runs):
-                raise ValueError(
-                    "ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists"
-                )
+                raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
             asked = {name: features for name, features in asked.items() if name in only}
         return read_query(asked, context=fields.get("context"), documents=abilities_of(self.model).takes_documents)
 
