@@ -1,16 +1,16 @@
 """Ranking measures: what a ranker learns for."""
 
 import functools
-import re
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from online_rank import arguments
-from online_rank._kernels.codes import AP, EXPECTED, IGNORED, LINEAR_NDCG, MAX_GRADE, NDCG, OPTIMISTIC, PESSIMISTIC
+from online_rank._kernels.codes import EXPECTED, IGNORED, MAX_GRADE, OPTIMISTIC, PESSIMISTIC
 from online_rank._kernels.metrics import ideal_value, metric_values
 from online_rank.base import serving_chain
+from online_rank.measure_names import MEASURES, parsed
 from online_rank.query import as_array, as_grades, document_name, require_grades
 
 __all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "learned_measure", "measure", "query_values"]
@@ -25,7 +25,7 @@ class Measure(NamedTuple):
     Attributes
     ----------
     kind
-        `NDCG`, `AP` or `LINEAR_NDCG`.
+        The code by which kernels know it (`online_rank.measure_names`).
     k
         Cutoff; 0 for none.
     threshold
@@ -39,9 +39,8 @@ class Measure(NamedTuple):
     @property
     def name(self) -> str:
         """The canonical name, which `measure` parses back."""
-        if self.kind == AP:
-            return "ap" if self.threshold == 1 else f"ap>={self.threshold}"
-        return ("ndcg" if self.kind == NDCG else "linear_ndcg") + (f"@{self.k}" if self.k else "")
+        name = next(name for name, one in MEASURES.items() if one.kind == self.kind and one.learned)
+        return name + (f"@{self.k}" if self.k else "") + (f">={self.threshold}" if self.threshold > 1 else "")
 
     def value(self, scores: Any, grades: Any, ties: str = "expected") -> float:
         """The measure of the ranking by `scores`.
@@ -128,15 +127,8 @@ def measure(name: str | Measure) -> Measure:
     """
     if isinstance(name, Measure):
         return name
-    if not isinstance(name, str):
-        raise TypeError(f"measure is {name!r}; it is a name, such as 'ndcg@10'")
-    if match := re.fullmatch(r"ndcg(?:@([1-9]\d*))?", name, re.IGNORECASE):
-        return Measure(NDCG, int(match[1] or 0))
-    if match := re.fullmatch(r"m?ap(?:>=([1-9]\d*))?", name, re.IGNORECASE):
-        return Measure(AP, threshold=int(match[1] or 1))
-    if name.lower() == "linear_ndcg":
-        return Measure(LINEAR_NDCG)
-    raise ValueError(f"measure {name!r} is unknown; there are 'ndcg', 'ndcg@K', 'ap', 'ap>=GRADE' and 'linear_ndcg'")
+    written = parsed(name, learned=True)
+    return Measure(MEASURES[written.name].kind, written.k or 0, written.threshold or 1)
 
 
 def learned_measure(model: Any) -> Measure:

@@ -9,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import online_rank
 from online_rank.export.table import TARGETS
+from online_rank.measure_names import listed
 
 __all__ = ["app"]
 
@@ -43,6 +44,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _shown(text: str) -> str:
+    """Text whose brackets are brackets, where help has markup."""
+    return text.replace("[", r"\[")
+
+
 _FILE = typer.Argument(
     metavar="FILE", help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables."
 )
@@ -55,7 +62,7 @@ ModelFile = Annotated[
 ]
 Measure = Annotated[
     str,
-    typer.Option("--measure", metavar="NAME", help="The measure to learn for and to report: ndcg@K, ndcg, linear_ndcg, ap."),
+    typer.Option("--measure", metavar="NAME", help=f"The measure to learn for and to report: {_shown(listed(learned=True))}."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
 Features = Annotated[
@@ -461,9 +468,7 @@ def evaluate(
         typer.Option(
             "--metric",
             metavar="NAME",
-            help="Metrics: ndcg, dcg, ndcg_linear, map, mrr, err, with or without @K; p@K, recall@K, "
-            "hit_rate@K, map_attainable@K; linear_ndcg, pairwise_accuracy; may be repeated. "
-            "[dim]Without it: ndcg@10, ndcg, map, mrr.[/dim]",
+            help=f"Metrics: {_shown(listed())}; may be repeated. [dim]Without it: ndcg@10, ndcg, map, mrr.[/dim]",
         ),
     ] = None,
     no_relevant: Annotated[

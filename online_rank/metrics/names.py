@@ -1,9 +1,9 @@
 """Metrics by name, for the command line and evaluation."""
 
 import inspect
-import re
 from typing import Any
 
+from online_rank.measure_names import parsed
 from online_rank.metrics._river import Metric
 from online_rank.metrics.base import RankingMetric
 from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
@@ -11,25 +11,21 @@ from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccur
 
 __all__ = ["metric"]
 
-_CLASSES: dict[str, type[RankingMetric]] = {
-    "ndcg": NDCG,
-    "dcg": DCG,
-    "map": MAP,
-    "ap": MAP,
-    "mrr": MRR,
-    "p": PrecisionAtK,
-    "recall": RecallAtK,
-    "hitrate": HitRate,
-    "err": ERR,
-    "linearndcg": LinearNDCG,
-    "pairwiseaccuracy": PairwiseAccuracy,
-}
-
-#: Names of metrics with an option.
-_VARIANTS: dict[str, tuple[str, dict[str, str]]] = {
-    "ndcglinear": ("ndcg", {"gain": "linear"}),
-    "dcglinear": ("dcg", {"gain": "linear"}),
-    "mapattainable": ("map", {"divisor": "attainable"}),
+#: The class of each measure, and the options by which it is that measure.
+_CLASSES: dict[str, tuple[type[RankingMetric], dict[str, str]]] = {
+    "ndcg": (NDCG, {}),
+    "ap": (MAP, {}),
+    "linear_ndcg": (LinearNDCG, {}),
+    "ndcg_linear": (NDCG, {"gain": "linear"}),
+    "dcg": (DCG, {}),
+    "dcg_linear": (DCG, {"gain": "linear"}),
+    "mrr": (MRR, {}),
+    "err": (ERR, {}),
+    "p": (PrecisionAtK, {}),
+    "recall": (RecallAtK, {}),
+    "hit_rate": (HitRate, {}),
+    "map_attainable": (MAP, {"divisor": "attainable"}),
+    "pairwise_accuracy": (PairwiseAccuracy, {}),
 }
 
 
@@ -60,19 +56,9 @@ def metric(name: str | Metric, **options: Any) -> Metric:
     """
     if isinstance(name, Metric):
         return name
-    if not isinstance(name, str):
-        raise TypeError(f"metric is {name!r:.60}; it is a name, such as 'ndcg@10'")
-    match = re.fullmatch(r"([a-z]+)(?:@([1-9]\d*))?(?:>=([1-9]\d*))?", name.lower().replace("_", ""))
-    label, variant = _VARIANTS.get(match[1], (match[1], {})) if match else ("", {})
-    if match and (kind := _CLASSES.get(label)):
-        offered = inspect.signature(kind).parameters
-        parameters: dict[str, Any] = {key: int(text) for key, text in (("k", match[2]), ("threshold", match[3])) if text}
-        needs_cutoff = kind in (PrecisionAtK, RecallAtK, HitRate) or "divisor" in variant
-        if "k" in offered and not needs_cutoff:
-            parameters.setdefault("k", None)
-        if parameters.keys() <= offered.keys() and ("k" in parameters or not needs_cutoff):
-            return kind(**parameters, **variant, **options)
-    raise ValueError(
-        f"metric {name!r} is unknown; there are ndcg, dcg, ndcg_linear, dcg_linear, map, mrr and err, with @K or without, p@K, "
-        "recall@K, hit_rate@K, map_attainable@K, linear_ndcg and pairwise_accuracy; the binary ones also with >=GRADE"
-    )
+    written = parsed(name)
+    kind, variant = _CLASSES[written.name]
+    parameters: dict[str, Any] = {"k": written.k} if "k" in inspect.signature(kind).parameters else {}
+    if written.threshold is not None:
+        parameters["threshold"] = written.threshold
+    return kind(**parameters, **variant, **options)

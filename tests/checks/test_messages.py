@@ -110,9 +110,9 @@ CALLS = {
     "sizes in place of query ids": (lambda: new().learn_many(X, y, [2, 1]), "one query id a document", "np.repeat"),
     "queries not together": (lambda: new().learn_many(X, y, [1, 2, 1]), "query 1", "sort the block by qid"),
     # Parameters
-    "an unknown measure": (lambda: PerceptronRanker("mrr"), "'mrr'", "'ndcg@K'"),
+    "an unknown measure": (lambda: PerceptronRanker("mrr"), "'mrr'", "ndcg[@K]"),
     "a cutoff as measure": (lambda: PerceptronRanker(10), "measure is 10", "'ndcg@10'"),
-    "a measure of nothing": (lambda: measure("ndcg@0"), "'ndcg@0'", "'ndcg@K'"),
+    "a measure of nothing": (lambda: measure("ndcg@0"), "'ndcg@0'", "ndcg[@K]"),
     "an unknown credit": (lambda: PerceptronRanker(credit="max"), "'max'", "'spread'"),
     "a learning rate for the perceptron": (lambda: PerceptronRanker(learning_rate=0.1), "learning_rate", "update='gradient'"),
     "no learning rate for the gradient": (lambda: PerceptronRanker(update="gradient"), "learning_rate", "> 0"),
@@ -148,7 +148,7 @@ CALLS = {
         "update",
     ),
     # Metrics and evaluation
-    "an unknown metric": (lambda: metrics.metric("accuracy"), "'accuracy'", "with @K"),
+    "an unknown metric": (lambda: metrics.metric("accuracy"), "'accuracy'", "ndcg[@K], ap"),
     "scores and grades swapped": (lambda: metrics.NDCG().update([0.1, 0.2], [0, 1]), "document 0", "0.1", "whole numbers"),
     "a text as cutoff": (lambda: metrics.NDCG(k="10"), "k is '10'", "an integer >= 1"),
     "a score that is not a number": (lambda: metrics.NDCG().update([0, 1], [0.1, np.nan]), "document 1", "nan"),
