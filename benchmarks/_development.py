@@ -31,7 +31,7 @@ def parts_of(name: str, n_queries: int, order: int) -> Iterator[Part]:
 
 
 def _web_like(truth: str, n_queries: int, order: int) -> Iterator[Part]:
-    queries = list(WebLike(n_queries + N_HELD_OUT, truth, n_documents=(40, 80), seed=100 + order))
+    queries = list(WebLike(n_queries + N_HELD_OUT, truth=truth, n_documents=(40, 80), seed=100 + order))
     yield queries[:n_queries], queries[n_queries:]
 
 
@@ -72,8 +72,8 @@ def _text(n_queries: int, order: int) -> Iterator[Part]:
 
 def _drifting(n_queries: int, order: int) -> Iterator[Part]:
     """A linear truth that turns into another one over the middle third; held out are queries of the new one."""
-    points = (n_queries // 3,)
-    queries = list(Drifting(n_queries + N_HELD_OUT, points, n_queries // 3, n_documents=(40, 80), seed=100 + order))
+    drift = {"drift_points": (n_queries // 3,), "drift_width": n_queries // 3}
+    queries = list(Drifting(n_queries + N_HELD_OUT, **drift, n_documents=(40, 80), seed=100 + order))
     yield queries[:n_queries], queries[n_queries:]
 
 

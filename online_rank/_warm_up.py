@@ -28,7 +28,7 @@ def warm_up(*models: Any) -> None:
     ----------
     *models
         Rankers or pipelines; copies of them learn and rank two small queries. The default, where no file of kernels can be
-        used, is `PerceptronRanker()`, alone and behind a `StreamScaler`, and `GradientRanker()`.
+        used, is `PerceptronRanker()`, alone and behind a `StreamQuantileMap`, and `GradientRanker()`.
 
     Raises
     ------
@@ -40,14 +40,14 @@ def warm_up(*models: Any) -> None:
     >>> from online_rank import PerceptronRanker, warm_up
     >>> warm_up(PerceptronRanker())
     """
-    from online_rank import GradientRanker, PerceptronRanker, StreamScaler
+    from online_rank import GradientRanker, PerceptronRanker, StreamQuantileMap
     from online_rank._kernels.ahead import loading
 
     if not models and loading.is_missing():
         if _build(loading.cache_folder(), loading.targets()[:1]):
             raise RuntimeError("the kernels could not be compiled ahead of time; the output above says why")
         return
-    chosen = models or (PerceptronRanker(), StreamScaler() | PerceptronRanker(), GradientRanker())
+    chosen = models or (PerceptronRanker(), StreamQuantileMap() | PerceptronRanker(), GradientRanker())
     for dtype, model in itertools.product((np.float64, np.float32), chosen):
         _use(model, (np.arange(12.0).reshape(4, 3) % 5).astype(dtype))
 

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from online_rank import PerceptronRanker
+from online_rank import PerceptronRanker, RankingPipeline, StreamQuantileMap
 from online_rank._compiling import compiling, watch_compilation
 from online_rank.metrics import metric
 from online_rank.stream.synth import Drifting
@@ -29,8 +29,8 @@ def run(n_queries: int, seed: int) -> None:
     console = Console(highlight=False)
     *stream, last = Drifting(n_queries + 1, drift_points=(n_queries // 2,), n_features=40, n_documents=(10, 40), seed=seed)
     learners = [
-        _Learner("average of all weights", PerceptronRanker(_MEASURE)),
-        _Learner(f"average with half-life {_HALF_LIFE}", PerceptronRanker(_MEASURE, average=_HALF_LIFE)),
+        _Learner("average of all weights", StreamQuantileMap() | PerceptronRanker(_MEASURE)),
+        _Learner(f"average with half-life {_HALF_LIFE}", StreamQuantileMap() | PerceptronRanker(_MEASURE, average=_HALF_LIFE)),
     ]
     console.print(
         f"[bold]{n_queries:,}[/] queries of 10 to 40 documents with 40 features. Each is ranked, learned from, forgotten.\n"
@@ -64,9 +64,9 @@ class _Starting:
 class _Learner:
     """A ranker and its results."""
 
-    def __init__(self, name: str, ranker: PerceptronRanker) -> None:
+    def __init__(self, name: str, model: RankingPipeline) -> None:
         self.name = name
-        self.model = ranker
+        self.model = model
         self.overall = metric(_MEASURE)
         self.windows: list[Any] = []
         self.loss = 0.0

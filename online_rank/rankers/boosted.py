@@ -13,6 +13,7 @@ from online_rank._kernels import trees as kernels
 from online_rank._kernels.codes import MAX_GRADE
 from online_rank._kernels.judge import judge_rankings
 from online_rank.base import Ranker
+from online_rank.base.draws import counted_generator
 from online_rank.base.form import Head, Trees, first_at_least, full_tree
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
@@ -333,7 +334,7 @@ class BoostedRanker(Ranker):
 
     def _begin_growth(self) -> _Growth:
         """Draw queries and columns for a new tree."""
-        rng = np.random.default_rng([self.seed, self._n_grown])
+        rng = counted_generator(self, self.seed, self._n_grown)
         k, inner, parts = self._growing, self._n_inner, self._n_parts
         # Columns are identified by a hash of the last documents' values, so that neither their order nor their names matter.
         recent = np.concatenate(self._bins[max(0, k - 8) : k])[-64:]

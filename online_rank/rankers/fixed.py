@@ -44,7 +44,7 @@ class FixedRanker(Ranker):
     (['a', 'b'], 0.369)
     """
 
-    _schema = Schema(_measure=Derived())
+    _schema = Schema(_measure=Derived(), _aligned=Derived("d"))
 
     def __init__(self, weights: Mapping[Hashable, float] | tuple[float, ...], measure: str = "ndcg@10") -> None:
         super().__init__()
@@ -52,8 +52,10 @@ class FixedRanker(Ranker):
         self.weights = weights
         self.measure = measure
         self._measure = parse_measure(measure)
+        self._aligned = np.empty(0)
         # So that it ranks by them at once.
         self._extend(names, 0 if names else len(values))
+        self._derive()
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -63,16 +65,16 @@ class FixedRanker(Ranker):
         return Abilities(takes_sparse=True)
 
     def _grow(self, n_new: int) -> None:
-        """There is no state."""
+        self._aligned = np.concatenate([self._aligned, np.zeros(n_new)])
 
-    def _aligned(self) -> np.ndarray:
-        """The weights in the order of the columns, float64 (d,)."""
-        if not isinstance(self.weights, Mapping):
-            return np.array(self.weights, dtype=np.float64)
-        return np.array([float(self.weights.get(name, 0.0)) for name in self._own_names()])
+    def _derive(self) -> None:
+        """The weights in the order of the columns, float64 (d,): those that were given come first, and all others count 0."""
+        _, values = as_weights(self.weights)
+        self._aligned = np.zeros(self._n_features)
+        self._aligned[: len(values)] = values
 
     def _score(self, X: Any) -> np.ndarray:
-        return scores_by(self._aligned(), X)
+        return scores_by(self._aligned, X)
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         table, losses = discounts(block.n_documents), np.zeros(1)

@@ -3,5 +3,6 @@
 - `news`: a news feed with named features that appear and vanish, readers whose taste changes, and one ranker that forgets;
 - `clicks`: a ranker that shows, is clicked on and learns, and what clicks tell about positions and about two rankers;
 - `letor`: from a LETOR file to a model with a certificate (`letor FILE` for your own);
+- `packages`: recommendations from raw counts, sizes, text and names, learned from Debian's package lists where they are;
 - `neural`: a neural ranker behind a scaler in a pipeline, and the cuts between its grades.
 """

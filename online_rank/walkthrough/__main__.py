@@ -15,14 +15,15 @@ def main(arguments: list[str] | None = None) -> None:
         description=online_rank.walkthrough.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", choices=["news", "clicks", "letor", "neural"])
-    parser.add_argument("file", nargs="?", help="for letor: a file of your own")
+    parser.add_argument("name", choices=["news", "clicks", "letor", "packages", "neural"])
+    parser.add_argument("file", nargs="?", help="for letor and packages: a file of your own")
     given = parser.parse_args(arguments)
-    if given.file is not None and given.name != "letor":
+    takes_file = given.name in ("letor", "packages")
+    if given.file is not None and not takes_file:
         parser.error(f"{given.name} takes no file")
     try:
         run = importlib.import_module(f"online_rank.walkthrough.{given.name}").run
-        run(given.file) if given.name == "letor" else run()
+        run(given.file) if takes_file else run()
     except BrokenPipeError:
         # The reader has left. What Python still holds must not be written to the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,6 +1,6 @@
 """Clicks: a ranker that shows, is clicked on, and learns; and how far its clicks are to be trusted."""
 
-from online_rank import PlackettLuce, PositionBias, StreamScaler, SwapRanker
+from online_rank import PlackettLuce, PositionBias, StreamQuantileMap, SwapRanker
 from online_rank._progress import progress
 from online_rank.metrics import NDCG, TeamDraft
 from online_rank.stream.clicks import user
@@ -37,11 +37,11 @@ def run() -> None:
     heading(f"{_N:,} queries, and users who look at the top")
     queries = list(NoisyTeacher(_N + _ASKED, n_features=20, n_documents=(10, 40), seed=3))
     model, who, bias = (
-        StreamScaler() | SwapRanker(PlackettLuce(_K, seed=1)),
+        StreamQuantileMap() | SwapRanker(PlackettLuce(_K, seed=1)),
         user("position", max_grade=4, seed=5),
         PositionBias(_K),
     )
-    beginner = StreamScaler() | SwapRanker(PlackettLuce(_K, seed=1))
+    beginner = StreamQuantileMap() | SwapRanker(PlackettLuce(_K, seed=1))
     seen = [NDCG(k=_K)]
     with progress("learning", _N, "queries") as met:
         for t, (X, y) in enumerate(queries[:_N]):

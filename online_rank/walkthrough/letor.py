@@ -5,7 +5,7 @@ import tempfile
 
 import numpy as np
 
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, evaluate, load, save
+from online_rank import LossTracker, PerceptronRanker, StreamQuantileMap, evaluate, load, save
 from online_rank.stream.letor import iter_letor, read_letor, write_letor
 from online_rank.stream.synth import NoisyTeacher
 from online_rank.walkthrough._say import heading, say, show
@@ -31,19 +31,19 @@ def _read_and_learn(file: str, what: str, model_file: str) -> None:
 
     heading("First pass: find weights to compare with")
     say("A bound speaks of a comparator: any fixed weights, also such as only hindsight can give. Here they are those of a "
-        "ranker at the end of a pass of its own.")  # fmt: skip
-    hindsight = StreamScaler() | PerceptronRanker(credit="spread", relative_margin=1.0)
+        "ranker at the end of a pass of its own, on features as they were mapped at each query.")  # fmt: skip
+    hindsight = StreamQuantileMap() | PerceptronRanker(credit="spread", relative_margin=1.0)
     block = read_letor(file)
     hindsight.learn_many(block.X, block.y, block.qid)
     weights = hindsight["PerceptronRanker"].served_weights
-    show(f"{len(np.unique(block.qid)):,} queries, {len(block.y):,} documents, {len(weights)} features")
+    show(f"{len(np.unique(block.qid)):,} queries, {len(block.y):,} documents, {len(weights)} columns behind the map")
 
     heading("Second pass: learn from nothing, one query after the other, and keep account")
     # F(u) weighs the length of u against its errors: a few lengths to choose from.
     comparators = {f"hindsight x {scale:g}": scale * weights for scale in (0.1, 0.3, 1.0, 3.0)}
     tracker = LossTracker(PerceptronRanker(), comparators=comparators)
-    model = StreamScaler() | tracker
-    trace = evaluate.progressive(iter_letor(file, n_features=len(weights)), model, "ndcg@10")
+    model = StreamQuantileMap() | tracker
+    trace = evaluate.progressive(iter_letor(file, n_features=block.X.shape[1]), model, "ndcg@10")
     show(repr(trace))
 
     heading("The certificate")

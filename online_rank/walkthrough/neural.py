@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from online_rank import PerceptronRanker, StreamScaler, evaluate
+from online_rank import PerceptronRanker, StreamQuantileMap, evaluate
 from online_rank.rankers.direct import DirectRanker
 from online_rank.walkthrough._say import heading, say, show
 
@@ -28,19 +28,19 @@ def run() -> None:
     say("Offers: a price far from the usual one is suspicious, whether high or low; a good rating helps; three features say "
         "nothing. Grades are 0, 1 and 2.")  # fmt: skip
     models = {
-        "linear": StreamScaler() | PerceptronRanker(),
-        "neural": StreamScaler() | DirectRanker(hidden=(16, 8), learning_rate=1e-2, average=200, seed=0),
+        "linear": StreamQuantileMap() | PerceptronRanker(),
+        "neural": StreamQuantileMap() | DirectRanker(hidden=(16, 8), learning_rate=1e-2, average=200, seed=0),
     }
     for name, model in models.items():
         trace = evaluate.progressive(offers(_N_QUERIES, seed=1), model, "ndcg@10", every=_N_QUERIES // 6)
         values = "  ".join(f"{value:.3f}" for value in trace.columns["ndcg@10"])
         show(f"{name:<8} NDCG@10 so far, after each {trace.every} queries:  {values}")
-    say("Both are rankers like any other: the same scaler before them, the same learn_one and rank_one.")
+    say("Both are rankers like any other: the same map before them, the same learn_one and rank_one.")
 
     heading("Comparing two documents")
-    scaler, ranker = models["neural"]["StreamScaler"], models["neural"]["DirectRanker"]
+    quantiles, ranker = models["neural"]["StreamQuantileMap"], models["neural"]["DirectRanker"]
     X, y = next(offers(1, seed=2))
-    documents = scaler.transform_one(X)
+    documents = quantiles.transform_one(X)
     best, worst = documents[int(np.argmax(y))], documents[int(np.argmin(y))]
     forth, back = ranker.compare_one(best, worst), ranker.compare_one(worst, best)
     show(f"r(a, b) = {forth:+.3f}    r(b, a) = {back:+.3f}")

@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from online_rank import PerceptronRanker, rank_one
+from online_rank import PerceptronRanker, StreamQuantileMap, rank_one
 from online_rank._progress import progress
 from online_rank.metrics import metric
 from online_rank.walkthrough._say import course, heading, say, show
@@ -28,12 +28,12 @@ def pages(seed: int = 7) -> Iterator[tuple[dict[str, dict[str, float]], dict[str
         reactions: dict[str, int] = {}
         for number in range(12):
             topic, hours, live = rng.choice(_TOPICS), rng.expovariate(0.2), after and rng.random() < 0.2
-            article = {f"topic={topic}": 1.0, "age": math.log1p(hours)}
+            article = {f"topic={topic}": 1.0, "hours": hours}
             if rng.random() < 0.5:
                 article["picture"] = 1.0
             if live:
                 article["live"] = 1.0
-            interest = taste.get(topic, 0.0) - 0.8 * article["age"] + 0.4 * article.get("picture", 0.0) + 1.5 * live
+            interest = taste.get(topic, 0.0) - 0.8 * math.log1p(hours) + 0.4 * article.get("picture", 0.0) + 1.5 * live
             name = f"{topic}-{t}-{number}"
             articles[name] = article
             reactions[name] = sum(interest + rng.gauss(0.0, 0.5) > bar for bar in (0.0, 1.0, 2.0))
@@ -46,7 +46,10 @@ def run() -> None:
     say(f"""{_N_PAGES:,} pages of 12 articles. An article is a dict of the features it has; a page is {{article: features}}. The
         model ranks each page before readers see it, and learns from their reactions afterwards. No list of features is given
         to it, and nothing is tuned.""")
-    models: dict[str, Any] = {"remembers all": PerceptronRanker(), "half-life 100": PerceptronRanker(average=100)}
+    models: dict[str, Any] = {
+        "remembers all": StreamQuantileMap() | PerceptronRanker(),
+        "half-life 100": StreamQuantileMap() | PerceptronRanker(average=100),
+    }
     seen = {name: [metric("ndcg@10")] for name in models}
     page, reactions = next(pages())
     say("The first page, and what readers did:")
@@ -70,10 +73,11 @@ def run() -> None:
     say(f"NDCG@10 in windows of {_WINDOW} pages, from {low:.2f} to {high:.2f}. Rankings are served by an average of the "
         "weights: of all so far, or of the latest, which follows when the taste changes.")  # fmt: skip
     model = models["half-life 100"]
+    ranker = model["PerceptronRanker"]
     heading("What it learned")
-    weights = dict(zip(model.feature_names, model.served_weights.tolist(), strict=True))
+    weights = dict(zip(ranker.feature_names, ranker.served_weights.tolist(), strict=True))
     for feature in sorted(weights, key=weights.__getitem__, reverse=True):
-        show(f"{feature:<16} {weights[feature]:+.2f}")
+        show(f"{feature:<24} {weights[feature]:+.2f}")
     say('"live" was not in the first half of the stream: the model grew by it when it came.')
     heading("The last page, best first")
     for name in [str(article) for article in rank_one(model, page)[:5]]:

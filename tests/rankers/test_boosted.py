@@ -18,6 +18,7 @@ from online_rank.metrics import NDCG
 from online_rank.query import read_query
 from online_rank.rankers import boosted
 from online_rank.storage.files import from_bytes, to_bytes
+from online_rank.stream.synth import NoisyTeacher
 from tests.reference import trees as reference
 
 
@@ -305,3 +306,16 @@ def test_a_weight_whose_squares_overflow_is_refused():
                 model.learn_one(X, y, 1.7e308)
         model.learn_one(X, y, 1e100 if t % 7 == 0 else 1.0)
     assert np.isfinite(model.predict_one(X)).all()
+
+
+def test_draws_have_the_salt_of_the_class():
+    class Another(BoostedRanker):
+        """The same under another name."""
+
+    queries = list(NoisyTeacher(12, n_features=6, n_documents=30, seed=1))
+    models = [BoostedRanker(depth=2, rate=5.0), BoostedRanker(depth=2, rate=5.0), Another(depth=2, rate=5.0)]
+    for model in models:
+        for X, y in queries:
+            model.learn_one(X, y)
+    X = queries[0][0]
+    assert models[0].predict_one(X) == models[1].predict_one(X) != models[2].predict_one(X)
