@@ -160,9 +160,9 @@ sparse rows.
 
 {table(["", *chosen.streams], rows)}
 
-Choosing among raw, scaled and mapped by a blend is at most {gain:.4f} better than the default on any of these streams, and costs
-{cost:.1f} times as much: the default does not choose. What is left to the blends and to LightGBM is what no weights of single
-features can say.
+Choosing among raw, scaled and mapped by a blend is at most {gain:.4f} better than the default on any of these streams, and
+costs {cost:.1f} times as much: the default does not choose. What blends and LightGBM are better by is what no weights of single
+features can say, or a truth that drifts.
 
 Milliseconds of processor time a query learned, training of LightGBM included:
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from online_rank import BoostedRanker, PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import trees as kernels
 from online_rank.base import Round
+from online_rank.base.draws import counted_generator
 from online_rank.base.schema import mismatches
 from online_rank.measures import discounts
 from online_rank.metrics import NDCG
@@ -92,7 +93,7 @@ def test_every_tree_is_that_of_plain_loops(monkeypatch):
             assert pending is None
             due *= 1 + 1 / 3
             window = window[-10:]
-            rng = np.random.default_rng([7, when])
+            rng = counted_generator(model, 7, when)
             when += 1
             recent = np.concatenate([b for b, _, _ in window[-8:]])[-64:].tolist()
             hashes = [sum(0x9E3779B97F4A7C55 ** (i + 1) * row[c] for i, row in enumerate(recent)) % 2**64 for c in range(6)]
