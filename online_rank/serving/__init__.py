@@ -1,4 +1,4 @@
-"""A ranker as a service: requests, queries that wait for their feedback, and an application for HTTP (extra `serve`)."""
+"""A ranker as a service: requests, queries waiting for feedback, and an HTTP application (extra `serve`)."""
 
 from online_rank._lazy import lazily
 from online_rank.serving.pending import PendingQueries
@@ -7,5 +7,5 @@ from online_rank.serving.protocol import RankingService, Reply
 
 __all__ = ["FeedbackPlan", "Limits", "Models", "PendingQueries", "RankingApp", "RankingService", "Reply"]
 
-# What needs the extra is imported when it is first used.
+# Modules that need the extra are imported on first use.
 __getattr__, __dir__ = lazily(__name__, {"Limits": "asgi", "Models": "models", "RankingApp": "http"}, __all__)

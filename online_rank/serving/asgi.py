@@ -1,4 +1,4 @@
-"""What the application needs of ASGI: the path it is asked for, a request's body within limits, answers as JSON."""
+"""Helpers for ASGI: the path of a request, its body within limits, answers as JSON."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -16,22 +16,22 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class Limits(NamedTuple):
-    """What clients may take.
+    """Limits for clients.
 
     Attributes
     ----------
     body
-        Most bytes of a request.
+        Largest size of a request, in bytes.
     seconds
-        Longest time until the head of a request is there, and then until its body is.
+        Longest time for the head of a request to arrive, and then for its body.
     requests
-        Most requests to rank or learn that are answered at the same time. With `body` this bounds the memory of requests.
+        Most requests to rank or learn handled at the same time. With `body` this bounds the memory for requests.
     streams
-        Most pages that are fed at the same time.
+        Most pages served with events at the same time.
     model
-        Most bytes of a model that is sent to take the place of the one that serves.
+        Largest size of an uploaded model, in bytes.
     connections
-        Most connections. Where there are more, the one that has been idle for longest is closed.
+        Most connections. If there are more, the one idle for longest is closed.
     """
 
     body: int = 1 << 22
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
 
 
 class Refused(Exception):
-    """A request that is not read to its end, so that its connection is closed; `status` is the HTTP status."""
+    """A refused request, which is not read to its end, so its connection is closed; `status` is the HTTP status."""
 
     def __init__(self, status: int, message: str, more: Headers = ()) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class Refused(Exception):
 
 
 def path_of(scope: Scope) -> str:
-    """The path within the application, wherever it is mounted.
+    """The path within the application, independent of where it is mounted.
 
     Examples
     --------
@@ -64,24 +64,24 @@ def path_of(scope: Scope) -> str:
 
 
 async def read_body(scope: Scope, receive: Receive, most: int, seconds: float, kind: str = "application/json") -> bytes:
-    """The body of a POST request, of at most so many bytes in so many seconds.
+    """The body of a POST request, within limits of bytes and seconds.
 
     Raises
     ------
     Refused
-        It is no POST of this type with a length, too large, or too slow to come.
+        It is not a POST of this type with a length, it is too large, or it arrives too slowly.
     ConnectionResetError
-        The client has left.
+        The client has disconnected.
     """
     if scope["method"] != "POST":
         raise Refused(405, f"{path_of(scope)} takes POST", ((b"allow", b"POST"),))
     headers = dict(scope["headers"])
-    # No browser sends such a type to another site without asking first, which this server does not allow.
+    # Browsers send this type to another site only after a preflight request, which this server refuses.
     if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != kind.encode():
-        raise Refused(415, f"the request must say what it sends: Content-Type: {kind}")
+        raise Refused(415, f"the request must have the header Content-Type: {kind}")
     length = headers.get(b"content-length", b"")
     if not length.isdigit():
-        # Chunks may be a byte each, which takes seconds of parsing for each megabyte.
+        # Chunks may be of one byte each, which takes seconds of parsing for every megabyte.
         raise Refused(411, "the request must give its length: Content-Length")
     if int(length[:20]) > most:
         raise Refused(413, f"a request of more than {most} bytes")
@@ -107,7 +107,7 @@ async def _whole_body(receive: Receive, most: int) -> bytes:
 
 
 async def send_json(send: Send, status: int, answer: dict[str, Any], more: Headers = ()) -> None:
-    """Answer a request, with further headers."""
+    """Answer a request, with optional further headers."""
     body = encoded(answer)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -1,4 +1,4 @@
-"""Group commit: what comes while the disk is busy shares its next wait; checkpoints are written in between."""
+"""Group commit: changes that arrive while the disk is busy share the next write; checkpoints are written in between."""
 
 import asyncio
 import logging
@@ -14,18 +14,18 @@ _DONE = object()
 
 
 class CommitError(RuntimeError):
-    """What was learned could not be written to the disk; nothing of it is acknowledged, and nothing more is learned."""
+    """Changes could not be written to the disk: they are not acknowledged, and no more changes are accepted."""
 
 
 class GroupCommit:
-    """Writes what requests changed to the journal of a service, in their order, from an event loop.
+    """Writes the changes of requests to the journal of a service, in order, from an event loop.
 
-    One thread at a time does all that touches the disk, in turns: one transaction with all that was added since, rankings too;
-    then, when those who waited have been answered, a step of a checkpoint, if one is being written, and what SQLite has to
-    tidy. A checkpoint is a snapshot, taken in the event loop at the beginning of a turn.
+    One thread at a time accesses the disk, in turns: first one transaction with everything added since the last one, including
+    rankings; then, after the waiting requests were answered, a step of a checkpoint, if one is being written, and SQLite's
+    housekeeping. A checkpoint is a snapshot, taken in the event loop at the beginning of a turn.
 
-    A checkpoint that cannot be written stops nothing: the journal goes on, and it is tried again
-    (`DurableService.checkpoint_failure`). A journal that cannot be written stops everything (`failure`).
+    If a checkpoint cannot be written, the journal continues, and the checkpoint is tried again
+    (`DurableService.checkpoint_failure`). If the journal cannot be written, everything stops (`failure`).
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class GroupCommit:
         self._durable = durable
         self._outcomes: list[Outcome] = []
         self._waiting: list[asyncio.Future[None]] = []
-        #: Those who wait for the next checkpoint, and for the one that is being written.
+        #: Futures waiting for the next checkpoint, and for the one being written.
         self._asking: list[asyncio.Future[None]] = []
         self._saving: list[asyncio.Future[None]] = []
         self._steps: Iterator[None] | None = None
@@ -46,12 +46,12 @@ class GroupCommit:
 
     @property
     def failure(self) -> Exception | None:
-        """Why nothing is written any more; None while all is well."""
+        """The reason why writing has stopped; None while all is well."""
         return self._failure
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was added is in the journal."""
+        """Whether everything added is in the journal."""
         return self._task is None and not self._outcomes
 
     def require_working(self) -> None:
@@ -60,32 +60,32 @@ class GroupCommit:
             raise CommitError(f"the journal cannot be written: {self._failure}") from self._failure
 
     def add(self, *outcomes: Outcome) -> None:
-        """Hand over what a request changed but nobody must wait for."""
+        """Add a change that no request waits for."""
         self._outcomes += outcomes
         self._start()
 
     def add_and_wait(self, *outcomes: Outcome) -> Awaitable[None]:
-        """Hand over, at once, what a request changed.
+        """Add the change of a request.
 
         Returns
         -------
-        What to await until it is on the disk. Raises CommitError there when it is not, and never will be.
+        An awaitable that returns when the change is on the disk, and raises CommitError if it cannot be written.
         """
         self._outcomes += outcomes
         return self._future(self._waiting)
 
     async def wait(self) -> None:
-        """Returns when all that was added before is on the disk. Raises CommitError."""
+        """Wait until everything added before is on the disk. Raises CommitError."""
         await self._future(self._waiting)
         self.require_working()
 
     async def checkpoint(self) -> None:
-        """Write a checkpoint of the service as it is now. Raises CommitError when that fails."""
+        """Write a checkpoint of the current service. Raises CommitError if that fails."""
         self.require_working()
         await self._future(self._asking)
 
     async def flush(self) -> None:
-        """Wait until all that was added is in the journal, or cannot be."""
+        """Wait until everything added is in the journal, or writing has failed."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
@@ -93,7 +93,7 @@ class GroupCommit:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         among.append(future)
         self._start()
-        # A client that leaves must not take the others' wait with it.
+        # Shielded: a client that disconnects must not cancel the wait of others.
         return asyncio.shield(future)
 
     def _start(self) -> None:
@@ -107,14 +107,14 @@ class GroupCommit:
             while self._outcomes or self._waiting or self._asking or self._steps is not None or self._durable.is_due:
                 await self._turn()
         except Exception as error:
-            # Whatever it is: what waits must hear of it.
+            # Any error: the waiting requests must be told.
             self._fail(error)
         finally:
             self._task = None
 
     async def _turn(self) -> None:
-        """Write what was added so far, answer, and go on with a checkpoint; begin one if it is due or asked for."""
-        # At one instant: the journal then ends with the snapshot's last change, and nothing comes between its first step.
+        """Write the changes so far, answer, and continue with a checkpoint; begin one if it is due or requested."""
+        # Without awaiting in between, so that the journal ends with the last change of the snapshot.
         outcomes, self._outcomes = self._outcomes, []
         waiting, self._waiting = self._waiting, []
         if self._steps is None and (self._asking or self._durable.is_due):
@@ -147,13 +147,13 @@ class GroupCommit:
             self._checkpoint_failed(error)
 
     def _between_commits(self, steps: Iterator[None] | None) -> bool:
-        """A step of a checkpoint, and what SQLite has to tidy. Returns whether the checkpoint is complete."""
+        """A step of a checkpoint, and SQLite's housekeeping. Returns whether the checkpoint is complete."""
         done = steps is not None and next(steps, _DONE) is _DONE
         self._durable.tidy()
         return done
 
     def _checkpoint_failed(self, error: Exception) -> None:
-        """Say so, and try again later."""
+        """Log the failure, and try again later."""
         self._steps = None
         saving, self._saving = self._saving, []
         _log.error("the checkpoint cannot be written; the journal goes on, and it is tried again: %s", error)
@@ -167,7 +167,7 @@ class GroupCommit:
 
 
 def _settle(futures: list[asyncio.Future[None]], error: Exception | None = None) -> None:
-    """Let go on who waits; those that were cancelled do not."""
+    """Resolve the waiting futures that were not cancelled."""
     for future in futures:
         if future.done():
             continue

@@ -1,4 +1,4 @@
-"""A service whose state survives being killed: its generations, its journal, and how they are brought together."""
+"""A service whose state survives being killed: generations, a journal, and recovery from them."""
 
 import errno
 import json
@@ -23,7 +23,7 @@ __all__ = ["DurableService", "is_fatal", "read_service"]
 
 _log = logging.getLogger("online_rank.serving")
 
-#: Seconds until a checkpoint is tried again after one that failed: at first, and at most.
+#: Seconds until a failed checkpoint is tried again: initially, and at most.
 _PATIENCE = 1.0
 _MOST_PATIENCE = 60.0
 
@@ -32,29 +32,29 @@ _ENDS = ("learn", "teach", "close", "drop")
 
 
 class DurableService:
-    """A `RankingService` with a folder that holds all that it has acknowledged.
+    """A `RankingService` with a folder that keeps everything it has acknowledged.
 
     Parameters
     ----------
     service
-        A service that has not begun. Where the folder holds the state of one with the same settings, it goes on from there.
+        A new service. If the folder has the state of one with the same settings, it continues from there.
     path
-        The folder; None for a service without memory beyond its process.
+        The folder; None for a service that keeps nothing beyond its process.
     every
         Number of changes between two checkpoints.
     replace_model
-        Whether the model of a service with another `origin` takes the place of the one in the folder; else it is refused.
+        Whether the model of a service with another `origin` replaces the one in the folder; otherwise it is refused.
 
     Attributes
     ----------
     checkpoint_failure : Exception or None
-        Why the last checkpoint could not be written; None when it was. Nothing is lost meanwhile: the journal goes on, and the
-        checkpoint is tried again, after a second at first, then later and later, at most after a minute.
+        Why the last checkpoint could not be written; None if it was. Nothing is lost: the journal continues, and the checkpoint
+        is tried again, first after a second, then at growing intervals of at most a minute.
 
     Raises
     ------
     CheckpointError
-        The folder is in use, damaged, or of a service with other settings.
+        The folder is in use or damaged, or belongs to a service with other settings.
     OSError
         It cannot be read or written.
 
@@ -99,13 +99,13 @@ class DurableService:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a checkpoint."""
+        """Whether a checkpoint is due."""
         due = self._folder is not None and self.service.n_changes - self._saved_at >= self._every
         return due and not self.seconds_to_wait
 
     @property
     def seconds_to_wait(self) -> float:
-        """How long until a checkpoint is tried again after one that failed; 0 where none has."""
+        """Seconds until a failed checkpoint is tried again; 0 if none has failed."""
         return 0.0 if self.checkpoint_failure is None else max(0.0, self._not_before - time.monotonic())
 
     @property
@@ -120,18 +120,18 @@ class DurableService:
 
     @property
     def journal_bytes(self) -> int | None:
-        """Size of the journal: what a restart would have to do again. None where there is none."""
+        """Size of the journal that a restart would replay. None if there is no journal."""
         return None if self._folder is None else self._folder.journal_bytes
 
     def append(self, outcomes: Sequence[Outcome | None], sync: bool) -> None:
-        """Write what requests changed to the journal, in their order; it is on the disk when this returns if `sync`.
+        """Write the changes of requests to the journal, in order; they are on the disk when this returns if `sync`.
 
-        This, the steps of `writing` and `tidy` may run in another thread than the rest, one at a time.
+        This method, the steps of `writing` and `tidy` may run in another thread than the rest, one at a time.
 
         Raises
         ------
         OSError, CheckpointError
-            It is not on the disk. Nothing may be acknowledged, and nothing more appended.
+            They are not on the disk. Nothing may be acknowledged, and nothing more appended.
         """
         happened = [outcome for outcome in outcomes if outcome is not None]
         if self._folder is None or not (happened or sync):
@@ -143,14 +143,14 @@ class DurableService:
         self.service.stored(max(numbers, default=0))
 
     def save(self) -> None:
-        """Write a checkpoint. All that requests changed must have been appended. Raises OSError when it cannot be written."""
+        """Write a checkpoint. All changes must have been appended. Raises OSError if it cannot be written."""
         for _ in self.writing(self.generation()):
             pass
 
     def between_commits(self) -> None:
-        """Write a checkpoint if it is due, and tidy, where nobody waits.
+        """Write a checkpoint if it is due, and tidy, when no request is waiting.
 
-        What keeps a checkpoint from being written stands in `checkpoint_failure`. Raises OSError where the disk fails.
+        If a checkpoint cannot be written, `checkpoint_failure` has the reason. Raises OSError if the disk fails.
         """
         try:
             if self.is_due:
@@ -162,7 +162,7 @@ class DurableService:
             _log.error("the checkpoint cannot be written; the journal goes on, and it is tried again: %s", error)
 
     def generation(self) -> Generation | None:
-        """The service as it is now; None where nothing is written, or it cannot be (see `checkpoint_failure`)."""
+        """A snapshot of the service; None if nothing is kept, or it cannot be taken (see `checkpoint_failure`)."""
         if self._folder is None:
             return None
         waiting = np.array(self.service.waiting_numbers(), dtype=np.int64)
@@ -195,12 +195,12 @@ class DurableService:
         self.checkpoint_failure, self._patience = None, _PATIENCE
 
     def tidy(self) -> None:
-        """What is done between two commits, after they were answered."""
+        """Housekeeping between two commits, after requests were answered."""
         if self._folder is not None:
             self._folder.tidy()
 
     def close(self) -> None:
-        """Let others work in the folder; may be called again."""
+        """Release the folder. May be called again."""
         if self._folder is not None:
             self._folder.close()
 
@@ -210,14 +210,14 @@ class DurableService:
         self._patience = min(2.0 * self._patience, _MOST_PATIENCE)
 
     def _recover(self, folder: StateDirectory, replace_model: bool) -> None:
-        """Go on from the newest generation, and do again what the journal has since."""
+        """Continue from the newest generation, and replay the journal since then."""
         if folder.saved.value is None:
-            # Now already: the journal is of use only with the parameters that it began with.
+            # At once, because the journal can only be replayed with the parameters that it began with.
             self.save()
         else:
             given, self.service = self.service, _restored(folder.saved, folder.path)
             changed = go_on(self.service, given, folder.path, replace_model)
-            # Not what was done again: a service that is killed again and again would never write another.
+            # Counted before the replayed changes: otherwise a service killed again and again would never write a checkpoint.
             self._saved_at = folder.saved.start
             waiting = {*self.service.waiting_numbers()}
             self._gone = [number for number in folder.saved.queries() if number not in waiting]
@@ -227,17 +227,17 @@ class DurableService:
 
 
 def is_fatal(error: Exception) -> bool:
-    """Whether after an error not even the journal can be relied on: what was written before may not be on the disk either."""
+    """Whether an error means that the journal cannot be trusted either, since earlier writes may not be on the disk."""
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
 def read_service(path: str | os.PathLike[str]) -> RankingService:
-    """The service in a folder as it is at this moment, whoever works in it.
+    """The current service in a folder, even while another process uses it.
 
     Raises
     ------
     CheckpointError, ModelFileError
-        It is damaged, or nothing that a service has written.
+        It is damaged, or was not written by a service.
     OSError
         There is none, or it cannot be read.
     """
@@ -246,10 +246,10 @@ def read_service(path: str | os.PathLike[str]) -> RankingService:
 
 
 def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
-    """The service that was saved, with what happened since its generation."""
+    """The saved service, with the changes since its generation."""
     service = saved.value
     if not isinstance(service, RankingService):
-        raise CheckpointError(f"{path} holds something else than the state of a service")
+        raise CheckpointError(f"{path} does not hold the state of a service")
     with no_collection():
         learned = {own(query_id.encode()): change for change, query_id in saved.learned()}
         service.restore(learned, {number: _parsed(content) for number, content in saved.waiting()})
@@ -259,12 +259,12 @@ def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
         try:
             service.replay(own(fields), number, waiting, feedback)
         except (ValueError, TypeError, LookupError) as error:
-            raise CheckpointError(f"{path}: what happened cannot be done again: {error}") from error
+            raise CheckpointError(f"{path}: the journal cannot be replayed: {error}") from error
     return service
 
 
 def _change(outcome: Outcome) -> Change:
-    """What a request changed, as the journal holds it."""
+    """The change of a request, in the form of the journal."""
     fields = json.dumps(outcome.fields).encode()
     query_id, query = outcome.fields[1] if outcome.fields[0] in _ENDS else None, b""
     if outcome.number is not None:
@@ -274,7 +274,7 @@ def _change(outcome: Outcome) -> Change:
 
 
 def _parsed(query: bytes) -> tuple[Any, ...]:
-    """A query that waits, as an outcome has it."""
+    """A waiting query, in the form of an outcome."""
     head, _, text = query.partition(b"\n")
     query_id, size, at, scores, drawn = own(head)
     return query_id, size, at, text.decode(), scores, drawn

@@ -1,13 +1,13 @@
-"""A ranker behind HTTP (extra `serve`): the requests of `online_rank.serving.protocol`, a live page, metrics.
+"""A ranker over HTTP (extra `serve`): the requests of `online_rank.serving.protocol`, a live page, metrics.
 
-- `POST /rank` `{"id": ..., "docs": {...}}`: the ranking, best first, with scores; or the list to show, where a policy draws it.
-- `POST /learn` `{"id": ..., "grades": {...}}` or `{"id": ..., "clicks": [...]}`: learned, and on the disk, when it is answered.
+- `POST /rank` `{"id": ..., "docs": {...}}`: the ranking, best first, with scores; or the list to show, if a policy draws it.
+- `POST /learn` `{"id": ..., "grades": {...}}` or `{"id": ..., "clicks": [...]}`: answered once it is learned and on the disk.
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
-- `GET /model`: the model file; `POST /model`: another one in its place; `POST /model/rollback`: the one before again.
+- `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
-The fields of a request say what it asks for, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` both take all.
+The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from online_rank.serving.openapi import description, description_page
 
 __all__ = ["Limits", "RankingApp"]
 
-#: Nothing but the page itself, and the server it came from.
+#: Allows only the page itself, and the server it came from.
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -53,14 +53,14 @@ class RankingApp:
     Parameters
     ----------
     models
-        What ranks and learns.
+        The models that rank and learn.
     key
         Name of the query parameter that names a model; None for a single model.
     token
-        What clients must send as `Authorization: Bearer TOKEN`; None lets in everybody who can connect.
+        The token that clients must send as `Authorization: Bearer TOKEN`; None admits everyone who can connect.
     local_only
-        Whether requests must name this machine as their host, so that no web page can reach the server through a browser
-        by a name of its own that leads here.
+        Whether requests must have this machine as their host, so that no web page can reach the server through a browser with
+        DNS rebinding.
     limits
         What clients may take.
 
@@ -115,16 +115,16 @@ class RankingApp:
         self._app = Starlette(routes=[Route(path, answer) for path, answer in routes.items()], lifespan=self._lifespan)
 
     def stop(self) -> None:
-        """End the streams that feed pages: a server that stops waits for every response."""
+        """End the event streams of pages, because a stopping server waits for every response."""
         self._stopping.set()
 
     async def close(self) -> None:
-        """Stop, and write what the models have learned to the disk. A server that runs this application alone calls it."""
+        """Stop, and write all models to the disk. A server that runs only this application calls it."""
         self.stop()
         await self.models.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one connection, as ASGI has it."""
+        """The ASGI entry point."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -138,7 +138,7 @@ class RankingApp:
             await self._app(scope, receive, self._counted(path, send))
 
     def _refusal(self, scope: Scope, path: str) -> Refused | None:
-        """Why a request is not let in."""
+        """Why a request is not admitted, or None."""
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"localhost")
         if self._local_only and host not in _LOCAL_HOSTS and host.rpartition(b":")[0] not in _LOCAL_HOSTS:
@@ -161,7 +161,7 @@ class RankingApp:
         return counting
 
     async def _post(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is posted, without the detours that Starlette takes for other requests."""
+        """Handle POST requests directly, without Starlette's routing."""
         started = time.perf_counter()
         headers: Any = ()
         self._n_requests += 1
@@ -183,7 +183,7 @@ class RankingApp:
     async def _answer(self, path: str, scope: Scope, receive: Receive) -> Answer:
         limits, key = self.limits, self._key_of(scope)
         if path == "/model":
-            # A model takes as long as its size allows a request to.
+            # The time limit of a model is that of a request, in proportion to its size.
             seconds = limits.seconds * limits.model / limits.body
             content = await read_body(scope, receive, limits.model, seconds, "application/octet-stream")
             return await (await self.models.get(key, may_make=False)).replace(content)
@@ -227,7 +227,7 @@ class RankingApp:
             status, answer = self._refused_key(error)
             return JSONResponse(answer, status)
         if self._n_streams >= self.limits.streams:
-            return JSONResponse({"error": f"{self._n_streams} pages are fed already"}, 503)
+            return JSONResponse({"error": f"{self._n_streams} pages are open already"}, 503)
         self._n_streams += 1
         return _Feed(self._events(key), self._end_of_stream)
 
@@ -235,7 +235,7 @@ class RankingApp:
         self._n_streams -= 1
 
     async def _events(self, key: str | None) -> AsyncIterator[str]:
-        """A snapshot a second, as long as something happens; a comment now and then, so that a page that is gone is noticed."""
+        """A snapshot per second while something happens, and comments in between, so that a closed page is noticed."""
         last, quiet = None, 0
         try:
             while not self._stopping.is_set():
@@ -255,7 +255,7 @@ class RankingApp:
             return
 
     def _snapshot(self, model: ServedModel) -> str:
-        """What pages show of a model, made once for all of them."""
+        """The data that pages show of a model, computed once for all of them."""
         kept = self._snapshots.get(model)
         if kept is None or kept[0] != model.monitor.version:
             kept = self._snapshots[model] = (model.monitor.version, json.dumps(model.snapshot()))
@@ -265,7 +265,7 @@ class RankingApp:
         return PlainTextResponse(self.figures.text(), media_type=self.figures.content_type)
 
     async def _get_health(self, request: Request) -> Response:
-        """Whether a restart would not help."""
+        """Whether the service works, so that no restart is needed."""
         return _status(not self._has_failed())
 
     async def _get_readiness(self, request: Request) -> Response:
@@ -305,7 +305,7 @@ class _Feed(StreamingResponse):
 
 
 def _page(key: str | None) -> str:
-    """The page; it knows the name of the query parameter that it has to ask for."""
+    """The page, with the name of the query parameter that it must send."""
     page = importlib.resources.files("online_rank.serving").joinpath("page.html").read_text("utf-8")
     return page if key is None else page.replace("<html ", f'<html data-key="{html.escape(key)}" ', 1)
 

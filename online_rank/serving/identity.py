@@ -1,4 +1,4 @@
-"""Whether the service in a folder is the one that is to be started: limits may change, the model only where that is said."""
+"""Checks that the service in a folder is the one to start: limits may change, the model only on request."""
 
 import os
 from typing import Any
@@ -11,15 +11,15 @@ __all__ = ["differences", "go_on"]
 
 #: What a service is, besides its model.
 _OPTIONS = ("measure", "learn_served", "null_is_missing")
-#: What a service may take. It is not part of what it is.
+#: The limits of a service, which are not part of its identity.
 _LIMITS = ("max_pending", "max_age", "max_learned", "max_pending_bytes")
 
 
 def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[str], replace_model: bool) -> bool:
-    """Let a service that was kept in a folder go on as the one that was given, with its limits.
+    """Let a service from a folder continue as the given one, with its limits.
 
-    Where both began with the same file, or the one given names none and has the same settings, what was learned stays. A model
-    of another file is refused, or takes the place of the one that learned; queries that wait are kept.
+    If both began with the same file, or the given service has no file and the same settings, the learned model is kept. A model
+    from another file is refused, or replaces the learned one; waiting queries are kept.
 
     Returns
     -------
@@ -38,8 +38,8 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
         other += [] if kept.draws == given.draws else ["one model learns from clicks, the other from grades"]
     elif is_other_file:
         raise CheckpointError(
-            f"{path} began with another model than this one. --replace-model goes on with this one, and keeps the queries that "
-            "wait; without a MODEL the one in the folder goes on"
+            f"{path} began with another model than this one. --replace-model continues with this one and keeps the queries that "
+            "wait; without a MODEL the one in the folder is used"
         )
     elif given.origin is None and kept.origin is None:
         other += differences(settings_of(kept.model), settings_of(given.model))
@@ -57,7 +57,7 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
 
 
 def differences(kept: Any, given: Any, where: str = "model") -> list[str]:
-    """What differs between two trees of settings, by name.
+    """The differences between two trees of settings, by name.
 
     Examples
     --------

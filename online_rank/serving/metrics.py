@@ -1,4 +1,4 @@
-"""Figures of a server in the form that Prometheus reads."""
+"""Figures of a server for Prometheus."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,23 +18,23 @@ _COUNTERS = {
     "ranked": "Rankings served",
     "learned": "Queries learned",
     "duplicates": "Repeated feedback",
-    "evicted": "Queries forgotten before their feedback came",
-    "drifts": "How often the served loss has risen",
+    "evicted": "Queries dropped before their feedback arrived",
+    "drifts": "Number of rises of the served loss",
 }
 
 
 class Figures:
-    """Requests by path and status, their latency, and what the models say when they are asked.
+    """Requests by path and status, their latency, and figures read from the models on request.
 
-    Counters begin with the process and never fall, whichever models are in memory.
+    Counters start with the process and never fall, whichever models are in memory.
 
     Parameters
     ----------
     models
-        The models of the server. Where there are several, counters are sums over all, gauges over those in memory, and there is
-        no figure of a single one: keys are many.
+        The models of the server. If there are several, counters are sums over all of them and gauges over those in memory;
+        there are no figures for single keys, since there may be many.
     paths
-        The paths by which requests are counted; all others are one, "other".
+        The paths by which requests are counted; all others count as "other".
     """
 
     content_type = CONTENT_TYPE_LATEST
@@ -52,7 +52,7 @@ class Figures:
         self._registry.register(_OfModels(models))
 
     def answered(self, path: str, status: int, seconds: float | None = None) -> None:
-        """A request was answered; `seconds` is how long that took, for `/rank` and `/learn`."""
+        """Count an answered request; `seconds` is its duration, for `/rank` and `/learn`."""
         path = path if path in self._paths else "other"
         counter = self._requests.get((path, status))
         if counter is None:
@@ -67,13 +67,13 @@ class Figures:
 
 
 class _OfModels:
-    """Figures that are read off the models when Prometheus asks."""
+    """Figures read from the models when Prometheus scrapes."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
 
     def collect(self) -> Iterator[Metric]:
-        """What `prometheus_client` calls."""
+        """Called by `prometheus_client`."""
         models, counts = list(self._models.open_models.values()), self._models.counts
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"online_rank_{name}", text, value=counts[name])

@@ -1,4 +1,4 @@
-"""The models behind one server: a single one, or one for each key."""
+"""The models of a server: a single one, or one for each key."""
 
 import asyncio
 import collections
@@ -21,11 +21,11 @@ from online_rank.storage.files import from_bytes, to_bytes, write_atomically
 
 __all__ = ["KEY", "Answer", "KeyRefused", "Models", "ServedModel"]
 
-#: What a key looks like.
+#: The pattern of keys.
 KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _log = logging.getLogger("online_rank.serving")
 
-#: Where the model is kept that was replaced last.
+#: File name of the model that was replaced last.
 _PREVIOUS = "previous.npz"
 
 #: HTTP status and the answer, for JSON.
@@ -33,7 +33,7 @@ Answer = tuple[int, dict[str, Any]]
 
 
 class KeyRefused(ValueError):
-    """There is no model under a key, and none may be made; `status` is the HTTP status that says so."""
+    """A key has no model, and none may be made; `status` is the HTTP status to answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class KeyRefused(ValueError):
 
 
 class ServedModel:
-    """A service with its journal and with what is watched of it. All methods belong in one event loop.
+    """A service with its journal and monitor. All methods must be called in one event loop.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class ServedModel:
         self.durable = durable
         self.commits = GroupCommit(durable)
         service = durable.service
-        # On the same account as the service's own, which outlives the process.
+        # Shares the service's account of losses, which outlives the process.
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.n_users = 0
         self.clock = IdleClock(service, idle)
@@ -65,11 +65,11 @@ class ServedModel:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for it."""
+        """Whether no request is waiting for it."""
         return self.n_users == 0 and self.commits.is_idle
 
     async def answer(self, request: bytes) -> Answer:
-        """Answer a request of `online_rank.serving.protocol`; what was learned is on the disk when this returns."""
+        """Answer a request of `online_rank.serving.protocol`; feedback is on the disk when this returns."""
         service, commits = self.durable.service, self.commits
         self.n_users += 1
         try:
@@ -111,18 +111,19 @@ class ServedModel:
                 self.monitor.learned(learned, self.durable.service.model, before)
 
     def model_file(self) -> bytes:
-        """The model as it is now, as `online_rank.save` writes it."""
+        """The current model, in the format of `online_rank.save`."""
         return to_bytes(self.durable.service.model)
 
     async def replace(self, content: bytes) -> Answer:
-        """Serve and teach the model of a file from now on; the one before can be had back by `roll_back`.
+        """Replace the model by that of a file; `roll_back` restores the previous one.
 
-        The file is checked in full, and ranks once, while requests are answered. Then it takes its place between two of them.
+        The file is checked in full, and the model ranks once, while requests are answered; then it is exchanged between two of
+        them.
         """
         try:
             model = await asyncio.to_thread(_tried, content)
         except (ValueError, TypeError) as error:
-            return 400, {"error": f"this is no model that can be served: {error}"}
+            return 400, {"error": f"this is not a model that can be served: {error}"}
         self.n_users += 1
         try:
             async with self._replacing:
@@ -131,7 +132,7 @@ class ServedModel:
             self.n_users -= 1
 
     async def roll_back(self) -> Answer:
-        """Serve the model again that was replaced last; the one that serves now can be had back in the same way."""
+        """Restore the model that was replaced last; calling it again undoes this."""
         previous = self._previous
         if previous is None and self.durable.path is not None:
             path = self.durable.path / _PREVIOUS
@@ -143,7 +144,7 @@ class ServedModel:
         try:
             service.replace_model(model, service.origin)
         except (ValueError, TypeError) as error:
-            return 400, {"error": f"this model cannot take the place of the one that serves: {error}"}
+            return 400, {"error": f"this model cannot replace the one that serves: {error}"}
         watched, self._previous = self.monitor, before
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
         self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
@@ -161,16 +162,16 @@ class ServedModel:
         return {**self.monitor.figures(self.durable.service.stats()), "journal_bytes": self.durable.journal_bytes}
 
     def snapshot(self) -> dict[str, Any]:
-        """All that the page shows, for JSON."""
+        """The data of the page, for JSON."""
         return {**self.figures(), **self.monitor.shown(self.durable.service.model)}
 
     def counts(self) -> collections.Counter[str]:
-        """What happened since it was brought into memory."""
+        """Counts since it was loaded into memory."""
         since = {name: count - self._before[name] for name, count in self.durable.service.counts().items()}
         return collections.Counter({**since, "drifts": self.monitor.n_drifts})
 
     async def close(self) -> None:
-        """Write what is left, then a checkpoint, and give the directory free."""
+        """Write the remaining changes and a checkpoint, then release the directory."""
         with contextlib.suppress(CommitError):
             await self.commits.checkpoint()
         await self.commits.flush()
@@ -178,7 +179,7 @@ class ServedModel:
 
 
 def _tried(content: bytes) -> Any:
-    """The model of a file, after a copy of it has ranked and learned: nobody waits for the compiler. Raises ValueError."""
+    """The model of a file, after a copy of it has ranked and learned, so that kernels are compiled. Raises ValueError."""
     model = from_bytes(content)
     ranker_of(model)
     trial = RankingService(from_bytes(content))
@@ -190,14 +191,15 @@ def _tried(content: bytes) -> Any:
 
 
 class Models:
-    """The models of a server, by key. Those used longest ago are put away on the disk when there are too many.
+    """The models of a server, by key. If there are too many, those used longest ago are moved to the disk.
 
     Parameters
     ----------
     make
-        Makes a new service; each key begins with one. It is called in another thread.
+        Makes the new service of a key. It is called in another thread.
     directory
-        Where checkpoints and journals are kept: of the one model, or in it one directory for each key. None keeps nothing.
+        The directory for checkpoints and journals: of the single model, or with one subdirectory for each key. None keeps
+        nothing.
     by_key
         Whether requests name a key.
     every
@@ -214,7 +216,7 @@ class Models:
     Raises
     ------
     ValueError
-        `by_key` without a directory: there would be nowhere to put models away.
+        `by_key` is set without a directory to move models to.
     """
 
     def __init__(
@@ -235,7 +237,7 @@ class Models:
         arguments.integer("max_keys", max_keys, 1)
         arguments.flag("replace_model", replace_model)
         if by_key and directory is None:
-            raise ValueError("one model for each key needs a directory (--checkpoint) to put models away in")
+            raise ValueError("one model for each key needs a directory (--checkpoint) to keep models in")
         self.by_key = by_key
         self._make = make
         self._directory = None if directory is None else Path(directory)
@@ -257,19 +259,20 @@ class Models:
 
     @property
     def open_models(self) -> dict[str, ServedModel]:
-        """Those in memory, the one used last at the end."""
+        """The models in memory, the most recently used last."""
         return self._open
 
     @property
     def counts(self) -> collections.Counter[str]:
-        """What happened since the process began, whichever models are in memory now. No count ever falls."""
+        """Counts since the process began, including models no longer in memory. They never fall."""
         total = self._put_away_counts.copy()
         for model in self._open.values():
             total.update(model.counts())
         return total
 
     async def answer(self, key: str | None, request: bytes) -> Answer:
-        """Answer a request to the model of a key (`ServedModel.answer`). One that a new model would refuse makes none.
+        """Answer a request to the model of a key (`ServedModel.answer`). A request that a new model would refuse creates no
+        model.
 
         Raises
         ------
@@ -280,14 +283,15 @@ class Models:
         return refusal or await (await self.get(key)).answer(request)
 
     async def get(self, key: str | None, may_make: bool = True) -> ServedModel:
-        """The model of a key, brought back from the disk or made where need be, while others are answered.
+        """The model of a key, loaded from the disk or created if necessary, while other requests are answered.
 
-        It may be put away again as soon as the event loop does something else: use it at once.
+        It may be moved to the disk again as soon as the event loop does something else, so use it at once.
 
         Raises
         ------
         KeyRefused
-            The key is missing, no key, or new where `may_make` is false or there are too many; or its files are not usable.
+            The key is missing or invalid, it is new although `may_make` is false or there are too many keys, or its files are
+            unusable.
         """
         if not self.by_key:
             return self._open[""]
@@ -295,7 +299,7 @@ class Models:
         while key not in self._open:
             if key not in self._opening:
                 self._opening[key] = asyncio.create_task(self._bring(key, self._is_new(key, may_make)))
-            # A client that leaves must not take the others' model with it.
+            # Shielded: a client that disconnects must not cancel the opening for others.
             await asyncio.shield(self._opening[key])
         model = self._open[key] = self._open.pop(key)
         return model
@@ -308,13 +312,13 @@ class Models:
                 model.let_time_pass()
 
     async def close(self) -> None:
-        """Put all models away."""
+        """Write all models to the disk, and close them."""
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
         await asyncio.gather(*(model.close() for model in self._open.values()))
         self._open.clear()
 
     async def _refusal(self, key: str, request: bytes) -> Answer | None:
-        """What a key without a model answers to a request that a new model would refuse. Raises KeyRefused."""
+        """The answer, for a key without a model, to a request that a new model would refuse. Raises KeyRefused."""
         if self._has(key):
             return None
         self._require_room()
@@ -333,7 +337,7 @@ class Models:
         return Path(self._directory or "") / key
 
     def _is_new(self, key: str, may_make: bool) -> bool:
-        """Whether a key is a new one, which then counts. Raises KeyRefused where it must not be."""
+        """Whether a key is new; it is then counted. Raises KeyRefused if it must not be new."""
         if self._has(key):
             return False
         if not may_make:
@@ -351,7 +355,7 @@ class Models:
             raise KeyRefused(429, f"there are {self._n_keys} keys, and no more are allowed")
 
     async def _bring(self, key: str, is_new: bool) -> None:
-        """Open the model of a key, among `_opening` meanwhile, and then among `_open`. Raises KeyRefused."""
+        """Open the model of a key; it is in `_opening` meanwhile, then in `_open`. Raises KeyRefused."""
         try:
             async with self._one_at_a_time:
                 await self._make_room()
@@ -365,7 +369,7 @@ class Models:
             del self._opening[key]
 
     async def _make_room(self) -> None:
-        """Put models away while there are too many for one more: those used longest ago first, none that somebody waits for."""
+        """Move models to the disk to make room for one more: those used longest ago first, but none with waiting requests."""
         tried: set[str] = set()
         while len(self._open) >= self._max_open:
             idle = (k for k, model in self._open.items() if k not in tried and model.is_idle and model.commits.failure is None)
@@ -376,12 +380,12 @@ class Models:
             await self._put_away(oldest)
 
     async def _put_away(self, key: str) -> None:
-        """Write a model to the disk, and forget it unless it was used meanwhile."""
+        """Write a model to the disk, and remove it from memory unless it was used meanwhile."""
         model = self._open[key]
         try:
             await model.commits.checkpoint()
         except CommitError as error:
-            _log.error("key %s: not put away: %s", key, error)
+            _log.error("key %s: not written to the disk: %s", key, error)
             return
         if self._open.get(key) is model and model.is_idle and model.durable.is_saved:
             model.durable.close()
@@ -390,7 +394,7 @@ class Models:
 
 
 def _required(key: str | None) -> str:
-    """A key that can be one. Raises KeyRefused."""
+    """A valid key. Raises KeyRefused for others."""
     if key is None or not KEY.fullmatch(key):
         raise KeyRefused(400, "the key must be 1 to 100 letters, digits, _, - and ., not . at the beginning")
     return key

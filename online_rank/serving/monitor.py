@@ -1,4 +1,4 @@
-"""What a service has learned lately, for a page and for metrics: in constant memory, since the process began."""
+"""Monitors a service for its page and metrics, in constant memory, since the process began."""
 
 import math
 import time
@@ -33,12 +33,12 @@ _FORGET = 0.5 ** (1.0 / _RECENT_HALF_LIFE)
 
 
 class Course:
-    """Rows of numbers over time, at most so many: when there are too many, every other one is left out from then on.
+    """Rows of numbers over time; when there are too many, every other row is dropped, and only every other one is recorded.
 
     Parameters
     ----------
     max_points
-        Most rows that are kept.
+        Most rows kept.
 
     Examples
     --------
@@ -56,11 +56,11 @@ class Course:
         self._stride = 1
 
     def is_due(self, t: int) -> bool:
-        """Whether time t is one that is kept."""
+        """Whether the row of time t is recorded."""
         return t % self._stride == 0
 
     def add(self, row: tuple[float, ...]) -> None:
-        """Keep a row."""
+        """Add a row."""
         self.rows.append(row)
         if len(self.rows) > self._max_points:
             self._stride *= 2
@@ -68,20 +68,20 @@ class Course:
 
 
 class Monitor:
-    """Watches the requests that a service answers, from outside.
+    """Watches the requests that a service answers.
 
-    The loss of a ranking is measured when its grades come, on the scores with which it was served. Of a list that was clicked
-    on, the loss is 1 - 1/p, p the position of its first click, and 1 where there was none. Figures are of one kind of feedback,
-    the first that comes.
+    The loss of a ranking is measured when its grades arrive, on the scores with which it was served. The loss of a list with
+    clicks is 1 - 1/p, where p is the position of the first click, and 1 without clicks. The figures are for one kind of
+    feedback, the first to arrive.
 
     Parameters
     ----------
     measure
-        What is measured where grades come (`online_rank.measure`).
+        The measure for grades (`online_rank.measure`).
     clicks
-        Whether clicks are expected; `figures` says so until feedback comes.
+        Whether clicks are expected; used in `figures` until feedback arrives.
     sums
-        Of the losses before (`LossInterval`).
+        Sums of earlier losses (`LossInterval`).
     level
         Confidence of the interval.
     """
@@ -105,7 +105,7 @@ class Monitor:
         self._course = Course()
         self._bias: PositionBias | None = None
         self._detector = drift.ADWIN()
-        # Number and mean of the losses since the detector last saw a change.
+        # Number and mean of the losses since the last detected change.
         self._since = (0, 0.0)
         self._recent = 0.0
         self._recent_weight = 0.0
@@ -117,7 +117,7 @@ class Monitor:
         self.version += 1
 
     def before_learning(self, model: Any) -> np.ndarray | None:
-        """The weights, when the next query is one to be shown; the result goes to `learned`."""
+        """The weights, if the next query will be shown on the page; pass the result to `learned`."""
         if time.monotonic() - self._shown_at < _SECONDS_BETWEEN_SHOWN:
             return None
         ranker = serving_ranker(model)
@@ -126,7 +126,7 @@ class Monitor:
         return weights if small else np.empty(0)
 
     def learned(self, reply: Reply, model: Any, before: np.ndarray | None) -> None:
-        """Feedback was learned."""
+        """Record learned feedback."""
         query_id, grades, scores = reply.answer["id"], reply.feedback, reply.served
         if isinstance(grades, Clicks):
             self._learned_clicks(query_id, grades, model, before)
@@ -138,7 +138,7 @@ class Monitor:
             self._remember(query_id, len(scores), reply.loss, documents, model, before)
 
     def figures(self, stats: dict[str, Any]) -> dict[str, Any]:
-        """Counts of the service and figures of the rankings that it served, for JSON."""
+        """Counts of the service and figures about served rankings, for JSON."""
         interval = self.losses.interval(self._level)
         return {
             "stats": {name: _finite(value) for name, value in stats.items()},
@@ -156,7 +156,7 @@ class Monitor:
         }
 
     def shown(self, model: Any) -> dict[str, Any]:
-        """What the page shows besides, for JSON."""
+        """The further data of the page, for JSON."""
         return {
             "course": [list(map(_finite, row)) for row in self._course.rows],
             "weights": _weights(model),
@@ -165,7 +165,7 @@ class Monitor:
         }
 
     def _count(self, kind: str, loss: float, model: Any) -> None:
-        """Add a loss, unless it is of another kind of feedback than the others."""
+        """Add a loss, unless it comes from another kind of feedback than the others."""
         if not self._is_settled:
             self._kind, self._is_settled = kind, True
         if kind == self._kind:
@@ -210,7 +210,7 @@ class Monitor:
         model: Any,
         before: np.ndarray | None,
     ) -> None:
-        """Show a query of `n` documents: the names, scores and grades (clicks, without a score) of its first ones."""
+        """Show a query of `n` documents: the names, scores and grades (or clicks, without scores) of its first documents."""
         if before is None:
             return
         self._shown_at = time.monotonic()
@@ -225,7 +225,7 @@ class Monitor:
         )
 
     def _position_bias(self) -> dict[str, Any] | None:
-        """Examination of each position with the ends of its interval, where clicks are learned."""
+        """The examination of each position with its interval, if the model learns from clicks."""
         if self._bias is None:
             return None
         low, high = self._bias.interval()
@@ -233,7 +233,7 @@ class Monitor:
 
 
 def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]] | None:
-    """The features whose weights have changed most: name and change. None where there are no weights to compare."""
+    """The features whose weights changed most: name and change. None if there are no weights to compare."""
     ranker = serving_ranker(model)
     after = getattr(ranker, "weights", None)
     if not isinstance(after, np.ndarray) or not 0 < len(after) <= _LARGEST_COMPARED or len(before) > len(after):
@@ -260,7 +260,7 @@ def _largest(ranker: Any, values: np.ndarray, most: int) -> list[list[Any]]:
 
 
 def _shown(name: Any) -> str:
-    """A name for the page: all of it, unless it is very long."""
+    """A name for the page, shortened if it is very long."""
     text = str(name)
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME // 2]}…{text[-_LONGEST_NAME // 2 :]}"
 
@@ -276,5 +276,5 @@ def _certified(model: Any) -> tuple[float, float]:
 
 
 def _finite(value: Any) -> Any:
-    """Numbers that JSON has."""
+    """Numbers for JSON, with None for NaN and infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

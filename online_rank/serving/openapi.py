@@ -15,7 +15,7 @@ _ID = {
         {"type": "string", "maxLength": MAX_ID_LENGTH},
         {"type": "integer", "minimum": INT64_LOW, "maximum": INT64_HIGH},
     ],
-    "description": "stands for one query",
+    "description": "identifies one query",
 }
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 _OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
@@ -42,7 +42,10 @@ _RANK = {
             "description": "what is known of the query itself, for models that look at it: {name: value}",
             "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
         },
-        "greedy": {"type": "boolean", "description": "true: by the scores; nothing is drawn, and the query does not wait"},
+        "greedy": {
+            "type": "boolean",
+            "description": "true: rank by scores, draw nothing, expect no feedback",
+        },
     },
     "example": {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}},
 }
@@ -54,7 +57,7 @@ _RANKED = {
         "scores": {"type": "array", "items": {"type": "number"}, "description": "of the documents in that order"},
         "shown": {
             "type": "integer",
-            "description": "of models that learn from clicks: so many were drawn to be shown",
+            "description": "for models that learn from clicks: the number of documents drawn to be shown",
         },
     },
 }
@@ -66,7 +69,7 @@ _GRADES = {
         "id": _ID,
         "grades": {
             "type": "object",
-            "description": "{document: grade}, of all documents of the query and no others",
+            "description": "{document: grade}, for exactly the documents of the query",
             "additionalProperties": {"type": "integer", "minimum": 0},
         },
     },
@@ -109,7 +112,7 @@ _REFUSALS = {
 
 
 def description(key: str | None, with_token: bool) -> dict[str, Any]:
-    """The interface as OpenAPI 3.1 has it.
+    """The interface in OpenAPI 3.1.
 
     Parameters
     ----------
@@ -146,7 +149,7 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
         }
 
     def replacing(summary: str, kind: str) -> dict[str, Any]:
-        refused = {**_REFUSALS, **of_model, "400": "no model that can be served", "409": "no model was replaced"}
+        refused = {**_REFUSALS, **of_model, "400": "not a model that can be served", "409": "no model was replaced"}
         content: dict[str, Any] = {"schema": {}} if kind == "application/json" else {}
         return {
             "post": {
@@ -167,13 +170,13 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
             "/learn": post("Learn from feedback on a ranking; on the disk when it is answered", _LEARN, _LEARNED),
             "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_model)
             | replacing("Serve the model of another file, which is checked in full", "application/octet-stream"),
-            "/model/rollback": replacing("Serve the model again that was replaced last", "application/json"),
+            "/model/rollback": replacing("Restore the model that was replaced last", "application/json"),
             "/stats": get("Counts and figures", also=keyed | secured, **of_model),
-            "/healthz": get("Whether a restart would not help", schema=_OK, **{"503": "restart it"}),
+            "/healthz": get("Whether the service works; 503: restart it", schema=_OK, **{"503": "restart it"}),
             "/readyz": get("Whether requests can be taken", schema=_OK, **{"503": "send requests elsewhere"}),
             "/metrics": get("Figures for Prometheus", "text/plain", also=secured, **closed),
             "/events": get(
-                "What the page shows, once a second", "text/event-stream", also=keyed | secured, **closed, **unknown
+                "The data of the page, once a second", "text/event-stream", also=keyed | secured, **closed, **unknown
             ),
             "/": get("The page", "text/html"),
         },
@@ -181,14 +184,14 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
 
 
 def _errors(texts: dict[str, str]) -> dict[str, Any]:
-    """Responses that say what is wrong, by their status."""
+    """Error responses by their status."""
     return {
         status: {"description": text, "content": {"application/json": {"schema": _ERROR}}} for status, text in texts.items()
     }
 
 
 def description_page(described: dict[str, Any]) -> str:
-    """The description as a page without anything from elsewhere."""
+    """The description as a self-contained page."""
     parts = []
     for path, methods in described["paths"].items():
         for method, operation in methods.items():

@@ -13,7 +13,7 @@ from online_rank.serving.plan import GRADE, FeedbackPlan, Given, require_time
 
 __all__ = ["PendingQueries"]
 
-#: Bytes of queries that stay in memory where they are on the disk too.
+#: Bytes of queries kept in memory if they are on the disk too.
 _IN_MEMORY = 1 << 26
 #: About what a value that was given takes.
 _VALUE = 300
@@ -22,8 +22,8 @@ _VALUE = 300
 class PendingQueries:
     """Queries that wait for their feedback, in bounded memory.
 
-    The oldest are forgotten when there are too many, when they are too large together, or when too many others came after
-    them. With a window (`FeedbackPlan`), feedback on a query is gathered until the window ends; feedback that comes before its
+    The oldest are dropped when there are too many, when they take too much memory, or when too many others came after them.
+    With a window (`FeedbackPlan`), feedback on a query is gathered until the window ends; feedback that comes before its
     query waits for it as long. Time is then that of the events, and moves with them. Windows of the oldest end sooner where
     they would be forgotten, if anything was given to them.
 
@@ -32,9 +32,9 @@ class PendingQueries:
     max_queries
         Most queries that wait at the same time, and most that have feedback and no ranking yet.
     max_age
-        Most queries that may come after a query before it is forgotten.
+        Most queries that may come after a query before it is dropped.
     max_bytes
-        Most memory, or room on the disk, that waiting queries take together, as told to `remember`.
+        Most memory, or disk space, of all waiting queries, by the sizes passed to `remember`.
     plan
         What counts as feedback, and when it is learned; None for one piece of feedback a query.
 
@@ -125,7 +125,7 @@ class PendingQueries:
         self._ends: list[tuple[float, int, Any]] = []
         self._early_ends: list[tuple[float, int, Any]] = []
         self._ties = itertools.count()
-        # Where queries are on the disk too: how many of them have been written, how to read one, and those still in memory.
+        # If queries are on the disk too: the number written, the function that reads one, and those still in memory.
         self.n_stored = 0
         self._fetch: Callable[[int], Any] | None = None
         self._in_memory: deque[tuple[Hashable, int, int]] = deque()
@@ -210,9 +210,9 @@ class PendingQueries:
             yield query_id, self.take(query_id), totals
 
     def require_room(self, n_bytes: int) -> None:
-        """Raise ValueError for a query that takes more than all that wait may take."""
+        """Raise ValueError for a query larger than the limit for all waiting queries."""
         if n_bytes > self.max_bytes:
-            raise ValueError(f"the query takes {n_bytes} bytes, but all that wait may take {self.max_bytes} together")
+            raise ValueError(f"the query takes {n_bytes} bytes, but all waiting queries together may take {self.max_bytes}")
 
     def crowded_out(self, query_id: Hashable, n_bytes: int) -> list[int]:
         """The numbers of the queries that must go before another one of `n_bytes` can wait under an id, the oldest first."""
@@ -228,7 +228,7 @@ class PendingQueries:
         return gone
 
     def put(self, query_id: Hashable, query: Any, n_bytes: int, number: int, gone: list[int], at: float | None = None) -> None:
-        """Let a query wait under its number, in place of one under the same id and of the queries `gone`.
+        """Let a query wait under its number, replacing one under the same id and dropping the queries `gone`.
 
         Those are forgotten; of those that feedback was given for, the windows end.
         """
@@ -343,7 +343,7 @@ class PendingQueries:
         return self._ungraded.get(query_id, (self.plan.ungraded, 0.0))[0]
 
     def number(self, query_id: Hashable) -> int | None:
-        """The number of the query that waits under an id; None where none does."""
+        """The number of the query waiting under an id, or None."""
         found = self._queries.get(query_id)
         return None if found is None else found[0]
 
@@ -353,7 +353,7 @@ class PendingQueries:
         return self._fetch(number) if query is None and number and self._fetch is not None else query
 
     def take(self, query_id: Hashable) -> Any:
-        """The query that waits under an id, which waits no longer. Raises KeyError when there is none."""
+        """Remove and return the query waiting under an id. Raises KeyError if there is none."""
         _, n_bytes, _, query = self._queries.pop(query_id)
         self._n_bytes -= n_bytes
         self._given.pop(query_id, None)
@@ -439,7 +439,7 @@ class PendingQueries:
                 self.n_evicted += 1
 
     def _spill(self, query_id: Hashable, number: int, n_bytes: int) -> None:
-        """Keep the query that came last in memory, and of those before that are on the disk no more than there is room for."""
+        """Keep the newest query in memory, and as many of the earlier ones as there is room for."""
         self._in_memory.append((query_id, number, n_bytes))
         self._in_memory_bytes += n_bytes
         while self._in_memory_bytes > _IN_MEMORY and self._in_memory[0][1] <= self.n_stored:

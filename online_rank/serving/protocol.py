@@ -8,8 +8,8 @@ Each request is a JSON object on a line of its own, and each gets one line in an
         -> {"id": "q1", "learned": true, "loss": 0.37}
         -> {"id": "q1", "learned": false, "duplicate": true}                     its grades were learned before
 
-A service that learns from clicks draws the first documents of the ranking, as many as are to be shown, and learns what was
-clicked among them. Behind them stand the others, by their scores:
+A service that learns from clicks draws the documents to show, which come first in the ranking, and learns from the clicks on
+them. The other documents follow, by score:
 
     {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}}
         -> {"id": "q1", "ranking": ["b", "a"], "scores": [0.2, 0.7], "shown": 2} show the first two, in this order
@@ -41,7 +41,7 @@ Any request may have `"ts"`, its time in seconds, and `"meta"`, which is answere
     {"id": "q3", "docs": {...}, "grades": {...}}                                 learned at once: somebody else ranked it
         -> {"id": "q3", "learned": true, "loss": 0.2}                            by the scores before learning
     {"id": "q3", "docs": {...}, "greedy": true}
-        -> {"id": "q3", "ranking": [...], "scores": [...]}                       by the scores: nothing is drawn, nothing waits
+        -> {"id": "q3", "ranking": [...], "scores": [...]}                       by score: nothing is drawn, nothing waits
     {"cmd": "stats"}
         -> {"stats": {...}}
     {"cmd": "save"}
@@ -49,7 +49,7 @@ Any request may have `"ts"`, its time in seconds, and `"meta"`, which is answere
     anything else
         -> {"error": "what is wrong", "line": 17}                                and nothing has changed
 
-Ids are strings or integers, and stand for one query each.
+Ids are strings or integers; each identifies one query.
 """
 
 import copy
@@ -80,7 +80,7 @@ from online_rank.serving.wire import decoded
 
 __all__ = ["Outcome", "RankingService", "Reply"]
 
-#: About what a waiting query takes besides its text, and each of its documents besides its features: names, scores, the draw.
+#: Approximate memory of a waiting query besides its text, and of each document besides its features: names, scores, the draw.
 _ENTRY = 500
 _DOCUMENT = 200
 
@@ -92,34 +92,33 @@ _COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unanswered",
 
 _NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
 
-#: Queries that are kept as they were read until their feedback comes, and most bytes of each.
+#: Number of queries kept in parsed form until their feedback arrives, and the largest size of each in bytes.
 _READ = 256
 _LARGEST_READ = 1 << 18
 
 
 class RankingService:
-    """Answers requests, and learns from grades or clicks whenever they come.
+    """Answers requests, and learns from grades or clicks whenever they arrive.
 
-    Its state follows from the outcomes of its requests alone, so that going through them again (`replay`) brings it back.
+    Its state is a function of the outcomes of its requests, so replaying them (`replay`) restores it.
 
     Parameters
     ----------
     model
         A ranker, or a pipeline that ends in one. One that learns from clicks draws the rankings that are served.
     measure
-        Name of the metric that measures the rankings that were served, where grades come.
+        The measure of served rankings when their grades arrive.
     max_pending, max_age, max_pending_bytes
-        How many queries wait for their feedback, for how many further queries, and how many bytes they may take together (see
+        Most queries waiting for feedback, the number of further queries for which they wait, and their total size in bytes (see
         `PendingQueries`).
     max_learned
-        How many ids of learned queries are remembered, to recognise feedback that comes twice.
+        Number of learned ids to remember, to recognise repeated feedback.
     learn_served
         Whether to learn from the mistakes of the scores that were served. A certificate under delay needs it
-        (`online_rank.bounds.delay_bound`). Otherwise a query is scored again when its grades come, which ranks better but is
-        certified for the new scores alone.
+        (`online_rank.bounds.delay_bound`). Otherwise a query is scored again when its grades arrive, which ranks better, but
+        only the new scores are certified.
     origin
-        Digest of the file that the model came from; None for a model that began with nothing. A folder goes on only with the
-        file that it began with.
+        Digest of the model's file; None for a new model. A folder continues only with the file that it began with.
     plan
         What counts as feedback, and when it is learned; None for one piece of feedback a query, learned when it comes.
     null_is_missing
@@ -187,9 +186,9 @@ class RankingService:
         )
         self._require_plan()
         self._metric = metric(measure)
-        #: The ids that were learned, with the number of the change.
+        #: The learned ids, with the numbers of the changes.
         self._learned: dict[str | int, int] = {}
-        #: Queries that wait, as they were read.
+        #: Waiting queries in parsed form.
         self._read: dict[int, Block] = {}
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._target = learned_measure(model)
@@ -249,10 +248,9 @@ class RankingService:
         return None if math.isinf(now) else now
 
     def answer_again(self, request: bytes) -> Reply:
-        """Answer a request that was handled before, as far as that is known; nothing changes.
+        """Answer a request that was handled before, as far as possible; nothing changes.
 
-        A query that waits for its feedback is answered as it was; one that was learned, or forgotten since, and feedback, by
-        `"duplicate": true`.
+        A waiting query gets its earlier answer; a learned or dropped query, and feedback, get `"duplicate": true`.
         """
         try:
             fields = decoded(request)
@@ -272,9 +270,9 @@ class RankingService:
         return Reply(_ranked(query_id, scores, json.loads(waiting[2])["order"] if waiting[2] else None))
 
     def stats(self) -> dict[str, Any]:
-        """Counts and figures since the service was first started, across restarts with a checkpoint.
+        """Counts and figures since the first start of the service, across restarts with a checkpoint.
 
-        Losses are of rankings whose grades came (`served_interval`): their sum, their mean, and the interval of the mean.
+        Losses are those of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
         """
         interval = self.served_interval()
         return {
@@ -290,12 +288,12 @@ class RankingService:
 
     @property
     def draws(self) -> bool:
-        """Whether the model draws the rankings that are shown, to learn from clicks on them."""
+        """Whether the model draws the rankings to show, to learn from clicks on them."""
         return abilities_of(self.model).draws
 
     @property
     def n_waiting(self) -> int:
-        """How many queries wait for their feedback."""
+        """Number of queries waiting for feedback."""
         return len(self._pending)
 
     def counts(self) -> dict[str, int]:
@@ -303,14 +301,14 @@ class RankingService:
         return {**self._counts, "evicted": self._pending.n_evicted, "expired": self._pending.n_expired}
 
     def served_interval(self, level: float = 0.95) -> Interval:
-        """What the rankings served so far lose on average in expectation, with probability `level` at all times (`Interval`).
+        """Interval for the mean expected loss of the rankings served so far, valid at all times with probability `level`.
 
-        Of queries whose grades came; it is valid on any stream (`online_rank.intervals`).
+        It covers queries whose grades arrived, and is valid on any stream (`online_rank.intervals`).
         """
         return LossInterval(self._served).interval(level)
 
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
-        """Change the service once more, as an outcome says (`Outcome`), whatever it was that led to it."""
+        """Repeat the change of an `Outcome`."""
         kind, *rest = fields
         if kind == "rank":
             n_shown, gone = rest
@@ -337,36 +335,36 @@ class RankingService:
             self.n_changes += 1
 
     def limit(self, max_pending: int, max_age: int, max_learned: int, max_pending_bytes: int) -> None:
-        """Set other limits; what is over them goes with the next query. A checkpoint has to follow."""
+        """Change the limits; anything beyond them is dropped at the next query. A checkpoint has to follow."""
         self.max_pending, self.max_age, self.max_pending_bytes = max_pending, max_age, max_pending_bytes
         self.max_learned = max_learned
         pending = self._pending
         pending.max_queries, pending.max_age, pending.max_bytes = max_pending, max_age, max_pending_bytes
 
     def replace_model(self, model: Any, origin: str | None) -> None:
-        """Serve and teach another model from now on, of the file `origin`. Queries that wait, and what was counted, are kept.
+        """Replace the model by another one, from the file `origin`. Waiting queries and counts are kept.
 
-        A checkpoint has to follow: the journal is of use only with the model that it began with.
+        A checkpoint must follow, because the journal can only be replayed with the model that it began with.
 
         Raises
         ------
         TypeError, ValueError
-            It is no ranker, or it learns from another kind of feedback than the one that is served.
+            It is not a ranker, or it learns from another kind of feedback than the present model.
         """
         if abilities_of(model).draws != self.draws:
             raise ValueError("one model learns from clicks, the other from grades")
         target = learned_measure(model)
         ranker_of(model)
         if target != self._target:
-            # What was lost was lost in another measure.
+            # Earlier losses are in another measure.
             self._served = np.zeros(3)
         self.model, self.origin, self._target = model, origin, target
         self._read.clear()
 
     def without_rows(self) -> "RankingService":
-        """A service that has everything of this one but the queries that wait and the ids that were learned.
+        """A copy of the service without the waiting queries and the learned ids.
 
-        It is for saving only: what a table holds, row by row, is not written anew with the model.
+        It is only for saving: rows kept in tables are not written again with the model.
         """
         bare = copy.copy(self)
         bare._learned, bare._read = {}, {}
@@ -374,11 +372,11 @@ class RankingService:
         return bare
 
     def waiting_numbers(self) -> list[int]:
-        """The numbers of the queries that wait, in order."""
+        """The numbers of the waiting queries, in order."""
         return self._pending.numbers()
 
     def learned_changes(self) -> list[int]:
-        """The numbers of the changes by which the ids that are known were learned, in order."""
+        """The numbers of the changes by which the known ids were learned, in order."""
         return [*self._learned.values()]
 
     def stored(self, number: int) -> None:
@@ -386,11 +384,11 @@ class RankingService:
         self._pending.n_stored = max(self._pending.n_stored, number)
 
     def read_queries_from(self, fetch: Callable[[int], Any]) -> None:
-        """From now on queries are on the disk too, where `fetch` reads them by number: only the last ones stay in memory."""
+        """Declare that queries are also on the disk, where `fetch` reads them by number: only the last ones stay in memory."""
         self._pending.read_from(fetch)
 
     def restore(self, learned: dict[str | int, int], waiting: dict[int, tuple[Any, ...]]) -> None:
-        """Give a service that was saved `without_rows` its ids, with their changes, and its queries, by number."""
+        """Restore the ids, with their changes, and the queries, by number, of a service saved `without_rows`."""
         self._learned = learned
         for number, (query_id, size, at, *query) in waiting.items():
             self._pending.put(query_id, tuple(query), size, number, [], at)
@@ -433,7 +431,7 @@ class RankingService:
         asked = asked_of(fields, self.null_is_missing)
         docs: Any = asked.documents if isinstance(asked, Runs) else asked
         self._require_moderate(docs, len(request))
-        # Before anything is drawn: what is refused must not have changed what is drawn next.
+        # Before anything is drawn, because a refused request must not change the next draw.
         text = request.decode()
         size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * len(docs)
         self._pending.require_room(size)
@@ -462,7 +460,7 @@ class RankingService:
         return reply
 
     def _waiting(self, answer: dict[str, Any], n_shown: int | None, waiting: tuple[Any, ...]) -> Reply:
-        """Let a query that was ranked wait for its feedback, unless that came before. Returns the answer to it."""
+        """Let a ranked query wait for its feedback, unless it was already learned. Returns the answer."""
         query_id, size, *_ = waiting
         number, gone = None, list[int]()
         replaced = self._pending.number(query_id)
@@ -478,7 +476,7 @@ class RankingService:
         return reply
 
     def _ranked(self, number: int | None, waiting: Any, gone: list[int]) -> None:
-        """A ranking was given."""
+        """Count a ranking."""
         if number is not None:
             query_id, size, at, *query = waiting
             self._pending.put(query_id, tuple(query), size, number, gone, at)
@@ -492,7 +490,7 @@ class RankingService:
             return self._duplicate(query_id)
         number = self._pending.number(query_id)
         if number is None:
-            raise ValueError("no query waits under this id: it was never ranked, or forgotten since (see stats: evicted)")
+            raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
         outcome = Outcome(("learn", query_id, number), feedback=request, gone=(number,))
         return self._learn_waiting(query_id, kind, fields[kind], fields.get("ungraded"), outcome)
 
@@ -685,12 +683,12 @@ class RankingService:
             self.plan.require_whole()
 
     def _require_moderate(self, docs: dict[str, dict], n_bytes: int) -> None:
-        """Raise ValueError for too many documents, or where a step would make an array of them much larger than they are."""
+        """Raise ValueError for too many documents, or if a step would turn them into a much larger array."""
         if len(docs) > MAX_DOCUMENTS:
             raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
         allowed = MAX_CELLS + CELLS_A_BYTE * n_bytes
         known = max(getattr(step, "n_features", None) or 0 for step in parts_of(self.model))
-        if len(docs) * (known + sum(map(len, docs.values()))) <= allowed:  # Whatever their features are.
+        if len(docs) * (known + sum(map(len, docs.values()))) <= allowed:  # Regardless of their features.
             return
         n_features = max(known, len(set().union(*docs.values())))
         if len(docs) * n_features > allowed and not abilities_of(self.model).takes_sparse:
@@ -721,7 +719,7 @@ def _require_known(given: Any, documents: Any) -> None:
 
 
 def _ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None = None) -> dict[str, Any]:
-    """The answer to a query: its documents, best first, and their scores. Those that were `drawn` to be shown come first."""
+    """The answer to a query: its documents, best first, and their scores. The documents `drawn` to be shown come first."""
     ranking = sorted(scores, key=scores.__getitem__, reverse=True)
     if drawn is None:
         return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
@@ -731,6 +729,6 @@ def _ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None
 
 
 def _as_served(documents: Any, order: list[str]) -> list[float]:
-    """Scores that rank documents as they were shown; those that were not tie behind them."""
+    """Scores that rank documents as they were shown; the others are tied after them."""
     place = {document: -float(position) for position, document in enumerate(order)}
     return [place.get(document, -float(len(order))) for document in documents]

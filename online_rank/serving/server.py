@@ -1,4 +1,4 @@
-"""The HTTP server under the application: uvicorn, with limits on connections that it does not have."""
+"""The HTTP server: uvicorn, with limits on connections added."""
 
 import asyncio
 import os
@@ -13,16 +13,16 @@ from online_rank.serving.asgi import Limits
 
 __all__ = ["listening_sockets", "most_connections", "server"]
 
-#: Connections that the system may accept before the server has looked at them.
+#: Connections that the system may accept before the server handles them.
 _BACKLOG = 128
-#: Descriptors for everything else: files of open models, libraries, standard streams.
+#: File descriptors reserved for everything else: open models, libraries, standard streams.
 _RESERVED = 128
 _DESCRIPTORS_A_MODEL = 4
 _GRACE_SECONDS = 10
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Sockets bound to all addresses of a host, which do not listen yet. Raises OSError."""
+    """Sockets bound to all addresses of a host, not yet listening. Raises OSError."""
     found: list[socket.socket] = []
     try:
         for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
@@ -33,19 +33,19 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # Nobody is let in before there is somebody to answer.
+            # No connection is accepted before the server can answer.
             one.bind(given)
     except OSError as error:
         for one in found:
             one.close()
-        # Python adds the address to the text, and numbers of its own for names that are unknown.
+        # Python adds the address to the text, and uses its own error numbers for unknown names.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise OSError(f"cannot listen on {host} port {port}: {reason}") from None
     return found
 
 
 def most_connections(limits: Limits, n_models: int) -> int:
-    """How many connections there may be, so that descriptors are left for the files of `n_models` models."""
+    """The number of connections that leaves enough descriptors for the files of `n_models` models."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if descriptors == resource.RLIM_INFINITY:
         return limits.connections
@@ -74,19 +74,19 @@ def server(app: Any, n_models: int = 1) -> uvicorn.Server:
 
 
 class _Door:
-    """Who may stay: at most so many connections, and none that is idle for longer than so many seconds."""
+    """Limits the number of connections, and the seconds for which one may be idle."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self.most = most
         self.seconds = seconds
-        #: Connections that are owed no answer, the one that has been for longest first.
+        #: Idle connections, the one idle for longest first.
         self.idle: dict[_Connection, asyncio.TimerHandle] = {}
 
 
 class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type,misc]  # one of two, by what is installed
-    """A connection that is closed when the head of its request takes too long, and when its place is needed while it is idle.
+    """A connection that is closed if the head of its request takes too long, or if it is idle and its place is needed.
 
-    Otherwise connections that send nothing, or half a head, would take every descriptor that the process has.
+    Otherwise connections that send nothing, or half a head, could exhaust the descriptors of the process.
     """
 
     def __init__(self, door: _Door, **arguments: Any) -> None:
@@ -118,7 +118,7 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type,misc]  # one of 
     def leave(self) -> None:
         """Close the connection at once."""
         self._stop_waiting()
-        # What counts for the limit is gone now; the loop calls connection_lost a turn later.
+        # It no longer counts for the limit; the loop calls connection_lost one turn later.
         self.connections.discard(self)
         self.transport.abort()
 

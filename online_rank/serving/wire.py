@@ -1,4 +1,4 @@
-"""JSON as it comes over the wire: read strictly, and fast where orjson is installed."""
+"""Strict parsing of JSON requests, fast if orjson is installed."""
 
 import contextlib
 import gc
@@ -17,7 +17,7 @@ __all__ = ["decoded", "encoded", "no_collection", "own"]
 
 
 def decoded(request: bytes) -> dict[str, Any]:
-    """The object that a request consists of.
+    """Parse a request, which must be a JSON object.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def decoded(request: bytes) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is no JSON object, has a key twice in one object, a number that JSON does not have, or is nested too deeply.
+        It is not a JSON object, has a duplicate key, a number that is not valid JSON, or is nested too deeply.
 
     Examples
     --------
@@ -79,10 +79,10 @@ def encoded(answer: dict[str, Any]) -> bytes:
 
 
 def _fast(request: bytes) -> dict[str, Any] | None:
-    """What orjson reads, where no key can stand twice; None where the strict reader has to look.
+    """The result of orjson if no key can be duplicated; None if the strict reader must check.
 
-    orjson keeps the last of two pairs with one key. Each pair that is written has its colon; so where as many pairs are
-    kept as there are colons, none was lost.
+    orjson keeps the last of two pairs with the same key. Every pair has a colon, so if there are as many pairs as colons, none
+    was lost.
     """
     try:
         fields = orjson.loads(request)
@@ -108,8 +108,8 @@ def _strict(request: bytes) -> dict[str, Any]:
 
 
 def _require_shallow(fields: dict[str, Any], request: bytes) -> None:
-    """Raise ValueError for values that messages, and all that goes through them by recursion, could not hold."""
-    # Each container has its bracket, in strings or outside: with so few of them, nothing can be nested too deeply.
+    """Raise ValueError for values nested too deeply for recursion."""
+    # Every container has a bracket, so with few brackets nothing can be nested too deeply.
     if request.count(b"{") + request.count(b"[") <= MAX_REQUEST_DEPTH:
         return
     level: list[Any] = [fields]
@@ -135,7 +135,7 @@ def _no_object(value: Any) -> ValueError:
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """No garbage is looked for meanwhile: nothing that is read can be any, and looking takes longer than reading."""
+    """A context without garbage collection, which would find nothing and take longer than parsing."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Models in files, and runs that survive a crash."""
+"""Saving models to files, and runs that survive a crash."""
 
 from online_rank.limits import FORMAT_VERSION
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError, read_checkpoint

@@ -1,7 +1,8 @@
-"""The container of a model file: a plain zip archive of which every byte is determined by what is in it.
+"""The container of a model file: a plain zip archive, every byte of which is determined by its content.
 
-Members are stored one after the other, uncompressed, without gaps, then comes the directory, then a SHA-256 of all that as the
-archive's comment. `numpy.load` and every zip tool open it. Reading accepts exactly what writing produces: no member can overlap
+Members are stored one after the other, uncompressed and without gaps, followed by the directory and, as the archive's comment,
+a SHA-256 of everything before. `numpy.load` and every zip tool open it. Reading accepts exactly what writing produces: no
+member can overlap
 another, so their sizes add up to no more than the file.
 """
 
@@ -16,7 +17,7 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _END = struct.Struct("<4s4H2LH")
 _VERSION, _UNIX_VERSION = 20, (3 << 8) | 20
-_DATE = (1 << 5) | 1  # 1980-01-01, the first day that there is
+_DATE = (1 << 5) | 1  # 1980-01-01, the earliest date in zip files
 _MODE = 0o600 << 16
 _DIGEST_SIZE = 64
 _MOST = 2**32 - 1
@@ -70,7 +71,7 @@ def read_archive(content: bytes) -> list[tuple[str, memoryview]]:
 
 
 def _entries(name: bytes, data: bytes | memoryview, offset: int) -> tuple[bytes, bytes]:
-    """What stands before a member, and in the directory for it."""
+    """The header of a member, and its entry in the directory."""
     if offset + len(data) > _MOST:
         raise ArchiveError("a model file can hold at most 4 GiB")
     common = (_VERSION, 0, 0, 0, _DATE, zlib.crc32(data), len(data), len(data), len(name), 0)

@@ -14,34 +14,34 @@ __all__ = ["GENERATIONS", "STATE", "CheckpointDirectory", "CheckpointError", "ne
 #: The database in a folder.
 STATE = "state.db"
 
-#: A piece stands under its digest; a generation names its pieces. `change` counts what has happened to the value before.
+#: A piece is stored under its digest; a generation lists its pieces. `change` counts the changes of the value before it.
 GENERATIONS = """
 CREATE TABLE IF NOT EXISTS piece(digest BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS generation(
     number INTEGER PRIMARY KEY, change INTEGER NOT NULL, notes BLOB NOT NULL, manifest BLOB NOT NULL, digest BLOB NOT NULL);
 """
 
-#: Bytes of pieces that are written in one transaction, between two of which others may be.
+#: Bytes of pieces written in one transaction; other transactions may come in between.
 _AT_ONCE = 1 << 18
 
 
 class CheckpointDirectory(Folder):
     """A folder with the state of one run, locked while it is open.
 
-    A new state is written beside the one before, which goes when the new one has been read back. Only what has changed is
-    written: a state is kept in pieces of 64 KiB, each under its digest.
+    A new state is written beside the previous one, which is deleted once the new one has been read back. Only changes are
+    written: a state is stored in pieces of 64 KiB, each under its digest.
 
     Parameters
     ----------
     path
-        The folder; it is made if it is missing, in a folder that exists.
+        The folder; it is created if missing, but its parent must exist.
 
     Raises
     ------
     CheckpointError
-        Another process, or another part of this one, works in the folder; or it is damaged.
+        Another process, or another part of this one, is using the folder; or it is damaged.
     OSError
-        The folder cannot be made or written to.
+        The folder cannot be created or written to.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class CheckpointDirectory(Folder):
             raise
 
     def close(self) -> None:
-        """Let others work in the folder; may be called again."""
+        """Release the folder. May be called again."""
         # In a forked child the connection is not this process's to close.
         if hasattr(self, "_database") and not self._forked:
             self._database.close()
@@ -80,13 +80,13 @@ class CheckpointDirectory(Folder):
             self._database.abandon()
 
     def read(self) -> Any:
-        """The state written last, or None. Raises ModelFileError when it is damaged."""
+        """The last state written, or None. Raises ModelFileError if it is damaged."""
         self.require_open()
         found = newest(self._database)
         return None if found is None else found[2]
 
     def write(self, state: Any) -> None:
-        """Replace the state in one step; it is on the disk, and has been read back, when this returns."""
+        """Replace the state in one step; when this returns, it is on the disk and has been read back."""
         for _ in self.writing(taken(state)):
             pass
 
@@ -96,7 +96,7 @@ class CheckpointDirectory(Folder):
         Raises
         ------
         OSError, MemoryError, CheckpointError
-            The state before is still there, or both are.
+            The previous state is still there, alone or with the new one.
         """
         self.require_open()
         manifest, contents = pieces_of(snapshot)
@@ -116,11 +116,11 @@ class CheckpointDirectory(Folder):
                 "INSERT INTO generation(change, notes, manifest, digest) VALUES(?, ?, ?, ?)", row
             ).lastrowid
         yield
-        # Only what can be read back takes the place of what was there before.
+        # The previous state is deleted only after the new one was read back.
         try:
             _value_of(row, self._database)
         except ModelFileError:
-            self._stored.clear()  # so that the next attempt writes every piece anew
+            self._stored.clear()  # so that the next attempt writes every piece again
             raise
         yield
         kept = set(contents)
@@ -131,11 +131,11 @@ class CheckpointDirectory(Folder):
         self._stored = kept
 
     def _replaced(self, connection: Any, change: int) -> None:
-        """Delete what only the states before needed."""
+        """Delete pieces that only earlier states needed."""
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Any:
-    """The state in a folder as it is now, or None, whoever works in it.
+    """The current state in a folder, or None, even while another process uses it.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Any:
 
 
 def newest(rows: Rows) -> tuple[int, bytes, Any] | None:
-    """The newest state that is whole: after which change it was, its notes, and the value. Raises ModelFileError."""
+    """The newest complete state: the number of its last change, its notes, and the value. Raises ModelFileError."""
     failure: ModelFileError | None = None
     for row in list(rows.rows("SELECT change, notes, manifest, digest FROM generation ORDER BY number DESC")):
         try:

@@ -1,4 +1,4 @@
-"""SQLite as this library uses it: one writer, any number of readers, and no failure that goes unnoticed."""
+"""Access to SQLite: one writer, any number of readers, and no failure unnoticed."""
 
 import contextlib
 import ctypes
@@ -14,14 +14,14 @@ from online_rank.storage.folder import CheckpointError, identity, open_in, sync_
 
 __all__ = ["Database", "Rows", "digest_of", "reading"]
 
-#: Pages of the write-ahead log from which on they are brought into the database.
+#: Number of pages of the write-ahead log from which it is moved into the database.
 _MANY_PAGES = 1000
 _LEAST_PAGES = 3
 
 #: Bytes of the log that are written anew at once.
 _AT_ONCE = 1 << 20
 
-#: Statements that are kept compiled.
+#: Number of compiled statements to cache.
 _STATEMENTS = 64
 
 _NUMBERS = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_CANTOPEN": errno.EMFILE, "SQLITE_READONLY": errno.EROFS}
@@ -29,7 +29,7 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
 
 
 class Rows:
-    """What may be asked of a database: by its writer, and by anybody else (`reading`).
+    """Read access to a database, for its writer and for others (`reading`).
 
     Parameters
     ----------
@@ -44,18 +44,18 @@ class Rows:
         self._connection = connection
 
     def rows(self, query: str, *values: Any) -> Iterator[Any]:
-        """The rows that a query gives."""
+        """The rows of a query."""
         with self._translated():
             yield from self._connection.execute(query, values)
 
     def first(self, query: str, *values: Any) -> Any:
-        """The first row that a query gives, or None."""
+        """The first row of a query, or None."""
         with self._translated():
             return self._connection.execute(query, values).fetchone()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Errors of SQLite as those of this library, with the name of the file."""
+        """A context that turns errors of SQLite into those of this library, with the name of the file."""
         try:
             yield
         except sqlite3.Error as error:
@@ -70,9 +70,9 @@ class Rows:
 class Database(Rows):
     """A database in a locked folder, in write-ahead mode.
 
-    A transaction is on the disk when it returns if somebody waits for it (`synchronous=FULL`, one sync); others survive the
-    process, and the next one that somebody waits for covers them. SQLite never writes its log back by itself, in the middle of
-    a transaction: `tidy` does, between two.
+    With `wait` a transaction is on the disk when it returns (`synchronous=FULL`, one sync). Others survive the process, and
+    reach the disk with the next transaction that waits. SQLite never moves its log into the database by itself, in the middle
+    of a transaction: `tidy` does, between two.
 
     What was read back after a failed sync only looks written: pages in the system's cache may not be on the disk, and another
     sync says that they are. So all that the log holds is written anew, to the log and then into the database, before anything
@@ -85,14 +85,14 @@ class Database(Rows):
     name
         Name of the file.
     tables
-        The tables, as SQL that does nothing where they exist.
+        SQL that creates the tables if they do not exist.
 
     Raises
     ------
     CheckpointError
-        The file is damaged, or no database.
+        The file is damaged, or not a database.
     OSError
-        It cannot be read or written, or is no regular file.
+        It cannot be read or written, or is not a regular file.
     """
 
     def __init__(self, path: Path, name: str, tables: str) -> None:
@@ -101,7 +101,7 @@ class Database(Rows):
         for each in (name, f"{name}-wal", f"{name}-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.close(open_in(path, each, os.O_RDWR))
-        # For the owner alone; SQLite gives its other files the same mode.
+        # Accessible only to the owner; SQLite gives its other files the same mode.
         os.close(open_in(path, name, os.O_RDWR | os.O_CREAT))
         self._in_place: dict[Path, Any] = {}
         self._pages = 0
@@ -144,12 +144,12 @@ class Database(Rows):
 
     @contextlib.contextmanager
     def transaction(self, wait: bool, n_bytes: int = 0) -> Iterator[sqlite3.Connection]:
-        """All or nothing; on the disk afterwards if `wait`. `n_bytes` is about how much is written.
+        """A transaction; on the disk afterwards if `wait`. `n_bytes` is its approximate size.
 
         Raises
         ------
         OSError, CheckpointError
-            Nothing was changed; or the files were removed, replaced or cut while they were in use.
+            Nothing was changed; or the files were removed, replaced or truncated while in use.
         """
         if wait:
             self.require_in_place()
@@ -167,7 +167,7 @@ class Database(Rows):
         self._see()
 
     def sync(self) -> None:
-        """Wait until all that was written is on the disk."""
+        """Wait until everything written is on the disk."""
         self.require_in_place()
         file = os.open(self._log, os.O_RDONLY)
         try:
@@ -176,7 +176,9 @@ class Database(Rows):
             os.close(file)
 
     def tidy(self) -> None:
-        """Bring the log into the database, if it has become long: for the thread that commits, after it has answered."""
+        """Move the log into the database if it has become long: to be called by the committing thread, after it has
+        answered.
+        """
         if self.is_untidy:
             with self._translated():
                 self._checkpoint("PASSIVE")
@@ -201,19 +203,21 @@ class Database(Rows):
         self._connection.close()
 
     def abandon(self) -> None:
-        """In a forked child: never touch the connection again. SQLite may not even close it: the locks are the parent's."""
+        """In a forked child: never use the connection again. Not even closing it is safe, because the locks are the
+        parent's.
+        """
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def _checkpoint(self, kind: str) -> None:
         self._connection.execute(f"PRAGMA wal_checkpoint({kind})").fetchall()
 
     def _see(self) -> None:
-        """Remember the files as they are."""
+        """Remember the identity and size of the files."""
         self._in_place = {path: identity(path) for path in (self.path, self._log) if path in self._in_place or path.exists()}
 
 
 def digest_of(*parts: bytes | memoryview) -> bytes:
-    """A digest, 16 bytes, of parts one after the other."""
+    """A 16-byte digest of concatenated parts."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(part)
@@ -222,7 +226,7 @@ def digest_of(*parts: bytes | memoryview) -> bytes:
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], name: str) -> Iterator[Rows]:
-    """A database as it is at one moment, from any thread and process, while the writer goes on.
+    """A snapshot of a database for reading, in any thread or process, while the writer continues.
 
     Raises OSError when there is none, CheckpointError when it is damaged.
     """

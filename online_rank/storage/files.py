@@ -1,12 +1,12 @@
-"""Saving and loading: one npz file with a JSON header, and nothing in it that could be executed.
+"""Saving and loading models: one npz file with a JSON header and no executable content.
 
 A file is an uncompressed zip archive (`online_rank.storage.archive`): `header.json` (format and library version, the object as
 a tree: class, parameters, state) and one `.npy` member for each array, so `numpy.load` opens it too. The last 64 bytes are the
-SHA-256 of all that stands before them. Equal models give equal bytes.
+SHA-256 of everything before them. Equal models give equal bytes.
 
 What can be saved: the rankers, transformers, pipelines, metrics, trackers and detectors of online_rank, and those classes of
 river that `online_rank.storage.river_classes.RIVER` lists, `utils.Rolling` around a metric among them. Other classes are
-refused by name when saving, and names of other classes when loading.
+refused when saving, and names of other classes when loading.
 """
 
 import contextlib
@@ -34,36 +34,36 @@ __all__ = ["FORMAT_VERSION", "ModelFileError", "load", "save"]
 _FORMAT = "online_rank"
 _HEADER = "header.json"
 
-#: A header may take this much memory, and four times the file.
+#: Memory that a header may take, in addition to four times the size of the file.
 _HEADER_ROOM = 32 << 20
 
-#: Where the header of an array ends at the latest.
+#: Largest size of the header of an array.
 _NPY_HEADER = 10_240
 
 
 class ModelFileError(ValueError):
-    """A file is not a model that this version of online_rank can restore; the message says what is wrong with it."""
+    """A file is not a model that this version of online_rank can restore; the message gives the reason."""
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a model to a file.
 
-    The file appears, or replaces an older one, in a single step, once all of it is on the disk: a crash at any instant leaves
-    the old file or the new one.
+    The file appears, or replaces an older one, in a single step, once all of it is on the disk: a crash leaves either the old
+    file or the new one.
 
     Parameters
     ----------
     model
         A ranker, transformer, pipeline, metric, tracker or drift detector of online_rank (see the module's documentation).
     path
-        Where to write; by convention with the suffix `.npz`, which is not added.
+        The path, by convention with the suffix `.npz`, which is not added automatically.
 
     Raises
     ------
     TypeError
-        The model contains something that is not saved; the message says what and where. Nothing is written.
+        The model contains an object that cannot be saved; the message names it. Nothing is written.
     OSError
-        The file cannot be written. The old one, if there is one, is as it was.
+        The file cannot be written. An existing file is unchanged.
 
     Examples
     --------
@@ -84,20 +84,20 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], *, max_bytes: int = 1 << 30) -> Any:
     """Read a model that `save` wrote.
 
-    Safe on files from anywhere: nothing is unpickled or executed, only the classes that the module's documentation lists are
-    built, and every part of their state is checked before it is put into place.
+    It is safe for untrusted files: nothing is unpickled or executed, only the classes listed in the module's documentation are
+    built, and every part of their state is checked first.
 
     Parameters
     ----------
     path
         The file.
     max_bytes
-        Largest file that is read. Files are not compressed, so the model takes about as much memory as the file has bytes.
+        Largest file to read. Files are not compressed, so the model takes about as much memory as the file.
 
     Raises
     ------
     ModelFileError
-        The file is damaged, too large, no model, or from a newer version of online_rank; the message says which.
+        The file is damaged, too large, not a model, or from a newer version of online_rank; the message says which.
     OSError
         The file cannot be read.
     """
@@ -126,7 +126,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def from_bytes(content: bytes) -> Any:
-    """What `to_bytes` made `content` of. Raises ModelFileError."""
+    """The inverse of `to_bytes`. Raises ModelFileError."""
     try:
         members = read_archive(content)
     except ArchiveError as error:
@@ -143,9 +143,9 @@ def from_bytes(content: bytes) -> Any:
 
 
 def described(value: Any, held: contextlib.ExitStack) -> tuple[bytes, list[np.ndarray]]:
-    """What a value is written as: a header, which is JSON, and arrays, which are its own: the locks of its models are `held`.
+    """A value as a JSON header and arrays, which are not copies: the locks of its models are `held`.
 
-    Raises TypeError for what is not saved, and ModelFileError for what could not be read back.
+    Raises TypeError for objects that cannot be saved, and ModelFileError for values that could not be read back.
     """
     tree, arrays, pooled = pack(value, held)
     header = {"format": _FORMAT, "version": FORMAT_VERSION, "library": __version__, "strings": pooled, "object": tree}
@@ -155,7 +155,7 @@ def described(value: Any, held: contextlib.ExitStack) -> tuple[bytes, list[np.nd
 
 
 def restored(header: bytes, arrays: list[np.ndarray]) -> Any:
-    """What `described` made a header and arrays of. Raises ModelFileError."""
+    """The inverse of `described`. Raises ModelFileError."""
     fields = _read_header(header)
     try:
         return unpack(Packed(fields["object"], arrays, fields.get("strings") is True))
@@ -164,7 +164,7 @@ def restored(header: bytes, arrays: list[np.ndarray]) -> Any:
 
 
 def _require_readable(header: bytes | memoryview, size: int) -> None:
-    """Raise ModelFileError for a header that would take much more memory than the file has bytes."""
+    """Raise ModelFileError for a header that would take much more memory than the size of the file."""
     if _parsed_size(bytes(header)) > _HEADER_ROOM + 4 * size:
         raise ModelFileError("its header has more parts than a model file of its size can have")
 
@@ -191,7 +191,7 @@ def _read_header(text: bytes) -> dict[str, Any]:
 
 
 def _parsed_size(text: bytes) -> int:
-    """About how many bytes the parsed JSON, and the value made of it, take at most."""
+    """Approximate upper bound on the memory of the parsed JSON and its value, in bytes."""
     containers, items, strings = text.count(b"[") + text.count(b"{"), text.count(b","), text.count(b'"') // 2
     return 2 * (72 * containers + 40 * items + 64 * strings) + 2 * len(text)
 
@@ -218,9 +218,9 @@ def _read_array(name: str, member: memoryview) -> np.ndarray:
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | None = None) -> None:
-    """Write a file so that a crash at any instant leaves the old content or the new one, on the disk.
+    """Write a file so that a crash leaves either the old or the new content on the disk.
 
-    A file that is there keeps its permissions; a new one gets `mode`, or those of the umask. What is no regular file, such as a
+    An existing file keeps its permissions; a new one gets `mode`, or those of the umask. Anything but a regular file, such as a
     device, is never replaced: OSError.
     """
     target = Path(os.path.realpath(path))
@@ -240,14 +240,14 @@ def write_atomically(path: str | os.PathLike[str], content: bytes, mode: int | N
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError) and error.errno is not None:
-            # The name of the temporary file would say nothing to anybody.
+            # The name of the temporary file would mean nothing to the user.
             raise OSError(error.errno, error.strerror, str(target)) from None
         raise
     sync_directory(target.parent)
 
 
 def require_replaceable(path: str | os.PathLike[str]) -> None:
-    """Raise OSError when a file cannot be written there: no directory, or a device or another directory in its place."""
+    """Raise OSError if a file cannot be written there: the directory is missing, or a device or a directory is in its place."""
     target = Path(os.path.realpath(path))
     try:
         if not stat.S_ISREG(mode := os.stat(target).st_mode):

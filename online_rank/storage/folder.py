@@ -1,4 +1,4 @@
-"""Folders that one process writes to: made for their owner alone, locked, and given up by forked children."""
+"""Folders that one process writes to: accessible only to their owner, locked, and released in forked children."""
 
 import contextlib
 import os
@@ -14,26 +14,26 @@ _OWNER = "owner"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint is in use, damaged, belongs to another run, or cannot be continued; the message says which."""
+    """A checkpoint is in use or damaged, belongs to another run, or cannot be continued; the message says which."""
 
 
 class Folder:
     """A folder, locked while it is open.
 
-    The lock is the operating system's, on the folder itself: it ends with the process that holds it, however that ends, and no
-    file can be deleted to get around it. A forked child does not hold it, and cannot use what its parent has opened.
+    The lock is one of the operating system, on the folder itself: it ends with the process that holds it, and there is no lock
+    file to delete. A forked child does not hold it, and cannot use what its parent has opened.
 
     Parameters
     ----------
     path
-        The folder; it is made if it is missing, in a folder that exists.
+        The folder; it is created if missing, but its parent must exist.
 
     Raises
     ------
     CheckpointError
-        Another process, or another part of this one, works in the folder.
+        Another process, or another part of this one, is using the folder.
     OSError
-        It cannot be made or written to.
+        It cannot be created or written to.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -41,9 +41,9 @@ class Folder:
 
         self.path = Path(path)
         with contextlib.suppress(FileExistsError):
-            self.path.mkdir(mode=0o700)  # It holds the queries of users.
+            self.path.mkdir(mode=0o700)  # Private, because it holds users' queries.
         with contextlib.suppress(PermissionError):
-            # Also where a process before was killed between making and syncing it.
+            # Also if an earlier process was killed between creating and syncing it.
             sync_directory(self.path.absolute().parent)
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -54,7 +54,7 @@ class Folder:
             raise CheckpointError(f"{self.path} is in use by another process (id {self._owner()})") from None
         self._forked = False
         _OPEN.add(self)
-        # For the message above, and for nothing else.
+        # Only for the message above.
         with contextlib.suppress(OSError):
             file = open_in(self.path, _OWNER, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.write(file, b"%d\n" % os.getpid())
@@ -67,7 +67,7 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Let others work in the folder; may be called again."""
+        """Release the folder. May be called again."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -80,7 +80,7 @@ class Folder:
             raise CheckpointError(f"{self.path} is closed")
 
     def _give_up(self) -> None:
-        """In a forked child: let go of the lock, which stays the parent's."""
+        """In a forked child: close the descriptor; the lock remains the parent's."""
         self._forked = True
         self.close()
 
@@ -90,7 +90,7 @@ class Folder:
         return "unknown"
 
 
-#: The folders of this process.
+#: The open folders of this process.
 _OPEN: "weakref.WeakSet[Folder]" = weakref.WeakSet()
 
 
@@ -104,7 +104,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def open_in(path: Path, name: str, flags: int) -> int:
-    """Open a regular file of a folder, for its owner alone; a link or anything else in its place is an OSError."""
+    """Open a regular file in a folder, accessible only to its owner; a link or anything else in its place is an OSError."""
     file = os.open(path / name, flags | os.O_NOFOLLOW, 0o600)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -113,7 +113,7 @@ def open_in(path: Path, name: str, flags: int) -> int:
 
 
 def sync_directory(directory: str | os.PathLike[str]) -> None:
-    """Make the names in a directory durable, where the system can."""
+    """Make the names in a directory durable, if the system supports it."""
     if os.name == "nt":
         return
     handle = os.open(directory, os.O_RDONLY)
@@ -124,7 +124,7 @@ def sync_directory(directory: str | os.PathLike[str]) -> None:
 
 
 def identity(path: Path) -> Any:
-    """Which file stands under a name, and how long it is. Raises CheckpointError when none does."""
+    """The identity and size of the file with a name. Raises CheckpointError if there is none."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -1,7 +1,7 @@
-"""A value as pieces under their digests, so that writing it again writes what has changed.
+"""Stores a value as pieces under their digests, so that writing it again writes only changes.
 
-A generation is a manifest: the digests of the pieces of its header and of each of its arrays. Pieces that two generations have
-in common are stored once.
+A generation is a manifest: the digests of the pieces of its header and of each of its arrays. Pieces common to two generations
+are stored once.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _PIECE = 1 << 16
 
 
 class Snapshot(NamedTuple):
-    """A value at one moment: what changes it afterwards changes nothing here.
+    """A snapshot of a value, unaffected by later changes.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Pieces(NamedTuple):
 
 
 def taken(value: Any) -> Snapshot:
-    """A snapshot. Raises TypeError for what is not saved."""
+    """Take a snapshot. Raises TypeError for objects that cannot be saved."""
     with contextlib.ExitStack() as held:
         header, arrays = described(value, held)
         return Snapshot(header, [np.array(array, order="C") for array in arrays])
@@ -68,7 +68,7 @@ def pieces_of(snapshot: Snapshot) -> Pieces:
 
 
 def assembled(manifest: bytes, read: Callable[[bytes], bytes | None]) -> Any:
-    """The value of a manifest, whose pieces `read` gives by digest. Raises ModelFileError."""
+    """The value of a manifest; `read` returns pieces by digest. Raises ModelFileError."""
     fields = json.loads(manifest)
     if fields["format"] > FORMAT_VERSION:
         raise ModelFileError(f"format version {fields['format']} was written by a newer online_rank: upgrade online_rank")

@@ -1,9 +1,9 @@
-"""Objects as their settings and their state, and back.
+"""Converts objects to their settings and state, and back.
 
 The settings are the arguments of the constructor; the state is what the class declares (`online_rank.base.schema`). An object
-comes back by calling the constructor with settings of the annotated types, and putting the state into place after each part of
-it was checked against its declaration. So a file cannot make the library do anything but build these objects.
-Arrays come from the file: no array grows to a size that a file only claims.
+is restored by calling the constructor with settings of the annotated types, and setting the state after each part was checked
+against its declaration. So a file cannot make the library do anything but build these objects.
+Arrays come from the file itself: a claimed size allocates nothing.
 """
 
 import inspect
@@ -24,27 +24,27 @@ __all__ = ["Budget", "class_of", "name_of", "restore", "schema", "split"]
 
 
 class Budget:
-    """How many bytes a file may still make objects allocate besides its own arrays."""
+    """The bytes that objects of a file may still allocate besides the file's own arrays."""
 
     def __init__(self, n_bytes: int) -> None:
         self.left = n_bytes
 
     def spend(self, n_bytes: int, where: str) -> None:
-        """Raise StateError when more is spent than there is."""
+        """Raise StateError if the budget is exceeded."""
         self.left -= n_bytes
         if self.left < 0:
             raise StateError(f"{where} takes much more memory than the file has bytes")
 
 
 def name_of(cls: type) -> str | None:
-    """The name by which files know a class; None for one that may not stand in files. Imports nothing."""
+    """The name of a class in files; None for one that cannot be saved. Imports nothing."""
     if _registry.home_of(cls) is not None:
         return cls.__name__ if schema_of(cls) is not None or hasattr(cls, "_fields") else None
     return river_name(cls)
 
 
 def class_of(name: Any, where: str) -> type:
-    """The class that files know by `name`. Raises StateError for one that may not stand in files."""
+    """The class with a name in files. Raises StateError for one that cannot be saved."""
     cls = None
     if type(name) is str and (name in _registry.CLASSES or name in RIVER):
         cls = _registry.public_class(name) if name in _registry.CLASSES else river_class(name)
@@ -54,12 +54,12 @@ def class_of(name: Any, where: str) -> type:
 
 
 def schema(cls: type) -> Mapping[str, Field]:
-    """The state that a class declares, or that is declared for a class of river."""
+    """The state declared by a class, or for a class of river."""
     return RIVER[name].state if (name := river_name(cls)) is not None else schema_of(cls) or {}
 
 
 def split(value: Any, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of an object, and its state. Raises TypeError when an attribute is neither, or does not match."""
+    """The settings and the state of an object. Raises TypeError if an attribute is neither, or does not match."""
     cls = type(value)
     fields, settings = schema(cls), _settings(cls)
     # Some settings are properties.
@@ -99,7 +99,7 @@ def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where:
         if name in state:
             field.check(state[name], f"{where}.{name}", made)
             present = vars(made).get(name)
-            # river's defaultdicts and Counters stay what they are.
+            # river's defaultdicts and Counters keep their types.
             vars(made)[name] = _refilled(present, state[name]) if isinstance(present, dict) else state[name]
         elif not hasattr(cls, name) and (name in vars(made) or not field.optional):
             raise StateError(f"{where} has no {name}")
@@ -126,7 +126,7 @@ def _variadic(cls: type) -> str | None:
 
 
 def _listed(items: Any) -> list[Any]:
-    """What an argument such as `*steps` was given."""
+    """The values given to an argument such as `*steps`."""
     return list(items.items()) if isinstance(items, dict) else sorted(items, key=repr)
 
 
@@ -137,29 +137,29 @@ def _refilled(present: dict, items: dict) -> dict:
 
 
 def _constructed(cls: type, parameters: dict[str, Any], where: str) -> Any:
-    """What the constructor makes of settings."""
+    """Call the constructor with settings."""
     if cls is utils.Rolling:  # Its constructor would make the metric itself.
         made = utils.Rolling.__new__(utils.Rolling)
         made._window_size = parameters["window_size"]
         return made
     arguments = dict(parameters)
     positional = arguments.pop(_variadic(cls) or "", [])
-    # A constructor may want parts that have learned nothing; those that have come into place afterwards.
+    # Constructors may require untrained parts; the trained ones are set afterwards.
     parts = {name: part for name, part in arguments.items() if isinstance(part, base.Estimator)}
     try:
         made = cls(*positional, **{**arguments, **{name: part.clone() for name, part in parts.items()}})
-    except Exception as error:  # Of river's constructors too, whatever they raise.
+    except Exception as error:  # Any error, because river's constructors raise errors of all kinds.
         raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {error}") from None
     vars(made).update(parts)
     return made
 
 
 def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
-    """Raise StateError unless `parameters` are the constructor's, each of the annotated type."""
+    """Raise StateError unless `parameters` are those of the constructor, each of the annotated type."""
     expected = _settings(cls)
     if unknown := sorted(set(parameters) - set(expected)):
         raise StateError(f"{where}: a {cls.__name__} has no parameter {unknown[0]!r}")
-    # What an older version did not know takes the constructor's default.
+    # Parameters unknown to an older version take the constructor's default.
     if missing := sorted(name for name in set(expected) - set(parameters) if not _has_default(cls, name)):
         raise StateError(f"{where} has no parameter {missing[0]!r}")
     if (name := river_name(cls)) is not None:
@@ -187,7 +187,7 @@ def _check_river_settings(name: str, parameters: dict[str, Any], where: str) -> 
     for key, field in RIVER[name].settings.items():
         try:
             field.check(parameters[key], f"{where}.{key}", owner)
-        except TypeError as error:  # of a limit that depends on another setting, which is of a wrong type
+        except TypeError as error:  # from a limit that depends on another setting of a wrong type
             raise StateError(f"{where}.{key}: {error}") from None
 
 

@@ -1,7 +1,7 @@
-"""The classes of river that may stand in files, with their settings and their state.
+"""The classes of river that can be saved, with their settings and their state.
 
-They are declared like our own (`online_rank.base.schema`), but here, since their bodies are not ours, and with their settings,
-since river's constructors check few of them.
+They are declared like those of this library (`online_rank.base.schema`), and with their settings, since river's constructors
+check few of them.
 """
 
 import collections
@@ -37,7 +37,7 @@ class Declaration(NamedTuple):
 
 
 class Anything(Field):
-    """Whatever a file may hold: values that were checked by themselves."""
+    """Any value that a file may hold: it was checked on its own."""
 
     optional = True
 
@@ -46,7 +46,7 @@ class Anything(Field):
 
 
 class Extreme(Real):
-    """A number that was the largest or the smallest so far: as it came in, True and False too."""
+    """A running maximum or minimum, of the type of the input, including True and False."""
 
     def _check(self, value: Any, where: str, owner: Any) -> None:
         if not isinstance(value, bool):
@@ -75,7 +75,9 @@ class KeySet(Field):
 
 
 class Compiled(Field):
-    """A part that river has in Rust, by its name in `COMPILED`. `tree` makes one of bytes that only river understands."""
+    """A part that river implements in Rust, by its name in `COMPILED`. `tree` restores it from bytes that only river
+    understands.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -86,7 +88,7 @@ class Compiled(Field):
 
 
 class SameAs(Field):
-    """An object of the class that a setting has."""
+    """An object of the same class as a setting."""
 
     def __init__(self, setting: str) -> None:
         self.setting = setting
@@ -106,7 +108,7 @@ class Kinds(Field):
 
 
 class Statistic(Field):
-    """A statistic of one variable that files know; `constant` also takes a plain value."""
+    """A statistic of one variable that can be saved; `constant` also takes a plain value."""
 
     def __init__(self, constant: bool = False) -> None:
         self.constant = constant
@@ -128,7 +130,7 @@ class RandomState(Field):
             raise StateError(f"{where} should be a random number generator")
 
 
-#: The parts that river has in Rust, by the names that files use: how to make one that has seen nothing.
+#: The parts that river implements in Rust, by their names in files, with functions that make new ones.
 COMPILED: dict[str, Callable[[], Any]] = {
     "adwin": lambda: _river("drift").ADWIN()._helper,
     "ewmean": lambda: _river("stats").EWMean()._ewmean,
@@ -144,7 +146,7 @@ _COMPILED_NAMES = {
     "RsQuantile": "quantile",
 }
 
-#: Types that settings may be.
+#: Types that can be values of settings.
 TYPES: dict[str, type] = {"bool": bool, "complex": complex, "float": float, "int": int, "str": str, "Number": numbers.Number}
 
 _COUNT = Integer(0, 2**62)
@@ -152,7 +154,7 @@ _NUMBER = Real(-1e150, 1e150)
 _EXTREME = Extreme(finite=False)
 _CALL = TupleOf(ListOf(Anything(), kind=tuple), DictOf(Text(), Anything()))
 _SIZE = Integer(1, 2**31 - 1, optional=True)
-#: None: with a window means and variances are objects, which no file holds.
+#: Only None: with a window, means and variances are objects that cannot be saved.
 _NO_WINDOW = Integer(1, 0, optional=True)
 _STEPS = ListOf(TupleOf(Text(), Anything()))
 _PIPELINE = {name: Derived() for name in ("_plan", "_inference_transformers", "_last_step_cached", "_last_step_params")}
@@ -162,7 +164,7 @@ _WEIGHT = Real(0.0)
 _SHARE = Real(0.0, 1.0)
 _FITTING = {"_feature_name": Derived(), "_groups": DictOf(Plain(), SameAs("how"))}
 _GROUPED = {"by": ListOf(Plain(), optional=True), "how": Statistic()}
-#: Texts are cut up as river does by default: a pattern or a function from a file would be a program.
+#: Only river's default tokenisation: a pattern or a function from a file would be executable.
 _VECTORIZER = {
     "on": Plain(),
     "strip_accents": Flag(),
@@ -174,7 +176,7 @@ _VECTORIZER = {
     "ngram_range": TupleOf(Integer(1, 100), Integer(1, 100)),
 }
 
-#: Classes by the names that files use.
+#: Classes by their names in files.
 RIVER = {
     "river.compose.Discard": Declaration({"keys": ListOf(Plain())}, {}),
     "river.compose.Pipeline": Declaration({"steps": _STEPS}, _PIPELINE),
@@ -310,7 +312,7 @@ RIVER = {
 
 
 def river_name(cls: type) -> str | None:
-    """The name by which files know a class of river; None for one that is not listed. Imports nothing."""
+    """The name of a class of river in files; None if it is not listed. Imports nothing."""
     for name in RIVER:
         module, _, bare = name.rpartition(".")
         if bare == cls.__name__ and getattr(sys.modules.get(module), bare, None) is cls:
@@ -319,7 +321,7 @@ def river_name(cls: type) -> str | None:
 
 
 def compiled_name(value: Any) -> str | None:
-    """The name of a part that river has in Rust; None for anything else."""
+    """The name of a part that river implements in Rust; None for anything else."""
     kind = type(value)
     return _COMPILED_NAMES.get(kind.__name__) if kind.__module__.startswith("river._river_rust.") else None
 
@@ -329,7 +331,7 @@ def _river(module: str) -> Any:
 
 
 def river_class(name: str) -> Any:
-    """The class of river of that name. Raises KeyError for one that is not listed."""
+    """The class of river with a name. Raises KeyError if it is not listed."""
     module, _, bare = name.rpartition(".")
     if name not in RIVER:
         raise KeyError(name)

@@ -1,4 +1,4 @@
-"""Reading the state of a service: by the service itself, when it starts, and by anybody else."""
+"""Reads the state of a service, at its start or from another process."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ _LEARNED = "SELECT change, id, digest FROM learned WHERE change BETWEEN ? AND ? 
 
 
 class Saved:
-    """The newest generation of a service, and what goes with it. Every digest is compared.
+    """The newest generation of a service and the rows that belong to it. Every digest is verified.
 
     Parameters
     ----------
@@ -35,13 +35,13 @@ class Saved:
     value
         The generation; None in a new folder.
     waited : list of int
-        The numbers of the queries that waited then, in order.
+        The numbers of the queries waiting at that time, in order.
     change : int
         Number of the last change of the journal.
     chain : bytes
-        Its digest, and that of all before it.
+        The digest of it and of all changes before it.
     journal_bytes : int
-        Size of the changes since the generation: what a restart has to do again.
+        Size of the changes since the generation, which a restart must replay.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class Saved:
             self.journal_bytes += len(outcome)
 
     def learned(self) -> Iterator[tuple[int, str]]:
-        """The ids that were known at the generation, in order, each with the number of its change."""
+        """The ids known at the generation, in order, each with the number of its change."""
         n = 0
         for change, query_id, digest in self._rows.rows(_LEARNED, self._first, self.start):
             self.require(digest == digest_of_id(change, query_id), f"the id learned by change {change} is damaged")
@@ -83,7 +83,7 @@ class Saved:
             yield outcome, number, content
 
     def queries(self) -> list[int]:
-        """The numbers of all queries that are there; some are gone."""
+        """The numbers of all stored queries, including some that no longer wait."""
         return [number for (number,) in self._rows.rows("SELECT number FROM query ORDER BY number")]
 
     def waiting(self) -> Iterator[tuple[int, bytes]]:
@@ -109,7 +109,7 @@ class Saved:
 
 @contextlib.contextmanager
 def saved_state(path: str | os.PathLike[str]) -> Iterator[Saved]:
-    """The state of a service in a folder as it is at one moment, whoever works in it, without any lock.
+    """The current state of a service in a folder, read without a lock, even while another process uses it.
 
     Raises
     ------

@@ -1,17 +1,17 @@
-"""The state of a service in SQLite: its model, the queries that wait, the ids that were learned, the journal of outcomes.
+"""The state of a service in SQLite: its model, the waiting queries, the learned ids, and the journal of outcomes.
 
-A generation holds the model, and whatever else is small, after some change. The journal has a row for each change since, with a
-digest of the row and of all rows before it. So what was acknowledged is the newest generation, the queries that waited and the
-ids that were known then, each in a row of its own, and the journal.
+A generation holds the model and other small state after some change. The journal has a row for each change since then, with a
+digest of it and of all rows before it. So the acknowledged state consists of the newest generation, the queries waiting and ids
+known at that time, each in its own row, and the journal.
 
-What is noticed, and what is not
+Detection of damage
 --------------------------------
-Every row has a digest, and a generation says which rows belong to it. But damage in the middle of SQLite's log makes SQLite
-drop the rest of the log without a word. So the number of the last acknowledged change stands outside of the log, in the file
-`acknowledged`. It is written after the log was synced and before anything is acknowledged, which costs no sync: 2 µs. Every
-process sees it at once. It is on the disk when the system has written it back, and is synced by the thread that commits, after
-it has answered: once a second while changes are acknowledged, at each new generation, and when the folder is closed. One
-damage is not noticed: the log is damaged in changes of the last second before power was lost.
+Every row has a digest, and a generation lists the rows that belong to it. But if SQLite's log is damaged in the middle, SQLite
+silently drops the rest of it. So the number of the last acknowledged change is also kept outside the log, in the file
+`acknowledged`. It is written after the log was synced and before anything is acknowledged; this needs no sync and takes 2 µs.
+Other processes see it at once. The committing thread syncs it after it has answered: once a second while changes are
+acknowledged, at each new generation, and when the folder is closed. One kind of damage goes unnoticed: damage of the log in the
+changes of the last second before a power failure.
 """
 
 import contextlib
@@ -43,18 +43,18 @@ CREATE TABLE IF NOT EXISTS learned(change INTEGER PRIMARY KEY, id TEXT NOT NULL,
 
 
 class Change(NamedTuple):
-    """A change of the state, as the journal holds it.
+    """A change of the state, in the form of the journal.
 
     Attributes
     ----------
     outcome
-        What happened: all that doing it again needs, but queries.
+        The outcome: everything needed to repeat it, except queries.
     number
-        The number of the query that waits from now on; None where none does. Numbers rise.
+        The number of the query that waits from now on, or None. Numbers rise.
     query
         That query.
     learned
-        The id that was learned, as JSON; None where none was.
+        The learned id, as JSON, or None.
     """
 
     outcome: bytes
@@ -64,18 +64,18 @@ class Change(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """What is written of a service at one moment.
+    """A snapshot of a service, to be written.
 
     Attributes
     ----------
     change
         Number of its last change.
     snapshot
-        Its state but for queries and ids; and the numbers of the queries that wait, in order, int64.
+        Its state without queries and ids; and the numbers of the waiting queries, in order, int64.
     gone
-        Numbers of queries that wait no longer since the generation before.
+        Numbers of queries that have stopped waiting since the previous generation.
     first, n_learned
-        The oldest change whose id is still known, and how many are.
+        The oldest change whose id is still known, and the number of known ids.
     """
 
     change: int
@@ -88,7 +88,7 @@ class Generation(NamedTuple):
 class StateDirectory(CheckpointDirectory):
     """A folder with the state of a service, locked while it is open.
 
-    First it is read (`saved`). Then it is written to, by `append` and `replacing`, one thread at a time.
+    It is first read (`saved`), then written to by `append` and `replacing`, from one thread at a time.
 
     Parameters
     ----------
@@ -98,16 +98,16 @@ class StateDirectory(CheckpointDirectory):
     Attributes
     ----------
     saved : Saved
-        What there was when the folder was opened.
+        The state when the folder was opened.
     change : int
         Number of the last change.
     journal_bytes : int
-        Size of the changes since the newest generation: what a restart has to do again.
+        Size of the changes since the newest generation, which a restart must replay.
 
     Raises
     ------
     CheckpointError
-        Also: something that was acknowledged is missing.
+        Also if acknowledged changes are missing.
     """
 
     _tables = _TABLES
@@ -119,7 +119,7 @@ class StateDirectory(CheckpointDirectory):
         self._count = -1
         super().__init__(path)
         try:
-            # All that is read is on the disk by now.
+            # Everything read so far is on the disk.
             self.saved = Saved(self._database)
             self._require_acknowledged(_read_count(self.path / _COUNT))
             self._run, self._chain = self.saved.run or secrets.token_hex(16), self.saved.chain
@@ -133,7 +133,7 @@ class StateDirectory(CheckpointDirectory):
             raise
 
     def close(self) -> None:
-        """Let others work in the folder; may be called again."""
+        """Release the folder. May be called again."""
         if self._count >= 0:
             if not self._forked:
                 with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ class StateDirectory(CheckpointDirectory):
         return row[0]
 
     def append(self, changes: Sequence[Change], wait: bool) -> None:
-        """Write changes, in their order; they are on the disk, and counted as acknowledged, when this returns if `wait`.
+        """Write changes, in order; if `wait`, they are on the disk and counted as acknowledged when this returns.
 
         Raises
         ------
@@ -194,7 +194,9 @@ class StateDirectory(CheckpointDirectory):
         self.sync_count(at_once=True)
 
     def tidy(self) -> None:
-        """What is done between two commits, after they were answered: bring SQLite's log into the database, sync the count."""
+        """Housekeeping between two commits, after requests were answered: move SQLite's log into the database, sync the
+        count.
+        """
         self._database.tidy()
         self.sync_count()
 
@@ -204,7 +206,7 @@ class StateDirectory(CheckpointDirectory):
         return self._database.is_untidy or self._is_late
 
     def sync_count(self, at_once: bool = False) -> None:
-        """Sync the number of the last acknowledged change, now or when it was not synced for a second."""
+        """Sync the number of the last acknowledged change, now or if it was not synced for a second."""
         if (at_once and self._acknowledged != self._synced) or self._is_late:
             os.fsync(self._count)
             self._synced, self._synced_at = self._acknowledged, time.monotonic()
@@ -214,7 +216,7 @@ class StateDirectory(CheckpointDirectory):
         return self._acknowledged != self._synced and time.monotonic() - self._synced_at >= _SECONDS_BETWEEN_SYNCS
 
     def _require_acknowledged(self, counted: tuple[str, int] | None) -> None:
-        """Raise CheckpointError when something that was acknowledged is missing, or the count itself."""
+        """Raise CheckpointError if acknowledged changes, or the count itself, are missing."""
         saved = self.saved
         run, acknowledged = counted or (saved.run, 0)
         saved.require(bool(saved.run) or not (acknowledged or saved.change), "its first generation is missing")
@@ -224,7 +226,7 @@ class StateDirectory(CheckpointDirectory):
         saved.require(missing <= 0, f"{missing} acknowledged changes are missing: the end of its log is damaged or cut off")
 
     def _acknowledge(self) -> None:
-        """Say outside of the log how far it has come."""
+        """Write the number of the last change outside the log."""
         text = f"{self._run} {self.change}"
         line = f"{text} {digest_of(text.encode()).hex()}".ljust(_COUNT_SIZE - 1) + "\n"
         there, _ = identity(self.path / _COUNT)
@@ -242,7 +244,7 @@ class StateDirectory(CheckpointDirectory):
 
 
 def _read_count(path: Path) -> tuple[str, int] | None:
-    """Name of the run, and number of the last acknowledged change; None where nothing was written yet."""
+    """Name of the run, and number of the last acknowledged change; None if nothing was written yet."""
     try:
         file = open_in(path.parent, path.name, os.O_RDONLY)
     except FileNotFoundError:
@@ -252,7 +254,7 @@ def _read_count(path: Path) -> tuple[str, int] | None:
     finally:
         os.close(file)
     if not content.strip(b"\0"):
-        return None  # A crash of the system before the file was first synced: nothing had been acknowledged.
+        return None  # The system crashed before the file was first synced, so nothing had been acknowledged.
     parts = content.decode("latin-1").split()
     if len(content) != _COUNT_SIZE or len(parts) != 3 or digest_of(" ".join(parts[:2]).encode("latin-1")).hex() != parts[2]:
         raise CheckpointError(f"{path} is damaged")

@@ -1,7 +1,7 @@
-"""Values as a JSON tree, a pool of strings and a list of arrays, and back: what files hold.
+"""Converts values to a JSON tree, a pool of strings and a list of arrays, and back.
 
-Long strings, and the strings of long lists, stand in the pool, which is two arrays of the file. So what a value takes in
-memory is a small multiple of what it takes in a file, and a header that would take more is refused before it is parsed.
+Long strings, and the strings of long lists, go to the pool, which is two arrays of the file. So a value takes a small multiple
+of its size in the file, and a header that would take more is refused before it is parsed.
 """
 
 import collections
@@ -27,7 +27,7 @@ from online_rank.storage.river_classes import COMPILED, TYPES, compiled_name
 
 __all__ = ["Packed", "adopt", "numeric", "pack", "settings_of", "unpack"]
 
-#: What objects may allocate besides the arrays of a file and as much again.
+#: Bytes that objects may allocate in addition to twice the arrays of a file.
 _SPARE_BYTES = 8 << 20
 
 #: Strings longer than this, and lists with more strings than this, go to the pool.
@@ -38,7 +38,9 @@ _SEQUENCES: dict[str, Callable[[list], Any]] = {"tuple": tuple, "set": set, "fro
 
 
 class Packed(NamedTuple):
-    """What a file holds: a JSON tree, and the arrays that it refers to by number; the last two may be the pool of strings."""
+    """The content of a file: a JSON tree, and the arrays that it refers to by number; the last two may be the pool of
+    strings.
+    """
 
     tree: Any
     arrays: list[np.ndarray]
@@ -46,10 +48,10 @@ class Packed(NamedTuple):
 
 
 class _Packer:
-    """Encodes values; `settings_only` leaves out state, and shows arrays by their digest."""
+    """Encodes values; `settings_only` leaves out state, and replaces arrays by their digests."""
 
     def __init__(self, settings_only: bool = False, held: contextlib.ExitStack | None = None) -> None:
-        # What goes on holding the locks of the models that are written; None for settings, which do not change.
+        # Holds the locks of the models being written; None for settings, which do not change.
         self._held = held
         self.arrays: list[np.ndarray] = []
         self.strings: list[str] = []
@@ -57,7 +59,7 @@ class _Packer:
         self._seen: set[int] = set()
 
     def encode(self, value: Any, where: str, depth: int) -> Any:
-        """The JSON tree of a value. Raises TypeError for what is not saved."""
+        """The JSON tree of a value. Raises TypeError for objects that cannot be saved."""
         if depth > MAX_DEPTH:
             raise TypeError(f"cannot save {where[:80]}...: nested deeper than {MAX_DEPTH} levels, or containing itself")
         kind = type(value)
@@ -79,7 +81,7 @@ class _Packer:
             keys = self._items(list(value), f"the keys of {where}", depth)
             return {"dict": [keys, [self.encode(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()]]}
         if kind in (set, frozenset):
-            plain = _Packer(settings_only=True)  # The order of the pool must not depend on that of a set.
+            plain = _Packer(settings_only=True)  # Sorted, because the pool must not depend on the order of a set.
             return {kind.__name__: sorted((plain.encode(item, where, depth + 1) for item in value), key=json.dumps)}
         if kind is Columns:
             return {"columns": self._items(list(value.names), where, depth)}
@@ -121,14 +123,14 @@ class _Packer:
         if name is None:
             raise TypeError(
                 f"cannot save {where}: it is of type {kind.__module__}.{kind.__qualname__}. Saved are numbers, strings, "
-                "containers, numeric arrays, the public classes of online_rank (but adapters around any river model or "
+                "containers, numeric arrays, the public classes of online_rank (except adapters around any river model or "
                 "function) and the transformers of river that online_rank.storage.files lists. Python's pickle keeps the rest, "
                 "for the same versions of all libraries; load only pickles that you trust"
             )
         if issubclass(kind, tuple):
             return {"class": name, "items": self._items(tuple(value), where, depth)}
         if id(value) in self._seen:
-            raise TypeError(f"cannot save {where}: the same {name} also stands elsewhere in what is saved")
+            raise TypeError(f"cannot save {where}: the same {name} also occurs elsewhere in the model")
         self._seen.add(id(value))
         if self._held is not None and isinstance(value, Locked):
             self._held.enter_context(value._lock)
@@ -146,12 +148,12 @@ class _Packer:
 def pack(value: Any, held: contextlib.ExitStack) -> Packed:
     """A JSON tree for `value`, and the arrays that the tree refers to by number.
 
-    The locks of all models are `held` from here on, since the arrays are theirs and no copies.
+    The locks of all models are `held` from here on, since the arrays are not copied.
 
     Raises
     ------
     TypeError
-        Something inside `value` is of a type that is not saved, or does not match its declaration; the message says where.
+        Something inside `value` is of a type that cannot be saved, or does not match its declaration; the message says where.
     """
     packer = _Packer(held=held)
     tree = packer.encode(value, "model" if name_of(type(value)) else "value", 0)
@@ -217,7 +219,7 @@ class _Unpacker:
         return items
 
     def _pooled(self, first: Any, count: Any, where: str) -> list[str]:
-        """Strings of the pool, which are referred to in order and once."""
+        """Strings of the pool, each of which is referred to once, in order."""
         known = type(first) is int and type(count) is int and first == self._next
         if not known or not 0 < count <= len(self._strings) - first:
             raise StateError(f"{where} refers to strings that the file does not have, or has used before")
@@ -225,7 +227,7 @@ class _Unpacker:
         return self._strings[first : first + count]
 
     def check_all_used(self) -> None:
-        """Raise StateError when something of the file was not referred to."""
+        """Raise StateError if part of the file was not referred to."""
         if self.unused or self._next != len(self._strings):
             raise StateError("it has arrays or strings that nothing refers to")
 
@@ -265,7 +267,7 @@ class _Unpacker:
 
 
 def unpack(packed: Packed) -> Any:
-    """The value that `pack` made `packed` of. Raises StateError when its parts do not fit together."""
+    """The inverse of `pack`. Raises StateError if the parts do not fit together."""
     tree, arrays, pooled = packed
     strings: list[str] = []
     if pooled:
@@ -282,12 +284,14 @@ def unpack(packed: Packed) -> Any:
 
 
 def settings_of(value: Any) -> Any:
-    """A tree of `value` without any state: which classes with which parameters an object is made of."""
+    """A tree of `value` without state: the classes and parameters of an object."""
     return _Packer(settings_only=True).encode(value, "value", 0)
 
 
 def adopt(target: Any, source: Any) -> None:
-    """Give `target` the state of `source`, an object with the same settings; the steps of a pipeline stay the same objects."""
+    """Copy the state of `source`, an object with the same settings, to `target`; the steps of a pipeline remain the same
+    objects.
+    """
     for own, other in zip(steps_of(target), steps_of(source), strict=True):
         vars(own).clear()
         vars(own).update(vars(other))
@@ -295,7 +299,7 @@ def adopt(target: Any, source: Any) -> None:
 
 
 def _split_pool(text: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """The strings of a pool: one text in UTF-8, and how many characters each string has."""
+    """The strings of a pool: one text in UTF-8, and the length of each string in characters."""
     if (text.dtype, text.ndim, lengths.dtype, lengths.ndim) != (np.uint8, 1, np.int64, 1):
         raise StateError("its pool of strings has arrays of another kind")
     try:
@@ -333,10 +337,10 @@ def _type_name(value: Any, where: str) -> str:
 
 
 def _compiled(name: str, content: str, where: str) -> Any:
-    """A part that river has in Rust, whose state is bytes that only river understands.
+    """A part that river implements in Rust, whose state is bytes that only river understands.
 
-    Bytes of a file that was tampered with may be refused at once, or make a part that fails when it is used: by a panic of
-    Rust, which is a BaseException. So a copy is used for a while.
+    Bytes from a file that was tampered with may be refused at once, or make a part that fails in use, by a panic of Rust, which
+    is a BaseException. So a copy is tried out first.
     """
     try:
         state = bytes.fromhex(content)

@@ -1,15 +1,15 @@
 """Simulated users, who click on what they are shown: from any stream of graded queries to a stream of clicks.
 
-A user sees the grades of the documents shown, in their order, and nothing else. Which user answers how:
+A user sees only the grades of the documents shown, in order. The users are:
 
-- `CascadeUser`: from the top down; clicks by the grade, and after a click is satisfied, and leaves, by the grade. The users
-  "perfect", "navigational" and "informational" of the literature are of this kind;
-- `PositionUser`: looks at position p with probability p^-eta, whatever else was seen;
-- `TrustUser`: the same, and believes in the order: sees good documents at the top, whether they are good or not;
-- `DependentUser`: from the top down; after a click goes on by a probability that falls with the position;
-- `BayesianUser`: from the top down; loses patience, clicked or not, and leaves when a click satisfies;
-- `BrowsingUser`: looks on by how far away the last click is;
-- `SatisfiedUser`: from the top down, until what was clicked is enough.
+- `CascadeUser`: reads from the top down; probabilities of a click, and of being satisfied and leaving after it, depend on the
+  grade. The users "perfect", "navigational" and "informational" of the literature are of this kind;
+- `PositionUser`: examines position p with probability p^-eta, independently of the rest;
+- `TrustUser`: the same, but trusts the order, and also clicks on irrelevant documents near the top;
+- `DependentUser`: reads from the top down; after a click continues with a probability that falls with the position;
+- `BayesianUser`: reads from the top down; may lose patience at any document, and leaves when a click satisfies;
+- `BrowsingUser`: examines positions depending on the distance to the last click;
+- `SatisfiedUser`: reads from the top down until the clicked documents are enough.
 """
 
 import abc
@@ -38,8 +38,8 @@ __all__ = [
     "user",
 ]
 
-#: Probabilities of a click, and of leaving after one, by grade, for 2, 3 and 5 grades: Oosterhuis & de Rijke (2018), table 2,
-#: who take them from Guo, Liu & Wang (2009) and Hofmann, Whiteson & de Rijke (2013).
+#: Probabilities of a click, and of leaving after one, by grade, for 2, 3 and 5 grades, from table 2 of Oosterhuis & de Rijke
+#: (2018), after Guo, Liu & Wang (2009) and Hofmann, Whiteson & de Rijke (2013).
 _CASCADE = {
     "perfect": {
         1: ((0.0, 1.0), (0.0, 0.0)),
@@ -60,14 +60,14 @@ _CASCADE = {
 
 
 class User(base.Base, abc.ABC):
-    """Somebody who clicks. Answer number t of a seed is always the same."""
+    """Base class of simulated users. Answer number t of a seed is always the same."""
 
     _schema = Schema()
 
     seed: int
 
     def clicks(self, shown: Impression, y: Sequence[int] | np.ndarray | Mapping[Hashable, int], draw: int) -> Clicks:
-        """What this user does with a ranking.
+        """The clicks of this user on a ranking.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class User(base.Base, abc.ABC):
 
     @abc.abstractmethod
     def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Which of the documents shown, whose grades are (k,), are clicked: bools (k,)."""
+        """Which of the documents shown, with grades (k,), are clicked: bools (k,)."""
 
 
 class CascadeUser(User):
@@ -124,7 +124,7 @@ class CascadeUser(User):
 
 
 class PositionUser(User):
-    """Looks at position p with probability p^-eta, and clicks on what is seen by its grade (the position-based model).
+    """Examines position p with probability p^-eta, and clicks by the grade (the position-based model).
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class PositionUser(User):
         self.seed = seed
 
     def examination(self, k: int) -> np.ndarray:
-        """The probability that each of the first `k` positions is looked at, (k,)."""
+        """The probability that each of the first `k` positions is examined, (k,)."""
         return np.arange(1.0, k + 1.0) ** -self.eta
 
     def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -153,10 +153,10 @@ class PositionUser(User):
 
 
 class TrustUser(User):
-    """Looks like a `PositionUser`, and then takes documents near the top for relevant that are not.
+    """Examines positions like a `PositionUser`, and takes some irrelevant documents near the top for relevant ones.
 
-    A document at position p that is looked at is clicked with probability 1 - (p + 1)/100 when it is relevant, and 0.65/p when
-    it is not. The model is that of Agarwal, Wang, Li, Bendersky & Najork, *Addressing Trust Bias for Unbiased
+    An examined document at position p is clicked with probability 1 - (p + 1)/100 if it is relevant, and 0.65/p if it is not.
+    The model is that of Agarwal, Wang, Li, Bendersky & Najork, *Addressing Trust Bias for Unbiased
     Learning-to-Rank*, 2019; the values are those of Vardasbi, Oosterhuis & de Rijke, *When Inverse Propensity Scoring does not
     Work*, 2020, for whom grades 3 and 4 of 4 are relevant, and no others.
 
@@ -186,9 +186,10 @@ class TrustUser(User):
 
 
 class DependentUser(User):
-    """Reads from the top down until a click; after a click at position p goes on with probability `persistence` / p.
+    """Reads from the top down; after a click at position p continues with probability `persistence` / p.
 
-    It is the dependent click model of Guo, Liu & Wang (2009): whether more is read depends on the position of the click alone.
+    This is the dependent click model of Guo, Liu & Wang (2009): whether the user reads on depends only on the position of the
+    click.
 
     Parameters
     ----------
@@ -215,12 +216,13 @@ class DependentUser(User):
 
 
 class BayesianUser(User):
-    """Reads from the top down; a click may satisfy, which ends the search, and everybody else goes on with one probability.
+    """Reads from the top down; a click may satisfy, which ends the search; otherwise the user continues with a fixed
+    probability.
 
     The dynamic Bayesian network model (DBN) of Chapelle & Zhang, *A Dynamic Bayesian Network Click Model for Web Search
     Ranking*, 2009; section 3.7 of Chuklin, Markov & de Rijke, *Click Models for Web Search*, 2015. A document that is read is
-    clicked with probability alpha, and satisfies after a click with probability sigma; who is not satisfied reads the next one
-    with probability gamma.
+    clicked with probability alpha, and satisfies after a click with probability sigma; a user who is not satisfied reads the
+    next one with probability gamma.
 
     Parameters
     ----------
@@ -260,11 +262,11 @@ class BayesianUser(User):
 
 
 class BrowsingUser(User):
-    """Looks at a position by how far below the last click it is, and clicks on what is seen by its grade.
+    """Examines positions depending on their distance below the last click, and clicks by the grade.
 
     The user browsing model (UBM) of Dupret & Piwowarski, *A User Browsing Model to Predict Search Engine Click Data from Past
-    Observations*, 2008; section 3.4 of Chuklin, Markov & de Rijke, 2015. Position r is looked at with probability
-    gamma_{r r'}, with r' the position of the last click above it, 0 for none.
+    Observations*, 2008; section 3.4 of Chuklin, Markov & de Rijke, 2015. Position r is examined with probability gamma_{r r'},
+    where r' is the position of the last click above it, 0 for none.
 
     Parameters
     ----------
@@ -294,14 +296,14 @@ class BrowsingUser(User):
 
 
 class SatisfiedUser(User):
-    """Reads from the top down and clicks by the grade, until the gains of what was clicked add up to what it came for.
+    """Reads from the top down and clicks by the grade, until the gains of the clicked documents reach a target.
 
     Parameters
     ----------
     click
         Probability of a click on a document of grade 0, 1, 2, ...
     gain
-        What a click on such a document adds.
+        The gain of a click on such a document.
     need
         The sum at which the session ends.
     seed
@@ -328,7 +330,7 @@ class SatisfiedUser(User):
 
     def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         clicked = rng.random(len(grades)) < _by_grade(self.click, grades)
-        # A little less, for sums of shares such as 1/3.
+        # With a tolerance for sums of fractions such as 1/3.
         return _until(clicked, np.cumsum(clicked * _by_grade(self.gain, grades)) >= self.need - 1e-12)
 
 
@@ -339,7 +341,7 @@ def user(name: str, *, max_grade: int = 2, seed: int = 0) -> User:
     ----------
     name
         `"perfect"`, `"navigational"`, `"informational"`: cascades; `"position"`: eta = 1; `"position2"`: eta = 2; `"trust"`;
-        `"dependent"`; `"dbn"` and `"satisfied"`, who click as navigational users do; `"ubm"`, with the same clicks.
+        `"dependent"`; `"dbn"`, `"satisfied"` and `"ubm"`, with the click probabilities of navigational users.
     max_grade
         The best grade of the stream. The probabilities of the cascades are published for 1, 2 and 4; for others they are
         interpolated between those of 4. To users who trust, documents with at least 3/4 of it are relevant; the others take a
@@ -405,9 +407,9 @@ def click_stream(queries: Iterable[tuple[Any, Any]], model: Any, user: User) -> 
     queries
         Pairs of a query and its grades.
     model
-        A ranker or pipeline with a policy; it shows each query when it is asked for the next.
+        A ranker or pipeline with a policy; each query is shown when the next pair is requested.
     user
-        Who clicks.
+        The user who clicks.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What each column of a table is for: declared once, and read by readers, commands, reports and exports."""
+"""The roles of a table's columns, for readers, commands, reports and exports."""
 
 import json
 import os
@@ -12,21 +12,21 @@ from online_rank.stream.table_sources import Column, columns_of
 
 __all__ = ["MISSING", "Column", "TablePlan", "plan_columns"]
 
-#: What a missing value of a feature may be.
+#: How missing values of a feature can be treated.
 MISSING = ("error", "zero", "mean", "indicator")
 
-#: Why columns of these types are no features.
+#: Reasons why columns of these types are not features.
 _NO_NUMBERS = {
     "text": "text: encode it, as ForEachDocument(OneHotEncoder()) does from Python",
     "datetime": "a time: make it a number, such as an age in days",
-    "empty": "it has no values where the table begins: name it as a feature to read it nevertheless",
+    "empty": "it has no values at the beginning of the table: name it as a feature to read it",
     "other": "neither numbers nor booleans",
 }
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """The columns of a table with their roles, and what a missing value of a feature is.
+    """The columns of a table with their roles, and the treatment of missing values.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class TablePlan:
 
     @property
     def left_out(self) -> tuple[Column, ...]:
-        """The columns that nothing is read from."""
+        """The columns that are left out."""
         return tuple(column for column in self.columns if column.role == "left out")
 
     @property
@@ -66,11 +66,11 @@ class TablePlan:
         return tuple(column for column in self.columns if column.role != "left out")
 
     def of(self, role: str) -> str | None:
-        """The one column with a role; None where there is none."""
+        """The column with a role, or None."""
         return next(iter(self._by_role.get(role, ())), None)
 
     def in_words(self) -> list[str]:
-        """A line on the features, and one on what is left out and why, if anything is."""
+        """A line about the features, and one about the columns left out, with reasons, if there are any."""
         shown = _listed(self.features)
         lines = [f"{len(self.features):,} features: {shown}"]
         if self.left_out:
@@ -92,15 +92,15 @@ def plan_columns(
     context: Sequence[str] = (),
     missing: str = "error",
 ) -> TablePlan:
-    """Decide what each column of a table is for.
+    """Decide the role of each column of a table.
 
-    Columns that were named have their role. Of the others, numbers and booleans are features, except the index of a pandas
-    frame that was written to the file; text, times and empty columns are left out.
+    Named columns have the given role. Among the others, numbers and booleans are features, except the index of a pandas frame
+    that was written to the file; text, times and empty columns are left out.
 
     Parameters
     ----------
     source
-        A table, as `iter_table` takes it. Of csv the beginning is read.
+        A table, as for `iter_table`. Of csv files only the beginning is read.
     query, grade, document, event_time
         Columns with these roles.
     context
@@ -108,14 +108,14 @@ def plan_columns(
     features
         The columns that are features, and no others; None to let their types decide.
     exclude
-        Columns that are no features.
+        Columns that are not features.
     missing
-        What a missing value is (see `iter_table`).
+        How to treat missing values (see `iter_table`).
 
     Raises
     ------
     ValueError
-        There is no such column, a column has two roles, a feature holds no numbers, or nothing is left to be a feature.
+        A column does not exist or has two roles, a feature is not numeric, or no features are left.
 
     Examples
     --------
@@ -177,11 +177,11 @@ def _check_features(name: str, features: Sequence[str], types: dict[str, str], r
         if column in roles:
             raise ValueError(f"{name}: column {column!r} cannot be {roles[column]} and a feature at once")
         if types[column] in ("text", "datetime", "other"):
-            raise ValueError(f"{name}: column {column!r} is no feature: {_NO_NUMBERS[types[column]]}")
+            raise ValueError(f"{name}: column {column!r} is not a feature: {_NO_NUMBERS[types[column]]}")
 
 
 def _why_not(column: str, kind: str, features: Sequence[str] | None, exclude: Collection[str], index: Collection[str]) -> str:
-    """Why a column without another role is no feature; empty if it is one."""
+    """Why a column without another role is not a feature; empty if it is."""
     if column in exclude:
         return "excluded"
     if features is not None:
@@ -199,7 +199,7 @@ def _in_order(columns: list[Column], features: Sequence[str]) -> tuple[Column, .
 
 
 def _index_of(metadata: dict[bytes, bytes] | None) -> set[str]:
-    """The columns that pandas has noted as an index."""
+    """The columns that the metadata of pandas lists as an index."""
     try:
         noted = json.loads((metadata or {}).get(b"pandas", b"{}"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The rows of a table with those of each query together, in memory that does not grow with its columns."""
+"""Groups the rows of a table by query, in memory that does not grow with its columns."""
 
 import contextlib
 import tempfile
@@ -14,10 +14,10 @@ from online_rank.stream.table_sources import Batches, Frame, arrow, batches_of
 
 __all__ = ["grouped"]
 
-#: Rows that are sorted at once hold about so many values, and lie in at most so many files.
+#: Approximate number of values sorted at once, and the largest number of temporary files.
 _VALUES, _MOST_FILES = 1 << 22, 256
 
-#: Columns of the files beside those of the table: the place of a row's query, its source, and its number there.
+#: Further columns of the temporary files: the place of a row's query, its source, and its number there.
 _PLACE, _SOURCE, _ROW = "place of query", "number of source", "number of row"
 
 
@@ -40,11 +40,11 @@ class _Order(NamedTuple):
 
 
 def grouped(sources: Sequence[Any], plan: TablePlan, n_rows: int) -> Batches:
-    """All sources as one table with the rows of each query together.
+    """All sources as one table with the rows of each query grouped.
 
-    Queries stand in the order in which they first come, or of their first event where the plan has a column of times; the rows
-    of a query stay in their order. The sources are read twice: first the ids alone, then everything, which goes to temporary
-    files that are sorted one at a time. In memory is, for each row, its id and 8 bytes.
+    Queries are in order of first appearance, or of their first event if the plan has a column of times; the rows of a query
+    keep their order. The sources are read twice: first only the ids, then everything, which goes to temporary files that are
+    sorted one at a time. Memory holds the id and 8 bytes for each row.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def grouped(sources: Sequence[Any], plan: TablePlan, n_rows: int) -> Batches:
     """
     for source in sources:
         if hasattr(source, "read_next_batch"):
-            raise TypeError("a record batch reader can be read once; to put the rows of a query together give files or tables")
+            raise TypeError("a record batch reader can be read only once; to group the rows of queries give files or tables")
 
     tables = [batches_of(source, plan.read, n_rows) for source in sources]
     total = None if any(table.n_rows is None for table in tables) else sum(table.n_rows or 0 for table in tables)
@@ -101,7 +101,7 @@ def _order(sources: Sequence[Any], plan: TablePlan, n_rows: int) -> tuple[_Order
     column = pyarrow.chunked_array([chunk.cast(id_type) for chunk in ids], id_type)
     if pyarrow.types.is_dictionary(id_type):
         column = column.cast(id_type := id_type.value_type)
-    # Codes count ids in the order in which they first come.
+    # Codes number ids in order of first appearance.
     codes = column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int32)
     sizes = np.bincount(codes)
     if time is not None:

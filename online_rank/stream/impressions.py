@@ -1,4 +1,4 @@
-"""Logs of clicks in tables: a row is a document of a list that was shown, or could have been."""
+"""Click logs in tables: each row is a document of a shown list, or another candidate."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
@@ -32,31 +32,30 @@ def iter_impressions(
 ) -> Iterator[tuple[Any, Clicks]]:
     """Read a log of clicks: `for x, clicks in iter_impressions("log.parquet"): model.learn_one(x, clicks)`.
 
-    The rows of one list stand together. Lists are in the order of the file, which should be that of time.
+    The rows of one list are contiguous. Lists are read in the order of the file, which should be that of time.
 
     Parameters
     ----------
     source
         A path to a csv or Parquet file, or a table in memory, as for `iter_table`.
     query
-        The column of what a list was shown for: rows one after the other with one value are a list. Give lists that follow each
-        other different values, such as the id of the request.
+        The column of the query: consecutive rows with the same value are a list. Consecutive lists must have different values,
+        such as the ids of requests.
     document
-        The column of the id of the document.
+        The column of document ids.
     position
-        The column of where it stood on the page, from 1 on; missing or 0 for candidates that were not shown. Gaps are
-        advertisements, pinned documents, and what else was not ranked.
+        The column of positions on the page, from 1; missing or 0 for candidates that were not shown. Gaps are advertisements,
+        pinned documents and anything else that was not ranked.
     click
-        The column of what was done with it: a number >= 0, or whether it was clicked; missing is 0.
+        The column of clicks: a number >= 0, or whether the document was clicked; missing is 0.
     propensity
-        The column of the probability with which the document was put there; None where there is none.
+        The column of the probability of the document at its position; None if there is none.
     propensity_of
-        What it is the probability of: `"above"`, of the document given those above it; `"place"`, of the document at this
-        place, whatever stood elsewhere.
+        The kind of probability: `"above"`, given the documents above it; `"place"`, the marginal probability at this position.
     shuffled
-        Whether each list was put in uniformly random order, out of all the candidates of the table.
+        Whether each list was in uniformly random order, drawn from all its candidates in the table.
     features
-        The columns that are features; None for all other columns of numbers. A missing one is left out.
+        The columns that are features; None for all other numeric columns. Missing values are left out.
     context
         The columns with what is known of the query itself, such as who asked; the first row of a list counts.
 
@@ -65,12 +64,12 @@ def iter_impressions(
     x : dict or Block
         `{document: {feature: value}}`, with all candidates; with `context` a `Block` of them.
     clicks : Clicks
-        What was done with those that were shown.
+        The clicks on the documents shown.
 
     Raises
     ------
     TypeError, ValueError
-        A column is missing, a document or position stands twice in a list, or a value is out of its range. The message names
+        A column is missing, a document or position occurs twice in a list, or a value is out of range. The message names
         the table and the row.
 
     Examples
@@ -142,7 +141,7 @@ def _lists(
 def _impression(
     rows: list[tuple[str, tuple[Any, ...]]], n_roles: int, features: list[str], propensity_of: str, shuffled: bool
 ) -> tuple[dict[Hashable, dict[str, float]], Clicks]:
-    """One list: its candidates, and what was done with those shown."""
+    """One list: its candidates, and the clicks on those shown."""
     x: dict[Hashable, dict[str, float]] = {}
     shown: list[tuple[int, Hashable, float, float]] = []
     for where, row in rows:

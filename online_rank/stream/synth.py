@@ -23,7 +23,7 @@ class SyntheticStream(abc.ABC):
     Attributes
     ----------
     n_queries
-        Length of the stream, or None for one without end.
+        Length of the stream, or None for an endless one.
     """
 
     n_queries: int | None
@@ -61,10 +61,11 @@ class SyntheticStream(abc.ABC):
 
 
 class Separable(SyntheticStream):
-    """Queries that a linear ranker can order without a mistake, with a margin that is known.
+    """Queries that a linear ranker can order without mistakes, with a known margin.
 
-    Documents lie on the unit sphere, so R_X = 1. With the unit vector u = `teacher`, each grade has a band for u . x, and the
-    bands of neighbouring grades are `margin` apart: u . (x_i - x_j) >= `margin` whenever R_i > R_j. The rest of x points in a
+    Documents lie on the unit sphere, so R_X = 1. With the unit vector u = `teacher`, each grade has a range of values u . x,
+    and the ranges of neighbouring grades are `margin` apart: u . (x_i - x_j) >= `margin` whenever R_i > R_j. The rest of x
+    points in a
     random direction orthogonal to u. The mass theorem bounds the cumulative loss of a perceptron by 4 / `margin`^2, however
     long the stream.
 
@@ -138,11 +139,11 @@ class Separable(SyntheticStream):
 
 
 class NoisyTeacher(SyntheticStream):
-    """Graded queries like those of a web-search engine: long-tailed list lengths, noisy grades, few relevant documents.
+    """Graded queries like those of a web search engine: long-tailed list lengths, noisy grades, few relevant documents.
 
-    A document's relevance is u . x + `noise` e with u = `teacher`, a unit vector, and e standard normal; grades 0..4 cut it at
-    fixed levels such that their shares over all documents are `grade_shares`. Features are standard normal plus a part that
-    all documents of a query share, so that queries differ in how much is relevant.
+    A document's relevance is u . x + `noise` e with u = `teacher`, a unit vector, and e standard normal; it is cut into grades
+    0..4 at fixed levels, so that their shares over all documents are `grade_shares`. Features are standard normal plus a common
+    part for all documents of a query, so that queries differ in their share of relevant documents.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ class NoisyTeacher(SyntheticStream):
     noise
         Standard deviation of the noise; that of the signal within a query is 1.
     query_effect
-        Standard deviation of the part of each feature that documents of a query share.
+        Standard deviation of the part of each feature that is common to the documents of a query.
     grade_shares
         Share of each grade, lowest grade first; by default those of MSLR-WEB30K.
     seed
@@ -226,7 +227,7 @@ class Drifting(NoisyTeacher):
     drift_points
         Numbers of the queries at which the teacher begins to change, in ascending order.
     drift_width
-        Over how many queries the teacher turns, at constant speed, into the next one; 0 for an abrupt change.
+        Number of queries over which the teacher turns, at constant speed, into the next one; 0 for an abrupt change.
     kwargs
         The other parameters of `NoisyTeacher`.
 
@@ -290,8 +291,8 @@ class GradedGaussians(SyntheticStream):
     """The synthetic data of [DR] section 4.5: each feature is a Gaussian whose mean and deviation depend on the grade.
 
     For each grade and feature the mean is drawn uniformly from [0, 100], the deviation from [50, 100]. Grades are drawn
-    uniformly; label noise adds a rounded Gaussian to the grade that a learner sees. [DR] learns from pairs out of one pool of
-    documents; here, and in their test, a query is a draw of 50..150 documents.
+    uniformly; label noise adds a rounded Gaussian to the grade that a learner sees. [DR] learns from pairs drawn from one pool
+    of documents; here, as in their test, a query is a draw of 50..150 documents.
 
     Parameters
     ----------
@@ -376,7 +377,7 @@ def world_of(seed: int, world_seed: int | None) -> int:
 
 
 def _length(n_documents: int | tuple[int, int] | str, rng: np.random.Generator) -> int:
-    """The number of documents of a query, drawn as `n_documents` says."""
+    """The number of documents of a query, drawn according to `n_documents`."""
     if n_documents == "web":
         return int(np.clip(rng.lognormal(np.log(106.0), 0.5), 5, 300))
     if isinstance(n_documents, str):

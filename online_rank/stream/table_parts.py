@@ -1,4 +1,4 @@
-"""Tables in parts that can be read apart from one another, by other processes and machines."""
+"""Divides tables into parts that other processes and machines can read independently."""
 
 import os
 import warnings
@@ -22,7 +22,7 @@ class TablePart:
     Attributes
     ----------
     sources : tuple of (path, first row, row after the last)
-        What it consists of; None for a whole file.
+        The ranges of rows; None for a whole file.
     query, grade : str
         Columns.
     features : tuple of str
@@ -61,7 +61,7 @@ def plan_tables(
 ) -> list[TablePart]:
     """Divide parquet files into parts of whole queries, as `online_rank.stream.letor.plan` divides text.
 
-    A parquet file is cut where a query ends, near the boundary of a row group; a csv file stays whole.
+    A parquet file is cut between queries, near the boundary of a row group; a csv file stays whole.
 
     Parameters
     ----------

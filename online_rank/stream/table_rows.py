@@ -1,4 +1,4 @@
-"""The rows of a table as arrays: features, grades, ids and times, each bad value named with its row and column."""
+"""Converts the rows of a table to arrays: features, grades, ids and times; errors name row and column."""
 
 from collections.abc import Sequence
 from numbers import Number
@@ -13,7 +13,7 @@ __all__ = ["Rows", "TableError", "read_rows", "require_queries", "times_of"]
 
 
 class TableError(ValueError):
-    """What is wrong with a table, and where."""
+    """An error in a table; the message names the row and the column."""
 
 
 class Rows(NamedTuple):
@@ -44,7 +44,7 @@ def read_rows(frame: Frame, plan: TablePlan, negative: str) -> Rows:
         raise TableError(f"{frame.where(i)}: the value of {features[j]!r} is {what}")
     grade, query, time, document = (plan.of(role) for role in ("grade", "query", "event time", "document"))
     y = np.zeros(n, np.int64) if grade is None else _grades(frame, grade, negative)
-    # Rows that were put in order of time have lost it.
+    # Rows that were sorted by time have lost it.
     times = times_of(frame, str(time)) if time in frame.rows.columns else np.zeros(n)
     docids = [""] * n
     if document is not None:
@@ -53,7 +53,7 @@ def read_rows(frame: Frame, plan: TablePlan, negative: str) -> Rows:
 
 
 def require_queries(frame: Frame, column: str) -> np.ndarray:
-    """The ids of queries (n,). Raises TableError where one is missing."""
+    """The ids of queries (n,). Raises TableError if one is missing."""
     qids = np.asarray(frame.rows[column].to_numpy())
     absent = np.array([qid is None or qid != qid for qid in qids.tolist()], dtype=bool)
     if absent.any():
@@ -62,7 +62,7 @@ def require_queries(frame: Frame, column: str) -> np.ndarray:
 
 
 def times_of(frame: Frame, column: str) -> np.ndarray:
-    """The times of events, float64 (n,): numbers as they are, dates and times in seconds. Raises TableError."""
+    """The times of events, float64 (n,): numbers unchanged, dates and times in seconds. Raises TableError."""
     series = frame.rows[column]
     if series.dtype.is_temporal():
         values = np.asarray(series.to_numpy())
@@ -87,7 +87,7 @@ def _contexts(frame: Frame, columns: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _numbers(frame: Frame, column: str) -> np.ndarray:
-    """A column as float64 (n,); NaN where it is missing."""
+    """A column as float64 (n,); NaN for missing values."""
     values = frame.rows[column].to_numpy()
     if values.dtype.kind not in "biuf":
         for i, value in enumerate(values.tolist()):

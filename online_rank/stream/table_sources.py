@@ -1,4 +1,4 @@
-"""Where tables come from: files, frames and readers, each as frames of some rows."""
+"""Sources of tables: files, frames and readers, each read as frames of some rows."""
 
 import gzip
 import os
@@ -16,9 +16,9 @@ TABLES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 _CSV_BLOCK = 1 << 20
 
-#: What separates the columns of csv, the likeliest first.
+#: Separators of csv columns, the likeliest first.
 _SEPARATORS = ",;\t|"
-#: A number with a decimal comma between separators that are none.
+#: A number with a decimal comma, between separators other than commas.
 _COMMA = re.compile(rb"(^|[;\t|\r\n])-?\d+,\d+(?=[;\t|\r\n]|$)")
 _POINT = re.compile(rb"(^|[;\t|\r\n])-?\d+\.\d+(?=[;\t|\r\n]|$)")
 
@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Some rows of a table: a narwhals frame, and where each of them stands, for messages."""
+    """Some rows of a table: a narwhals frame, and the position of each row, for messages."""
 
     rows: Any
     where: Callable[[int], str]
@@ -58,11 +58,11 @@ class Batches:
     Attributes
     ----------
     name
-        What messages call it.
+        Its name in messages.
     frames
-        Gives the rows, some at a time, with the wanted columns.
+        Returns an iterator over frames of some rows, with the requested columns.
     n_rows
-        Number of rows; None where it is not known.
+        Number of rows; None if unknown.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Batches:
 
 
 def _numbered(name: str, native: Callable[[], Iterator[Any]], first: int = 1) -> Callable[[], Iterator[Frame]]:
-    """Frames of narwhals frames, the first of which begins with the row of number `first`."""
+    """`Frame`s of narwhals frames, the first of which begins with row number `first`."""
 
     def frames() -> Iterator[Frame]:
         row = first
@@ -83,14 +83,14 @@ def _numbered(name: str, native: Callable[[], Iterator[Any]], first: int = 1) ->
 
 
 def is_table(path: Any) -> bool:
-    """Whether a file is one of the tables that can be read, by its name."""
+    """Whether a file is a readable table, by its name."""
     return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(TABLES)
 
 
 def batches_of(source: Any, columns: Sequence[Column], n_rows: int) -> Batches:
-    """A source of `iter_table` as frames of at most about `n_rows` rows with these columns.
+    """A source of `iter_table` as frames of up to about `n_rows` rows with these columns.
 
-    Raises TypeError or ValueError for what is no table, or has not the columns.
+    Raises TypeError or ValueError if it is not a table, or lacks a column.
     """
     names = [column.name for column in columns]
     if isinstance(source, tuple) and len(source) == 3:
@@ -106,7 +106,7 @@ def batches_of(source: Any, columns: Sequence[Column], n_rows: int) -> Batches:
 def columns_of(source: Any) -> tuple[dict[str, str], dict[bytes, bytes] | None]:
     """The columns of a table with their types as `Column` names them, in order, and the metadata of an arrow schema.
 
-    The types of csv are those that its beginning shows.
+    The types of csv columns are inferred from the beginning.
     """
     import narwhals as nw
 
@@ -147,7 +147,7 @@ def _type_of(dtype: Any) -> str:
 
 
 def row_bounds(path: str, n: int, query: str) -> list[int]:
-    """Rows of a parquet file between `n` parts of whole queries, or fewer, from 0 on: nearly whole row groups."""
+    """The rows at which a parquet file is cut into `n` parts of whole queries, or fewer, from 0: near row groups."""
     with arrow("pyarrow.parquet").ParquetFile(path) as file:
         groups = np.cumsum([0, *(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))]).tolist()
         wanted = sorted({min(groups, key=lambda row: abs(row - k * groups[-1] / n)) for k in range(1, n)} - {0, groups[-1]})
@@ -158,7 +158,7 @@ def row_bounds(path: str, n: int, query: str) -> list[int]:
 
 
 def _end_of_query(file: Any, groups: list[int], row: int, query: str) -> int:
-    """The first row from `row`, where a row group begins, that is of another query than the one before it."""
+    """The first row, from the beginning `row` of a row group, whose query differs from the row before it."""
     group = groups.index(row)
     last = file.read_row_group(group - 1, columns=[query])[query][-1].as_py()
     while group < len(groups) - 1:
@@ -183,7 +183,7 @@ def _require_columns(name: str, columns: Sequence[str], there: Sequence[str]) ->
 
 
 def arrow(module: str) -> Any:
-    """A module of pyarrow. Raises ImportError with advice where it is not installed."""
+    """A module of pyarrow. Raises ImportError with advice if it is not installed."""
     import importlib
 
     try:
@@ -240,9 +240,9 @@ def _csv(path: str, columns: Sequence[Column]) -> Batches:
 
 
 def _csv_type(column: Column) -> Any:
-    """The type in which a column of csv is read; None for the one that its beginning shows.
+    """The type with which a column of csv is read; None for the inferred one.
 
-    What a column holds is known only at the end: where it began with integers, there may be fractions later.
+    The type is certain only at the end: a column that begins with integers may have fractions later.
     """
     import pyarrow
 
@@ -254,7 +254,7 @@ def _csv_type(column: Column) -> Any:
 
 
 def _with_column(message: str, names: Sequence[str]) -> str:
-    """A message of pyarrow with the name of the column in place of its number."""
+    """A message of pyarrow with the name of the column instead of its number."""
     return re.sub(
         r"In CSV column #(\d+): ",
         lambda match: f"column {names[int(match[1])]!r}: " if int(match[1]) < len(names) else match[0],
@@ -280,7 +280,7 @@ def _open_csv(path: str, **convert: Any) -> Any:
 
 
 def _punctuation(path: str) -> tuple[str, str]:
-    """What separates the columns of a text file, by its first line, and what the fractions of its numbers."""
+    """The separator of a text file's columns and its decimal mark, from the first lines."""
     zipped = path.lower().endswith(".gz")
     with gzip.open(path) if zipped else open(path, "rb") as file:
         sample = file.read(1 << 16)
@@ -331,7 +331,7 @@ def _is_lazy(source: Any) -> bool:
 
 
 def _collected(frame: Any, n_rows: int) -> Iterator[Any]:
-    """A polars lazy frame, some rows at a time where polars can."""
+    """A polars lazy frame, read some rows at a time if polars supports it."""
     if hasattr(frame, "collect_batches"):
         return frame.collect_batches(chunk_size=n_rows, maintain_order=True)
     return frame.collect().iter_slices(n_rows)

@@ -22,11 +22,11 @@ __all__ = ["TableIterator", "TableWarning", "iter_table"]
 
 
 class TableWarning(UserWarning):
-    """A table is probably not what was meant."""
+    """A table is probably not in the intended order or form."""
 
 
 class _Order:
-    """Watches the order of queries: whether one comes back, among the first ones, or is older than the one before it."""
+    """Checks the order of queries: whether one comes back (among the first ones), or is older than the one before it."""
 
     def __init__(self, mode: str, plan: TablePlan) -> None:
         self._mode, self._plan = mode, plan
@@ -34,7 +34,7 @@ class _Order:
         self._latest = -np.inf
 
     def notice(self, qid: Any, time: float, frame: Frame, i: int) -> None:
-        """Take note of the first row of a query."""
+        """Check the first row of a query."""
         if self._seen is None:
             return
         if time < self._latest:
@@ -50,7 +50,7 @@ class _Order:
         if self._mode == "error":
             raise TableError(f"{what}; {remedy}")
         self._seen = None
-        warnings.warn(f"{what}, and is read as a query of its own; {remedy}", TableWarning, stacklevel=6)
+        warnings.warn(f"{what}, and is read as a separate query; {remedy}", TableWarning, stacklevel=6)
 
 
 class TableIterator(Iterator[tuple[Any, ...]]):
@@ -59,11 +59,11 @@ class TableIterator(Iterator[tuple[Any, ...]]):
     Attributes
     ----------
     plan : TablePlan
-        What each column is for.
+        The roles of the columns.
     n_rows : int
-        Rows before the next query that has not been handed out.
+        Number of rows before the next query.
     n_missing : int
-        Missing values of features among them.
+        Number of missing feature values in these rows.
     """
 
     def __init__(self, tables: Sequence[Batches], plan: TablePlan, options: dict[str, Any]) -> None:
@@ -83,14 +83,14 @@ class TableIterator(Iterator[tuple[Any, ...]]):
 
     @property
     def fraction(self) -> float | None:
-        """Which part of the rows has been read; None where their number is not known."""
+        """The share of rows that has been read; None if their number is unknown."""
         return None if self._n_rows_in_all is None else self.n_rows / max(1, self._n_rows_in_all)
 
     def __next__(self) -> tuple[Any, ...]:
         return next(self._queries)
 
     def close(self) -> None:
-        """Close what is being read. Happens by itself at the end."""
+        """Close the open source. This happens automatically at the end."""
         self._queries.close()
 
     def __enter__(self) -> "TableIterator":
@@ -100,7 +100,7 @@ class TableIterator(Iterator[tuple[Any, ...]]):
         self.close()
 
     def _assembled(self, tables: Sequence[Batches]) -> Generator[tuple[Any, ...], None, None]:
-        """Queries, put together from the pieces that batches hold of them."""
+        """Assemble queries from their pieces in batches."""
         pieces: list[Rows] = []
         current: Any = None
         for table in tables:
@@ -152,7 +152,7 @@ class TableIterator(Iterator[tuple[Any, ...]]):
             raise TableError(f"query {qid!r}: {error}") from None
 
     def _filled(self, X: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-        """The features of a query with numbers for what is missing, and their names."""
+        """The features of a query with missing values filled in, and their names."""
         absent = np.isnan(X)
         if not absent.any():
             return X, self.plan.features
@@ -188,21 +188,21 @@ def iter_table(
 ) -> TableIterator:
     """Stream the queries of tables, in memory that does not grow with them.
 
-    Neighbouring rows with the same query id are a query. Several tables are read one after the other; all have the columns of
-    the first, in any order. `plan` of what is returned says which columns are features, which are left out, and why.
+    Consecutive rows with the same query id are a query. Several tables are read one after the other; all must have the columns
+    of the first, in any order. The attribute `plan` of the result says which columns are features, which are left out, and why.
 
     Parameters
     ----------
     *sources
         Paths of parquet or csv files (`.parquet`, `.csv`, `.tsv`, also `.csv.gz`; extra `tables`), pyarrow tables and record
-        batch readers, polars frames and lazy frames, pandas frames; of polars also what it scans.
+        batch readers, polars frames and lazy frames (such as scans), pandas frames.
     query, grade
         The columns with the query's id, and with grades: integers >= 0. `grade` is None for queries to rank; grades are then 0.
     features
-        The columns that are features; None for all other columns of numbers and booleans, in the order of the first table. The
-        index of a pandas frame that was written to the file is none.
+        The columns that are features; None for all other columns of numbers and booleans, in the order of the first table,
+        except the index of a pandas frame that was written to the file.
     exclude
-        Columns that are no features.
+        Columns that are not features.
     document
         The column with the document's id.
     event_time
@@ -211,18 +211,18 @@ def iter_table(
     context
         The columns with what is known of a query itself, the same in all of its rows (`CrossFeatures`); no features.
     with_ids
-        Whether to yield ids too.
+        Whether to yield ids, too.
     negative
-        What a negative grade is: an error, 0, or a document that is left out.
+        How to treat a negative grade: as an error, as 0, or leave the document out.
     missing
-        What a missing value of a feature is (null or NaN): an error; 0; the mean of the query's other documents (0 where none
-        has a value); or 0 with a further feature, "NAME is missing", which is 1.
+        How to treat a missing value (null or NaN): as an error; as 0; as the mean of the query's other documents (0 if none has
+        a value); or as 0 with a further feature, "NAME is missing", which is 1.
     repeated_qid
-        What a query is whose id was there before another one, among the first 100,000 queries, and one that is older than the
-        one before it: an error; a query of its own, with a warning ("warn") or without ("new"); or "group", which puts the rows
-        of each query together, and queries in order of time where `event_time` is given, by way of temporary files.
+        How to treat an id that comes back after another one (among the first 100,000 queries), or a query older than the one
+        before it: as an error; as a separate query, with a warning ("warn") or without ("new"); or "group", which collects the
+        rows of each query, and sorts queries by time if `event_time` is given, using temporary files.
     batch_rows
-        How many rows are read at once.
+        Number of rows read at once.
     max_query_bytes
         Largest array of a query's features.
 
@@ -235,9 +235,9 @@ def iter_table(
     Raises
     ------
     TableError
-        With table and row, counted from 1: while iterating, at the first value that is missing or no number, or bad grade.
+        With table and row, counted from 1: while iterating, at the first missing or non-numeric value, or bad grade.
     ValueError, TypeError
-        There is no such column, or a source is no table.
+        A column does not exist, or a source is not a table.
     ImportError
         A file needs pyarrow.
 
@@ -280,7 +280,7 @@ def iter_table(
 
 
 def _notice_new_columns(source: Any, plan: TablePlan) -> None:
-    """Warn of columns that the first table has not."""
+    """Warn about columns that the first table lacks."""
     known = {column.name for column in plan.columns}
     new = [name for name in columns_of(source)[0] if name not in known and not is_index_name(name)]
     if new:

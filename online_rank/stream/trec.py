@@ -12,13 +12,13 @@ __all__ = ["judged_rankings", "read_judgements", "read_run"]
 def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
     """The run of a file with lines `qid Q0 docid rank score tag`: `{qid: {docid: score}}`, best first.
 
-    As in trec_eval, the rank is not looked at: documents are ordered by score, in single precision, and equal scores by
-    document id, the last in the alphabet first.
+    As in trec_eval, the rank is ignored: documents are ordered by score, in single precision, and equal scores by document id
+    in reverse alphabetical order.
 
     Raises
     ------
     ValueError
-        A line has other columns, a score is no finite number, or a document occurs twice; it names the line.
+        A line has other columns, a score is not a finite number, or a document occurs twice; the message names the line.
     """
     run: dict[str, dict[str, float]] = {}
     for number, (qid, _, docid, _, score, *_) in _lines(path, 6, "qid Q0 docid rank score tag"):
@@ -38,12 +38,13 @@ def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
 
 
 def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
-    """The judgements of a file with lines `qid 0 docid grade`: `{qid: {docid: grade}}`. A negative grade is 0, as unjudged.
+    """The judgements of a file with lines `qid 0 docid grade`: `{qid: {docid: grade}}`. A negative grade counts as 0, like an
+    unjudged document.
 
     Raises
     ------
     ValueError
-        A line has other columns, or a grade is no integer; it names the line.
+        A line has other columns, or a grade is not an integer; the message names the line.
     """
     judgements: dict[str, dict[str, int]] = {}
     for number, (qid, _, docid, grade) in _lines(path, 4, "qid 0 docid grade"):
@@ -57,10 +58,10 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
 def judged_rankings(
     run: str | os.PathLike[str], judgements: str | os.PathLike[str]
 ) -> Iterator[tuple[dict[str, int], dict[str, float]]]:
-    r"""(grades, scores) of the queries that are both in a run and judged, as metrics take them.
+    r"""(grades, scores), for metrics, of the queries that are both in a run and judged.
 
-    A document without a judgement has grade 0, and one that was not retrieved the score -inf. Scores are 0, -1, ... in the
-    order of the run, so that no two tie.
+    A document without a judgement has grade 0, and one not retrieved has score -inf. Scores are 0, -1, ... in the order of the
+    run, so there are no ties.
 
     Examples
     --------
@@ -80,7 +81,7 @@ def judged_rankings(
 
 
 def _lines(path: str | os.PathLike[str], columns: int, form: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a file that are not blank, in columns, with their numbers."""
+    """The non-blank lines of a file as columns, with their numbers."""
     with Path(path).open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             parts = line.split()

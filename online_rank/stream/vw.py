@@ -1,4 +1,4 @@
-"""Queries from the text of Vowpal Wabbit: its multi-line ("ldf") examples with costs."""
+"""Queries from Vowpal Wabbit's multi-line ("ldf") examples with costs."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -21,21 +21,22 @@ def iter_vw(
 ) -> Iterator[tuple[dict[str, dict[str, float]] | list[dict[str, float]], np.ndarray]]:
     r"""Stream the queries of Vowpal Wabbit text as feature dicts and grades.
 
-    Reads the examples of `--csoaa_ldf` and `--wap_ldf`: one line a document, `label:cost |namespace feature feature:value`, a
-    blank line after each query, perhaps a line `shared |namespace ...` before its documents. A cost c is the grade `top` - c.
+    Reads the examples of `--csoaa_ldf` and `--wap_ldf`: one line for each document, `label:cost |namespace feature
+    feature:value`, a blank line after each query, and optionally a line `shared |namespace ...` before its documents. A cost c
+    is the grade `top` - c.
 
-    A feature is called `namespace^feature`, as `--audit` shows it, or `feature` in the namespace without a name. A feature
-    without a value is 1, the weight of a namespace (`|words:0.5`) multiplies its values, and a feature that is given twice adds
-    up. Shared features go to each document. Labels are not kept: Vowpal Wabbit does not learn from them either.
+    A feature is named `namespace^feature`, as shown by `--audit`, or `feature` in the unnamed namespace. A feature without a
+    value is 1, the weight of a namespace (`|words:0.5`) multiplies its values, and repeated features add up. Shared features
+    are added to each document. Labels are ignored: Vowpal Wabbit does not learn from them either.
 
     Parameters
     ----------
     *sources : path, file object or "-"
         What to read, one after the other; gzip is recognised by its content. The end of a file ends a query.
     top
-        The grade of a document without cost.
+        The grade of a document with cost 0.
     max_query_bytes
-        Longest text of a query. A longer one, for want of a blank line, is an error.
+        Longest text of a query. A longer one, perhaps because of a missing blank line, is an error.
 
     Returns
     -------
@@ -45,7 +46,7 @@ def iter_vw(
     Raises
     ------
     ValueError
-        With file and line: while iterating, at the first line that is no such example, or `top` minus its cost is no grade.
+        With file and line: while iterating, at the first line that is not such an example, or whose cost gives no valid grade.
     OSError
         If a file cannot be read.
 
@@ -131,12 +132,12 @@ def _grade(words: list[str], top: int) -> int:
     if cost is None or len(words) > 1:
         raise ValueError(f"the label {' '.join(words)!r:.80} is not label:cost")
     if not (cost == round(cost) and 0 <= top - cost <= MAX_GRADE):
-        raise ValueError(f"the cost {cost:g} is no grade: top - cost is not an integer from 0 to {MAX_GRADE}, top={top}")
+        raise ValueError(f"the cost {cost:g} gives no grade: top - cost is not an integer from 0 to {MAX_GRADE}, top={top}")
     return top - int(cost)
 
 
 def _features(text: str, features: dict[str, float]) -> dict[str, float]:
-    """Add the features of the namespaces that a text holds to those given."""
+    """Add the features of the namespaces in a text to those given."""
     for namespace in text.split("|"):
         words = namespace.split()
         prefix, weight = "", 1.0
@@ -150,7 +151,7 @@ def _features(text: str, features: dict[str, float]) -> dict[str, float]:
 
 
 def _with_value(word: str) -> tuple[str, float]:
-    """The parts of `name:value`; the value is 1 where there is none."""
+    """The parts of `name:value`; the value is 1 if missing."""
     name, colon, text = word.partition(":")
     value = _number(text) if colon else 1.0
     if value is None:

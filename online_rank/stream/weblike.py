@@ -1,4 +1,4 @@
-"""A synthetic stream with raw features as in web search, and a truth that is linear, additive or a forest."""
+"""A synthetic stream with raw features like those of web search, and a linear, additive or forest truth."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from online_rank.stream.synth import WEB_GRADES, SyntheticStream, require_shares
 __all__ = ["WebLike"]
 
 _TRUTHS = ("linear", "additive", "forest")
-#: Factors that the latent features share, and how many features the truth looks at.
+#: Number of common factors of the latent features, and of features used by the truth.
 _N_FACTORS, _N_SEEN = 10, 30
 #: Trees of a forest, and their depth; thresholds that interact in an additive truth.
 _N_TREES, _DEPTH, _N_PAIRS = 50, 5, 25
-#: Queries by which truths are standardised and grades cut.
+#: Number of queries used to standardise truths and to set the levels of grades.
 _N_CALIBRATED = 150
 
 
 class _Truth(NamedTuple):
-    """One truth: which features, and what of them."""
+    """One truth: its features, and its function of them."""
 
     features: np.ndarray
     shapes: np.ndarray
@@ -31,17 +31,17 @@ class _Truth(NamedTuple):
 
 
 class WebLike(SyntheticStream):
-    r"""Graded queries with heavy-tailed raw features, as search engines have them, and a truth of choice.
+    r"""Graded queries with heavy-tailed raw features, like those of search engines, and a choice of truths.
 
-    Behind every raw feature stands a latent one, standard normal within a query and correlated with others; documents of a
-    query share a part of it. Raw features are monotone images of them: plain values, exponentials up to 10^8 and beyond, counts
-    with many zeros, clipped values, negative logarithms, values rounded to hundredths. The truth looks at 30 latent features:
+    Every raw feature is a monotone function of a latent one, which is standard normal within a query and correlated with
+    others; documents of a query share a part of it. Raw features are plain values, exponentials up to 10^8 and beyond, counts
+    with many zeros, clipped values, negative logarithms, values rounded to hundredths. The truth depends on 30 latent features:
 
     - `"linear"`: a weighted sum;
     - `"additive"`: steps, bumps, kinks and lines of single features, and products of steps of two;
     - `"forest"`: the sum of 50 trees of depth 5.
 
-    Its standard deviation is 1; grades 0..4 cut it, with normal noise added, so that their shares are about `grade_shares`.
+    Its standard deviation is 1; normal noise is added, and the sum is cut into grades 0..4 with shares of about `grade_shares`.
 
     The truth may change. It is cos(pi f / 2) F_k + sin(pi f / 2) F_{k + 1} of independent truths F_0, F_1, ..., with k + f the
     *phase*, which grows by 1 in `turn` queries and by a half at every query of `jumps`.
@@ -59,9 +59,9 @@ class WebLike(SyntheticStream):
     noise
         Standard deviation of the noise.
     turn
-        In how many queries a truth turns into another, at constant speed; None for never.
+        Number of queries in which a truth turns into the next, at constant speed; None for never.
     jumps
-        Numbers of the queries before which the truth jumps half of the way.
+        Numbers of the queries before which the truth jumps halfway to the next.
     grade_shares
         Shares of the grades 0, 1, ...
     seed
@@ -124,7 +124,7 @@ class WebLike(SyntheticStream):
         self._cuts = np.quantile(values, np.cumsum(grade_shares)[:-1])
 
     def phase(self, t: int) -> float:
-        """Which truth grades query t: k + f is on the way from the k-th to the next, by a share f of a quarter turn."""
+        """The phase of query t: k + f is between the k-th truth and the next, by a share f of a quarter turn."""
         return (0.0 if self.turn is None else t / self.turn) + 0.5 * sum(t >= jump for jump in self.jumps)
 
     def _latent(self, rng: np.random.Generator) -> np.ndarray:
@@ -177,7 +177,7 @@ class WebLike(SyntheticStream):
         return (value - truth.mean) / truth.deviation
 
     def _raw(self, z: np.ndarray) -> np.ndarray:
-        """Monotone images of the latent features."""
+        """Raw features as monotone functions of the latent features."""
         images = (
             lambda x, scale: x,
             lambda x, scale: np.exp(1.5 * x) * scale,

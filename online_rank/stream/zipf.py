@@ -15,11 +15,12 @@ _SHARES = (0.03, 0.05, 0.12, 0.25)
 
 
 class ZipfText:
-    """Queries of documents with many possible words and few each, graded by a linear teacher with noise.
+    """Queries of documents with few words each from a large vocabulary, graded by a linear teacher with noise.
 
     A document has a number of tokens drawn from `n_tokens`. Each is word j = 0, 1, ... with probability proportional to
-    (j + 6)^-`exponent`. A word that occurs tf times has the value log(1 + tf) idf, capped idf, and each document is scaled to
-    norm 1. The relevance is u . x, u = `teacher`, plus noise; the best 3 % of each query have grade 4, the next 5, 12 and 25 %
+    (j + 6)^-`exponent`. A word that occurs tf times has the value log(1 + tf) idf, with a capped idf, and each document is
+    scaled to norm 1. The relevance is u . x, u = `teacher`, plus noise; the best 3 % of each query have grade 4, the next 5, 12
+    and 25 %
     the grades 3, 2 and 1.
 
     Parameters
@@ -29,9 +30,9 @@ class ZipfText:
     n_words
         Size d of the vocabulary.
     n_documents
-        m, of every query.
+        m, the number of documents of every query.
     n_tokens
-        Smallest and largest number of tokens of a document; a quarter of them or so are repeated words.
+        Smallest and largest number of tokens of a document; about a quarter of them are repeated words.
     exponent
         How steeply frequencies fall.
     noise

@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
         run = importlib.import_module(f"online_rank.walkthrough.{given.name}").run
         run(given.file) if takes_file else run()
     except BrokenPipeError:
-        # The reader has left. What Python still holds must not be written to the closed pipe at exit.
+        # The reader of our output is gone. Python must not flush its buffer to the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(128 + 13)
     except (OSError, ValueError, ImportError) as error:

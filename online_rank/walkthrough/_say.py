@@ -1,4 +1,4 @@
-"""How a walk-through speaks: headings, sentences and bars, in plain text."""
+"""Output of walk-throughs: headings, paragraphs and bars, in plain text."""
 
 import sys
 import textwrap
@@ -20,11 +20,11 @@ def say(text: str) -> None:
 
 
 def show(text: str) -> None:
-    """Output, set off from the text."""
+    """Indented output."""
     print(textwrap.indent(text, "    "))
 
 
 def course(values: Sequence[float], low: float, high: float) -> str:
-    """One bar a value, from `low` to `high`."""
+    """One bar for each value, from `low` to `high`."""
     step = (high - low) / (len(_BARS) - 1) or 1.0
     return "".join(_BARS[round((min(max(value, low), high) - low) / step)] for value in values)

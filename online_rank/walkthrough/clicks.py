@@ -1,4 +1,4 @@
-"""Clicks: a ranker that shows, is clicked on, and learns; and how far its clicks are to be trusted."""
+"""Clicks: a ranker that shows lists and learns from clicks, and what the clicks reveal."""
 
 from online_rank import PlackettLuce, PositionBias, StreamQuantileMap, SwapRanker
 from online_rank._progress import progress
@@ -17,11 +17,10 @@ _EXAMPLE = {
 
 
 def run() -> None:
-    """Show rankings, learn from clicks, measure the bias of positions, compare two rankers on live clicks."""
+    """Show rankings, learn from clicks, measure position bias, compare two rankers on live clicks."""
     heading("One impression")
-    say("""`rank_one` serves the best ranking a model knows. `show_one` draws one: chance is what makes clicks comparable. The
-    answer
-        is an Impression. It holds the documents shown and what learning will need, so keep it until the user has answered.""")
+    say("""`rank_one` returns the model's best ranking. `show_one` draws one: randomness makes clicks comparable. The result is
+        an Impression, which holds the documents shown and the data needed for learning, so keep it until the clicks arrive.""")
     small = SwapRanker(PlackettLuce(k=3, seed=2))
     shown = small.show_one(_EXAMPLE)
     show(f"shown = model.show_one(query)              -> {', '.join(map(str, shown.order))}")
@@ -29,10 +28,8 @@ def run() -> None:
     small.learn_one(_EXAMPLE, shown.clicked([clicked]))
     show(f"model.learn_one(query, shown.clicked([{clicked!r}]))")
     show(f"model.rank_one(query)                      -> {', '.join(map(str, small.rank_one(_EXAMPLE)))}")
-    say("""An empty list says that the user looked and clicked nothing; `{"guide": 0.7}` says how much a click was worth. A
-    pair of
-        documents counts by the probability that it might have stood the other way round, so that standing on top is no
-        advantage.""")
+    say("""An empty list says that the user looked and clicked nothing; `{"guide": 0.7}` says how much a click was worth. A pair
+        of documents is weighted by the probability of the opposite order, so that a document at the top has no advantage.""")
 
     heading(f"{_N:,} queries, and users who look at the top")
     queries = list(NoisyTeacher(_N + _ASKED, n_features=20, n_documents=(10, 40), seed=3))
@@ -56,14 +53,14 @@ def run() -> None:
             met(t + 1)
     values = [window.get() for window in seen]
     show(f"NDCG@10 {course(values, min(values), max(values))}  {values[0]:.3f} -> {values[-1]:.3f}")
-    say(f"Each bar is {_WINDOW} queries, ranked before they were learned. No grade was ever seen.")
+    say(f"Each bar is {_WINDOW} queries, ranked before they were learned. The model has seen no grades.")
 
-    heading("How often is a position looked at?")
+    heading("How often is each position examined?")
     low, high = bias.interval()
     show("position   estimate   interval         truth")
     for p, estimate in enumerate(bias.examination):
         show(f"{p + 1:>8}   {estimate:8.2f}   {low[p]:.2f} to {high[p]:.2f}   {1 / (p + 1):9.2f}")
-    say("The same draws tell it: neighbours that might as well have been exchanged differ in their position alone.")
+    say("The same random rankings reveal it: exchanged neighbours differ only in their positions.")
 
     heading("Is it better than after 50 queries? Ask the users")
     draft = TeamDraft(beginner, model, k=_K, seed=4)
@@ -72,6 +69,5 @@ def run() -> None:
         if not draft.interval().lower <= 0.5 <= draft.interval().upper:
             break
     show(f"preference for the later model: {draft.interval()}")
-    say(f"""Two rankings are drafted into one list, and clicks are votes. The interval holds at all times at once, so that it
-    was
-        right to stop as soon as it left one half: after {draft.n} queries.""")
+    say(f"""Two rankings are drafted into one list, and clicks are votes. The interval holds at all times at once, so we could
+        stop as soon as it excluded one half: after {draft.n} queries.""")

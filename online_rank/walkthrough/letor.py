@@ -30,7 +30,7 @@ def _read_and_learn(file: str, what: str, model_file: str) -> None:
     show(line if len(line) < 80 else f"{line[:76]} ...")
 
     heading("First pass: find weights to compare with")
-    say("A bound speaks of a comparator: any fixed weights, also such as only hindsight can give. Here they are those of a "
+    say("A bound compares with fixed weights, the comparator, which may even be chosen in hindsight. Here they are those of a "
         "ranker at the end of a pass of its own, on features as they were mapped at each query.")  # fmt: skip
     hindsight = StreamQuantileMap() | PerceptronRanker(credit="spread", relative_margin=1.0)
     block = read_letor(file)
@@ -38,8 +38,8 @@ def _read_and_learn(file: str, what: str, model_file: str) -> None:
     weights = hindsight["PerceptronRanker"].served_weights
     show(f"{len(np.unique(block.qid)):,} queries, {len(block.y):,} documents, {len(weights)} columns behind the map")
 
-    heading("Second pass: learn from nothing, one query after the other, and keep account")
-    # F(u) weighs the length of u against its errors: a few lengths to choose from.
+    heading("Second pass: learn from scratch, one query at a time, and measure the loss")
+    # The bound trades the length of u against its errors, so try a few lengths.
     comparators = {f"hindsight x {scale:g}": scale * weights for scale in (0.1, 0.3, 1.0, 3.0)}
     tracker = LossTracker(PerceptronRanker(), comparators=comparators)
     model = StreamQuantileMap() | tracker
@@ -50,8 +50,8 @@ def _read_and_learn(file: str, what: str, model_file: str) -> None:
     certificates = [tracker.certificate(name) for name in comparators]
     best = min(certificates, key=lambda certificate: min(check.value for check in certificate.bounds))
     print(best)
-    say("Every line is a theorem, evaluated on this very stream; the program checks that the loss obeys it. The bounds speak "
-        "of the weights that learn; rankings are served by their average.")  # fmt: skip
+    say("Every line is a theorem evaluated on this stream; the program checks that the loss obeys it. The bounds are for "
+        "the weights that learn; rankings are served by their average.")  # fmt: skip
 
     heading("The model, saved and loaded")
     save(model, model_file)

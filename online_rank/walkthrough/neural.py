@@ -13,7 +13,7 @@ _N_QUERIES = 1200
 
 
 def offers(n_queries: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Queries of 24 offers with 5 features; the grade depends on how near the price is to the usual one, up or down."""
+    """Queries of 24 offers with 5 features; the grade depends on how close the price is to the usual one."""
     rng = np.random.default_rng(seed)
     for _ in range(n_queries):
         X = rng.normal(size=(24, 5))
@@ -23,10 +23,10 @@ def offers(n_queries: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]
 
 
 def run() -> None:
-    """Learn what no linear ranker can, in a pipeline; then cut a ranked list into grades."""
-    heading("What no weighting of features can tell")
-    say("Offers: a price far from the usual one is suspicious, whether high or low; a good rating helps; three features say "
-        "nothing. Grades are 0, 1 and 2.")  # fmt: skip
+    """Learn a function that no linear ranker can, in a pipeline; then cut a ranked list into grades."""
+    heading("A function that no weighting of features can represent")
+    say("Offers: a price far from the usual one is suspicious, whether high or low; a good rating helps; three features are "
+        "irrelevant. Grades are 0, 1 and 2.")  # fmt: skip
     models = {
         "linear": StreamQuantileMap() | PerceptronRanker(),
         "neural": StreamQuantileMap() | DirectRanker(hidden=(16, 8), learning_rate=1e-2, average=200, seed=0),
@@ -44,14 +44,14 @@ def run() -> None:
     best, worst = documents[int(np.argmax(y))], documents[int(np.argmin(y))]
     forth, back = ranker.compare_one(best, worst), ranker.compare_one(worst, best)
     show(f"r(a, b) = {forth:+.3f}    r(b, a) = {back:+.3f}")
-    say("Exactly antisymmetric, and transitive: one number a document decides.")
+    say("Exactly antisymmetric and transitive, since each document has a single score.")
 
-    heading("Where a ranked list falls into grades")
+    heading("Cutting a ranked list into grades")
     order, gaps = ranker.rank_one(documents), ranker.neighbour_gaps_one(documents)
     segments = ranker.segment_one(documents, n_grades=3)
     widest = max(gaps)
     for position, (i, below) in enumerate(itertools.zip_longest(order, gaps, fillvalue=0.0)):
         i = int(i)
         show(f"{position + 1:>3}  true grade {y[i]}  segment {segments[i]}  {'█' * round(30 * below / widest)}")
-    say("A bar is the gap to the next document; the two widest cut the list, with luck where the true grade changes. "
+    say("A bar is the gap to the next document; cuts at wide gaps should be where the true grade changes. "
         "online_rank.plot.neighbour_gaps draws it.")  # fmt: skip

@@ -18,7 +18,7 @@ _WINDOW = 50
 def pages(seed: int = 7) -> Iterator[tuple[dict[str, dict[str, float]], dict[str, int]]]:
     """Pages of 12 articles and what readers did: 0 nothing, 1 a click, 2 read to the end, 3 shared.
 
-    Half way, the election is over and football begins; only then has an article a feature "live".
+    Halfway, the election is over and football begins; only then do articles have a feature "live".
     """
     rng = random.Random(seed)
     for t in range(_N_PAGES):
@@ -78,7 +78,7 @@ def run() -> None:
     weights = dict(zip(ranker.feature_names, ranker.served_weights.tolist(), strict=True))
     for feature in sorted(weights, key=weights.__getitem__, reverse=True):
         show(f"{feature:<24} {weights[feature]:+.2f}")
-    say('"live" was not in the first half of the stream: the model grew by it when it came.')
+    say('"live" was not in the first half of the stream: the model grew when it appeared.')
     heading("The last page, best first")
     for name in [str(article) for article in rank_one(model, page)[:5]]:
         show(f"{name:<18} reaction {reactions[name]}")

@@ -340,15 +340,15 @@ def test_output_does_not_go_over_what_is_read(run):
 @pytest.mark.parametrize("head", [b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\x00", b"PK\x03\x04"])
 def test_files_that_are_packed_otherwise_are_named(run, head):
     Path("log.txt").write_bytes(head + bytes(range(100)))
-    with pytest.raises(AssertionError, match=r"log\.txt: compressed, and not by gzip; unpack it in front: .* log\.txt"):
+    with pytest.raises(AssertionError, match=r"log\.txt: compressed, but not by gzip; unpack it first: .* log\.txt"):
         run("train", "log.txt")
-    with pytest.raises(ValueError, match="compressed, and not by gzip"):
+    with pytest.raises(ValueError, match="compressed, but not by gzip"):
         list(iter_letor(io.BytesIO(head + b"more")))
 
 
 def test_more_features_than_are_guessed(run):
     Path("wide.txt").write_text("0 qid:1 1:1 70000:2\n1 qid:1 1:2\n")
-    with pytest.raises(AssertionError, match=r"feature 70000.*more than 65536 are not guessed; pass n_features=70000"):
+    with pytest.raises(AssertionError, match=r"feature 70000.*more than 65536 are not inferred; pass n_features=70000"):
         run("train", "wide.txt")
 
 

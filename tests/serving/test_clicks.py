@@ -172,7 +172,7 @@ def test_a_greedy_request_is_answered_by_the_scores_and_changes_nothing():
         assert reply.answer["scores"] == sorted(scores.values(), reverse=True)
         assert not reply.changed
         assert to_bytes(service) == before
-        assert "no query waits" in service.handle(request(id="g", clicks=[])).answer["error"]
+        assert "no query is waiting" in service.handle(request(id="g", clicks=[])).answer["error"]
         assert service.handle(request(id="g", docs=docs, greedy=1)).answer["error"] == "greedy must be true or false"
 
 

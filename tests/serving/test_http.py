@@ -108,7 +108,7 @@ class TestRequests:
             (b'{"id": 1, "docs": {"a": {"x": NaN}}}', "NaN is not a JSON number"),
             (b'{"id": 1, "docs": {"a": {"x": 1e999}}}', "must be finite"),
             (b'{"id": 1, "docs": {"a": {"x": 1}, "a": {"x": 2}}}', "stands twice"),
-            (b'{"id": "q", "grades": {"a": 1}}', "no query waits"),
+            (b'{"id": "q", "grades": {"a": 1}}', "no query is waiting"),
             (b'{"id": 1, "docs": {"a": {"x": "1"}}}', "x"),
             (b"\xff\xfe{}", "not a JSON object"),
             (b'{"cmd": "quit"}', "there are 'save' and 'stats'"),

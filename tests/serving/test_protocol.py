@@ -65,7 +65,7 @@ def test_pending_queries_are_bounded_by_bytes():
     assert [i in pending for i in range(4)] == [False, False, True, True]
     pending.remember(3, "again", 90)
     assert [i in pending for i in range(4)] == [False, False, False, True]
-    with pytest.raises(ValueError, match="takes 101 bytes, but all that wait may take 100"):
+    with pytest.raises(ValueError, match="takes 101 bytes, but all waiting queries together may take 100"):
         pending.remember(9, 9, 101)
     assert (len(pending), pending.n_evicted) == (1, 3)
 
@@ -194,8 +194,8 @@ def test_an_evicted_query_and_an_unknown_one_are_errors():
     service = RankingService(PerceptronRanker(), max_pending=1)
     service.handle(ask(1))
     service.handle(ask(2))
-    assert "no query waits" in service.handle(grade(1)).answer["error"]
-    assert "no query waits" in service.handle(grade(77)).answer["error"]
+    assert "no query is waiting" in service.handle(grade(1)).answer["error"]
+    assert "no query is waiting" in service.handle(grade(77)).answer["error"]
     assert service.stats()["evicted"] == 1
 
 

@@ -272,7 +272,7 @@ def test_things_that_contain_themselves_or_stand_twice_are_refused():
     with pytest.raises(TypeError, match="containing itself"):
         to_bytes(loop)
     model = PerceptronRanker()
-    with pytest.raises(TypeError, match="also stands elsewhere"):
+    with pytest.raises(TypeError, match="also occurs elsewhere"):
         to_bytes([model, model])
 
 

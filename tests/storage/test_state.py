@@ -81,7 +81,7 @@ def test_a_query_that_is_too_large_draws_nothing(tmp_path):
     durable = DurableService(make(), tmp_path / "run")
     large = b'{"id": 9, "docs": {%s}}' % b",".join(b'"d%d": {"x": 1}' % i for i in range(100))
     before = to_bytes(durable.service)
-    assert "all that wait may take" in durable.service.handle(large).answer["error"]
+    assert "all waiting queries together may take" in durable.service.handle(large).answer["error"]
     assert to_bytes(durable.service) == before
     handled(durable, ASK[:3])
     expected = to_bytes(durable.service)

@@ -111,7 +111,7 @@ def test_bad_arguments(tmp_path):
         ([], 1, ValueError, "nothing to read"),
         (str(path), 1, TypeError, "files is one path"),
         (["-"], 1, ValueError, "standard input"),
-        ([path], 1, ValueError, "no query to tell the number of features by"),
+        ([path], 1, ValueError, "no query from which to infer the number of features"),
         ([tmp_path / "none"], 1, FileNotFoundError, "none"),
     ]:
         with pytest.raises(error, match=message):

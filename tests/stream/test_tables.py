@@ -193,7 +193,7 @@ def test_bad_arguments(tmp_path):
         (((tmp_path / "a.txt",), COLUMNS), ValueError, "not a table by its name"),
         (((tmp_path / "a.csv",), COLUMNS), FileNotFoundError, "a.csv"),
         (((3,), COLUMNS | {"features": ["x"]}), TypeError, "a table is a path"),
-        (((table,), COLUMNS | {"features": ["url"]}), ValueError, "'url' is no feature: text"),
+        (((table,), COLUMNS | {"features": ["url"]}), ValueError, "'url' is not a feature: text"),
         (((table,), COLUMNS | {"exclude": "x0"}), TypeError, "exclude is a sequence"),
         (((table,), COLUMNS | {"exclude": ["x9"]}), ValueError, "no column 'x9'"),
         (((table,), COLUMNS | {"document": "q"}), ValueError, "'q' cannot be query and document at once"),

@@ -1,4 +1,4 @@
-"""The arguments that all readers of LETOR text share, checked; groups of documents whose sizes stand in a file of their own."""
+"""Checks of the arguments common to all readers of LETOR text; group sizes from a separate file."""
 
 import os
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def row_reader(
     sparse: Sparse,
     **options: Any,
 ) -> RowReader:
-    """What reads the sources, after a check of the arguments that `iter_letor` and `read_letor` share."""
+    """The reader of the sources, after checking the common arguments of `iter_letor` and `read_letor`."""
     files: list[Source] = []
     for source in sources:
         files.extend(source if isinstance(source, list | tuple) else [cast(Source, source)])

@@ -25,13 +25,13 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
     Attributes
     ----------
     position : LetorPosition or None
-        Where the next query starts; `iter_letor` with ``start=position`` goes on from there. None where queries are collected
+        Where the next query starts; `iter_letor` with ``start=position`` continues there. None if queries are collected first
         (``repeated_qid="group"``).
     fraction : float or None
-        Which part of the files' bytes lies before `position`; None where a source is compressed or no file on disk.
+        The share of the files' bytes before `position`; None if a source is compressed or not a file on disk.
     errors : list of LetorError
-        The first ten bad lines that ``on_error="skip"`` left out. The reader is ahead of the query that it hands out, so these
-        may lie behind `position`.
+        The first ten bad lines left out by ``on_error="skip"``. The reader is ahead of the query that it returns, so these may
+        come after `position`.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
 
     @property
     def skipped(self) -> int:
-        """Bad lines left out before `position`, counted from the beginning of the stream also after a restart."""
+        """Bad lines left out before `position`, counted from the beginning of the stream even after a restart."""
         return self._rows.skipped if self.position is None else self.position.skipped
 
     @property
     def fraction(self) -> float | None:
-        """Which part of the files' bytes lies before `position`; None where a source is compressed or no file on disk."""
+        """The share of the files' bytes before `position`; None if a source is compressed or not a file on disk."""
         return None if self.position is None else self._rows.fraction(self.position)
 
     def __iter__(self) -> "LetorIterator":
@@ -75,7 +75,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
         return query
 
     def close(self) -> None:
-        """Close the file that is being read. Happens by itself at the end and when the iterator is no longer referred to."""
+        """Close the open file. This happens automatically at the end and when the iterator is garbage collected."""
         self._queries.close()
 
     def __enter__(self) -> "LetorIterator":
@@ -85,7 +85,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
         self.close()
 
     def _assemble(self) -> Generator[tuple[tuple[Any, ...], LetorPosition | None], None, None]:
-        """Put queries together from the pieces that blocks hold of them, each with the position after it."""
+        """Assemble queries from their pieces in blocks, each with the position after it."""
         pieces: list[tuple[RowBlock, int, int]] = []
         qid, begin, n = "", self.position or LetorPosition(), 0
         for block in self._rows:
@@ -105,7 +105,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
         self.position = self._rows.end
 
     def _collect(self) -> Generator[tuple[tuple[Any, ...], LetorPosition | None], None, None]:
-        """Read everything, then give the queries in the order in which their first documents came."""
+        """Read everything, then yield the queries in order of their first documents."""
         queries: dict[str, list[tuple[RowBlock, int, int]]] = {}
         begins: dict[str, LetorPosition] = {}
         sizes: Counter[str] = Counter()
@@ -122,7 +122,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
             yield self._query(pieces, qid), None
 
     def _query(self, pieces: list[tuple[RowBlock, int, int]], qid: str) -> tuple[Any, ...]:
-        """Arrays of their own, so that a query that is kept does not keep its block."""
+        """Copies, so that a stored query does not keep its block alive."""
         query: tuple[Any, ...] = (
             joined([part(block.X, first, last) for block, first, last in pieces]),
             np.concatenate([block.y[first:last] for block, first, last in pieces]),
@@ -134,7 +134,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
         return query
 
     def _require_moderate(self, pieces: list[tuple[RowBlock, int, int]], n_documents: int, begin: LetorPosition) -> None:
-        """Raise LetorError when a query that is being put together is too large."""
+        """Raise LetorError if a query being assembled is too large."""
         what = "the query that begins here has"
         self._rows.require_moderate(n_documents, what, begin)
         size = n_documents * self._rows.row_bytes
@@ -146,7 +146,7 @@ class LetorIterator(Iterator[tuple[Any, ...]]):
             raise LetorError(what, self._rows.name_of(begin.file), begin.line)
 
     def _notice(self, qid: str, position: LetorPosition) -> None:
-        """Complain about a qid that was there before, where asked to."""
+        """Raise or warn about a repeated qid, according to `repeated_qid`."""
         if self._repeated_qid == "new":
             return
         if qid in self._seen:
@@ -179,12 +179,11 @@ def iter_letor(
     r"""Stream the queries of LETOR / svmlight text.
 
     Reads lines such as ``2 qid:10 1:0.5 2:0 4:1e-3 # docid = GX000``, one query at a time, in memory that does not grow with
-    the file, only with its longest query. Grades are integers >= 0 (``1.0`` and ``+1`` are 1). A feature that is not named is
-    0; ids may come in any order. Values are read as `float` reads them, to the last bit. Blank lines and lines of comment are
-    passed over.
+    the file, only with its longest query. Grades are integers >= 0 (``1.0`` and ``+1`` are 1). Features that are left out are
+    0; ids may be in any order. Values are parsed exactly as by `float`. Blank lines and comment lines are skipped.
 
-    Neighbouring lines with the same qid are a query, also across the end of a file: several files read as their concatenation
-    would. `repeated_qid` decides about one that comes back later.
+    Consecutive lines with the same qid are a query, even across the end of a file: several files are read like their
+    concatenation. `repeated_qid` decides how to treat a qid that comes back later.
 
     Without qid, the sizes of the groups come from a file beside the data, as LightGBM writes it: ``rank.train`` has
     ``rank.train.query`` or ``rank.train.group``, one size a line. The queries are then called "1", "2", ...
@@ -192,42 +191,42 @@ def iter_letor(
     Parameters
     ----------
     *sources : path, file object, "-", or sequences of these
-        What to read, one after the other: paths, binary or text files (from where they stand; they are not closed), "-" for
-        standard input. gzip is recognised by its content.
+        What to read, one after the other: paths, binary or text files (from their current position; they are not closed), "-"
+        for standard input. gzip is recognised by its content.
     with_qid, with_docid : bool
         Whether to yield the query's id, and the list of its documents' ids: X where a comment says ``docid = X``, else the
         first word of the comment, "" without one.
     n_features : int, optional
         Number of features d, the same for all queries. By default the largest number in the first 8 MiB of text (of the first
-        file); a larger one later, or one above 65536, is an error that asks for `n_features`. Give it where features are rare,
-        and take over the training data's when reading test data.
+        file); a larger one later, or one above 65536, is an error that asks for `n_features`. Give it if features are rare, and
+        use the number of the training data when reading test data.
     dtype : float64 or float32
         Type of X.
     zero_based : bool
         Whether feature ids start at 0 instead of 1.
     null : {"zero", "error"}
-        What the value ``NULL`` is (LETOR 3.0 and 4.0 have versions with it).
+        How to treat the value ``NULL`` (in some versions of LETOR 3.0 and 4.0).
     negative : {"error", "zero", "skip"}
-        What a negative grade is, as collections mark documents that nobody judged (-1) or spam (-2): an error, 0, or a document
-        that is left out of its query.
+        How to treat a negative grade, with which some collections mark unjudged documents (-1) or spam (-2): as an error, as 0,
+        or leave the document out.
     on_error : {"raise", "skip"}
-        Whether a bad line is an error or is left out of its query. Lines left out are counted in the iterator's `skipped`, and
-        the first ten described in `errors`.
+        Whether a bad line is an error or is left out of its query. The iterator counts lines left out in `skipped`, and
+        describes the first ten in `errors`.
     repeated_qid : {"warn", "new", "error", "group"}
-        What a qid is that comes back after another one: a new query, with a `LetorWarning` the first time (among the first
-        100,000 queries) or without; an error; or a part of the query that was there before. "error" remembers all ids since the
+        How to treat a qid that comes back after another one: as a new query, with a `LetorWarning` the first time (among the
+        first 100,000 queries) or without; as an error; or as part of the earlier query. "error" remembers all ids since the
         start, "group" reads everything before it yields the first query.
     group : path or (q,) integers, or a sequence of these with one entry a source
         Sizes of the groups; qids, if there are any, are then ignored.
     start : LetorPosition, optional
         Where to start: the `position` of an earlier iterator over the same sources with the same options.
     max_query_bytes : int
-        Largest array of a query's features; a query that would become larger is an error before it is. A short text can name a
-        feature with a high number in each of many lines: without `n_features`, arrays of more than 4 MiB may not take more than
-        32 bytes for each byte of text that was read either.
+        Largest array of a query's features; a query that would become larger is an error. A short text can name features with
+        high numbers, so without `n_features`, arrays of more than 4 MiB may also take at most 32 bytes for each byte of text
+        read.
     sparse : {False, True, "auto"}
-        Whether X is `online_rank.query.SparseRows`, of which only the named features take memory, up to id 2^31 - 1. "auto": if
-        d > 4096. Like d, this is settled by the first 8 MiB, and the same for all queries.
+        Whether X is `online_rank.query.SparseRows`, in which only the given features take memory, up to id 2^31 - 1. "auto": if
+        d > 4096. Like d, this is decided by the first 8 MiB, for all queries.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""LETOR text in parts that can be read apart from one another, by other processes and machines."""
+"""Divides LETOR text into parts that other processes and machines can read independently."""
 
 import os
 import re
@@ -25,11 +25,11 @@ class LetorPart:
     Attributes
     ----------
     sources : tuple of FileRange or str
-        What it consists of: ranges of bytes of files, or files.
+        Its ranges of bytes of files, or whole files.
     n_features : int
         Number of features of every query.
     negative : str
-        What a negative grade is (see `iter_letor`).
+        How to treat negative grades (see `iter_letor`).
     """
 
     sources: tuple[FileRange | str, ...]
@@ -37,7 +37,7 @@ class LetorPart:
     negative: str = "error"
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Yields (X, y), as `iter_letor` does. Lines in messages are counted from the beginning of the file."""
+        """Yields (X, y), as `iter_letor` does. Messages count lines from the beginning of the file."""
         options: Any = {"n_features": self.n_features, "negative": self.negative, "repeated_qid": "new"}
         try:
             yield from iter_letor(list(self.sources), **options)
@@ -54,17 +54,16 @@ def plan(
 ) -> list[LetorPart]:
     r"""Divide LETOR files into parts of whole queries, in the order of the stream.
 
-    A file of plain text is cut where a query ends; one that is compressed, or has its queries' sizes in a file beside it, stays
-    whole. With as many parts as files, or fewer, no file is cut: each part is a run of files, about as many in each. The parts
-    depend on the files' contents and on `parts` alone; those of compressed files are those of the same files as text where none
-    is cut.
+    Plain text is cut where a query ends; a file that is compressed, or has its queries' sizes in a separate file, stays whole.
+    With no more parts than files, no file is cut: each part is a run of files, about equally many. The parts depend only on the
+    files' contents and on `parts`; if no file is cut, compression makes no difference.
 
     Parameters
     ----------
     files
-        Paths. A query must not go on in the next file.
+        Paths. A query must not continue in the next file.
     parts
-        Their number. There are fewer where files cannot be cut so often.
+        Number of parts. There are fewer if the files cannot be cut into so many.
     n_features
         Number of features; None for as many as `iter_letor` finds in the beginning of the first file.
     negative
@@ -77,7 +76,7 @@ def plan(
     Raises
     ------
     ValueError
-        There is no file, or `parts` is not an integer >= 1; or `n_features` is not given and the first file holds no query.
+        There is no file, `parts` is not an integer >= 1, or `n_features` is not given and the first file has no query.
     OSError
         A file cannot be read.
 
@@ -106,7 +105,7 @@ def plan(
 
 
 def shared_pieces(parts: int, sizes: Sequence[int]) -> list[int]:
-    """Into how many pieces each file is cut for so many parts: one, and what is left by size; size 0 stays whole."""
+    """The number of pieces of each file: one, plus the remaining ones in proportion to size; size 0 stays whole."""
     pieces = [1] * len(sizes)
     for _ in range(parts - len(sizes)):
         largest = max(range(len(sizes)), key=lambda i: sizes[i] / pieces[i])
@@ -115,7 +114,7 @@ def shared_pieces(parts: int, sizes: Sequence[int]) -> list[int]:
 
 
 def in_runs(pieces: Sequence[Any], parts: int) -> list[Sequence[Any]]:
-    """Pieces in so many runs of about the same length, or fewer."""
+    """Divide pieces into `n` runs of about the same length, or fewer."""
     n = min(parts, len(pieces))
     return [pieces[k * len(pieces) // n : (k + 1) * len(pieces) // n] for k in range(n)]
 
@@ -128,12 +127,12 @@ def _pieces(path: str, n: int) -> list[FileRange | str]:
     size = os.path.getsize(path)
     with open(path, "rb") as file:
         bounds = sorted({0, size, *(_next_query(file, k * size // n) for k in range(1, n))})
-    # A file that cannot be cut is read as a file: the sizes of its groups may stand beside it.
+    # A file that cannot be cut is read as a whole, since its group sizes may be in a separate file.
     return [FileRange(path, a, b) for a, b in pairwise(bounds)] if len(bounds) > 2 else [path]
 
 
 def _next_query(file: IO[bytes], offset: int) -> int:
-    """Where the query ends to which the line at `offset` belongs."""
+    """The end of the query that contains the line at `offset`."""
     file.seek(_line_start(file, offset))
     qid = None
     while line := file.readline():
@@ -147,7 +146,7 @@ def _next_query(file: IO[bytes], offset: int) -> int:
 
 
 def _line_start(file: IO[bytes], offset: int) -> int:
-    """Where the line begins that has the byte at `offset`."""
+    """The beginning of the line that contains the byte at `offset`."""
     while offset:
         before = max(0, offset - _STEP)
         file.seek(before)
@@ -161,12 +160,12 @@ def _width(path: str, negative: str) -> int:
     options: Any = {"negative": negative, "repeated_qid": "new"}
     with iter_letor(path, **options) as queries:
         if next(queries, None) is None or queries.n_features is None:
-            raise ValueError(f"{path}: no query to tell the number of features by; give n_features")
+            raise ValueError(f"{path}: no query from which to infer the number of features; give n_features")
         return queries.n_features
 
 
 def _lines_before(path: str, offset: int) -> int:
-    """How many lines of a file end before an offset."""
+    """The number of lines of a file that end before an offset."""
     lines = 0
     with open(path, "rb") as file:
         while offset and (block := file.read(min(offset, _BLOCK))):

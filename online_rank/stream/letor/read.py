@@ -35,9 +35,9 @@ class LetorBlock(NamedTuple):
     y : (n,) int64
         Grades.
     qid : (n,) int64, or str where an id is not an integer
-        Ids of the queries; documents of one query are neighbours with equal ids.
+        Ids of the queries; documents of one query are contiguous.
     docid : list of str or None
-        Ids of the documents, where asked for.
+        Ids of the documents, if requested.
     """
 
     X: Any
@@ -62,13 +62,15 @@ def read_letor(
 ) -> LetorBlock:
     r"""Load LETOR / svmlight text at once, as `Ranker.learn_many` takes it.
 
-    Reads what `iter_letor` reads; the parameters are explained there. `progress` is whether to show a progress bar on stderr
+    Reads the same text as `iter_letor`, whose documentation explains the parameters. `progress` is whether to show a progress
+    bar on stderr
     (extra `cli`); None shows one on a terminal only.
 
     Returns
     -------
     LetorBlock
-        X (n, d), y (n,), qid (n,) and, with `with_docid`, docid. Without `n_features`, d is the largest feature of all.
+        X (n, d), y (n,), qid (n,) and, with `with_docid`, docid. Without `n_features`, d is the largest feature number in the
+        file.
 
     Raises
     ------
@@ -125,7 +127,7 @@ def read_letor(
 
 
 def _integers(qids: list[str]) -> np.ndarray:
-    """The ids as int64 where all of them are integers written in the usual way, else as strings."""
+    """The ids as int64 if all of them are integers in canonical form, otherwise as strings."""
     try:
         numbers = np.array([int(qid) for qid in qids], np.int64)
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""From bytes to blocks of rows: the part of the LETOR reader that both `iter_letor` and `read_letor` stand on."""
+"""From bytes to blocks of rows: the common part of `iter_letor` and `read_letor`."""
 
 import gzip
 import re
@@ -14,11 +14,11 @@ from online_rank.query import SparseRows
 from online_rank.stream.letor.source import LineTooLongError, Source, open_source, plain_size, source_name, whole_lines
 from online_rank.stream.letor.sparse import MOST_COLUMNS, Sparse, is_sparse, put, room_for, rows_at
 
-LOOK_AHEAD = 1 << 23  # bytes of the stream that decide the number of features when nobody said
-WIDEST_GUESS = 1 << 16  # features; more must be asked for
+LOOK_AHEAD = 1 << 23  # bytes of the stream from which the number of features is inferred
+WIDEST_GUESS = 1 << 16  # largest number of features that is inferred
 _CHUNK = 1 << 20
 _BLOCK = 1 << 17  # numbers in a block of rows
-_ALWAYS_ALLOWED = 1 << 22  # bytes of arrays, and so many for each byte of text, where the number of features is a guess
+_ALWAYS_ALLOWED = 1 << 22  # bytes of arrays, and for each byte of text, if the number of features was inferred
 _ALLOWED_A_BYTE = 32
 _KEPT_ERRORS = 10
 _BOM = b"\xef\xbb\xbf"
@@ -42,16 +42,16 @@ _WRONG = {
 
 
 class LetorError(ValueError):
-    """What is wrong with a LETOR file, and where.
+    """An error in a LETOR file.
 
     Attributes
     ----------
     what : str
-        What is wrong.
+        A description of the error.
     file : str
         Name of the file.
     line, column : int or None
-        Counted from 1; the column in bytes. None where the fault is not in one place.
+        Counted from 1; the column in bytes. None if the error has no single position.
     """
 
     __module__ = "online_rank.stream.letor"
@@ -70,7 +70,7 @@ class LetorError(ValueError):
 
 
 class LetorPosition(NamedTuple):
-    """A place between two queries of a stream, from which `iter_letor` can start again.
+    """A position between two queries of a stream, from which `iter_letor` can start again.
 
     Plain integers, so that it can be kept in a JSON file.
 
@@ -89,7 +89,7 @@ class LetorPosition(NamedTuple):
     skipped : int
         Bad lines left out before it in the stream.
     n_features : int
-        Number of features of the stream; 0 while nobody knows.
+        Number of features of the stream; 0 if not known yet.
     """
 
     file: int = 0
@@ -103,7 +103,7 @@ class LetorPosition(NamedTuple):
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Some rows of the stream and the queries that start among them, as (row, qid, position)."""
+    """Some rows of the stream, and the queries that start in them, as (row, qid, position)."""
 
     X: Any
     y: np.ndarray
@@ -130,11 +130,11 @@ class RowReader:
     Attributes
     ----------
     n_features : int or None
-        Columns of the blocks from now on; None until it is known. With `grow` it may still rise.
+        Columns of the following blocks; None until it is known. With `grow` it may still rise.
     errors : list of LetorError
-        The first few bad lines that were left out.
+        The first few of the bad lines left out.
     skipped : int
-        How many were.
+        Number of bad lines left out.
     n_bytes : int
         Bytes of text read so far.
     """
@@ -212,7 +212,7 @@ class RowReader:
             state.origin += end
 
     def _measure(self, buffer: np.ndarray, text: bytearray, at: int, end: int, qid_rule: int) -> int | None:
-        """Number of features that the good lines name (if none, the bad line about to be reported); None without either."""
+        """The largest feature number in good lines (or else in the bad line about to be reported); None without either."""
         widest = MOST_COLUMNS if self._sparse else WIDEST_GUESS
         # An array without rows takes no memory, however wide it is.
         X = np.empty((0 if self._sparse else 1, widest), self._dtype)
@@ -257,7 +257,7 @@ class RowReader:
         rows_are_sparse = self.is_sparse
         if len(self._seen) < d and not rows_are_sparse:
             self._seen = np.zeros(d, np.int64)
-        # About as many rows as there are lines, judged by the lines before; too few only means another block.
+        # About as many rows as there are lines, estimated from earlier lines; too few only means another block.
         room = max(1, min(_BLOCK // (1 if rows_are_sparse else max(1, d)), int(1.2 * (end - at) / self._line_size) + 16))
         entries = room_for(end - at, room, self._dtype) if rows_are_sparse else None
         X, y = np.empty((0 if entries else room, d), self._dtype), np.empty(room, np.int64)
@@ -315,7 +315,7 @@ class RowReader:
     def _settle(
         self, X: np.ndarray, entries: Any, row: int, y: np.ndarray, slow: np.ndarray, text: bytearray
     ) -> tuple[int, int, int] | None:
-        """Convert the numbers of a row that the kernel left alone; (code, place, feature) of one that is out of range."""
+        """Convert the numbers of a row that the kernel skipped; returns (code, position, feature) of one out of range."""
         for column, place, length in slow.tolist():
             value = float(text[place : place + length])
             if column < 0:
@@ -334,7 +334,7 @@ class RowReader:
         return None
 
     def _fault(self, code: int, text: bytearray, line_at: int, where: int, feature: int, state: _FileState) -> None:
-        """Note the error that `code` stands for: fatal, to be raised after the rows before it are out, or one more left out."""
+        """Record the error of `code`: fatal, to be raised after the rows before it were returned, or one more line left out."""
         match = _TOKEN.match(text, where)
         token = repr(match.group().decode("utf-8", "backslashreplace") if match else "")
         if code == kernels.FEATURE_RANGE:
@@ -343,7 +343,7 @@ class RowReader:
             what = f"feature {feature}, but {origin} {self.n_features} features: "
             if self._guessed and needed > WIDEST_GUESS:
                 what += (
-                    f"more than {WIDEST_GUESS} are not guessed; pass n_features={needed} or more (--features), or sparse=True"
+                    f"more than {WIDEST_GUESS} are not inferred; pass n_features={needed} or more (--features), or sparse=True"
                 )
             else:
                 what += f"pass n_features={needed} or more (--features)"
@@ -379,7 +379,7 @@ class RowReader:
         for r in np.flatnonzero(np.diff(groups, prepend=groups[0] - 1)).tolist():
             line, place, row, qid_at, qid_length, _, _, _, skipped = meta[r].tolist()
             qid = text[qid_at : qid_at + qid_length].decode("utf-8", "backslashreplace")
-            # Equal qids on either side of a file's end are one query, as in the concatenation; a group ends with its file.
+            # Equal qids on both sides of a file's end are one query, as in the concatenation; a group ends with its file.
             query = ("qid", qid) if state.group_ends is None else ("group", (state.index, int(groups[r])))
             if query != self._query:
                 self._query = query
@@ -396,18 +396,18 @@ class RowReader:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows are sparse from now on."""
+        """Whether the following rows are sparse."""
         return is_sparse(self._sparse, self.n_features or 0)
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row of features in an array; 0 for sparse rows, which are in proportion to the text."""
+        """Bytes of a row of features in a dense array; 0 for sparse rows, whose size is proportional to the text."""
         return 0 if self.is_sparse else (self.n_features or 0) * self._itemsize
 
     def require_moderate(self, n_documents: int, what: str, begin: LetorPosition) -> None:
-        """Raise LetorError when an array of so many documents is out of all proportion to the text that was read.
+        """Raise LetorError if an array of `n_documents` documents is out of proportion to the text read.
 
-        A short line can name a feature with a high number. Whoever gives `n_features` has said how wide a row is.
+        A short line can name a feature with a high number. With `n_features` the user has confirmed the width.
         """
         size = n_documents * self.row_bytes
         if self._guessed and size > max(_ALWAYS_ALLOWED, _ALLOWED_A_BYTE * self.n_bytes):
@@ -416,11 +416,11 @@ class RowReader:
             raise LetorError(what, self.name_of(begin.file), begin.line)
 
     def name_of(self, file: int) -> str:
-        """What messages call a source."""
+        """The name of a source in messages."""
         return source_name(self._sources[file])
 
     def fraction(self, position: LetorPosition) -> float | None:
-        """Which part of the sources' bytes lies before a position; None where that is not known."""
+        """The share of the sources' bytes before a position; None if unknown."""
         if self._sizes is None:
             self._sizes = [plain_size(source) for source in self._sources]
         sizes = [size for size in self._sizes if size is not None]
@@ -435,14 +435,14 @@ class RowReader:
 
 
 def _qid_rule(rule: int, meta: np.ndarray) -> int:
-    """The rule after one more row."""
+    """The estimate after one more row."""
     if rule != kernels.QID_UNKNOWN:
         return rule
     return kernels.QID_REQUIRED if meta[kernels.QID_LENGTH] >= 0 else kernels.QID_ABSENT
 
 
 def _docid(text: bytearray, at: int, length: int) -> str:
-    """The X of a comment that says ``docid = X``; else its first word, as in RankLib's "# 7555 rambo"; "" without one."""
+    """The X of a comment ``docid = X``; otherwise its first word, as in RankLib's "# 7555 rambo"; "" without a comment."""
     comment = text[at + 1 : at + length]
     match = _DOCID.search(comment)
     first = comment.split(None, 1)[:1]

@@ -21,7 +21,7 @@ class FileRange:
     path : str
         The file.
     begin, end : int
-        Its bytes `begin:end`, whole lines; to the end of the file where `end` is None.
+        Its bytes `begin:end`, which are whole lines; to the end of the file if `end` is None.
     """
 
     path: str
@@ -32,7 +32,7 @@ class FileRange:
 Source: TypeAlias = str | os.PathLike[str] | FileRange | IO[bytes] | IO[str]
 
 _GZIP_MAGIC = b"\x1f\x8b"
-#: The first bytes of what is compressed otherwise, with what unpacks it.
+#: The first bytes of other compressed formats, and the commands that unpack them.
 _PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd -dc",
     b"BZh": "bzip2 -dc",
@@ -46,7 +46,7 @@ _FIRST_SIZE = 1 << 16
 
 
 def source_name(source: Source) -> str:
-    """What messages call a source."""
+    """The name of a source in messages."""
     if is_stdin(source):
         return "<stdin>"
     if isinstance(source, FileRange):
@@ -68,7 +68,7 @@ def is_gzip(path: str | os.PathLike[str]) -> bool:
 
 
 def plain_size(source: Source) -> int | None:
-    """Bytes of a file on disk that is not compressed; None for anything else."""
+    """The size of an uncompressed file on disk; None for anything else."""
     if isinstance(source, FileRange) and source.end is not None:
         return source.end - source.begin
     if is_stdin(source) or not (isinstance(source, str | os.PathLike) and os.path.isfile(source)):
@@ -77,10 +77,10 @@ def plain_size(source: Source) -> int | None:
 
 
 class _Raw(io.RawIOBase):
-    """Any object with `read`, text or binary, as raw bytes, its first bytes known beforehand as `head`."""
+    """Any object with `read`, text or binary, as raw bytes; `head` holds the first bytes, already read."""
 
     def __init__(self, stream: Any):
-        # A buffered reader's read1 returns what a pipe holds now instead of waiting until everything asked for is there.
+        # A buffered reader's read1 returns what a pipe has now instead of waiting for all bytes requested.
         self._read = getattr(stream, "read1", stream.read)
         self._left = b""
         head = b""
@@ -94,7 +94,7 @@ class _Raw(io.RawIOBase):
     def _next(self, size: int) -> bytes:
         data = self._read(size)
         if data is None:
-            raise BlockingIOError("the source is in non-blocking mode and has nothing to read")
+            raise BlockingIOError("the source is in non-blocking mode and has no data to read")
         return data.encode("utf-8", "surrogateescape") if isinstance(data, str) else bytes(data)
 
     def readinto(self, view: Any) -> int:
@@ -121,7 +121,7 @@ class _Until(io.RawIOBase):
 
 
 class _ReadAhead(io.RawIOBase):
-    """A stream read in a thread of its own, one block ahead: inflating overlaps with whatever its reader does."""
+    """A stream read in a separate thread, one block ahead, so that decompression overlaps with other work."""
 
     def __init__(self, stream: io.BufferedIOBase):
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="letor")
@@ -152,7 +152,7 @@ class _ReadAhead(io.RawIOBase):
 def open_source(source: Source, offset: int = 0) -> Iterator[Any]:
     """Open `source` for `readinto`, at `offset` bytes into its uncompressed content.
 
-    gzip is known by its first two bytes. Only what was opened here is closed again. gzip files on disk are inflated in a
+    gzip is recognised by its first two bytes. Only files opened here are closed. gzip files on disk are decompressed in a
     thread; pipes are not, because a thread that waits for input cannot be ended.
     """
     own: list[Any] = []
@@ -195,10 +195,10 @@ def open_source(source: Source, offset: int = 0) -> Iterator[Any]:
 
 
 def _require_text(head: bytes, name: str) -> None:
-    """Raise ValueError for what is compressed in another way than gzip, by its first bytes."""
+    """Raise ValueError for compressed formats other than gzip, by their first bytes."""
     for magic, command in _PACKED.items():
         if head.startswith(magic):
-            raise ValueError(f"{name}: compressed, and not by gzip; unpack it in front: {command} {name} | ... -")
+            raise ValueError(f"{name}: compressed, but not by gzip; unpack it first: {command} {name} | ... -")
 
 
 def _skip(stream: Any, size: int) -> None:
@@ -218,8 +218,8 @@ class LineTooLongError(ValueError):
 def whole_lines(stream: Any, first_size: int, size: int) -> Iterator[tuple[bytearray, int]]:
     """Read `stream` in pieces of about `size` bytes and yield ``(buffer, end)``: ``buffer[:end]`` is whole lines.
 
-    The buffer is reused, and grows with the first piece. That is at least `first_size` bytes if there are that many; later ones
-    are what is there, so that a slow pipe is not waited for. A last line without a newline gets one.
+    The buffer is reused, and grows with the first piece, which has at least `first_size` bytes if there are that many; later
+    pieces are whatever is available, so that a slow pipe does not block. A last line without a newline gets one.
     """
     capacity = max(first_size, size)
     buffer = bytearray(min(capacity, _FIRST_SIZE) + 1)  # one more for the newline

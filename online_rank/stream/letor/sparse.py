@@ -1,4 +1,4 @@
-"""Sparse rows in the LETOR reader: where they go, and how pieces of queries are joined."""
+"""Sparse rows in the LETOR reader: buffers for rows, and joining pieces of queries."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -8,7 +8,7 @@ import numpy as np
 from online_rank.query import SparseRows
 from online_rank.query.sparse import as_rows
 
-#: Whether rows are sparse: never, always, or where there are more than `WIDE` features.
+#: Whether rows are sparse: never, always, or if there are more than `WIDE` features.
 Sparse: TypeAlias = bool | Literal["auto"]
 
 #: Features from which on `sparse="auto"` reads sparse rows.
@@ -20,24 +20,24 @@ _BYTES_A_FEATURE = 4
 
 
 def check_sparse(sparse: Any) -> None:
-    """Raise ValueError unless it is one of the three."""
+    """Raise ValueError unless it is one of the three choices."""
     if not isinstance(sparse, bool) and sparse != "auto":
         raise ValueError(f'sparse must be True, False or "auto", not {sparse!r}')
 
 
 def is_sparse(sparse: Sparse, n_features: int) -> bool:
-    """Whether rows of so many features are sparse."""
+    """Whether rows with this number of features are sparse."""
     return sparse is True or (sparse == "auto" and n_features > WIDE)
 
 
 def room_for(n_bytes: int, n_rows: int, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Arrays (starts, columns, values) for the features of at most so many rows in so many bytes of text."""
+    """Arrays (starts, columns, values) large enough for the features of `n_rows` rows in `n_bytes` bytes of text."""
     n = n_bytes // _BYTES_A_FEATURE + 1
     return np.zeros(n_rows + 1, np.int64), np.empty(n, np.int32), np.empty(n, dtype)
 
 
 def put(rows: tuple[np.ndarray, np.ndarray, np.ndarray], row: int, column: int, value: float) -> float:
-    """Put a value into the entry that a row has in a column. Returns it in its dtype."""
+    """Set the entry of a row in a column. Returns the value in its dtype."""
     starts, columns, values = rows
     entry = starts[row] + np.searchsorted(columns[starts[row] : starts[row + 1]], column)
     values[entry] = value
@@ -55,7 +55,7 @@ def rows_at(X: Any, rows: np.ndarray) -> Any:
 
 
 def joined(pieces: Sequence[Any]) -> Any:
-    """Features one below the other: arrays, or sparse rows, in arrays of their own; as many columns as the widest has."""
+    """Stack features, arrays or sparse rows, into new arrays with as many columns as the widest."""
     if not isinstance(pieces[0], SparseRows):
         return np.concatenate(pieces)
     ends = np.cumsum([0, *(len(piece.values) for piece in pieces)])
@@ -74,14 +74,14 @@ def part(X: Any, first: int, last: int) -> Any:
 
 
 def n_bytes(X: Any, first: int, last: int) -> int:
-    """What some rows of features take."""
+    """The memory of some rows of features, in bytes."""
     if isinstance(X, SparseRows):
         return int(X.starts[last] - X.starts[first]) * (X.columns.itemsize + X.values.itemsize)
     return (last - first) * X.shape[1] * X.itemsize
 
 
 class Gathered:
-    """Features of blocks, one below the other, as they come: each block has as many columns as the one before, or more.
+    """Stacks the features of blocks, each of which has at least as many columns as the one before.
 
     From the first sparse block on all are sparse.
     """
@@ -92,7 +92,7 @@ class Gathered:
         self._rows: list[SparseRows] = []
 
     def add(self, X: Any) -> None:
-        """Take in the features of the next block."""
+        """Add the features of the next block."""
         if isinstance(X, SparseRows):
             if self._n:
                 self._rows, self._n = [as_rows(self._X[: self._n])], 0
@@ -102,13 +102,13 @@ class Gathered:
         if d > self._X.shape[1]:
             self._X = np.concatenate([self._X, np.zeros((len(self._X), d - self._X.shape[1]), self._X.dtype)], axis=1)
         if self._n + m > len(self._X):
-            # In place, so that the numbers are never held twice; by an eighth, so that they are not moved too often.
+            # In place, so that the numbers are never stored twice; by an eighth, so that they are not moved too often.
             self._X.resize((self._n + m + (self._n + m) // 8, d), refcheck=False)
         self._X[self._n : self._n + m] = X
         self._n += m
 
     def all(self) -> Any:
-        """All of them: an array, or sparse rows."""
+        """All features: an array, or sparse rows."""
         if self._rows:
             return joined(self._rows)
         self._X.resize((self._n, self._X.shape[1]), refcheck=False)

@@ -33,17 +33,17 @@ def write_letor(
     Parameters
     ----------
     file : path or file object
-        Where to. A path that ends in ``.gz`` is compressed. To append, pass a file opened for it.
+        The output. A path that ends in ``.gz`` is compressed. To append, pass a file opened for appending.
     X : (n, d) float array, or pandas, polars or pyarrow table
         Features, finite. A table's columns are features 1, 2, ... in their order.
     y : (n,) integers >= 0
-        Grades; also a column of a table, of a nullable type too.
+        Grades, or a column of a table, which may have a nullable type.
     qid : (n,) integers or strings without white space or #, optional
-        Ids of the queries. Without it none are written, and readers need the sizes of the groups.
+        Ids of the queries. Without them, readers need the sizes of the groups.
     docid : (n,) str, optional
         Written as ``#docid = X``.
     digits : int, optional
-        Significant digits. By default as many as it takes to read the very same numbers back.
+        Significant digits. By default as many as needed to read exactly the same numbers back.
     sparse : bool
         Whether to leave out zeros.
     zero_based : bool
@@ -54,8 +54,8 @@ def write_letor(
     Raises
     ------
     ValueError
-        If shapes do not match, a value is not finite, a grade is no integer >= 0, or an id would break its line. Nothing is
-        written then.
+        If shapes do not match, a value is not finite, a grade is not an integer >= 0, or an id would break its line. Nothing is
+        then written.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def write_letor(
         for done, (head, row, tail) in enumerate(zip(heads, X, tails, strict=True)):
             values = row.tolist()
             if digits is None:
-                # The shortest text that reads back the same; integers without ".0", as the field's files have them.
+                # The shortest text that reads back exactly; integers without ".0", as usual in LETOR files.
                 values = [repr(v).removesuffix(".0") for v in values]
             if sparse:
                 columns = np.flatnonzero(row).tolist()
@@ -116,7 +116,7 @@ def write_letor(
 
 
 def _as_features(X: Any) -> np.ndarray:
-    """Features as an array, also of a table with nullable columns."""
+    """Features as an array, including tables with nullable columns."""
     import narwhals
 
     if not narwhals.dependencies.is_into_dataframe(X):
@@ -127,7 +127,7 @@ def _as_features(X: Any) -> np.ndarray:
 
 
 def _as_numbers(name: str, values: Any, dtype: Any = None) -> np.ndarray:
-    """A column as an array of numbers. Raises ValueError that names it and the row of a value that is missing."""
+    """A column as an array of numbers. Raises ValueError that names the column, and the row of a missing value."""
     import narwhals
 
     if not narwhals.dependencies.is_into_series(values):
@@ -142,7 +142,7 @@ def _as_numbers(name: str, values: Any, dtype: Any = None) -> np.ndarray:
     if not (series.dtype.is_numeric() or series.dtype == narwhals.Boolean):
         raise TypeError(f"{name} is of type {series.dtype}; it holds numbers")
     array = series.to_numpy()
-    # pandas gives columns of nullable types as objects.
+    # pandas converts columns of nullable types to objects.
     return array.astype(dtype or (np.int64 if series.dtype.is_integer() else np.float64)) if array.dtype == object else array
 
 
