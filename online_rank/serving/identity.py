@@ -38,7 +38,7 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
         other += [] if kept.draws == given.draws else ["one model learns from clicks, the other from grades"]
     elif is_other_file:
         raise CheckpointError(
-            f"{path} began with another model than this one. --replace-model continues with this one and keeps the queries that "
+            f"{path} began with another model than this one. --replace-model continues with this one and keeps queries that "
             "wait; without a MODEL the one in the folder is used"
         )
     elif given.origin is None and kept.origin is None:

@@ -331,7 +331,7 @@ def test_grouping_by_time_and_messages_of_grouped_rows(tmp_path):
     with pytest.raises(TableError, match=r"t\.csv, row 3: the value of 'x' is missing"):
         list(iter_table(tmp_path / "t.csv", **options, repeated_qid="group"))
     reader = pa.RecordBatchReader.from_batches(table.to_arrow().schema, [])
-    with pytest.raises(TypeError, match="can be read once"):
+    with pytest.raises(TypeError, match="can be read only once"):
         list(iter_table(reader, **options, repeated_qid="group"))
 
 
