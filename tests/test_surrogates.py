@@ -298,7 +298,7 @@ def test_rows_of_pairs_sum_to_the_loop():
         t, weights = rng.normal(size=n) * 30, rng.integers(1, 4, n).astype(float)
         gradient = np.zeros(n)
         costs, forces = np.empty(n), np.empty(n)
-        value, pull = from_python(pairwise._logistic_row)(1.5, 0.25, t, weights, costs, forces, gradient)
+        value, pull = from_python(pairwise._logistic_row)(1.5, 0.25, t, weights, True, costs, forces, gradient)
         assert value == pytest.approx(
             math.fsum(w * np.logaddexp(0.0, -1.5 * (0.25 - a)) for w, a in zip(weights, t, strict=True))
         )

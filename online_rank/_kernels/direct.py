@@ -119,7 +119,7 @@ def learn(
         output(units(dropped if dropout > 0.0 else hidden, widths, last, m), parameters[: widths[last]], s)
         if not all_finite(s):
             return q
-        _, loss, v_max, levels = evaluate(target, form, s, y[first : first + m], work, dg)
+        _, loss, v_max, levels = evaluate(target, form, s, y[first : first + m], False, work, dg)
         if levels < 0:
             return q
         square = 0.0

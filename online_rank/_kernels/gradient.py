@@ -64,7 +64,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
         largest, norms = score_with_norms(documents, new_w, s)
         if not (math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
-        _, loss, v_max, levels = evaluate(target, form, s, y[first : first + m], work, gradient)
+        _, loss, v_max, levels = evaluate(target, form, s, y[first : first + m], False, work, gradient)
         if levels < 0:
             return q
         square = 0.0

@@ -66,37 +66,51 @@ def squared_identity(form, neighbours, t, start, levels, grade, mean, square, gr
 
 
 @inner
-def _logistic_row(slope, t_i, t, weights, costs, forces, gradient):
-    """log(1 + exp(-slope (t_i - t_j))) over less relevant documents j. Returns the sum and minus its derivative in t_i."""
+def _logistic_row(slope, t_i, t, weights, valued, costs, forces, gradient):
+    """log(1 + exp(-slope (t_i - t_j))) over less relevant documents j. Returns the sum and minus its derivative in t_i.
+
+    The sum is 0 unless `valued`: its logarithms take as long as all else.
+    """
+    # Short loops, not one: more documents are under way at once where fewer steps wait for one another.
     for j in range(t.shape[0]):
-        x = slope * (t_i - t[j])
-        e = exp_negative(-abs(x))
-        force = weights[j] * slope * (e if x > 0.0 else 1.0) / (1.0 + e)
-        costs[j] = weights[j] * ((0.0 if x > 0.0 else -x) + log1p_unit(e))
-        forces[j] = force
-        gradient[j] += force
-    return lane_sum(costs), lane_sum(forces)
+        forces[j] = exp_negative(-abs(slope * (t_i - t[j])))
+    if valued:
+        for j in range(t.shape[0]):
+            x = slope * (t_i - t[j])
+            costs[j] = weights[j] * ((0.0 if x > 0.0 else -x) + log1p_unit(forces[j]))
+    for j in range(t.shape[0]):
+        x, e = slope * (t_i - t[j]), forces[j]
+        forces[j] = weights[j] * slope * (e if x > 0.0 else 1.0) / (1.0 + e)
+        gradient[j] += forces[j]
+    return lane_sum(costs) if valued else 0.0, lane_sum(forces)
 
 
 @inner
-def _squared_tanh_row(slope, t_i, t, weights, costs, forces, gradient):
-    """(1 - tanh(slope (t_i - t_j) / 2))^2 over less relevant documents j. Returns the sum and minus its derivative in t_i."""
+def _squared_tanh_row(slope, t_i, t, weights, valued, costs, forces, gradient):
+    """(1 - tanh(slope (t_i - t_j) / 2))^2 over less relevant documents j. Returns the sum and minus its derivative in t_i.
+
+    The sum is 0 unless `valued`.
+    """
     for j in range(t.shape[0]):
-        x = slope * (t_i - t[j])
-        e = exp_negative(-abs(x))
-        # 1 - tanh(x / 2) = 2 q and 1 + tanh(x / 2) = 2 p, without cancellation.
+        forces[j] = exp_negative(-abs(slope * (t_i - t[j])))
+    if valued:
+        for j in range(t.shape[0]):
+            x, e = slope * (t_i - t[j]), forces[j]
+            # 1 - tanh(x / 2) = 2 q and 1 + tanh(x / 2) = 2 p, without cancellation.
+            q = (e if x > 0.0 else 1.0) / (1.0 + e)
+            costs[j] = weights[j] * 4.0 * q * q
+    for j in range(t.shape[0]):
+        x, e = slope * (t_i - t[j]), forces[j]
         q = (e if x > 0.0 else 1.0) / (1.0 + e)
         p = (1.0 if x > 0.0 else e) / (1.0 + e)
-        costs[j] = weights[j] * 4.0 * q * q
-        force = weights[j] * slope * 8.0 * p * q * q
-        forces[j] = force
-        gradient[j] += force
-    return lane_sum(costs), lane_sum(forces)
+        forces[j] = weights[j] * slope * 8.0 * p * q * q
+        gradient[j] += forces[j]
+    return lane_sum(costs) if valued else 0.0, lane_sum(forces)
 
 
 @inner
-def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, weights, costs, forces, gradient):
-    """The logistic cost, or the squared cost of a tanh output, over all pairs. O(m^2) scalars.
+def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, valued, weights, costs, forces, gradient):
+    """The logistic cost, or the squared cost of a tanh output, over all pairs; 0 unless `valued`. O(m^2) scalars.
 
     `weights`, `costs` and `forces` (m,) are workspace.
     """
@@ -107,12 +121,11 @@ def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, weights
             weights[start[b] : start[b + 1]] = pair_weight(form, grade, a, b)
         lower = slice(start[lowest], start[a])
         for i in range(start[a], start[a + 1]):
+            t_j, w, c, f, g = t[lower], weights[lower], costs[lower], forces[lower], gradient[lower]
             if cost == LOGISTIC:
-                total, pull = _logistic_row(slope, t[i], t[lower], weights[lower], costs[lower], forces[lower], gradient[lower])
+                total, pull = _logistic_row(slope, t[i], t_j, w, valued, c, f, g)
             else:
-                total, pull = _squared_tanh_row(
-                    slope, t[i], t[lower], weights[lower], costs[lower], forces[lower], gradient[lower]
-                )
+                total, pull = _squared_tanh_row(slope, t[i], t_j, w, valued, c, f, g)
             value += total
             gradient[i] -= pull
     return value

@@ -68,17 +68,18 @@ def value_and_gradient(config, constants, s, y, discounts, gradient):
     """Write the gradient (m,) of a surrogate at scores s (m,) and grades y (m,). Returns what `evaluate` does."""
     require(s.shape[0] == y.shape[0] <= discounts.shape[0] and gradient.shape[0] >= s.shape[0])
     target, surrogate = settings(config, constants, discounts)
-    return evaluate(target, surrogate, s, y, workspace(s.shape[0]), gradient)
+    return evaluate(target, surrogate, s, y, True, workspace(s.shape[0]), gradient)
 
 
 @inner
-def evaluate(target, surrogate, s, y, work, gradient):
+def evaluate(target, surrogate, s, y, valued, work, gradient):
     """Value and gradient of a surrogate for one query.
 
     Parameters
     ----------
     s : (m,) float64 scores, finite
     y : (m,) int64 grades
+    valued : whether the value is asked for; a surrogate of pairs takes half the time without, and says 0. Learning needs none
     gradient : (m,) out
 
     Returns
@@ -97,7 +98,7 @@ def evaluate(target, surrogate, s, y, work, gradient):
     loss = ranking_loss(target, graded, order)
     v_max = 0.0
     if name in (SQUARED, LOGISTIC):
-        value = _smooth(surrogate, graded, s, work, gradient)
+        value = _smooth(surrogate, graded, s, valued, work, gradient)
     elif name == HINGE:
         value = _hinge(surrogate, graded, s, order, work, gradient)
     elif name == SLAM:
@@ -139,7 +140,7 @@ def _pair_scale(surrogate, graded):
 
 
 @inner
-def _smooth(surrogate, graded, s, work, gradient):
+def _smooth(surrogate, graded, s, valued, work, gradient):
     """The squared and the logistic cost: documents are listed by level."""
     m = s.shape[0]
     listed, start = work.integers[LISTED, :m], work.integers[LEVEL_START]
@@ -151,7 +152,7 @@ def _smooth(surrogate, graded, s, work, gradient):
         value = squared_identity(form, neighbours, t, start, levels, grade, work.reals[COUNTS], work.reals[SUMS], slopes)
     else:
         value = smooth_pairs(
-            surrogate.name, surrogate.slope, form, neighbours, t, start, levels, grade,
+            surrogate.name, surrogate.slope, form, neighbours, t, start, levels, grade, valued,
             work.reals[PAIR_WEIGHTS, :m], work.reals[TERMS, :m], work.reals[OTHER_TERMS, :m], slopes,
         )  # fmt: skip
     scale = _pair_scale(surrogate, graded)
