@@ -10,7 +10,7 @@ from online_rank._kernels.ahead import loading
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone")
 
-ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score")
+ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "gradient.learn")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}
 
 
@@ -83,6 +83,21 @@ def test_errors_keep_their_kind(folder):
     ahead = run(code, ONLINE_RANK_CACHE_DIR=folder)
     assert ahead == run(code, ONLINE_RANK_JIT="1")
     assert ahead == ["ValueError arrays of a kernel do not fit together"]
+
+
+def test_arrays_without_rows_are_taken(folder):
+    """Gradient descent keeps no state beside its weights: an array of no rows, whose strides numpy gives as 0."""
+    code = (
+        "import numpy as np\n"
+        "from online_rank import GradientRanker\n"
+        "from online_rank._kernels import gradient\n"
+        "model = GradientRanker(optimizer='sgd')\n"
+        "for _ in range(3): model.learn_one(np.arange(12.0).reshape(4, 3) % 5, [0, 1, 2, 0])\n"
+        "print(type(gradient.learn).__name__, model.weights.tolist())\n"
+    )
+    ahead, jit = run(code, ONLINE_RANK_CACHE_DIR=folder), run(code, ONLINE_RANK_JIT="1")
+    assert ahead[0].partition(" ")[0] == "builtin_function_or_method"
+    assert ahead[0].partition(" ")[2] == jit[0].partition(" ")[2]
 
 
 def test_a_model_learns_partly_with_objects(folder):

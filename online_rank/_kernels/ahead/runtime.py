@@ -71,12 +71,17 @@ def _add_reshape(module: Any) -> None:
         """The place of the last dimension, of the one before it, and so on."""
         return b.gep(place[0], [b.sub(b.sub(length, INT64(1)), place[1])])
 
+    # Empty arrays may have any strides; numpy's have 0.
+    b.store(INT64(1), expected)
+    with cgutils.for_range(b, n) as loop:
+        b.store(b.mul(b.load(expected), b.load(backwards(n, (shape, loop.index)))), expected)
+    holds = b.icmp_signed("!=", b.load(expected), INT64(0))
     b.store(size, expected)
     with cgutils.for_range(b, n) as loop:
         length = b.load(backwards(n, (shape, loop.index)))
         stride = b.load(backwards(n, (strides, loop.index)))
         other = b.icmp_signed("!=", stride, b.load(expected))
-        with b.if_then(b.and_(other, b.icmp_signed(">", length, INT64(1))), likely=False):
+        with b.if_then(b.and_(b.and_(other, holds), b.icmp_signed(">", length, INT64(1))), likely=False):
             b.ret(INT32(0))
         b.store(b.mul(b.load(expected), length), expected)
     b.store(size, expected)
