@@ -66,6 +66,8 @@ class WebLike(SyntheticStream):
         Shares of the grades 0, 1, ...
     seed
         Seed of the queries.
+    first
+        Number of the first query in the course of the truth, so that a long stream can be made in parts.
     world_seed
         Seed of the truth: streams with the same one and other seeds are training and test data of one task. None: `seed`.
 
@@ -95,12 +97,14 @@ class WebLike(SyntheticStream):
         grade_shares: tuple[float, ...] = WEB_GRADES,
         seed: int = 0,
         world_seed: int | None = None,
+        first: int = 0,
     ):
         arguments.integer("n_queries", n_queries, 0, optional=True)
         arguments.choice("truth", truth, _TRUTHS)
         arguments.integer("n_features", n_features, _N_SEEN)
         arguments.number("noise", noise, 0.0)
         arguments.number("turn", turn, above=0.0, optional=True)
+        arguments.integer("first", first, 0)
         require_shares(grade_shares)
         self.n_queries = n_queries
         self.truth = truth
@@ -112,6 +116,7 @@ class WebLike(SyntheticStream):
         self.grade_shares = grade_shares
         self.seed = seed
         self.world_seed = world_seed
+        self.first = first
         self._world = world_of(seed, world_seed)
         rng = np.random.default_rng([self._world, 1])
         self._mixing = rng.standard_normal((_N_FACTORS, n_features)) * 0.25
@@ -195,7 +200,7 @@ class WebLike(SyntheticStream):
     def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         rng = np.random.default_rng([self.seed, 4])
         truths: dict[int, _Truth] = {}
-        t = 0
+        t = self.first
         while True:
             k, f = divmod(self.phase(t), 1.0)
             truths = {i: truths.get(i) or self._truth(i) for i in (int(k), int(k) + 1)}
