@@ -8,16 +8,15 @@ within its training part. Members learn independently of the blend that they are
 judged by the scores that it gave. `--keep` continues from the parts that FILE has.
 """
 
-import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks._common import environment, parser, save, table
-from benchmarks._data import LIGHTGBM, MQ2008, Queries, data_folder, folds, offsets_of
+from benchmarks._development import SYNTHETIC, Query, parts_of
 from online_rank import (
     BoostedRanker,
     GradientRanker,
@@ -32,12 +31,8 @@ from online_rank._progress import progress
 from online_rank.base import Ranker
 from online_rank.measures import discounts
 from online_rank.preprocessing import Ramps
-from online_rank.query import read_block, read_query
+from online_rank.query import read_query
 from online_rank.rankers.blend import _grid, _Made, _rank_and_learn, _scores
-from online_rank.stream import WebLike
-from online_rank.stream.letor import LetorBlock
-
-Part = tuple[Queries, Queries]
 
 #: Behind one map.
 MEMBERS: dict[str, Callable[[], Ranker]] = {
@@ -59,7 +54,6 @@ BLENDS = (
 )  # fmt: skip
 #: The default, and the light one.
 CHOSEN, LIGHT = "D A P E T", "D P E"
-SYNTHETIC = ("additive", "forest", "linear")
 
 
 class Blend:
@@ -90,38 +84,13 @@ class Blend:
         return blended
 
 
-def queries_of(block: LetorBlock, chosen: np.ndarray | None = None) -> Queries:
-    """Queries of a block in order: all, or those that `chosen` marks."""
-    offsets = offsets_of(block)
-    kept = np.arange(len(offsets) - 1) if chosen is None else np.flatnonzero(chosen)
-    rows = np.concatenate([np.arange(offsets[q], offsets[q + 1]) for q in kept])
-    return Queries(block.X[rows], block.y[rows], np.append(0, np.cumsum(np.diff(offsets)[kept])))
-
-
-def parts_of(name: str, n_queries: int, order: int) -> Iterator[Part]:
-    """What is learned from, and what is ranked then."""
-    if name in SYNTHETIC:
-        X, y, qid = WebLike(n_queries + 400, truth=name, n_documents=(40, 80), seed=100 + order).block()
-        block = LetorBlock(X, y, qid)
-        first = np.arange(n_queries + 400) < n_queries
-        yield queries_of(block, first), queries_of(block, ~first)
-    elif name == MQ2008:
-        for fold in folds(data_folder() / MQ2008):
-            yield queries_of(fold.train), queries_of(fold.validation)
-    else:
-        train = next(folds(data_folder() / LIGHTGBM)).train
-        part = np.random.default_rng(order).permutation(len(offsets_of(train)) - 1) % 5
-        for i in range(5):
-            yield queries_of(train, part != i), queries_of(train, part == i)
-
-
-def run(train: Queries, held_out: Queries, order: int) -> tuple[np.ndarray, np.ndarray]:
+def run(train: list[Query], held_out: list[Query]) -> tuple[np.ndarray, np.ndarray]:
     """NDCG@10 of each held-out query by each blend, and milliseconds a query of the map and of each member."""
     quantiles, members, blends = StreamQuantileMap(), [make() for make in MEMBERS.values()], [Blend(names) for names in BLENDS]
-    queries, seconds = train.queries(), np.zeros(1 + len(members))
-    for i in np.random.default_rng(order).permutation(len(queries)):
+    seconds = np.zeros(1 + len(members))
+    for X, y in train:
         start = time.thread_time()
-        block = quantiles._learn_block(read_query(*queries[i]))
+        block = quantiles._learn_block(read_query(X, y))
         seconds[0] += time.thread_time() - start
         S = np.empty((len(members), len(block.y)))
         for k, member in enumerate(members):
@@ -130,13 +99,13 @@ def run(train: Queries, held_out: Queries, order: int) -> tuple[np.ndarray, np.n
             seconds[k + 1] += time.thread_time() - start
         for blend in blends:
             blend.learn(S, block.y)
-    block = quantiles._transform_block(read_block(held_out.X, held_out.qid))
-    S = np.stack([_scores(member, block, _Made()) for member in members])
     ndcg, values = measure("ndcg@10"), []
-    for a, b in itertools.pairwise(held_out.offsets):
-        if held_out.y[a:b].any():
-            values.append([ndcg.value(blend.scores(S[:, a:b]), held_out.y[a:b]) for blend in blends])
-    return np.array(values), 1e3 * seconds / len(queries)
+    for X, y in held_out:
+        if y.any():
+            block = quantiles._transform_block(read_query(X))
+            S = np.stack([_scores(member, block, _Made()) for member in members])
+            values.append([ndcg.value(blend.scores(S), y) for blend in blends])
+    return np.array(values), 1e3 * seconds / len(train)
 
 
 def measured(name: str, queries: int, orders: int) -> dict[str, list]:
@@ -144,7 +113,7 @@ def measured(name: str, queries: int, orders: int) -> dict[str, list]:
     values, milliseconds, n = [], [], 0
     with progress(name, orders, "orders") as show:
         for order in range(orders):
-            done = [run(*part, order) for part in parts_of(name, queries, order)]
+            done = [run(*part) for part in parts_of(name, queries, order)]
             values.append(np.concatenate([part for part, _ in done]))
             milliseconds += [part for _, part in done]
             n += 1
@@ -168,7 +137,7 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--queries", type=int, default=1000)
     arguments.add_argument("--orders", type=int, default=2)
-    arguments.add_argument("--sets", nargs="+", default=[*SYNTHETIC, MQ2008, "lightgbm"])
+    arguments.add_argument("--sets", nargs="+", default=[*SYNTHETIC, "mq2008", "lightgbm"])
     arguments.add_argument("--keep", type=Path, metavar="FILE")
     chosen = arguments.parse_args()
     kept = json.loads(chosen.keep.read_text()) if chosen.keep and chosen.keep.exists() else {}
