@@ -72,7 +72,7 @@ def test_a_stream_begins_anywhere_in_its_course():
     course = {"n_features": 30, "n_documents": 5, "turn": 10.0, "jumps": (4,), "world_seed": 2}
     later, here = WebLike(1, first=7, **course), WebLike(1, **course)
     assert [here.phase(t) for t in (0, 3, 4, 7)] == [0.0, 0.3, 0.9, 1.2]
-    (X, y), (same, others) = next(iter(later)), next(iter(here))
+    (X, y), (same, _) = next(iter(later)), next(iter(here))
     # The same documents, graded by the truth of query 7: cos(pi f / 2) F_1 + sin(pi f / 2) F_2 with f = 0.2.
     assert X.tolist() == same.tolist()
     rng = np.random.default_rng([0, 4])
