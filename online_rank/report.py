@@ -25,7 +25,7 @@ from online_rank.base import ranker_of, serving_steps
 from online_rank.bounds import Certificate
 from online_rank.evaluate import Trace
 from online_rank.metrics import metric
-from online_rank.preprocessing._columns import ColumnTransformer
+from online_rank.preprocessing._columns import ColumnTransformer, names_made
 from online_rank.rankers import BlendRanker
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def write_report(
         names: Sequence[Hashable] = [*given, *(f"feature {j + 1}" for j in range(len(given), n_features))]
         for step in serving_steps(model)[:-1]:
             # A step that makes several columns of one feature names them.
-            names = step._given_names(tuple(names)) if isinstance(step, ColumnTransformer) else names
+            names = names_made(step, tuple(names)) if isinstance(step, ColumnTransformer) else names
         pictures.append(_picture(_plot().weights(model, names=names), "Weights of the features, behind the scaling"))
     sections = [
         ("Figures", _figures(figures, trace)),

@@ -1,5 +1,6 @@
 """CONTRIBUTING.md shows the rooms as the layering contract has them."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -20,3 +21,42 @@ def test_every_room_is_in_the_diagram_and_every_test_folder_is_a_room():
     assert [room for room in rooms if not re.search(rf"^(\w+ \| )*{room}\b", text, re.MULTILINE)] == []
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and not path.name.startswith("_")}
     assert folders - rooms <= {"benchmarks", "kernels", "reference"}
+
+
+#: Private names of the room `base` are shared by all that extend its classes; the last two are hooks of files, the next to last
+#: of river's checks, and `_helper` belongs to river.
+HOOKS = {"_check_state", "_derive", "_unit_test_skips", "_helper", "_fields", "_make", "_replace", "_asdict"}
+
+
+def _private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _names_made(tree):
+    """The private names that a module gives: functions, classes, variables and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _private(node.name):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _private(node.attr):
+            yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and _private(node.id):
+            yield node.id
+
+
+def test_no_room_reaches_into_another():
+    trees = {path: ast.parse(path.read_text()) for path in (ROOT / "online_rank").rglob("*.py")}
+    rooms = {path: path.relative_to(ROOT / "online_rank").parts[0].removesuffix(".py") for path in trees}
+    made = {}
+    for path, tree in trees.items():
+        made.setdefault(rooms[path], set()).update(_names_made(tree))
+    elsewhere = set().union(*made.values())
+    reached = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and _private(node.attr)
+        and ast.unparse(node.value) not in ("self", "cls", "super()")
+        and node.attr in elsewhere - made[rooms[path]] - made["base"] - HOOKS
+    ]
+    assert reached == []

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-__all__ = ["Locked", "join_locks", "locked"]
+__all__ = ["Locked", "join_locks", "lock_of", "locked"]
 
 _Owner = TypeVar("_Owner", bound="Locked")
 _Answer = TypeVar("_Answer")
@@ -77,6 +77,11 @@ class Locked:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def lock_of(model: Locked) -> Any:
+    """The lock of a model, for work on it that must not be interrupted: `with lock_of(model): ...`."""
+    return model._lock
 
 
 def locked(method: Callable[Concatenate[_Owner, _Arguments], _Answer]) -> Callable[Concatenate[_Owner, _Arguments], _Answer]:

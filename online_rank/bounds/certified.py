@@ -3,6 +3,7 @@
 from typing import Any
 
 from online_rank.base import ranker_of
+from online_rank.base.lock import lock_of
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
 from online_rank.bounds.tracker import LossTracker
@@ -44,5 +45,5 @@ def certificate_of(model: Any, *, comparator: str | None = None) -> Certificate:
         raise TypeError(f"{type(ranker).__name__} keeps no account of its losses: put a LossTracker around it")
     if comparator is not None:
         raise KeyError(f"a {type(ranker).__name__} has no comparators")
-    with ranker._lock:
+    with lock_of(ranker):
         return certify(ranker, run_of_account(ranker))

@@ -13,6 +13,7 @@ from online_rank.query import Block
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
+from online_rank.rankers.inside import clicks_of
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 
@@ -65,7 +66,7 @@ def losses_on_clicks(
     scores
         (n, m) scores by the comparators.
     """
-    shown, chances = ranker._clicked(query)
+    shown, chances = clicks_of(ranker, query)
     losses = np.zeros(len(scores))
     compare_on_clicks(
         shown.kinds[0], shown.rows, shown.gains, shown.logits, shown.rests[0],

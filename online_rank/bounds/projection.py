@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.kernel_machine import score
 from online_rank.base import Round
 from online_rank.bounds.declaration import bound
 from online_rank.bounds.numbers import require_non_negative
 from online_rank.query import read_query
+from online_rank.rankers.inside import expansion, kernel_values
 from online_rank.rankers.kernel import KernelPerceptronRanker
 
 __all__ = [
@@ -249,7 +249,7 @@ def certify_projection(
             raise ValueError(f"documents has {z.shape[1]} features, but the queries have {query.X.shape[1]}")
         row, value = np.empty((1, len(Round._fields))), np.zeros(1)
         query = model._align_and_grow(query)
-        if model._learn(query, row, _values(model, query.X, z, mu), value) == 0:
+        if model._learn(query, row, kernel_values(model, query.X, z, mu), value) == 0:
             raise model._rejection(query)
         model._last_round = row
         hinges += float(value[0])
@@ -257,9 +257,10 @@ def certify_projection(
         largest = np.maximum(largest, np.nan_to_num(row[0]))
         margin_mass += float(row[0, Round._fields.index("margin")] * row[0, Round._fields.index("mass")])
     total, most = Round._make(sums.tolist()), Round._make(largest.tolist())
-    norm = math.sqrt(max(float(mu @ _values(model, z, z, mu)), 0.0))
+    norm = math.sqrt(max(float(mu @ kernel_values(model, z, z, mu)), 0.0))
     n = model.n_stored
-    inner = float(_values(model, model._stored[:n], z, mu) @ model._weights[:n])
+    stored, weights = expansion(model)
+    inner = float(kernel_values(model, stored, z, mu) @ weights)
     shared: dict[str, Any] = {"comparator_loss": hinges, "norm": norm, "model": model}
     error = model.projection_error
     data = {"squared_gradient_norms": total.squared_gradient_norm, "margin_mass": margin_mass, "projection_error": error}
@@ -276,10 +277,3 @@ def certify_projection(
             **shared,
         )
     return ProjectionCertificate(total.loss, total.mass, hinges, norm, n, error, bounds)
-
-
-def _values(model: KernelPerceptronRanker, X: np.ndarray, documents: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """Values at X (n, d) of a function with the model's kernel, but other documents."""
-    values = np.empty(len(X))
-    score(X, documents, coefficients, *model._config[3:], model._in_use, values)
-    return values

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from online_rank._kernels.codes import DOCUMENTS
 from online_rank._kernels.comparators import compare
 from online_rank._kernels.graded import ranking_losses
 from online_rank._kernels.totals import accumulate
@@ -29,6 +28,7 @@ from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
+from online_rank.rankers.inside import has_dense_weights, kernel_state, learning_scores, n_learned, reporter
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
@@ -280,7 +280,7 @@ class LossTracker(NestedRanker):
     @property
     def _perceptron(self) -> Any:
         """The perceptron whose round will be reported for the next query."""
-        return self._learner._reporter if self._nested else self._learner
+        return reporter(self._learner) if self._nested else self._learner
 
     def _begin(self) -> None:
         """Take over the features and weights of a ranker that has learned before."""
@@ -381,15 +381,15 @@ class LossTracker(NestedRanker):
     def _learns_in_one_call(self, block: Block) -> bool:
         """Whether one kernel learns a block and also measures comparators, or the answers."""
         plain = type(self._learner) is PerceptronRanker and not self.raw and block.answered is None
-        dense = plain and self._learner._rows is None and type(block.X) is np.ndarray
+        dense = plain and has_dense_weights(self._learner) and type(block.X) is np.ndarray
         return dense and bool(len(self._sums) or self._scores_answers(block))
 
     def _learn_in_one_call(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
         ranker, asked = self._learner, self._scores_answers(block)
         answers = np.empty(block.n_documents if asked else 0)
         learned = learn_tracked(
-            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), ranker._config, ranker._weights,
-            ranker._average, ranker._counters, rounds, block.served, self._aligned, values, block.X, answers,
+            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), *kernel_state(ranker),
+            rounds, block.served, self._aligned, values, block.X, answers,
         )  # fmt: skip
         if asked and learned == len(block.w):
             self._measure_answers(block, answers, rounds)
@@ -423,10 +423,8 @@ class LossTracker(NestedRanker):
                 if isinstance(ranker, ClickPerceptron):
                     values[t, :, 0] = losses_on_clicks(ranker, query, decisive, Round.from_row(row), scores)
                 else:
-                    compare(
-                        query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table,
-                        ranker._config, ranker._counters, values[t],
-                    )  # fmt: skip
+                    config, _, _, counters = kernel_state(ranker)
+                    compare(query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table, config, counters, values[t])
             if before is not None:
                 row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]
                 self._carry(ranker, before, row)
@@ -449,7 +447,7 @@ class LossTracker(NestedRanker):
             return query.served
         if getattr(ranker, "served", None) == "average":
             return ranker._score(query.X)
-        return ranker._learning_scores(query.X)
+        return learning_scores(ranker, query.X)
 
     def _carry(self, ranker: PerceptronRanker, before: np.ndarray, row: np.ndarray) -> None:
         """Add the update of a round, and close the account of a ranker that is replaced."""
@@ -470,8 +468,7 @@ class LossTracker(NestedRanker):
 
     def _learned_so_far(self) -> float:
         """Number of documents that the learner has learned from, or of queries if rankers may replace one another."""
-        counts = self._nested or self._blends
-        return float(self._learner._n_queries if counts else self._learner._counters[DOCUMENTS])
+        return n_learned(self._learner)
 
     def _align_comparators(self) -> np.ndarray:
         """The comparators (n, d) in the order of the model's columns. Features that no document has had are left out."""

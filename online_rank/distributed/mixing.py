@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from online_rank import arguments
-from online_rank._kernels.codes import MASS
 from online_rank.base import abilities_of, serving_ranker, steps_of
 from online_rank.base.step import QueryStep
 from online_rank.evaluate import progressive
 from online_rank.metrics import metric
+from online_rank.rankers.inside import total_mass
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import settings_of
@@ -199,4 +199,4 @@ def _mass(model: Any) -> float:
     ranker = serving_ranker(model)
     if not isinstance(ranker, PerceptronRanker):
         raise TypeError(f"weights='mass' is for a PerceptronRanker; {type(ranker).__name__} has no mass")
-    return float(ranker._counters[MASS])
+    return total_mass(ranker)

@@ -102,3 +102,8 @@ def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueE
     """The error for a query of a block whose features are finite, but not their squares or differences."""
     name = document_name(int(block.offsets[query]), block.ids)
     return ValueError(f"x: the query of {name} has features too large for {type(transformer).__name__}; scale them down")
+
+
+def names_made(step: ColumnTransformer, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """Names of the columns that a transformer makes of features with `names`."""
+    return step._given_names(names)

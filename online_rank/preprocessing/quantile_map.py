@@ -280,6 +280,11 @@ class StreamQuantileMap(ColumnTransformer):
         if idle:
             self._cursor = d
 
+    @property
+    def passes(self) -> bool:
+        """Whether queries pass unchanged, because the first were sparse rows."""
+        return self._passes
+
     def _learn_block(self, block: Block) -> Block:
         if not self._n_features and isinstance(block.X, SparseRows) and block.n_documents:
             self._passes = True

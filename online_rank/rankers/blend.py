@@ -31,7 +31,7 @@ from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
-from online_rank.preprocessing._columns import StatelessTransformer
+from online_rank.preprocessing._columns import StatelessTransformer, names_made
 from online_rank.query import Block, single
 from online_rank.rankers.hedge import BUDGET, HedgeAccount, choose, opening, shares_of, step_of
 from online_rank.rankers.nested import NestedRanker, first_step, require_model
@@ -252,9 +252,9 @@ class BlendRanker(NestedRanker):
 
     def _head(self) -> Head:
         names, n_features = self.feature_names, self.n_features
-        if self._front is None or self._front._passes:
+        if self._front is None or self._front.passes:
             return Blend(tuple(form_of(learner, names, n_features) for learner in self._learners), self.weights)
-        layers, columns = self._front._layers(n_features), self._front._given_names(self._own_names())
+        layers, columns = self._front._layers(n_features), names_made(self._front, self._own_names())
         forms = (form_of(learner, None if names is None else columns, len(columns)) for learner in self._learners)
         raw = (form._replace(names=names, n_features=n_features, layers=(*layers, *form.layers)) for form in forms)
         return Blend(tuple(raw), self.weights)

@@ -1,0 +1,80 @@
+"""What other rooms may know of the inside of rankers: bounds measure the very arrays that kernels learn from."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank._kernels.codes import DOCUMENTS, MASS
+from online_rank._kernels.kernel_machine import score
+from online_rank.query import Block
+
+__all__ = [
+    "KernelState",
+    "clicks_of",
+    "expansion",
+    "has_dense_weights",
+    "kernel_state",
+    "kernel_values",
+    "learning_scores",
+    "n_learned",
+    "reporter",
+    "total_mass",
+]
+
+
+class KernelState(NamedTuple):
+    """The arrays of a linear ranker as its kernels take them; views, not copies."""
+
+    config: np.ndarray
+    weights: np.ndarray
+    average: np.ndarray
+    counters: np.ndarray
+
+
+def kernel_state(ranker: Any) -> KernelState:
+    """Settings, weights, average and counters of a ranker with dense weights."""
+    return KernelState(ranker._config, ranker._weights, ranker._average, ranker._counters)
+
+
+def has_dense_weights(ranker: Any) -> bool:
+    """Whether a ranker keeps its weights as an array, not as rows of the features that it met in sparse queries."""
+    return ranker._rows is None
+
+
+def learning_scores(ranker: Any, X: Any) -> np.ndarray:
+    """The scores (m,) of documents by the weights that learn."""
+    return ranker._learning_scores(X)
+
+
+def n_learned(ranker: Any) -> float:
+    """Number of documents that a perceptron has learned from; of queries for rankers that hold others."""
+    counters = getattr(ranker, "_counters", None)
+    return float(ranker._n_queries if counters is None else counters[DOCUMENTS])
+
+
+def total_mass(ranker: Any) -> float:
+    """The sum of the masses V of all updates of a perceptron."""
+    return float(ranker._counters[MASS])
+
+
+def reporter(nested: Any) -> Any:
+    """The inner ranker whose round will be reported for the next query."""
+    return nested._reporter
+
+
+def clicks_of(ranker: Any, block: Block) -> tuple[Any, np.ndarray]:
+    """The ranking that a `ClickPerceptron` had drawn, and the divisors of the clicks on it."""
+    return ranker._clicked(block)
+
+
+def kernel_values(ranker: Any, X: np.ndarray, documents: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    """Values at X (n, d) of a function with the kernel of a `KernelPerceptronRanker`, but other documents."""
+    values = np.empty(len(X))
+    score(X, documents, coefficients, *ranker._config[3:], ranker._in_use, values)
+    return values
+
+
+def expansion(ranker: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The stored documents of a `KernelPerceptronRanker` and the coefficients that learn; views, not copies."""
+    n = ranker.n_stored
+    return ranker._stored[:n], ranker._weights[:n]
