@@ -1,4 +1,4 @@
-"""The one table of ranking measures: their names, what may follow a name, and which of them rankers learn for."""
+"""The table of ranking measures: their names, the forms of a name, and which of them rankers can learn for."""
 
 import re
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from online_rank._kernels.codes import (
 __all__ = ["MEASURES", "Named", "Written", "listed", "parsed"]
 
 _ANY = ("", "@K", ">=GRADE", "@K>=GRADE")
-#: What may follow a name, as help and messages show it.
+#: The suffixes of names, as shown in help and messages.
 _BRACKETS = {
     ("",): "",
     ("", "@K"): "[@K]",
@@ -31,16 +31,16 @@ _BRACKETS = {
 
 
 class Named(NamedTuple):
-    """What a name of the table stands for.
+    """An entry of the table.
 
     Attributes
     ----------
     kind
-        The code by which kernels know the measure.
+        The code of the measure in kernels.
     forms
-        What may follow the name where a metric is meant: a cutoff `@K`, the smallest relevant grade `>=GRADE`, both or nothing.
+        The suffixes allowed for metrics: a cutoff `@K`, the smallest relevant grade `>=GRADE`, both or nothing.
     learned
-        The same where it is the measure that a ranker learns for; empty if no ranker does.
+        The same for measures that a ranker learns for; empty if no ranker does.
     """
 
     kind: int
@@ -70,7 +70,7 @@ _SPELLED = {name.replace("_", ""): name for name in MEASURES} | _ALIASES
 
 
 class Written(NamedTuple):
-    """The parts of a written name: that of the table, the cutoff and the smallest relevant grade, or None."""
+    """The parts of a name: that in the table, the cutoff and the smallest relevant grade, or None."""
 
     name: str
     k: int | None
@@ -90,7 +90,7 @@ def parsed(text: str, *, learned: bool = False) -> Written:
     Raises
     ------
     TypeError, ValueError
-        It is not a name, or not one of a measure that will do.
+        It is not a name, or not that of a suitable measure.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def parsed(text: str, *, learned: bool = False) -> Written:
 
 
 def listed(*, learned: bool = False) -> str:
-    """All names with what may follow them; what may be left out stands in brackets.
+    """All names with their suffixes; optional ones are in brackets.
 
     Examples
     --------

@@ -134,7 +134,7 @@ def measure(name: str | Measure) -> Measure:
 def learned_measure(model: Any) -> Measure:
     """What a model learns for: the measure of its ranker, which for a wrapper without one is that of the ranker inside.
 
-    NDCG@10 where none has a measure.
+    NDCG@10 if none has a measure.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The door of a model: a query is read once, in the form that the model takes."""
+"""Reads a query once, in the form that a model takes."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def read_for(model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any =
     Parameters
     ----------
     model
-        What gets it: a step, or a pipeline.
+        A step, or a pipeline.
     x, y, w, served, context
         As in `online_rank.query.read_query`.
 

@@ -144,7 +144,7 @@ class RankingPipeline(Able, compose.Pipeline):
         y
             The n grades, or one `Clicks` a query; None in a pipeline of transformers alone.
         qid
-            The n query ids; documents of a query stand together.
+            The n query ids; documents of a query must be contiguous.
         w
             None, or one weight a query.
         served

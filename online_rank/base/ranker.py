@@ -171,7 +171,7 @@ class Ranker(QueryEstimator):
         y
             The n grades; or a sequence of one `Clicks` a query.
         qid
-            The n query ids; documents of a query stand together.
+            The n query ids; documents of a query must be contiguous.
         w
             None, or one weight a query.
         served

@@ -87,7 +87,7 @@ class QueryTransformer(QueryStep, base.Transformer):
         y
             The n grades, used only by supervised transformers; others take None.
         qid
-            The n query ids; documents of a query stand together.
+            The n query ids; documents of a query must be contiguous.
         context
             None, or one `{name: value}` a query.
 

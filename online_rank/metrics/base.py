@@ -129,7 +129,7 @@ class RankingMetric(Metric):
         y_pred
             The n scores.
         qid
-            The n query ids; documents of a query stand together.
+            The n query ids; documents of a query must be contiguous.
         w
             None, or one weight a query.
         """

@@ -1,4 +1,4 @@
-"""Features joined with what is known of the query: weights of their own for a user, a tenant, a kind of query."""
+"""Crosses features with the context of a query: separate weights for each user, tenant or kind of query."""
 
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
@@ -17,36 +17,35 @@ __all__ = ["CrossFeatures"]
 
 
 class CrossFeatures(QueryTransformer):
-    r"""Give every feature once as it is, and once joined with what is known of the query.
+    r"""Give every feature unchanged, and crossed with the context of the query.
 
-    A linear ranker behind it has shared weights and own ones in one model: with x the features and u the user, the score is
+    A linear ranker behind it has shared and individual weights in one model: with x the features and u the user, the score is
 
     .. math:: \langle w, x \rangle + \langle w_u, x \rangle.
 
-    What one user teaches moves the shared weights for all, and the own ones for that user alone ([1]). A user who was never met
-    is ranked by the shared weights. So are queries that come without a context. The map is fixed, so that every bound on the
-    ranker behind it holds, of the joined features.
+    Feedback of one user moves the shared weights for all, and the individual weights only for that user ([1]). Unknown users,
+    and queries without a context, are ranked by the shared weights. The map is fixed, so every bound on the ranker behind it
+    holds, on the crossed features.
 
-    What is known of a query comes as its context: `learn_one(x, y, context={"user": "u17", "length": 3})`. A context that is
-    given has a value for every key; None says that it is not known, and then nothing is joined with it.
+    The context is an argument: `learn_one(x, y, context={"user": "u17", "length": 3})`. It must have a value for every key;
+    None means unknown, and nothing is crossed with it.
 
-    A joined column is called `"price*user=u17"`, or `"price*length"` where the key is a number. The answer is sparse: a query
-    takes one further entry for each feature and key, and a ranker one further weight for each feature and value that was met
-    (`max_features` limits them). Put scalers in front, and `HashedFeatures` behind for memory that is fixed.
+    A crossed column is named `"price*user=u17"`, or `"price*length"` if the key is a number. The output is sparse: a query has
+    one further entry for each feature and key, and a ranker one further weight for each feature and value seen (limited by
+    `max_features`). Put scalers in front, and `HashedFeatures` behind it for fixed memory.
 
     Parameters
     ----------
     key
-        The name of what is known of the query, or a tuple of names; None for none. Values are categories: texts, integers and
+        The name of an entry of the context, or a tuple of names; None for none. Values are categories: strings, integers and
         booleans.
     numbers
-        The same for what is known as a number, by which features are multiplied: the weight of a feature is then a
-        linear function of it.
+        The same for numbers, by which features are multiplied: the weight of a feature is then a linear function of the number.
 
     Raises
     ------
     TypeError, ValueError
-        A name is no text, or there is none. While it works: a context lacks a name, or has a value of another kind.
+        A name is not a string, or there are no names. Later: a context lacks a name, or has a value of another type.
 
     References
     ----------
@@ -75,7 +74,7 @@ class CrossFeatures(QueryTransformer):
         super().__init__()
         given = [(name, each) for name, value in (("key", key), ("numbers", numbers)) for each in _names(name, value)]
         if not given:
-            raise ValueError("key names nothing that features are joined with")
+            raise ValueError("key names nothing to cross features with")
         names = [each for _, each in given]
         for name, each in given:
             if not each or "=" in each or "*" in each:
@@ -91,7 +90,7 @@ class CrossFeatures(QueryTransformer):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All that it looks up in a query's context."""
+        """The names that it looks up in a query's context."""
         return (*_names("key", self.key), *_names("numbers", self.numbers))
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
@@ -115,7 +114,7 @@ class CrossFeatures(QueryTransformer):
         return self._transform_block(block)
 
     def _joins_of(self, context: Mapping[str, Any]) -> list[tuple[str, float]]:
-        """What the features of a query are joined with: what is put behind their names, and by what they are multiplied."""
+        """The suffixes and factors of a query's crossed features."""
         return [*self._categories_of(context), *self._numbers_of(context)]
 
     def _categories_of(self, context: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -150,7 +149,7 @@ def _value(context: Mapping[str, Any], key: str) -> Any:
 
 
 def _named(block: Block) -> tuple[Any, tuple[Hashable, ...]]:
-    """The features of a block with names: those without are called "1", "2", ...; of sparse rows the columns in use alone."""
+    """The features of a block with names: "1", "2", ... if they have none; of sparse rows only the columns in use."""
     X = block.X
     if block.names is not None:
         return X, block.names
@@ -163,7 +162,7 @@ def _named(block: Block) -> tuple[Any, tuple[Hashable, ...]]:
 def _crossed(
     rows: SparseRows, offsets: np.ndarray, joins: list[list[tuple[str, float]]], names: tuple[Hashable, ...]
 ) -> tuple[SparseRows, list[str]]:
-    """Rows with the joined entries behind their own, and the names of the columns that these are in.
+    """Rows with the crossed entries appended, and the names of their columns.
 
     Parameters
     ----------
@@ -172,7 +171,7 @@ def _crossed(
     offsets
         int64 (q + 1,): where each query's documents begin.
     joins
-        For each query, what its features are joined with.
+        For each query, the suffixes and factors of its crossed features.
     """
     place: dict[str, int] = {}
     documents, codes, values = [], [], []
@@ -182,7 +181,7 @@ def _crossed(
         for suffix, factor in joined:
             documents.append(of_entry[first:last])
             codes.append(place.setdefault(suffix, len(place)) * rows.n_columns + rows.columns[first:last].astype(np.int64))
-            with np.errstate(over="ignore"):  # What is infinite is refused by name.
+            with np.errstate(over="ignore"):  # Infinite values are refused later, by name.
                 values.append(rows.values[first:last] * rows.dtype.type(factor))
     used, columns = np.unique(np.concatenate(codes), return_inverse=True)
     row = np.concatenate([of_entry, *documents])

@@ -46,7 +46,7 @@ class Block(NamedTuple):
         float64 (d,): the divisors that the pipeline's scalers applied to the features of one query, if the ranker wants them
         (`Abilities.wants_scale`).
     context
-        What is known of each query itself, a tuple of one dict a query; None where nothing is.
+        The context of each query, a tuple with one dict for each; None if there are none.
     """
 
     X: Any
@@ -174,7 +174,7 @@ def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
     Parameters
     ----------
     qid
-        A sequence of one query id a document; the documents of a query stand together.
+        A sequence of one query id for each document; the documents of a query must be contiguous.
     n_documents
         The number of documents in the block.
 
@@ -205,5 +205,5 @@ def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
     if not ascend and len(np.unique(first)) != len(first):
         values, counts = np.unique(first, return_counts=True)
         scattered = values[counts > 1].tolist()[0]
-        raise ValueError(f"qid: the documents of query {scattered!r} do not stand together; sort the block by qid")
+        raise ValueError(f"qid: the documents of query {scattered!r} are not contiguous; sort the block by qid")
     return np.append(starts, n_documents).astype(np.int64)

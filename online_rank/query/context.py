@@ -1,4 +1,4 @@
-"""What is known of a query itself, beside its documents: who asks, in which language, how long it is."""
+"""The context of a query, besides its documents: the user, the language, its length."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_ID_LENGTH
 
 __all__ = ["Context", "as_contexts", "read_context"]
 
-#: The features of one query: texts, numbers, booleans, and None for what is not known.
+#: The features of one query: strings, numbers, booleans, and None for unknown values.
 Context = Mapping[str, Any]
 
 
@@ -18,8 +18,8 @@ def read_context(context: Any) -> dict[str, Any]:
     Raises
     ------
     TypeError, ValueError
-        It is no `{name: value}`, or a value is neither a text of at most `MAX_ID_LENGTH` characters, a finite number, a
-        boolean nor None.
+        It is not a dict `{name: value}`, or a value is not a string of at most `MAX_ID_LENGTH` characters, a finite number, a
+        boolean or None.
 
     Examples
     --------
@@ -51,19 +51,19 @@ def read_context(context: Any) -> dict[str, Any]:
 
 
 def as_contexts(context: Any, n_queries: int) -> tuple[dict[str, Any], ...] | None:
-    """The contexts of the queries of a block; None where there are none.
+    """The contexts of the queries of a block, or None.
 
     Parameters
     ----------
     context
-        A sequence of `{name: value}`, one a query; None for none.
+        A sequence of `{name: value}`, one for each query; None for none.
     n_queries
-        How many queries the block has.
+        Number of queries of the block.
 
     Raises
     ------
     TypeError, ValueError
-        As `read_context`; or there is not one a query.
+        As `read_context`; or there is not one for each query.
     """
     if context is None:
         return None

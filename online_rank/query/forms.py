@@ -112,7 +112,7 @@ def read_block(
     X
         Features of n documents, in any form of a query.
     qid
-        The n query ids; documents of a query stand together.
+        The n query ids; documents of a query must be contiguous.
     y
         The n grades, or one other `Feedback` a query; None for queries to rank.
     w

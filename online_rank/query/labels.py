@@ -1,4 +1,4 @@
-"""Labels of pandas: which value belongs to which document."""
+"""Labels of pandas, which assign values to documents."""
 
 import sys
 from collections.abc import Hashable, Mapping, Sequence
@@ -8,7 +8,7 @@ __all__ = ["by_id", "in_rows_of"]
 
 
 def _labels(values: Any) -> Any:
-    """The index of a pandas object, or None where it only counts the rows."""
+    """The index of a pandas object, or None if it only numbers the rows."""
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(values, pandas.Series | pandas.DataFrame):
         return None
@@ -18,14 +18,14 @@ def _labels(values: Any) -> Any:
 
 
 def by_id(name: str, values: Any, ids: Sequence[Hashable] | None) -> Any:
-    """The values of a pandas Series as `{document id: value}`, where its labels are ids of documents.
+    """The values of a pandas Series as `{document id: value}`, if its labels are ids of documents.
 
     Parameters
     ----------
     name
         Name of the argument, for messages.
     values
-        One value a document, in any form. All but a Series come back as they are.
+        One value for each document, in any form. Anything but a Series is returned unchanged.
     ids
         The ids of the documents, or None.
 
@@ -46,7 +46,7 @@ def by_id(name: str, values: Any, ids: Sequence[Hashable] | None) -> Any:
         return values
     known = set(ids)
     if known.isdisjoint(index):
-        # Labels of the table that the values come from; the documents were given in its order.
+        # These are labels of the table that the values come from; the documents are in its order.
         return values
     if not index.is_unique:
         raise ValueError(f"{name} is a Series with the label {index[index.duplicated()][0]!r} twice; a document has one value")
@@ -59,16 +59,16 @@ def in_rows_of(x: Any, name: str, values: Any) -> Any:
     Parameters
     ----------
     x
-        The documents, in any form. Where they are no pandas frame, the values come back as they are.
+        The documents, in any form. If they are not a pandas frame, the values are returned unchanged.
     name
         Name of the argument, for messages.
     values
-        One value a document, in any form.
+        One value for each document, in any form.
 
     Raises
     ------
     ValueError
-        Both have labels, and these are not the same.
+        Both have labels, and these differ.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Time for windows of feedback where no requests come that would say it."""
+"""Advances the time of feedback windows when no requests arrive."""
 
 import time
 
@@ -9,14 +9,14 @@ __all__ = ["IdleClock"]
 
 
 class IdleClock:
-    """Lets the time of a service go on by the clock on the wall once no request has moved it for a while.
+    """Advances the time of a service by the wall clock once no request has moved it for a while.
 
     Parameters
     ----------
     service
         The service.
     seconds
-        For how long nothing must have come; None never lets it go on.
+        Seconds without requests before time is advanced; None for never.
     """
 
     def __init__(self, service: RankingService, seconds: float | None) -> None:
@@ -26,11 +26,11 @@ class IdleClock:
         self._then = service.now
 
     def moved(self) -> None:
-        """A request was answered."""
+        """Record that a request was answered."""
         self._since, self._then = time.monotonic(), self._service.now
 
     def idle(self) -> Reply:
-        """What happens if nothing has come for long enough: queries are learned whose windows have ended meanwhile."""
+        """If nothing has arrived for long enough, learn the queries whose windows have ended."""
         passed = time.monotonic() - self._since
         if self._seconds is None or self._then is None or passed < self._seconds:
             return Reply({})

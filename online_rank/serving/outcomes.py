@@ -1,4 +1,4 @@
-"""What a request changed, as a journal holds it, and what it is answered."""
+"""The changes made by requests, as recorded in the journal, and their answers."""
 
 from typing import Any, NamedTuple
 
@@ -8,22 +8,22 @@ __all__ = ["Outcome", "Reply"]
 
 
 class Outcome(NamedTuple):
-    """What a request changed: all that changing it again needs. Doing so draws nothing, and refuses nothing.
+    """The change made by a request, complete enough to repeat it without drawing or refusing anything.
 
     Attributes
     ----------
     fields
-        What happened, for JSON: `("rank", draws so far or None, numbers of the queries crowded out)`, `("learn", id, number of
-        its query)`, `("teach", id)`, `("feedback", time)`, `("close", id)` at the end of a window, `("drop", id)` where what
-        was given cannot be learned, `("late", time)`, `("time", time)` or `("duplicate",)`.
+        The kind of change: `("rank", draws so far or None, numbers of the queries crowded out)`, `("learn", id, number of
+        its query)`, `("teach", id)`, `("feedback", time)`, `("close", id)` at the end of a window, `("drop", id)` if the
+        feedback cannot be learned, `("late", time)`, `("time", time)` or `("duplicate",)`.
     number
-        The number of the query that waits from then on; None where none does.
+        The number of the query that waits from then on, or None.
     waiting
-        That query: its id, what it takes, its time, the request, the scores, the draw.
+        That query: its id, its size, its time, the request, the scores, the draw.
     feedback
-        The request that was learned from.
+        The request with the feedback that was learned.
     gone
-        The numbers of the queries that wait no longer.
+        The numbers of the queries that no longer wait.
     """
 
     fields: tuple[Any, ...]
@@ -34,27 +34,26 @@ class Outcome(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a request led to.
+    """The result of a request.
 
     Attributes
     ----------
     answer
         The answer, for JSON.
     outcome
-        What the request changed, which a journal must hold; None where it changed nothing.
+        The change, which a journal must record; None if nothing changed.
     learned
-        Whether the answer says that feedback was learned or accepted, now or before, and so must wait until the journal is on
-        the disk.
+        Whether the answer acknowledges feedback, now or before, and so must wait until the journal is on the disk.
     command
-        The command that whoever runs the service has to carry out, or None.
+        The command that the caller must carry out, or None.
     feedback
-        What was learned, for those who watch: clicks, or the grades by document.
+        The learned feedback, for monitoring: clicks, or the grades by document.
     served
-        The scores with which the documents were ranked that now got grades.
+        The scores with which the graded documents were ranked.
     loss
-        Of that ranking; None without grades, and where there was nothing to order.
+        The loss of that ranking; None without grades, or if there was nothing to rank.
     closed
-        What was learned besides, of queries whose windows have ended.
+        Replies for queries learned at the same time because their windows have ended.
     """
 
     answer: dict[str, Any]
@@ -68,7 +67,7 @@ class Reply(NamedTuple):
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """What the journal must hold, in order."""
+        """The outcomes that the journal must record, in order."""
         if self.outcome is None:
             return ()
         return (self.outcome, *(reply.outcome for reply in self.closed if reply.outcome is not None))

@@ -1,4 +1,4 @@
-"""Feedback that arrives later than the rankings it speaks of, or sooner, and in pieces."""
+"""Queries waiting for feedback, which may come in pieces, or before the query."""
 
 import heapq
 import itertools
@@ -138,7 +138,7 @@ class PendingQueries:
 
     @property
     def window(self) -> float | None:
-        """For how many seconds a query takes feedback; None where it is learned from the first."""
+        """Seconds for which a query takes feedback; None if it is learned from the first."""
         return None if self.plan is None else self.plan.window
 
     def remember(self, query_id: Hashable, query: Any, n_bytes: int = 0, *, at: float | None = None) -> None:
@@ -259,7 +259,7 @@ class PendingQueries:
 
     @property
     def next_end(self) -> float | None:
-        """When the next window ends; None where none is open."""
+        """When the next window ends; None if none is open."""
         while self._ends:
             end, number, query_id = self._ends[0]
             if self.number(query_id) == number:
@@ -327,7 +327,7 @@ class PendingQueries:
                 self.n_expired += 1
 
     def next_closed(self) -> Any:
-        """The id of a waiting query whose window has ended, the one that ended first; None where there is none."""
+        """The id of the waiting query whose window ended first, or None."""
         end = self.next_end
         return None if end is None or end > self.now else self._ends[0][2]
 

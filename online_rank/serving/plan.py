@@ -1,4 +1,4 @@
-"""What counts as feedback on a query, and when it is learned: one declaration for `stream`, `serve` and keyed streams."""
+"""The feedback plan of `stream`, `serve` and keyed streams: what counts as feedback on a query, and when it is learned."""
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
@@ -10,38 +10,38 @@ from online_rank.query.grades import MAX_GRADE
 
 __all__ = ["GRADE", "FeedbackPlan", "Given", "require_time"]
 
-#: The kind of what is given as a grade (or an engagement) and not as an event. It counts in place of all events.
+#: The kind of feedback given as a grade or an engagement rather than as an event. It replaces all events.
 GRADE = ""
 _MAX_NAME = 100
 #: Seconds since 1970 are below this until the year 5138; milliseconds are above it.
 _LATEST = 1e11
 
-#: What was given to the documents of a query: {document: {kind of event: (value, time)}}.
+#: The feedback on the documents of a query: {document: {kind of event: (value, time)}}.
 Given = dict[Hashable, dict[str, tuple[float, float]]]
 
 
 class FeedbackPlan:
     """What counts as feedback on a query, and when it is learned.
 
-    Without a window, a query is learned with the first feedback that comes for it. With one, it is learned when its window
-    ends, with all that was given until then, in whatever order it came. Of several values of one kind for one document the one
-    with the latest time counts, so that what comes twice counts once, and a correction replaces what it corrects.
+    Without a window, a query is learned with its first feedback. With a window, it is learned when the window ends, with all
+    feedback until then, in any order. Among several values of one kind for a document the one with the latest time counts, so
+    repeated feedback counts once, and a correction replaces the earlier value.
 
     Parameters
     ----------
     window
-        For how many seconds after its ranking a query takes feedback; None to learn it from the first. Time is that of requests
-        (`"ts"`), and where they have none, that of their arrival.
+        Seconds after its ranking for which a query takes feedback; None to learn from the first feedback. The time is that of
+        requests (`"ts"`), or of their arrival if they have none.
     events
-        What an event of each kind is worth, for example `{"click": 1, "purchase": 3}`. It needs a window.
+        The value of an event of each kind, for example `{"click": 1, "purchase": 3}`. It needs a window.
     total
-        Which of the events of a document count: "largest" or "sum". A grade counts in place of all of them. A total that is
-        larger than grades may be counts as the largest grade.
+        How to combine the events of a document: "largest" or "sum". A grade replaces all of them. A total above the largest
+        allowed grade counts as that grade.
     ungraded
-        What becomes of documents that were given nothing when others were: 0 is their grade, "skip" leaves them out.
+        How to treat documents without feedback if others have some: 0 is their grade, "skip" leaves them out.
     unanswered
-        What becomes of queries that were given nothing at all: "skip" forgets them, "negative" learns that nothing was
-        relevant, or that nothing was clicked.
+        How to treat queries without any feedback: "skip" drops them, "negative" learns that nothing was relevant, or that
+        nothing was clicked.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class FeedbackPlan:
         self.unanswered = unanswered
 
     def value_of(self, event: Any, value: Any) -> float:
-        """What an event is worth: what was said of it, or what its kind is worth. Raises ValueError."""
+        """The value of an event: its own value, or that of its kind. Raises ValueError."""
         known = self.events or {}
         if not isinstance(event, str) or event not in known:
             declared = ", ".join(map(repr, known)) or "none"
@@ -91,11 +91,11 @@ class FeedbackPlan:
         return value
 
     def totals(self, given: Given) -> dict[Hashable, float]:
-        """What each document is worth by all that was given to it."""
+        """The total value of each document's feedback."""
         return {document: self._total(kinds) for document, kinds in given.items()}
 
     def require_whole(self) -> None:
-        """Raise ValueError where events are worth fractions: grades are integers."""
+        """Raise ValueError if events have fractional values, since grades are integers."""
         for name, value in (self.events or {}).items():
             if value != int(value):
                 raise ValueError(f"event {name!r} is worth {value}; a model that learns from grades takes integers")

@@ -601,7 +601,7 @@ class RankingService:
             self._counts["unanswered"] += 1
             return Reply({}, outcome)
         text, _, drawn = pending.get(query_id)
-        # What came before its query may speak of other documents.
+        # Feedback that arrived before its query may name other documents.
         documents = {*self._known(text, drawn)}
         known = {name: value for name, value in totals.items() if name in documents}
         if drawn:

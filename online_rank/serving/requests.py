@@ -1,4 +1,4 @@
-"""What a request of the protocol may look like: its fields, and checks of those that are alike in all of them."""
+"""The fields of requests in the protocol, and the checks common to all of them."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ __all__ = ["asked_of", "ids_of", "kind_of", "require_feedback"]
 
 _DICTS = {dict}
 
-#: The fields that each kind of request has: those that it needs, and those that it may have.
+#: The required and the optional fields of each kind of request.
 _FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "grades": ({"id", "grades"}, {"ungraded", "ts", "meta"}),
     "clicks": ({"id", "clicks"}, {"ts", "meta"}),
@@ -24,7 +24,7 @@ _FEEDBACK = ("grades", "clicks", "event", "cmd")
 
 
 def kind_of(fields: dict[str, Any]) -> str:
-    """Which kind of request has these fields. Raises ValueError for none, and where its id or its time cannot be one.
+    """The kind of request with these fields. Raises ValueError if there is none, or for a bad id or time.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def asked_of(fields: dict[str, Any], null_is_missing: bool = False) -> Any:
     Raises
     ------
     TypeError, ValueError
-        It is none.
+        It is not a valid query.
     """
     docs = fields.get("docs", {})
     if not isinstance(docs, dict) or not {*map(type, docs.values())} <= _DICTS:
@@ -74,7 +74,7 @@ def asked_of(fields: dict[str, Any], null_is_missing: bool = False) -> Any:
     runs = fields["runs"]
     if not isinstance(runs, dict):
         raise ValueError("runs must be {retriever: [[document, score], ...]} or {retriever: {document: score}}")
-    # Documents are texts, as the keys of docs and of grades are.
+    # Documents are strings, like the keys of docs and of grades.
     for name, run in runs.items():
         for entry in run if isinstance(run, list) else ():
             if isinstance(entry, list) and entry and type(entry[0]) is not str:
@@ -83,12 +83,12 @@ def asked_of(fields: dict[str, Any], null_is_missing: bool = False) -> Any:
 
 
 def ids_of(asked: Any) -> Any:
-    """The documents of a query that `asked_of` gave."""
+    """The documents of a query returned by `asked_of`."""
     return asked.ids if isinstance(asked, Runs) else asked
 
 
 def require_feedback(kind: str, fields: dict[str, Any]) -> None:
-    """Raise ValueError for grades and clicks that are none."""
+    """Raise ValueError for invalid grades and clicks."""
     value = fields[kind]
     if kind == "grades" and not isinstance(value, dict):
         raise ValueError("grades must be {document: grade}")

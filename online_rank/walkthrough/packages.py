@@ -1,4 +1,4 @@
-"""Recommendations from raw fields: which other packages does a package of Debian need?"""
+"""Recommendations from raw fields: the other packages that a Debian package needs."""
 
 import math
 import re
@@ -23,7 +23,7 @@ _DEPENDS = {"Depends": 2, "Recommends": 1, "Suggests": 1}
 
 
 class Package(NamedTuple):
-    """What the lists say of a package; `needs` are names with grades, 2 for what it depends on and 1 for what goes with it."""
+    """The data about a package; `needs` has names with grades, 2 for dependencies and 1 for recommendations."""
 
     name: str
     words: frozenset[str]
@@ -59,7 +59,7 @@ def _package(fields: dict[str, str]) -> Package:
 
 
 class Shop:
-    """Pages of candidates, one a package, and what is known of them from the pages before."""
+    """Pages of candidates, one for each package, with features from earlier pages."""
 
     def __init__(self, all_packages: Iterable[Package]) -> None:
         self.packages = {package.name: package for package in all_packages}
@@ -97,7 +97,7 @@ class Shop:
         return {names[i]: grades.get(names[i], 0) for i in rng.permutation(len(names))}
 
     def features(self, package: Package, other: Package) -> dict[str, float]:
-        """Counts, sizes and flags as they are: nothing is scaled, and what is missing is 0."""
+        """Raw counts, sizes and flags: nothing is scaled, and missing values are 0."""
         return {
             "bm25": self.bm25(package, other),
             "needed by": float(self.needed_by[other.name]),
@@ -111,7 +111,7 @@ class Shop:
         }
 
     def bm25(self, package: Package, other: Package) -> float:
-        """BM25 of a package's words in another's (k = 1.2, b = 0.75); a word is there or not."""
+        """BM25 of a package's words in another's (k = 1.2, b = 0.75), with binary term frequencies."""
         n, length = len(self.packages), 0.25 + 0.75 * len(other.words) / self.words
         each = (math.log1p((n - self.n_with[word] + 0.5) / (self.n_with[word] + 0.5)) for word in package.words & other.words)
         return sum(each) * 2.2 / (1.0 + 1.2 * length)
@@ -127,13 +127,13 @@ def run(file: str | None = None) -> None:
     heading("Which other packages does a package need?")
     lines = _lists(file)
     if lines is None:
-        say("""There are no package lists here: `apt-get update` brings them on Debian and its kin, and a file in their format
-            can be given by name. Nothing to show.""")
+        say("""There are no package lists here. On Debian and its derivatives `apt-get update` fetches them; a file in their
+            format can be given as an argument. Nothing to show.""")
         return
     shop = Shop(packages(lines))
-    say(f"""{len(shop.packages):,} packages. A page is one of them; the candidates are what it needs, and others that are of its
-        section or that packages before needed. The features are raw: counts up to thousands, kilobytes, a BM25 score, flags,
-        and one name a section. Those of a candidate:""")
+    say(f"""{len(shop.packages):,} packages. A page is one of them; the candidates are the packages it needs, and others from
+        its section or needed by earlier packages. The features are raw: counts up to thousands, kilobytes, a BM25 score, flags,
+        and one name for each section. Those of a candidate:""")
     model = StreamQuantileMap() | PerceptronRanker()
     rankers: dict[str, Any] = {
         "BM25": lambda page: {name: features["bm25"] for name, features in page.items()},
@@ -160,16 +160,16 @@ def run(file: str | None = None) -> None:
     for name, windows in seen.items():
         values = [window.get() for window in windows]
         show(f"{name:<12}{course(values, 0.0, 1.0)}  {sum(values) / len(values):.3f}")
-    say("Nothing was chosen or scaled: `StreamQuantileMap() | PerceptronRanker()` learned from the first page on.")
+    say("Nothing was tuned or scaled: `StreamQuantileMap() | PerceptronRanker()` learned from the first page on.")
 
 
 def _shared(a: str, b: str) -> int:
-    """How many letters two names begin with alike."""
+    """The length of the common prefix of two names."""
     return next((i for i, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
 
 
 def _lists(file: str | None) -> Iterable[str] | None:
-    """Lines of the package lists: of a file, or of this machine; None where there are none."""
+    """Lines of the package lists, from a file or from this machine; None if there are none."""
     if file is not None:
         return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
     if shutil.which("apt-cache") is None:

@@ -441,7 +441,7 @@ def test_bad_blocks_and_weights():
     metric = NDCG()
     with pytest.raises(ValueError, match="score of document 2 is nan"):
         metric.update_many([1, 0, 1], [1.0, 0.0, math.nan], [1, 1, 2])
-    with pytest.raises(ValueError, match="do not stand together"):
+    with pytest.raises(ValueError, match="are not contiguous"):
         metric.update_many([1, 0, 1], [1.0, 0.0, 2.0], [1, 2, 1])
     with pytest.raises(ValueError, match="one weight a query"):
         metric.update_many([1, 0, 1], [1.0, 0.0, 2.0], [1, 1, 2], [1.0])

@@ -152,7 +152,7 @@ def test_grades_as_a_dict_need_ids():
 def test_offsets():
     assert query_offsets(["b", "b", "a"], 3).tolist() == [0, 2, 3]
     assert query_offsets([], 0).tolist() == [0]
-    with pytest.raises(ValueError, match="documents of query 7 do not stand together"):
+    with pytest.raises(ValueError, match="documents of query 7 are not contiguous"):
         query_offsets([7, 3, 7], 3)
     with pytest.raises(ValueError, match="one query id a document"):
         query_offsets([1, 2], 3)
