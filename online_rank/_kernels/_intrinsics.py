@@ -1,4 +1,4 @@
-"""What the compiler makes of `primitives`: vector instructions of LLVM. Imported when numba is first used."""
+"""Compiled versions of `primitives`, as vector instructions of LLVM. Imported when numba is first used."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ class _Line:
 
 
 def _lane_sums(builder: Any, lines: list[_Line], terms: Any, rows: int = 1) -> list[Any]:
-    """Sums over the elements of lines of one length of what `terms` makes of them, in the order of the lanes.
+    """Sums over the elements of lines of equal length of the values of `terms`, in the order of the lanes.
 
     The first `rows` lines are rows of one matrix that follow one another in memory.
     """
@@ -159,7 +159,7 @@ def _type_add_four(context: Any) -> Any:
 
 @lower_builtin(primitives.add_four, types.Array, types.Integer, *[types.Float] * 4)
 def _lower_add_four(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    # numba looks for no neighbours of its own accord (`NUMBA_SLP_VECTORIZE`).
+    # numba does not vectorise neighbouring elements by default (`NUMBA_SLP_VECTORIZE`).
     four = ir.Constant(_FOUR, ir.Undefined)
     for k in range(4):
         four = builder.insert_element(four, args[2 + k], ir.Constant(_INT32, k))

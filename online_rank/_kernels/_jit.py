@@ -1,8 +1,9 @@
-"""The one way a kernel is made.
+"""Decorators that make kernels.
 
-`kernel` stands before what Python calls, an *entry*; `inner`, `leaf` and `inlined` before what only kernels call. Where there
-is an object file of kernels that were compiled ahead (`ahead`), an entry is a function of it. Else numba compiles it when it is
-first called, for the dtypes that it meets, and keeps the machine code on disk. Either way the GIL is released while it runs.
+`kernel` decorates functions called from Python, the *entries*; `inner`, `leaf` and `inlined` decorate functions called only
+from kernels. If there is an object file of kernels compiled ahead of time (`ahead`), an entry is a function in it. Otherwise
+numba compiles it on the first call, for the dtypes of the arguments, and caches the machine code on disk. Either way the GIL is
+released while it runs.
 """
 
 import functools
@@ -20,16 +21,16 @@ __all__ = ["Kernel", "inlined", "inner", "kernel", "leaf", "on_first_compilation
 # No fast flags anywhere: bits must not depend on the processor. `primitives` has sums that vectorise without.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": True}
 
-# Wrappers for calls from Python and from C take a fifth of the time to compile. A kernel called from kernels needs neither.
+# Wrappers for calls from Python and from C take a fifth of the compile time. A kernel called only from kernels needs neither.
 _NO_WRAPPERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-#: Entries, and the types of the arguments that each was called with, while a process records them (`online_rank._warm_up`).
+#: Entries and the argument types of their calls, while a process records them (`online_rank._warm_up`).
 recorded: "dict[tuple[Kernel, tuple[Any, ...]], None] | None" = {} if os.environ.get("_ONLINE_RANK_RECORD") else None
 _recording = True
 
 
 class Kernel:
-    """A kernel of which numba has made nothing yet: it does, and is imported, when the kernel is called or another calls it."""
+    """A kernel that numba has not compiled yet; numba is imported when this kernel, or one that calls it, is first called."""
 
     _all: ClassVar[list[Any]] = []
 
@@ -40,7 +41,7 @@ class Kernel:
 
     @classmethod
     def forget(cls) -> None:
-        """Forget what numba made: after a change of its settings."""
+        """Discard the compiled function, after a change of numba's settings."""
         for made in cls._all:
             vars(made).pop("dispatcher", None)
 
@@ -51,19 +52,19 @@ class Kernel:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What numba is given with it."""
+        """The options passed to numba."""
         return {**_OPTIONS, **self.targetoptions}
 
     @functools.cached_property
     def dispatcher(self) -> Any:
-        """What numba makes of it."""
+        """The compiled function."""
         return _dispatcher(self.py_func, self.targetoptions)
 
     def __call__(self, *arguments: Any) -> Any:
         if recorded is None:
             return self.dispatcher(*arguments)
         global _recording
-        # What kernels call of one another is no entry.
+        # Kernels called from kernels are not entries.
         if _recording:
             recorded[self, _types(self.py_func, arguments)] = None
         before, _recording = _recording, False
@@ -74,7 +75,7 @@ class Kernel:
 
 
 def _types(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """numba's types of the arguments of a call, and of what was left out."""
+    """numba's types of the arguments of a call, including omitted ones."""
     import numba
 
     left_out = (function.__defaults__ or ())[len(arguments) - function.__code__.co_argcount :] if function.__defaults__ else ()
@@ -82,13 +83,13 @@ def _types(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[An
     return (*map(numba.typeof, arguments), *map(numba.types.Omitted, left_out))
 
 
-#: What stands for a kernel that numba did not make, by `id`.
+#: The `Kernel` of each entry that numba did not compile, by `id`.
 _stand_ins: dict[int, Kernel] = {}
 
 
 @functools.cache
 def _teach_numba() -> None:
-    """Let kernels that numba compiles call those that it has not made yet, entries of an object file, and `primitives`."""
+    """Let compiled kernels call kernels not compiled yet, entries of an object file, and `primitives`."""
     from numba.core import types
     from numba.extending import typeof_impl
 
@@ -107,7 +108,7 @@ def _teach_numba() -> None:
 
 
 def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """What numba makes of a kernel."""
+    """Compile a kernel with numba."""
     import numba
 
     _teach_numba()
@@ -120,14 +121,14 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None:
         # numba invalidates a cached function when its own file changes, not when a function that it calls, in another file,
-        # does. With this stamp a cached kernel is used only while every kernel file is as it was.
+        # does. With this stamp a cached kernel is used only while all kernel files are unchanged.
         cache_file._source_stamp = loading.source_digest()
     return dispatcher
 
 
 @functools.cache
 def _lazy() -> bool:
-    """Whether numba may not be needed at all; where it is, a call of its own dispatcher costs less than one of a `Kernel`."""
+    """Whether numba may not be needed at all; otherwise its own dispatcher is faster to call than a `Kernel`."""
     return recorded is not None or loading.why_not() is None
 
 
@@ -153,7 +154,7 @@ def inner(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """As `inner`, for the body of several kernels: it becomes a part of each, and is compiled with it alone."""
+    """As `inner`, for the common body of several kernels: it is inlined into each of them, and not compiled separately."""
     return _made(function, {**_NO_WRAPPERS, "inline": "always"})
 
 
@@ -165,12 +166,12 @@ def leaf(function: Callable[..., Any]) -> Any:
     return _made(function, {**_NO_WRAPPERS, "_nrt": False})
 
 
-#: Whom to call when this process first compiles a kernel.
+#: Functions to call when this process first compiles a kernel.
 _waiting: list[Callable[[], None]] = []
 
 
 def on_first_compilation(notify: Callable[[], None]) -> None:
-    """Call `notify` once, when this process first compiles a kernel; never when all of them come from files."""
+    """Call `notify` once, when this process first compiles a kernel; never if all of them come from files."""
     _waiting.append(notify)
     if "numba" in sys.modules:
         _watch()
@@ -181,7 +182,7 @@ def _watch() -> None:
     from numba.core import event
 
     class Listener(event.Listener):
-        # Stays registered: to leave while an event is told lets numba pass over the listener after this one.
+        # Stays registered: leaving during an event makes numba skip the next listener.
         def on_start(self, event: Any) -> None:
             while _waiting:
                 _waiting.pop(0)()

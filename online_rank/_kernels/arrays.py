@@ -1,4 +1,4 @@
-"""Small things that every kernel does with arrays."""
+"""Small functions on arrays for all kernels."""
 
 import math
 
@@ -18,7 +18,7 @@ def all_finite(values):
 def copy_to(target, source):
     """target[:] = source, for arrays (n,) that do not overlap.
 
-    numba's own assignment makes ready for arrays that do: it looks for it, and may allocate, in every call.
+    numba's own assignment checks for overlap, and may allocate, in every call.
     """
     for i in range(target.shape[0]):
         target[i] = source[i]

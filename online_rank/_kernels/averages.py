@@ -29,7 +29,7 @@ def add_to_average(average, weights, decay, counters):
 
 @leaf
 def lag_of(decay, counters):
-    """What an update of the next round is multiplied by for u."""
+    """The factor of the next round's update in u."""
     if decay == 1.0:
         return counters[AVERAGED]
     return 1.0 / power(decay, counters[SINCE_REFERENCE] + 1.0)
@@ -50,7 +50,7 @@ def count_lazily(state, column, decay, counters):
 
 @kernel
 def scale_and_shift(decay, averages, counters):
-    """The served weights are scale (w - shift u): the average, or w where there is none."""
+    """The served weights are scale (w - shift u): the average, or w if there is none."""
     if not averages or counters[AVERAGED] == 0.0:
         return 1.0, 0.0
     if decay == 1.0:

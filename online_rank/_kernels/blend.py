@@ -96,7 +96,7 @@ def settle(new, weight, pi, step, keep, drawn, losses, account):
     new : (N + 1,) losses of the candidates and, last, of what was served
     weight : sample weight
     pi, step : shares of the candidates (N,), and the step that they were made with
-    keep : what is left of losses in one query
+    keep : the factor by which losses decay in one query
     drawn : whether a candidate was drawn
     """
     n = losses.shape[0]
@@ -104,7 +104,7 @@ def settle(new, weight, pi, step, keep, drawn, losses, account):
     for c in range(n):
         mean += pi[c] * weight * new[c]
         lowest = min(lowest, weight * new[c])
-    # Behind losses that are forgotten the shares are those of the step step / keep.
+    # With decaying losses the shares are those of the step step / keep.
     eta = step / keep
     mixture, variance = 0.0, 0.0
     for c in range(n):

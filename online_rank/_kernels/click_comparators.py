@@ -1,4 +1,4 @@
-"""Losses of comparators on clicks: what other weights lose on the very pairs that a `ClickPerceptron` learns from.
+"""Losses of comparators on clicks: the losses of other weights on the pairs that a `ClickPerceptron` learns from.
 
 Nothing here is part of learning: the pairs are found again, from the scores that decided them and the clicks.
 """
@@ -36,7 +36,7 @@ def compare_on_clicks(
 
 @inner
 def _compare_cost(i, cost, by_discount, discounts, s, margin, scores, out):
-    """A click on document i: equal parts on all documents that the scores do not rank below it by more than the margin."""
+    """For a click on document i, equal parts on all documents that the scores do not rank below it by more than the margin."""
     near = -1
     for j in range(s.shape[0]):
         near += s[j] >= s[i] - margin

@@ -1,4 +1,4 @@
-"""The perceptron on clicks: pairs in the wrong order, or right by too little, and a mass that a certificate adds up."""
+"""The perceptron on clicks: pairs in the wrong order, or right by less than the margin, and the mass for certificates."""
 
 import math
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norm
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.workspace import longest_query
 
-# Of the counters: mean of ||x||^2. The others stand where those of the perceptron do.
+# Index of the mean of ||x||^2 in the counters. The others have the indices of the perceptron's.
 MEAN_SQUARE = 3
 
 
@@ -26,7 +26,7 @@ def cost_of_rank(by_discount, discounts, above):
 
 @kernel
 def propensity_credit(by_discount, discounts, scores, rows, gains, chances, margin, c):
-    """Credit for an additive cost sum_i r_i lambda(rank_i) of which clicks with known propensities tell without bias.
+    """Credit for an additive cost sum_i r_i lambda(rank_i), estimated without bias from clicks with known propensities.
 
     For each document i clicked, the p-th: mass g_i lambda(n + 1) / chances_p, in equal parts on the n documents j, of
     all of the query, with s_j >= s_i - margin. Adds to c (m,), which holds zeros. Returns the cost as the clicks estimate it
@@ -43,7 +43,7 @@ def propensity_credit(by_discount, discounts, scores, rows, gains, chances, marg
         for j in range(scores.shape[0]):
             above += scores[j] >= scores[i]
             near += scores[j] >= scores[i] - margin
-        # Without the document itself.
+        # Excluding the document itself.
         above -= 1
         near -= 1
         weight = gains[p] / chances[p]
@@ -59,7 +59,7 @@ def propensity_credit(by_discount, discounts, scores, rows, gains, chances, marg
 
 
 class Clicked(NamedTuple):
-    """The documents of one query that were drawn, with what was done with them (`clicks.learn`, and `chances` of `learn`)."""
+    """The documents drawn for one query, with the clicks on them (`clicks.learn`, and `chances` of `learn`)."""
 
     kind: int
     rows: np.ndarray
@@ -71,7 +71,7 @@ class Clicked(NamedTuple):
 
 @kernel
 def credit_clicks(drawn, by_discount, discounts, s, margin, reals, c):
-    """Credit c (m,) of all documents of a query with scores s. Returns the weight of what was done, the loss and the mass."""
+    """Credit c (m,) of all documents of a query with scores s. Returns the weight of the clicks, the loss and the mass."""
     c[:] = 0.0
     k = drawn.rows.shape[0]
     if drawn.chances.shape[0] > 0 and drawn.kind != ALL_PAIRS:
@@ -105,7 +105,7 @@ def learn(
     Parameters
     ----------
     X to weights : as in `clicks.learn`
-    chances : by what a click on each document drawn is divided; (0,) for credit by exchanges of pairs
+    chances : divisor of a click on each drawn document; (0,) for credit by exchanges of pairs
     by_discount, discounts : the cost of a rank (`cost_of_rank`)
     constants : relative margin beta, factor by which the average forgets
     w, served : (d,) learning and averaged weights, changed in place; served is (0,) when the learning weights serve

@@ -1,12 +1,13 @@
-"""Clicks on a ranking that was drawn at random: the draw, the weight of each pair, and learning from the pairs.
+"""Clicks on random rankings: the draw, the weight of each pair, and learning from the pairs.
 
-A ranking of k of m documents is drawn from the Plackett-Luce law of logits l: document after document, with probabilities
-proportional to e^l among those that are left. R* is the ranking R with the documents at the positions a < b exchanged, and
+A ranking of k of m documents is drawn from the Plackett-Luce distribution of logits l: document after document, with
+probabilities proportional to e^l among the remaining ones. R* is the ranking R with the documents at the positions a < b
+exchanged, and
 
     rho = P(R*) / (P(R) + P(R*)),    P(R) rho(R) = P(R*) rho(R*).
 
-So a pair that is weighted by rho is met as often in one order as in the other, whatever users do at the two positions
-(Oosterhuis & de Rijke 2018).
+So, weighted by rho, a pair occurs equally often in either order, whatever users do at the two positions (Oosterhuis & de Rijke
+2018).
 """
 
 import math
@@ -27,19 +28,19 @@ from online_rank._kernels.vector_math import exp_negative, log
 _DEEPEST = 600.0
 # From here on rho is 1.
 _CERTAIN = 1e300
-# Of the baseline of positions: how many places it has, and how many of them are of one position alone.
+# Number of cells of the baseline of positions, and of cells for a single position.
 PLACES, _OWN_PLACES = 24, 16
-# What its mean of 0 weighs at first.
+# Weight of its initial mean of 0.
 _PRIOR = 5.0
-# Pairs that were treated alike are learned from above this position: else a list of n documents would cost n^3.
+# Grades teach pairs only above this position: otherwise a list of n documents would take n^3.
 _NEAR = 50
-# What one round adds to a sum at most, so that sums stay finite for longer than anybody learns.
+# Largest contribution of a round to a sum, so that sums stay finite for any realistic number of rounds.
 _LARGEST_SUM = 1e200
 
 
 @kernel
 def mixed_logits(scores, confidence, logits):
-    """logits = confidence (8 (s - mean) / deviation - 4 ln rank): half a law of scores, half a law of ranks.
+    """logits = confidence (8 (s - mean) / deviation - 4 ln rank): half depends on scores, half on ranks.
 
     Tied documents have the mean of their ranks. All logits are 0 when all documents tie. Returns whether they are finite.
     """
@@ -74,7 +75,7 @@ def mixed_logits(scores, confidence, logits):
 
 @kernel
 def draw(logits, noise, k, order, shown_logits):
-    """The k documents with the largest logit + Gumbel noise, best first: a draw from the Plackett-Luce law.
+    """The k documents with the largest logit + Gumbel noise, best first: a draw from the Plackett-Luce distribution.
 
     Returns logsumexp of the logits of the documents that are not shown; -inf when all are.
     """
@@ -99,10 +100,10 @@ def draw(logits, noise, k, order, shown_logits):
 
 @kernel
 def confidence(direction, squares):
-    """How much of its own scores a scale-free learner believes: e / (e + 2), e = max(0, mean_j theta_j^2 / G_j - 1).
+    """How far a scale-free learner trusts its own scores: e / (e + 2), e = max(0, mean_j theta_j^2 / G_j - 1).
 
-    theta_j is the sum of a coordinate's gradients and G_j that of their squares, so that theta^2 / G is 1 in expectation where
-    gradients are noise, and grows with the number of queries where they are not.
+    theta_j is the sum of a coordinate's gradients and G_j that of their squares, so that theta^2 / G is 1 in expectation if
+    gradients are noise, and otherwise grows with the number of queries.
     """
     total, n = evidence(direction, squares)
     return confidence_of(total, n)
@@ -122,7 +123,7 @@ def evidence(direction, squares):
 
 @kernel
 def confidence_of(total, n):
-    """`confidence` by what `evidence` gives."""
+    """`confidence` computed from the output of `evidence`."""
     excess = total / n - 1.0 if n > 0 else 0.0
     return excess / (excess + 2.0) if excess > 0.0 else 0.0
 
@@ -142,8 +143,8 @@ def exponentials(logits, rest, e):
 def swap_weight(e, unshown, below, a, b):
     """rho of the positions a < b, in O(b - a), from positive sums alone.
 
-    P(R*) / P(R) = prod over p = a+1..b of (C_p + e_b) / (C_p + e_a), where C_p is the sum of everything from position p on but
-    b, and of what is not shown; `below` is the sum of the positions after b.
+    P(R*) / P(R) = prod over p = a+1..b of (C_p + e_b) / (C_p + e_a), where C_p is the sum over all positions from p on except
+    b, plus the documents not shown; `below` is the sum of the positions after b.
     """
     others = unshown + below
     ratio = 1.0
@@ -156,7 +157,7 @@ def swap_weight(e, unshown, below, a, b):
 
 @kernel
 def considered(gains):
-    """The positions of which a user is known to have seen the documents: up to one after the last click."""
+    """The positions whose documents the user is known to have seen: up to one after the last click."""
     last = -1
     for p in range(gains.shape[0]):
         if gains[p] > 0.0:
@@ -169,9 +170,10 @@ def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
     """Credit of the documents shown: for each pair of gains g_i > g_j, c_i += rho (g_i - g_j) h(s_i - s_j), c_j -= the same.
 
     h is the derivative of the logistic function; with a margin (not NaN), h is 1 up to it and 0 beyond.
-    `kind` is PLACKETT_LUCE, or ALL_PAIRS (grades: no pair is more likely in one order; weights are divided by their sum), or
+    `kind` is PLACKETT_LUCE, or ALL_PAIRS (grades: both orders of a pair are equally likely; weights are divided by their sum),
+    or
     the position of FairPairs' first pair. Returns the sums of the weights rho (g_i - g_j) of all pairs, of those that the
-    scores have wrong or tied, and of those within the margin.
+    scores order wrongly or tie, and of those within the margin.
     """
     by_margin = not math.isnan(margin)
     n = gains.shape[0] if kind == ALL_PAIRS else considered(gains)
@@ -258,7 +260,7 @@ def are_gains(kind, gains):
 
 @kernel
 def place_of(position):
-    """Where the baseline keeps a position: the first have a place of their own, further down ever more share one."""
+    """The cell of a position in the baseline: the first positions have separate cells, further down ever more share one."""
     if position < _OWN_PLACES:
         return position
     return min(_OWN_PLACES + int(math.log2(position / _OWN_PLACES)), PLACES - 1)
@@ -266,13 +268,13 @@ def place_of(position):
 
 @kernel
 def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline, e, c, met):
-    """Credit of the documents drawn, of which the first `n_shown` were shown, less what a position gives to any document.
+    """Credit of the drawn documents, of which the first `n_shown` were shown, minus the average effect of positions.
 
     For positions a < b, a shown, c_a += rho h(s_a - s_b) (g_a - g_b - beta_ab), c_b -= the same, with h as in `swap_credit` and
-    beta_ab the mean of g_a - g_b so far, weighted by rho. Whatever beta is, documents that attract alike are pushed up in one
-    order as much as down in the other, if it is known beforehand and depends on the positions alone; with the mean, what a pair
-    of positions gives without regard to documents is taken away, and its variance with it. Pairs of documents shown count where
-    anything was clicked (which is no matter of their order either); pairs with one that was held back always do.
+    beta_ab the mean of g_a - g_b so far, weighted by rho. For any beta that is fixed beforehand and depends only on the
+    positions, equally attractive documents are pushed up in one order as much as down in the other; with the mean, the average
+    effect of a pair of positions is subtracted, which reduces the variance. Pairs of shown documents count if anything was
+    clicked (which does not depend on their order either); pairs with a document held back always count.
 
     Parameters
     ----------
@@ -282,12 +284,12 @@ def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline
     rest : logsumexp of the logits that were not drawn
     baseline : (2, PLACES, PLACES) sums of rho and of rho (g_a - g_b) of the rounds before
     e, c : (n,) workspace, and the credit out
-    met : (2, PLACES, PLACES) zeros, to which what this round adds to the baseline is added
+    met : (2, PLACES, PLACES) zeros, to which this round's contribution to the baseline is added
 
     Returns
     -------
-    Sums of the weights rho |g_a - g_b| of all pairs, and of those that the scores have wrong or tied; whether anything is to be
-    learned.
+    Sums of the weights rho |g_a - g_b| of all pairs, and of those that the scores order wrongly or tie; whether there is
+    anything to learn.
     """
     n = gains.shape[0]
     c[:] = 0.0
@@ -332,7 +334,7 @@ def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline
 
 
 class Drawn(NamedTuple):
-    """The documents of one query that were drawn, best first: the first `n_shown` were shown."""
+    """The documents drawn for one query, best first: the first `n_shown` were shown."""
 
     X: np.ndarray
     kind: int
@@ -347,8 +349,9 @@ class Drawn(NamedTuple):
 def teach(drawn, weight, wealth, beginning, baseline, bets, state, met, z, spare, reals):
     """Move the bets and the state of the scale-free optimizer by the clicks on one query; both are changed in place.
 
-    `beginning` (d,), or (0,) for none, is what the weights are besides the bets. `met` receives what the round adds to the
-    baseline. Returns whether all is finite, whether anything was learned, the sums of `baseline_credit`, and ||z||^2.
+    `beginning` (d,), or (0,) for none, has the initial weights, to which the bets are added. `met` receives the round's
+    contribution to the baseline. Returns whether all is finite, whether anything was learned, the sums of `baseline_credit`,
+    and ||z||^2.
     """
     n = drawn.X.shape[0]
     s, e, c = reals[0, :n], reals[1, :n], reals[2, :n]
@@ -381,7 +384,7 @@ def teach(drawn, weight, wealth, beginning, baseline, bets, state, met, z, spare
 
 @kernel
 def add_to_baseline(baseline, met, weight):
-    """Add what a round met, times its weight, to the baseline, and clear it."""
+    """Add a round's contribution, times its weight, to the baseline, and clear it."""
     for i in range(PLACES):
         for j in range(PLACES):
             if met[0, i, j] > 0.0:
@@ -414,11 +417,11 @@ def learn(
     gains, places, logits : of the documents drawn, in their order
     rests, kinds : (q,) logsumexp of the logits not drawn, and the kinds of `swap_credit`
     weights : (q,) sample weights
-    wealth : what every coordinate of the scale-free optimizer began with
-    beginning : (d,) what the weights were at first; (0,) for zeros
+    wealth : initial wealth of every coordinate of the scale-free optimizer
+    beginning : (d,) initial weights; (0,) for zeros
     w, state, baseline : (d,) weights, (4, d) state of the scale-free optimizer and (2, PLACES, PLACES) of `baseline_credit`,
         changed in place
-    rounds : (q, 10) out, a `Round` a row; the loss is the part of the pairs, by weight, that the scores have wrong or tied
+    rounds : (q, 10) out, a `Round` a row; the loss is the weighted share of pairs that the scores order wrongly or tie
 
     Returns
     -------
@@ -461,17 +464,17 @@ def learn(
         if kinds[q] != ALL_PAIRS:
             add_to_baseline(baseline, met, weight)
         loss = wrong / total if total > 0.0 else 0.0
-        # No theorem speaks of this update, so it has no mass and no margin.
+        # No theorem covers this update, so it has no mass and no margin.
         write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, 0.0, not total > 0.0)
     return weights.shape[0]
 
 
 @kernel
 def harvest(clicks, logits, rest, wins):
-    """Add one ranking to what tells the examination of positions apart.
+    """Add one ranking to the counts from which the examination of positions is estimated.
 
-    wins (n, n): for positions a < b < n of the ranking, wins[a, b] += rho c_a and wins[b, a] += rho c_b. A document stands at a
-    as often as at b, weighted by rho, so that the two sums have the ratio of the positions.
+    wins (n, n): for positions a < b < n of the ranking, wins[a, b] += rho c_a and wins[b, a] += rho c_b. Weighted by rho, a
+    document is at a as often as at b, so the two sums have the ratio of the positions' examination.
     """
     k = clicks.shape[0]
     e = np.empty(k)

@@ -1,4 +1,4 @@
-"""Constants that kernels and the rest of the package share. They stand here so that compiled kernels follow their changes."""
+"""Constants shared by kernels and the rest of the package. They are here so that a change recompiles the kernels."""
 
 from typing import NamedTuple
 
@@ -17,15 +17,15 @@ MASSES = {"loss": LOSS, "slam": SLAM_MASS, "sqrt": ROOT}
 
 
 class Credit(NamedTuple):
-    """What a credit is, beside its kernels (`credit`).
+    """The declaration of a credit; its kernels are in `credit`.
 
     Attributes
     ----------
-    code : by which kernels know it
-    mass, relative_margin : what goes with it where none is given; the margin for the mistake-driven update
+    code : its number in kernels
+    mass, relative_margin : defaults; the margin is for the mistake-driven update
     slam : whether the sum of its a_ij, unscaled, is at least the loss, as the mass "slam" needs
     covered : whether it puts a_ij >= 0 on violated pairs alone, as the proof of the mass theorem needs
-    lean : whether it is compiled into the lean form of learning, which is all that most need
+    lean : whether it is compiled into the lean form of learning, which suffices for most users
     """
 
     code: int
@@ -43,17 +43,17 @@ CREDITS = {
     "pairs": Credit(PAIRS, "loss", 0.0, slam=False, covered=True, lean=False),
     "gain": Credit(GAIN, "loss", 0.0, slam=False, covered=True, lean=False),
     "delta": Credit(DELTA, "loss", 0.0, slam=False, covered=True, lean=False),
-    # These carry an update on many documents.
+    # Credits that spread an update over many documents.
     "sort": Credit(SORT, "sqrt", 0.3, slam=False, covered=True, lean=True),
     "adaptive": Credit(ADAPTIVE, "sqrt", 0.3, slam=False, covered=True, lean=True),
 }
 
-# What a perceptron counts: effective number of averaged weight vectors; rounds since the reference of a lazy average
+# Indices of a perceptron's counters: effective number of averaged weight vectors; rounds since the reference of a lazy average
 # (`averages`); documents learned from; sums of ||z||^2 and of V; and for `adaptive` the sums of the ||z||^2 of `spread` and of
-# `sort` at mass 1; and the sum of ||z||^2 + 2 tau V, which a cap of the norm goes by.
+# `sort` at mass 1; and the sum of ||z||^2 + 2 tau V, for the norm cap.
 AVERAGED, SINCE_REFERENCE, DOCUMENTS, SQUARES, MASS, SPREAD_SQUARES, SORT_SQUARES, CAPPED_SQUARES = range(8)
 N_COUNTERS = 8
-# What gradient descent counts: the first two of these, and its steps.
+# Counters of gradient descent: the first two of these, and its steps.
 STEPS = 2
 N_GRADIENT_COUNTERS = 3
 
@@ -78,6 +78,7 @@ ACTIVATIONS = ("tanh", "relu")
 RBF, POLYNOMIAL = range(2)
 KERNELS = ("rbf", "polynomial")
 
-# How the pairs of a ranking are weighted that was shown: by the law it was drawn from, or all alike. From 0 on: only neighbours
+# How the pairs of a shown ranking are weighted: by the distribution it was drawn from, or all equally. From 0 on: only
+# neighbours
 # count, in pairs that begin there (FairPairs).
 PLACKETT_LUCE, ALL_PAIRS = -1, -2

@@ -22,7 +22,7 @@ def compare(y, s, weight, offset, scores, discounts, config, counters, out):
     scores : (n, m) scores by the comparators
     discounts, config : as `perceptron.learn` takes them
     counters : those of the ranker after the round
-    out : (n, 2) out: F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity stands for what overflows
+    out : (n, 2) out: F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity for overflow
     """
     require(y.shape[0] == s.shape[0] == scores.shape[1] and discounts.shape[0] >= s.shape[0])
     require(out.shape[0] == scores.shape[0] and out.shape[1] == 2 and counters.shape[0] == N_COUNTERS)

@@ -1,8 +1,8 @@
 """Credit: how the mass of an update is spread over the pairs of a query (`online_rank.bounds`: members of the mass theorem).
 
-Here stands all that a credit is to kernels: how it is assigned (`assign_credit`), and what a comparator loses on the same pairs
-(`prepare_hinges`, once a query, and `hinges`). Its name, its code, the mass and the margin that go with it, and whether the
-mass theorem covers it are its entry of `codes.CREDITS`. A code that one of them does not know is refused.
+This file has both kernel sides of a credit: its assignment (`assign_credit`), and the loss of a comparator on the same pairs
+(`prepare_hinges`, once for each query, and `hinges`). The entry in `codes.CREDITS` has its name, its code, its default mass and
+margin, and whether the mass theorem covers it. An unknown code is refused on both sides.
 """
 
 from typing import NamedTuple
@@ -25,9 +25,9 @@ _FEW = 64
 def assign_credit(credit, target, graded, v, violation, work, c, all_forms):
     """Write the credit c (m,) of a query's documents. Returns the mass.
 
-    For ADAPTIVE that is `spread`'s, at mass 1, and the row OTHER_CREDIT of `work` has `sort`'s. The row ORDER has the ranking
-    of the query, whole where `credit` is DELTA. `all_forms` is None where it is SPREAD, SORT or ADAPTIVE: no other is compiled
-    then.
+    For ADAPTIVE it is that of `spread`, at mass 1, and the row OTHER_CREDIT of `work` has that of `sort`. The row ORDER has the
+    ranking of the query, complete if `credit` is DELTA. If `all_forms` is None, the credit is SPREAD, SORT or ADAPTIVE, and no
+    others are compiled.
     """
     c[:] = 0.0
     if credit == SORT:

@@ -1,6 +1,6 @@
 """The three verbs that touch dense features: score documents, combine rows, add to weights.
 
-Everything else that learns linear scores sees only scores and grades. `sparse` has the same verbs for sparse rows.
+All other code for linear scores works only on scores and grades. `sparse` has the same verbs for sparse rows.
 """
 
 import math
@@ -77,7 +77,7 @@ def combine_rows(X, c, rows, z):
 def combine_differences(X, c, z):
     """z = sum of c_i x_i for c that sum to 0, as sum of c_i (x_i - x_0): exactly 0 for features that are constant in the query.
 
-    A scale-free optimizer would bet on what rounding leaves of such a feature. Returns ||z||^2.
+    A scale-free optimizer would bet on the rounding errors of such a feature. Returns ||z||^2.
     """
     z[:] = 0.0
     n = c.shape[0]
@@ -103,7 +103,7 @@ def add_scaled(w, a, z, out):
 
 @leaf
 def shorten(w, longest):
-    """Scale w down to the norm `longest` where it is longer."""
+    """Scale w down to the norm `longest` if it is longer."""
     norm = math.sqrt(sum_of_squares(w))
     if norm > longest:
         for j in range(w.shape[0]):

@@ -43,7 +43,7 @@ def _step(optimizer, rate, l2, decay, gradient, parameters, state, average, coun
 
 @inner
 def _mean_gradient(accumulate, gradient, pending, counters):
-    """Add a gradient to those that wait for a step. Returns whether there are enough; `gradient` is then their mean."""
+    """Add a gradient to those waiting for a step. Returns whether there are enough; `gradient` is then their mean."""
     if accumulate == 1:
         return True
     counters[2] += 1.0
@@ -73,7 +73,7 @@ def learn(
     config : int64 array: optimizer, activation, queries a step
     constants : float64 array: learning rate, l2, dropout rate, decay of the average, largest gradient
     parameters, state : flat vector and what the optimizer keeps (rows, n), changed in place
-    average : averaged parameters, changed in place; (0,) when the parameters that learn serve
+    average : averaged parameters, changed in place; (0,) if the parameters that learn serve
     pending : sum of the gradients since the last step, changed in place; (0,) when every query is a step
     counters : float64 array, changed in place: effective number of averaged vectors, steps, queries pending, most grades of
         a query
@@ -105,7 +105,8 @@ def learn(
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
-        # Query by query, so that a block is never held twice; what is too large for the dtype becomes infinite, and is seen.
+        # Query by query, so that a block is never stored twice; values too large for the dtype become infinite, and are
+        # detected.
         documents = inputs[: m * X.shape[1]].reshape(m, X.shape[1])
         for i in range(m):
             for j in range(X.shape[1]):
@@ -135,6 +136,6 @@ def learn(
             counters[3] = max(counters[3], np.float64(levels))
             if _mean_gradient(accumulate, gradient, pending, counters):
                 _step(optimizer, rate, l2, decay, gradient, parameters, state, average, counters)
-        # No theorem speaks of a surrogate's update, so it has no mass and no margin.
+        # No theorem covers a surrogate's update, so it has no mass and no margin.
         write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, v_max, levels < 2)
     return weights.shape[0]

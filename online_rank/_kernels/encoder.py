@@ -33,7 +33,7 @@ def standardised(y, target):
 
 @leaf
 def _places(z, lowest, step, last, places):
-    """Where values (d,) stand on the grid: 0 at the first point, `last` at the last one."""
+    """The positions of values (d,) on the grid: 0 at the first point, `last` at the last one."""
     for j in range(z.shape[0]):
         places[j] = min(max((np.float64(z[j]) - lowest) / step, 0.0), last)
 
@@ -76,8 +76,7 @@ def _mean_grades(sums, counts, prior, means):
 def encode(Z, lowest, step, prior, keep, sums, counts, out):
     """For each feature: a column z, and a column prior S / (C + prior), linear between the grid's points.
 
-    The column z is there for every feature where `keep` is 2, for every other one, the second first, where it is 1, and for
-    none where it is 0.
+    The column z is kept for every feature if `keep` is 2, for every second feature if it is 1, and for none if it is 0.
 
     sums, counts : (d, K) sums S of grades and of weights C at the points lowest, lowest + step, ...; values beyond are clamped
     """
@@ -92,14 +91,14 @@ def encode(Z, lowest, step, prior, keep, sums, counts, out):
 
 @kernel
 def encode_and_learn(Z, y, offsets, lowest, step, prior, keep, sums, counts, out):
-    """For each query: write it, encoded, to `out`, then learn its grades. A query of one grade teaches nothing.
+    """For each query: write its encoding to `out`, then learn its grades. Nothing is learned from a query of one grade.
 
     sums, counts : changed in place
     """
     target, means, places = np.empty(Z.shape[0]), np.empty(sums.shape), np.empty(Z.shape[1])
     for t in range(offsets.shape[0] - 1):
         a, b = offsets[t], offsets[t + 1]
-        # What is encoded is read from here: the sums may change meanwhile.
+        # Encodings are read from this copy, since the sums change meanwhile.
         _mean_grades(sums, counts, prior, means)
         teaches = b > a and standardised(y[a:b], target[: b - a])
         for i in range(a, b):

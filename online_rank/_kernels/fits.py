@@ -1,7 +1,7 @@
-"""What an entry assumes of its arrays: checked once a call, so that no index can lead outside of one.
+"""Checks of an entry's assumptions about its arrays, once for each call, so that no index is out of bounds.
 
-Python's side gives arrays that fit. These checks are for what gets past it: files with wrong contents, and what other threads
-change meanwhile.
+The Python side passes arrays that fit. These checks catch what gets past it: files with wrong contents, and changes by other
+threads.
 """
 
 from online_rank._kernels._jit import leaf
@@ -17,7 +17,7 @@ def require(fit):
 
 @leaf
 def require_offsets(offsets, n):
-    """Require places (q + 1,) where queries begin and end, ascending, among n documents."""
+    """Require offsets (q + 1,) of queries, ascending, among n documents."""
     require(offsets.shape[0] > 0 and offsets[0] >= 0 and offsets[offsets.shape[0] - 1] <= n)
     ascend = True
     for q in range(offsets.shape[0] - 1):
@@ -36,7 +36,7 @@ def require_block(n, y, offsets, weights, discounts, rounds):
 
 @leaf
 def require_rows(starts, columns, values, n_columns):
-    """Require sparse rows whose entries are there, in columns below `n_columns`."""
+    """Require sparse rows with valid entries, in columns below `n_columns`."""
     require_offsets(starts, min(columns.shape[0], values.shape[0]))
     inside = True
     for e in range(starts[0], starts[starts.shape[0] - 1]):

@@ -1,4 +1,4 @@
-"""The grades of a query, and the loss of its ranking: what comes before all learning."""
+"""The grades of a query, and the loss of its ranking."""
 
 import math
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from online_rank._kernels.workspace import (
 
 
 class Target(NamedTuple):
-    """The measure that is learned for: `kind`, `cutoff` (0 for none), `threshold` of relevance, and the table of D(p)."""
+    """The measure to learn for: `kind`, `cutoff` (0 for none), `threshold` of relevance, and the table of D(p)."""
 
     kind: int
     cutoff: int
@@ -44,7 +44,7 @@ class Graded(NamedTuple):
     levels : number of levels
     level : (m,) level of each document
     grade, gain, size : (at least levels,) grade of each level, its gain G, and the number of its documents
-    depth : number of positions that the measure looks at
+    depth : number of positions that count in the measure
     ideal : Z(R), the best attainable sum of G D; 1 for average precision
     """
 
@@ -59,7 +59,7 @@ class Graded(NamedTuple):
 
 @inner
 def grade_query(target, y, work):
-    """The grades y (m,) of a query as the measure sees them: average precision knows relevant or not."""
+    """The grades y (m,) of a query as used by the measure: relevant or not for average precision."""
     m = y.shape[0]
     level, grade, count = work.integers[LEVEL, :m], work.integers[GRADE], work.integers[COUNT]
     gains = work.reals[GAIN]
@@ -107,7 +107,7 @@ def _number_levels(y, kind, threshold, level, grade, count, table):
 def gain(kind, grade):
     """G(r) = 2^r - 1; r itself for linear NDCG and (binary) average precision."""
     if kind == NDCG:
-        # A shift where it is exact: `ldexp` is a call.
+        # A shift if it is exact, since `ldexp` is a function call.
         return np.float64((1 << grade) - 1) if grade < 53 else math.ldexp(1.0, int(grade)) - 1.0
     return np.float64(grade)
 
@@ -138,7 +138,7 @@ def ideal_sum(kind, depth, m, levels, gains, count, discounts):
 def rank_pessimistically(s, graded, depth, order, work):
     """Rank documents by score, equal scores by ascending grade, then by document order.
 
-    Writes the first `depth` documents to `order` (m,), and after them others, or nothing.
+    Writes the first `depth` documents to `order` (m,); the rest of it is undefined.
     """
     m = s.shape[0]
     keys, spare_keys, spare_items = work.reals[KEYS], work.reals[SPARE_KEYS], work.integers[SPARE_ITEMS]
@@ -146,7 +146,7 @@ def rank_pessimistically(s, graded, depth, order, work):
         spare_items[i] = i
     n = shortlist(depth, -np.inf, s, spare_items, keys, order)
     if n < depth:
-        # Scores that are no numbers, which no ranker learns from, are last.
+        # NaN scores, from which no ranker learns, come last.
         n = m
         for i in range(m):
             keys[i], order[i] = s[i] if s[i] > -np.inf else -np.inf, i
@@ -212,7 +212,7 @@ def ranking_loss(target, graded, order):
 
 @kernel
 def ranking_losses(kind, cutoff, threshold, scores, y, offsets, discounts, out):
-    """Pessimistic loss of each query of a block, to `out` (q,): 0 where nothing can be lost, 1 where a score is not finite.
+    """Pessimistic loss of each query of a block, to `out` (q,): 0 if nothing can be lost, 1 if a score is not finite.
 
     `discounts` (>= largest m,) is the table of D(p).
     """

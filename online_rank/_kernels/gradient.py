@@ -29,7 +29,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     config : optimizer
     constants : float64 array: learning rate, l2, decay of the average
     w, state : (d,) weights that learn and what the optimizer keeps (rows, d), changed in place
-    average : (d,) averaged weights, changed in place; (0,) when the learning weights serve
+    average : (d,) averaged weights, changed in place; (0,) if the learning weights serve
     counters : (N_GRADIENT_COUNTERS,) float64, changed in place
     rounds : (q, 10) out, a `Round` a row
 
@@ -49,7 +49,7 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
     work = workspace(longest)
     slopes = np.empty(longest)
     z, low, high = np.empty(d), np.empty(d), np.empty(d)
-    # An update is made to copies, which take the place of the state once it is known to be finite.
+    # An update is made to copies, which replace the state once they are known to be finite.
     new_w = np.empty(d)
     new_state = np.empty(state.shape)
 
@@ -82,6 +82,6 @@ def learn(X, y, offsets, weights, discounts, surrogate, config, constants, w, st
             copy_to(w, new_w)
             copy_to(state.ravel(), new_state.ravel())
             add_to_average(average, w, decay, counters)
-        # No theorem speaks of a surrogate's update, so it has no mass and no margin.
+        # No theorem covers a surrogate's update, so it has no mass and no margin.
         write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, v_max, levels < 2)
     return weights.shape[0]

@@ -1,7 +1,7 @@
 """Names to columns and signs, by the bytes of a name: FNV-1a with 64 bits, finished by murmur's mixer.
 
-FNV-1a: h <- (h xor byte) prime, for each byte, from a fixed offset. Its low bits alone are poorly mixed, so MurmurHash3's
-fmix64 follows. The lowest bits are the column, the highest is the sign (Weinberger, Dasgupta, Langford, Smola & Attenberg
+FNV-1a: h <- (h xor byte) prime, for each byte, from a fixed offset. Its low bits are poorly mixed, so MurmurHash3's fmix64
+follows. The lowest bits are the column, the highest is the sign (Weinberger, Dasgupta, Langford, Smola & Attenberg
 2009).
 """
 
@@ -42,7 +42,7 @@ def finish(h):
 
 @kernel
 def hash_names(text, bits, columns, values):
-    """Write the column of each of n names, and negate its value where its sign is negative.
+    """Write the column of each of n names, and negate its value if its sign is negative.
 
     Parameters
     ----------

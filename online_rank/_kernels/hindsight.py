@@ -2,7 +2,8 @@
 
 Written with dual weights, a surrogate of a query is the maximum over alpha of sum alpha_ij (1 + s_j - s_i), where alpha >= 0
 and sum_j alpha_ij <= v_i (SLAM) or alpha_ij <= v_i / n_i (its `spread` form, n_i the number of less relevant documents).
-Smoothing changes what is maximised a little. The maximiser is a feasible alpha, and so bounds the minimum from below.
+Smoothing slightly changes the objective of this maximisation. Its maximiser is a feasible alpha, and so bounds the minimum from
+below.
 """
 
 import math
@@ -98,7 +99,7 @@ def _slam(s, level, v, smoothing, highest, below, above, c):
 
 @inner
 def _spread(s, level, v, smoothing, terms, c):
-    """The `spread` form with a square taken off: O(m) a document with v_i > 0. Returns what `_slam` does.
+    """The `spread` form with a square subtracted: O(m) for each document with v_i > 0. Returns the same as `_slam`.
 
     `terms` (3, m) is workspace.
     """

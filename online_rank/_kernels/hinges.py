@@ -1,6 +1,6 @@
 """Hinges of a comparator on the pairs of a credit: sums of a_ij max(0, margin + k_j - k_i), for keys k of its scores.
 
-a_ij is as `credit.assign_credit` has it before it is scaled.
+a_ij is the credit of `credit.assign_credit` before scaling.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from online_rank._kernels.workspace import (
     VIOLATORS,
 )
 
-# Up to this number of steps a document, pairs are added up one by one; beyond, by sweeps. Where the two take equally long.
+# Up to this number of steps for each document, pairs are added up one by one; beyond it, by sweeps. Both are equally fast here.
 _STEPS = 1024
 
 
@@ -102,7 +102,7 @@ def hinge_of_sorted(credit, kind, graded, preferred, k, margin, work):
         steps += work.integers[START, r + 1]
     if steps <= _STEPS * k.shape[0]:
         return _hinge_one_by_one(credit, kind, graded, preferred, k, margin, work)
-    # The sweep adds and takes away: rounding may leave a little below the least there is.
+    # The sweep adds and subtracts, so rounding may leave slightly less than the true minimum.
     return max(0.0, _hinge_by_sweeps(credit, kind, graded, preferred, k, margin, work))
 
 
@@ -123,7 +123,7 @@ def _hinge_one_by_one(credit, kind, graded, preferred, k, margin, work):
     start, violators = work.integers[START], work.integers[VIOLATORS]
     n = preferred.shape[0]
     largest = graded.gain[graded.levels - 1]
-    # Of each violator in turn: key, level and gain.
+    # For each violator in turn: key, level and gain.
     k_at, level_at, gain_at = work.reals[VIOLATOR_KEYS], work.integers[VIOLATOR_LEVELS], work.reals[VIOLATOR_GAINS]
     for p in range(start[n]):
         j = violators[p]
@@ -154,9 +154,10 @@ def _hinge_one_by_one(credit, kind, graded, preferred, k, margin, work):
 def _hinge_by_sweeps(credit, kind, graded, preferred, k, margin, work):
     """What `_hinge_one_by_one` computes, in O(m L log m).
 
-    One sweep a grade, by descending k: a document below the grade enters the trees when its hinge with the next document of the
-    grade turns positive. They are Fenwick trees over places in the list of violators, where a prefix holds those of one
-    document: they have the number, and the sums of k, G and G k, of what has entered.
+    One sweep for each grade, by descending k: a document below the grade enters the trees when its hinge with the next document
+    of the
+    grade turns positive. These are Fenwick trees over the list of violators, in which the violators of a document are a prefix:
+    they hold the number of entries, and their sums of k, G and G k.
     """
     m = k.shape[0]
     level, start, violators, share = graded.level, work.integers[START], work.integers[VIOLATORS], work.reals[SHARES]

@@ -1,4 +1,4 @@
-"""How far a sum of losses strays from the sum of their means: the solution r(alpha, v) of `online_rank.intervals`."""
+"""The deviation of a sum of losses from the sum of their means: the solution r(alpha, v) of `online_rank.intervals`."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from online_rank._kernels._jit import kernel
 
-#: What rounding may make of r, as a part of it.
+#: Relative rounding error of r.
 _ROUNDING = 1e-14
 #: Newton takes fewer than ten.
 _MOST_STEPS = 60
@@ -21,7 +21,7 @@ def radius(scales, psi, log_pi, variation, target):
     n = scales.shape[0]
     r = np.inf
     for k in range(n):
-        # Here one term alone is as large as the sum should be.
+        # At this point a single term is as large as the target sum.
         r = min(r, (psi[k] * variation + target - log_pi[k]) / scales[k])
     for _ in range(_MOST_STEPS):
         largest = -np.inf

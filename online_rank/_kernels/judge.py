@@ -16,7 +16,7 @@ def judge_rankings(kind, cutoff, threshold, S, y, discounts, losses):
     S : (K, m) scores, finite
     y : (m,) int64 grades
     discounts : (>= m,) table of D(p)
-    losses : (K,) out; 0 where nothing can be ranked wrongly
+    losses : (K,) out; 0 if nothing can be ranked wrongly
 
     Returns
     -------

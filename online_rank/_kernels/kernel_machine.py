@@ -21,10 +21,10 @@ from online_rank._kernels.vector_math import exp_negative
 from online_rank._kernels.violations import Violation
 from online_rank._kernels.workspace import CREDIT, SCORES, SHARES, WEIGHTS, longest_query, workspace
 
-# A document is stored only if what the stored ones leave of it is at least this part of its squared norm.
+# A document is stored only if its squared distance from the span of the stored ones is at least this part of its squared norm.
 _LEAST_PIVOT = 1e-8
 
-# Places in `counters`.
+# Indices of `counters`.
 AVERAGED, SQUARES, MASSES, STORED, ERROR, WORST_ERROR = range(6)
 
 
@@ -42,7 +42,7 @@ def _between(x, z, kind, gamma, degree, coef0):
 
 @kernel
 def _of_document(x, stored, kind, gamma, degree, coef0, row):
-    """k(x, z_b) for the stored documents, to `row` (n,). Returns k(x, x): NaN for a document that cannot be computed with."""
+    """k(x, z_b) for the stored documents, to `row` (n,). Returns k(x, x): NaN if the document is unusable."""
     square = dot(x, x)
     for b in range(row.shape[0]):
         row[b] = _between(x, stored[b], kind, gamma, degree, coef0)
@@ -78,9 +78,10 @@ def _backward(factor, n, t):
 
 @kernel
 def _store(X, first, c, K, n, budget, enough, kind, gamma, degree, coef0, stored, factor, t):
-    """Store documents of an update sum of c_i k(x_i, .) until what the stored ones leave of it has a norm of at most `enough`.
+    """Store documents of an update sum of c_i k(x_i, .) until its distance from the span of the stored ones is at most
+    `enough`.
 
-    A Cholesky factorisation pivoted by the update: stored next is the document whose component shortens the rest most.
+    A Cholesky factorisation pivoted by the update: the next document stored is the one that shortens the rest most.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def _store(X, first, c, K, n, budget, enough, kind, gamma, degree, coef0, stored
     """
     rows = np.flatnonzero(c)
     r = rows.shape[0]
-    # Coordinates of each document, and the Gram matrix of what the stored documents leave of them.
+    # Coordinates of each document, and the Gram matrix of their components orthogonal to the stored documents.
     T = np.zeros((r, budget))
     rest = np.empty((r, r))
     own = np.empty(r)

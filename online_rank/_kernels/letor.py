@@ -1,15 +1,15 @@
 """Parse LETOR / svmlight text: one pass over the bytes, rows written straight into a dense matrix, or into sparse rows.
 
 `parse_rows` reads whole lines of ``grade qid:id feature:value ... # comment``. Every line must end in a newline inside the
-buffer: the newline is the sentinel that stops every inner loop, so no loop checks the buffer's end. Whatever is wrong with a
-line is answered with one of the codes below and the place of the token; the caller words the message.
+buffer: the newline is the sentinel that stops every inner loop, so no loop checks the buffer's end. An error in a line is
+reported by one of the codes below and the position of the token; the caller writes the message.
 """
 
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
 
-# What stopped the kernel.
+# Reasons for which the kernel stopped.
 DONE = 0
 FULL = 1  # no room for another row
 BAD_GRADE = 2
@@ -24,17 +24,17 @@ FEATURE_TWICE = 10
 BAD_VALUE = 11
 NOT_FINITE = 12
 NULL_VALUE = 13
-SLOW_ROW = 14  # nothing wrong, but the numbers in `slow` are the caller's to convert, and then the row to accept
+SLOW_ROW = 14  # not an error: the caller must convert the numbers in `slow`, and then accept the row
 
-# Columns of `meta`: what is known of a row besides its numbers. Places are indices into the buffer.
+# Columns of `meta`: further facts about a row. Positions are indices into the buffer.
 # FRESH: 1 where the qid is not that of the row before (or there is none before in this call). SKIPPED is the caller's.
 LINE, PLACE, ROW, QID, QID_LENGTH, FRESH, COMMENT, COMMENT_LENGTH, SKIPPED = range(9)
 META_COLUMNS = 9
 
-# Whether rows carry a qid: not known before the first row; all must; none may; irrelevant.
+# Whether rows have a qid: unknown before the first row; all must; none may; irrelevant.
 QID_UNKNOWN, QID_REQUIRED, QID_ABSENT, QID_IGNORED = range(4)
 
-# How `_number` fared.
+# Result codes of `_number`.
 _NUMBER, _SLOW, _NO_NUMBER = range(3)
 
 # Characters. White space is the space and 9 to 13: tab, newline, vertical tab, form feed, carriage return.
@@ -42,7 +42,7 @@ _NEWLINE, _SPACE, _SHARP, _PLUS, _MINUS, _DOT, _ZERO, _COLON = b"\n #+-.0:"
 
 _POWERS = 10.0 ** np.arange(23)  # all exact
 _MAX_GRADE = 2.0**53
-_LARGEST_ID = 10**12  # feature ids are not told apart beyond
+_LARGEST_ID = 10**12  # larger feature ids are treated as equal
 _SPLIT = 134217729.0  # 2**27 + 1, Dekker's splitter
 
 
@@ -60,10 +60,10 @@ def _product_error(a, b, product):
 
 @inner
 def _scale_long(mantissa, exponent):
-    """The double nearest to ``mantissa * 10**exponent``, mantissa < 10**19, abs(exponent) <= 22, and whether it surely is.
+    """The double nearest to ``mantissa * 10**exponent``, mantissa < 10**19, abs(exponent) <= 22, and whether that is certain.
 
     The mantissa is a sum of two doubles, the power of ten is one, so the result is known to about 100 bits: a leading double
-    and a correction. Where the correction, give or take its own error, does not decide the rounding, the answer is False.
+    and a correction. If the correction, with its own error, does not decide the rounding, the result is False.
     """
     tail = mantissa & np.uint64(2047)
     high = np.float64(mantissa - tail)  # at most 53 bits
@@ -84,7 +84,7 @@ def _scale_long(mantissa, exponent):
 
 @inner
 def _byte(buffer, at):
-    """``buffer[at]``. Unsigned, so that no instruction is spent on indices that count from the end."""
+    """``buffer[at]``. Unsigned, which avoids the check for negative indices."""
     return buffer[np.uint64(at)]
 
 
@@ -96,7 +96,7 @@ def _ends_token(c):
 
 @inner
 def _skip_space(buffer, at):
-    """The first place from `at` on that holds something, be it the end of the line."""
+    """The first position from `at` on that is not white space; it may be the end of the line."""
     c = _byte(buffer, at)
     while c == _SPACE or (9 <= c <= 13 and c != _NEWLINE):
         at += 1
@@ -106,7 +106,7 @@ def _skip_space(buffer, at):
 
 @inner
 def _starts_qid(buffer, at):
-    """Whether ``qid:`` stands at `at`."""
+    """Whether ``qid:`` is at `at`."""
     if _byte(buffer, at) != ord("q") or _byte(buffer, at + 1) != ord("i") or _byte(buffer, at + 2) != ord("d"):
         return False
     return _byte(buffer, at + 3) == _COLON
@@ -181,7 +181,7 @@ def _number(buffer, at):
 
 @inner
 def _not_a_number(buffer, at):
-    """Which code fits the value at `at`, which is no number: NULL, an infinity or NaN, or rubbish."""
+    """The code for the value at `at`, which is not a number: NULL, an infinity or NaN, or something else."""
     c = _byte(buffer, at)
     if c == ord("N") and _byte(buffer, at + 1) == ord("U") and _byte(buffer, at + 2) == ord("L"):
         return NULL_VALUE if _byte(buffer, at + 3) == ord("L") else BAD_VALUE
@@ -197,7 +197,7 @@ def _not_a_number(buffer, at):
 
 @inner
 def _sort_row(columns, values):
-    """Sort the entries of a row by column. Returns a column that is there twice, or -1."""
+    """Sort the entries of a row by column. Returns a duplicate column, or -1."""
     order = np.argsort(columns, kind="mergesort")
     columns[:] = columns[order]
     values[:] = values[order]
@@ -226,12 +226,12 @@ def parse_rows(
     meta : (rows, META_COLUMNS) int64
         Receives line number, place, number of the data line, and the places of qid (length -1: none) and comment.
     filled : int
-        Rows that are already there.
+        Number of rows already filled.
     slow : (d + 1, 3) int64
-        Receives (column, place, length) of a row's well-formed numbers that need more care than is taken here; column -1 is
-        the grade.
+        Receives (column, position, length) of well-formed numbers that need exact conversion by the caller; column -1 is the
+        grade.
     seen : (d,) int64
-        Scratch, less than `line` everywhere: the last line that named a feature, for lines whose ids do not ascend.
+        Workspace, less than `line` everywhere: the last line with each feature, for lines whose ids do not ascend.
     line, row : int
         Number of the first line, and of the first line with data.
     qid_rule : int
@@ -243,17 +243,17 @@ def parse_rows(
     lowest : float
         The smallest accepted grade.
     measure : bool
-        Only find the largest column named by a good line: every row is written to the same place, without its zeros.
+        Only find the largest column of good lines: every row is written to the same place, without its zeros.
     entries : None, or arrays (starts, columns, values)
-        Receive the rows instead of X, of which only the number of columns counts; row r is `starts[r]:starts[r + 1]`, by
+        Receive the rows instead of X, of which only the number of columns is used; row r is `starts[r]:starts[r + 1]`, by
         ascending column. There is room for an entry in every four bytes of text.
 
     Returns
     -------
     tuple of int
         (code, at, line, row, filled, tokens in `slow`, qid_rule, width, place of the fault, feature id of the fault). `at`,
-        `line` and `row` are those of the next line to parse, or of the line that stopped the kernel: nothing of it counts,
-        except that after SLOW_ROW its numbers lie ready in row `filled`, with its largest feature id in the last place.
+        `line` and `row` are those of the next line to parse, or of the line that stopped the kernel: its contents are ignored,
+        except that after SLOW_ROW its numbers are in row `filled`, with its largest feature id in the last field.
     """
     limit = X.shape[1]
     width = 0
@@ -313,8 +313,8 @@ def parse_rows(
             k += 1
         meta[filled, FRESH] = fresh
 
-        # The features. Ids that ascend are written as they come, with zeros in the gaps; at the first one that does not, the
-        # row starts over, zeroed, and every column is marked, so that an id given twice is seen.
+        # The features. Ascending ids are written at once, with zeros in the gaps; at the first one that does not ascend, the
+        # row is zeroed and started again, marking every column, so that duplicate ids are found.
         features = at
         ascending = True
         last = -1

@@ -1,10 +1,9 @@
 """Values of ranking metrics for blocks of queries.
 
-A query is first brought into order (`_order`): the documents that the metric looks at, best score first, in two workspace
-arrays. Every metric is then one walk over that order. Documents with equal scores form a group; under expected ties a group is
-valued in closed form (McSherry & Najork, "Computing Information Retrieval Performance Measures Efficiently in the Presence of
-Tied Scores", 2008), under the other policies the order within it is settled by the grades, and every document is a group of its
-own.
+A query is first sorted (`_order`): the documents that count in the metric, best score first, in two workspace arrays. Every
+metric is then one pass over that order. Documents with equal scores form a group; under expected ties the value of a group is
+computed in closed form (McSherry & Najork, "Computing Information Retrieval Performance Measures Efficiently in the Presence of
+Tied Scores", 2008), under the other policies grades decide the order within it, and every document is a group of its own.
 """
 
 import numpy as np
@@ -42,7 +41,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
         Code of the metric, cutoff (0 for none; ignored by `LINEAR_NDCG` and `PAIRWISE_ACCURACY`), smallest grade that counts as
         relevant (for the binary metrics), code of the tie policy.
     scores, grades
-        Float array and int64 array over the documents of the block. A document with score -inf was not retrieved: it takes no
+        Float array and int64 array over the documents of the block. A document with score -inf was not retrieved: it has no
         position (in `LINEAR_NDCG` and `PAIRWISE_ACCURACY` it comes last).
     offsets
         Query q holds the documents `offsets[q]:offsets[q + 1]`.
@@ -55,7 +54,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
 
     Returns
     -------
-    The number of queries valued: smaller than the number given when the next has a score NaN or +inf, or a grade without gain.
+    The number of queries done: smaller than the number given if the next one has a score NaN or +inf, or a grade without gain.
     """
     longest = longest_query(offsets)
     s, g = np.empty(longest, scores.dtype), np.empty(longest, np.int64)
@@ -97,7 +96,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
                 value = _precision_sum(s, g, n, cutoff, ties, threshold) / relevant
             elif kind == LINEAR_NDCG:
                 ideal = ideal_sum(LINEAR_NDCG, m, m, largest + 1, np.arange(1.0 + largest), counts, discounts)
-                if ideal > 0.0:  # Not of a single document.
+                if ideal > 0.0:  # Undefined for a single document.
                     value = _linear_dcg(s, g, n, ties) / ideal
             elif kind == RECIPROCAL_RANK:
                 value = _reciprocal_rank(s, g, n, cutoff, ties, threshold)
@@ -118,7 +117,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
 
 @kernel
 def ideal_value(kind, k, threshold, grades, gains, discounts):
-    """What `NDCG`, `AP` and `LINEAR_NDCG` divide by: the sum that the best ranking of `grades` reaches; -1 for a bad grade."""
+    """The divisor of `NDCG`, `AP` and `LINEAR_NDCG`: the sum for an ideal ranking of `grades`; -1 for a bad grade."""
     counts = np.zeros(len(gains), np.int64)
     largest = _count_grades(np.zeros(len(grades)), grades, counts)
     if largest < 0:
@@ -146,12 +145,12 @@ def _count_grades(scores, grades, counts):
 
 @inner
 def _order(scores, grades, ties, cutoff, everyone, s, g, s_spare, g_spare):
-    """Put the documents at positions 1..cutoff into `s`, `g`, best first, and under expected ties all that tie with the last.
+    """Write the documents at positions 1..cutoff to `s`, `g`, best first, and under expected ties all that tie with the last.
 
-    Documents that were not retrieved are left out unless `everyone`. Returns the number of documents put there, which may be
-    more than the cutoff asks for.
+    Documents that were not retrieved are left out unless `everyone`. Returns the number of documents written, which may exceed
+    the cutoff.
     """
-    # What is not retrieved scores less than any number.
+    # Documents that were not retrieved score less than any number.
     n = shortlist(cutoff, -np.inf if everyone else _LOWEST, scores, grades, s, g)
     sort_descending(s[:n], g[:n], s_spare, g_spare)
     if ties != EXPECTED:
@@ -223,7 +222,7 @@ def _precision_sum(s, g, n, cutoff, ties, threshold):
 
 @inner
 def _reciprocal_rank(s, g, n, cutoff, ties, threshold):
-    """1 / position of the first relevant document; 0 when there is none up to the cutoff.
+    """1 / position of the first relevant document; 0 if there is none up to the cutoff.
 
     In a group of n documents, r of them relevant, the first of those is the p-th with probability C(n - p, r - 1) / C(n, r).
     """
@@ -259,7 +258,7 @@ def _relevant_at(s, g, n, cutoff, ties, threshold):
 
 @inner
 def _hit_probability(s, g, n, cutoff, ties, threshold):
-    """Probability that a relevant document stands at one of the positions up to the cutoff.
+    """Probability that a relevant document is at one of the positions up to the cutoff.
 
     Of a group of n documents, r of them relevant, the first p are all irrelevant with probability C(n - r, p) / C(n, p).
     """
@@ -313,7 +312,7 @@ def _linear_dcg(s, g, n, ties):
 
 @inner
 def _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group):
-    """Correctly ordered pairs of different grades over all such pairs; NaN when there is none.
+    """The share of pairs of different grades that are ordered correctly; NaN if there are none.
 
     Walks down the ranking with a Fenwick tree of the grades above: O(n log largest).
     """
@@ -327,7 +326,7 @@ def _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group):
     while start < n:
         end = _group_end(s, start, n, ties)
         for i in range(start, end):
-            # Documents above in earlier groups with a higher grade: all above less those up to this grade.
+            # Documents above, in earlier groups, with a higher grade: all above minus those up to this grade.
             halves += 2 * start
             node = g[i] + 1
             while node > 0:

@@ -1,9 +1,9 @@
-"""Names told apart and looked up by 104 bits of a hash, in tables with linear probing.
+"""Finds distinct names, and looks names up, by 104 bits of a hash, in tables with linear probing.
 
-A dict of a million names waits for memory four times a look-up, one look-up after the other: 0.6 µs. Here a name takes one line
-of memory, and the names of a query are looked up together, so that the waits overlap.
+A dict of a million names has four cache misses in each look-up, one after the other: 0.6 µs. Here a name takes one cache line,
+and the names of a query are looked up together, so that the misses overlap.
 
-The hash is FNV-1a (`hashing`) twice, with two secret seeds; nothing that is kept depends on it. The chance that any two of n
+The hash is FNV-1a (`hashing`) twice, with two secret seeds; no stored data depends on it. The chance that any two of n
 names have the same 104 bits is about n^2 / 2^105: 10^-17 for 16 million names.
 """
 
@@ -19,7 +19,7 @@ _COLUMN = np.int64((1 << 24) - 1)
 _EMPTY = np.int64(-1)
 _REMOVED = np.int64(-2)
 
-# How many names are looked up together.
+# Number of names looked up together.
 _TOGETHER = 64
 
 
@@ -45,17 +45,17 @@ def hash_texts(text, seeds, hashes):
 
 @kernel
 def number_names(hashes, columns, first):
-    """Number the different ones of n names in the order in which they first appear.
+    """Number the distinct names among n in order of first appearance.
 
     Parameters
     ----------
-    hashes : (n, 2); those of the different names move to the front
+    hashes : (n, 2); those of the distinct names are moved to the front
     columns : (n,) out, int32: the number of each name
-    first : (n,) out, int64: the place at which each different name stands first
+    first : (n,) out, int64: the first position of each distinct name
 
     Returns
     -------
-    How many are different.
+    The number of distinct names.
     """
     n = hashes.shape[0]
     size = 2
@@ -78,7 +78,7 @@ def number_names(hashes, columns, first):
 
 @leaf
 def _place(table, g, h):
-    """The place of a name in a table, or the empty one where it would go."""
+    """The slot of a name in a table, or the empty slot where it would go."""
     mask = table.shape[0] - 1
     k = g & mask
     while table[k, _SECOND] != _EMPTY and not (table[k, _FIRST] == g and (table[k, _SECOND] ^ h) >> _BITS == 0):
@@ -88,11 +88,11 @@ def _place(table, g, h):
 
 @kernel
 def find_names(hashes, table, columns):
-    """Write the column of each of n names in a table to `columns`, int64; -1 for one that is not there."""
+    """Write the column of each of n names in a table to `columns`, int64; -1 for unknown names."""
     n, mask = columns.shape[0], table.shape[0] - 1
     for start in range(0, n, _TOGETHER):
         stop = min(start + _TOGETHER, n)
-        # Without branches many reads are under way at once; they bring near what the second loop needs.
+        # Without branches many reads overlap; they load the cache lines that the second loop needs.
         for i in range(start, stop):
             columns[i] = table[hashes[i, 0] & mask, _SECOND]
         for i in range(start, stop):
@@ -104,7 +104,7 @@ def find_names(hashes, table, columns):
 
 @kernel
 def add_names(hashes, first, table):
-    """Put n names into a table, which has room, as the columns `first:first + n`."""
+    """Insert n names into a table, which has room, as the columns `first:first + n`."""
     for i in range(hashes.shape[0]):
         k = _place(table, hashes[i, 0], hashes[i, 1])
         table[k, _FIRST] = hashes[i, 0]
@@ -113,7 +113,7 @@ def add_names(hashes, first, table):
 
 @kernel
 def remove_names(hashes, table):
-    """Take names out of a table; their places stay taken."""
+    """Remove names from a table; their slots stay occupied."""
     for i in range(hashes.shape[0]):
         k = _place(table, hashes[i, 0], hashes[i, 1])
         if table[k, _SECOND] != _EMPTY:
@@ -122,7 +122,7 @@ def remove_names(hashes, table):
 
 @kernel
 def move_names(table, larger):
-    """Put all names of a table into a larger one, which is empty. Returns how many there are."""
+    """Insert all names of a table into a larger, empty one. Returns their number."""
     n = 0
     for k in range(table.shape[0]):
         if table[k, _SECOND] != _EMPTY and table[k, _SECOND] != _REMOVED:

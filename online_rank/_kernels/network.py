@@ -2,7 +2,7 @@
 
 `widths` is (d, width of layer 1, ..., width of layer L). The vector holds w, then from the last layer to the first its biases
 and its weights (width below, width): the rows of new features come at the end. Widths of layers are multiples of `LANES`, so
-that loops over units have no remainder; the units that only fill up have zero weights, which gradients never change.
+that loops over units have no remainder; padding units have zero weights, which gradients never change.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from online_rank._kernels.primitives import row_dot
 from online_rank._kernels.vector_math import tanh32, tanh64
 
 LANES = 8
-# Documents that are scored at a time.
+# Number of documents scored at a time.
 _CHUNK = 64
 
 
@@ -98,13 +98,13 @@ def _chain(D, H, activation):
 
 @inner
 def next_key(key):
-    """The next state of the counter that dropout draws from (Weyl's sequence of SplitMix64; Steele, Lea & Flood 2014)."""
+    """The next state of the counter of dropout (Weyl's sequence of SplitMix64; Steele, Lea & Flood 2014)."""
     return key + np.uint64(0x9E3779B97F4A7C15)
 
 
 @inner
 def _uniform(key, number):
-    """A number in [0, 1) that depends on nothing but `key` and `number`: SplitMix64's output function."""
+    """A number in [0, 1) that depends only on `key` and `number`: SplitMix64's output function."""
     z = key + np.uint64(number) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -129,7 +129,7 @@ def forward(X, parameters, widths, activation, dropout, key, hidden, dropped):
     ----------
     X : (m, d), of the parameters' dtype
     hidden : flat buffer of m times all units, out
-    dropped : the same after dropout; not touched when `dropout` is 0
+    dropped : the same after dropout; not touched if `dropout` is 0
     """
     m = X.shape[0]
     below = X
@@ -175,7 +175,7 @@ def _sum_rows(D, out):
 
 @inner
 def backward(X, dg, parameters, widths, activation, dropout, key, hidden, dropped, errors, gradient):
-    """Gradient in all parameters, from `dg` (m,), that in the outputs g, and the units that `forward` left behind.
+    """Gradient in all parameters, from `dg` (m,), the gradient in the outputs g, and the units computed by `forward`.
 
     `errors` is a flat buffer like `hidden`; `gradient` is out, a flat vector like the parameters.
     """
@@ -203,8 +203,8 @@ def backward(X, dg, parameters, widths, activation, dropout, key, hidden, droppe
 def _rows_times(X, W, H):
     """H = X W; X of any float dtype.
 
-    Each row is summed in one and the same way, whatever the other rows are, which BLAS does not promise: so a document's score
-    depends on the document alone, to the last bit. Four rows and four terms at a time; a missing row is the last row once more.
+    Each row is summed in the same way, whatever the other rows are, which BLAS does not guarantee: so a score depends on its
+    document alone, to the last bit. Four rows and four terms at a time; a missing row is replaced by the last one.
     """
     m, d = X.shape
     kind = H.dtype.type

@@ -1,4 +1,4 @@
-"""Optimizers: how a gradient moves parameters. `state` (OPTIMIZER_ROWS, n) is what each keeps."""
+"""Optimizers: how a gradient moves parameters. Their state is `state` (OPTIMIZER_ROWS, n)."""
 
 import math
 
@@ -10,7 +10,7 @@ from online_rank._kernels.vector_math import power
 
 # Adam's customary constants (Kingma & Ba 2015).
 _MEAN, _SQUARE, _EPSILON = 0.9, 0.999, 1e-8
-# Least wealth of a coordinate of the scale-free optimizer, as a part of its wealth at the start.
+# Least wealth of a coordinate of the scale-free optimizer, relative to its initial wealth.
 _POOREST = 1e-3
 
 
@@ -51,7 +51,8 @@ def _adam(rate, steps, gradient, parameters, means, squares):
 
 @inner
 def bet(parameters, state):
-    """Weights of the scale-free optimizer, ScInOL2 of Kempka, Kotłowski & Warmuth (2019): bets on where gradients have pointed.
+    """Weights of the scale-free optimizer, ScInOL2 of Kempka, Kotłowski & Warmuth (2019): bets on the direction of past
+    gradients.
 
     Each weight stakes at most half of its coordinate's wealth: w = sign(theta) min(|theta| / r, 1) wealth / (2 r), where theta
     is minus the sum of the gradients g, and r^2 the sum of g^2 + (largest range of the feature)^2. Multiplying a feature by c
@@ -66,7 +67,7 @@ def bet(parameters, state):
 
 @inner
 def _scale_free(start, gradient, parameters, state):
-    """Settle the bets and place the next ones; `start` is the wealth that every coordinate had at first."""
+    """Settle the bets and place the next ones; `start` is the initial wealth of every coordinate."""
     direction, squares, largest, wealth = state
     for j in range(parameters.shape[0]):
         g = gradient[j]
@@ -80,7 +81,7 @@ def _scale_free(start, gradient, parameters, state):
 
 @inner
 def meet_features(X, low, high, parameters, state):
-    """Tell the scale-free optimizer the features of a query before it scores them, so that it bets less on larger ones.
+    """Show the scale-free optimizer the features of a query before it scores them, so that it bets less on larger ones.
 
     `low` and `high` (d,) are workspace.
     """

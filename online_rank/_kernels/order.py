@@ -1,6 +1,6 @@
-"""Sorting into a workspace, stable and by descending score; and a bound that leaves little to sort for the best k.
+"""Stable sorting by descending score in a workspace, and a bound that reduces the documents to sort for the best k.
 
-No branch of a loop that sorts depends on a score: in random order such branches are mispredicted, which costs more than all
+No branch in a sorting loop depends on a score: in random order such branches are mispredicted, which costs more than everything
 else.
 """
 
@@ -25,10 +25,10 @@ def sort_descending(keys, items, spare_keys, spare_items):
     if in_order >= n:
         return
     for first in range(0, n, _RUN):
-        # A slice counted from 0: only that vectorises.
+        # A slice that starts at 0: only this vectorises.
         run = keys[first : min(first + _RUN, n)]
         for i in range(run.shape[0]):
-            # What comes before it gives an item its place.
+            # The number of items before it is an item's position.
             key = run[i]
             place = 0
             for j in range(run.shape[0]):
@@ -67,12 +67,12 @@ def _merge(keys, items, first, middle, stop, keys_out, items_out):
 def shortlist(k, least, scores, items, kept, kept_items):
     """Copy to `kept` and `kept_items` the documents that may be among the best `k`, if they score at least `least`.
 
-    They stay in their order, with all that tie. Returns their number: of many documents in random order less than k log k.
+    They keep their order, and ties are included. Returns their number: for many documents in random order less than k log k.
     """
     n = _copy_reaching(max(least, reached_by(k, scores)), scores, items, kept, kept_items)
     if n <= k:
         return n
-    # Once more is cheap, and leaves 19 of 26 for k = 10 of 120.
+    # A second pass is cheap, and leaves 19 of 26 for k = 10 of 120.
     return _copy_reaching(reached_by(k, kept[:n]), kept[:n], kept_items, kept, kept_items)
 
 
@@ -89,9 +89,9 @@ def _copy_reaching(bound, scores, items, kept, kept_items):
 
 @leaf
 def reached_by(k, scores):
-    """A score that at least `k` of the documents reach, and of many documents in random order about k log k. O(m).
+    """A score reached by at least `k` documents, and by about k log k of many documents in random order. O(m).
 
-    It is the least of the best scores of k groups of documents; the k-th group is that of the documents k, 2k, 3k, ...
+    It is the least of the best scores of k groups of documents, each with every k-th document.
     """
     m = scores.shape[0]
     least = np.inf

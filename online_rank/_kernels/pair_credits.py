@@ -28,12 +28,13 @@ from online_rank._kernels.workspace import (
 def argmax_credit(graded, v, violation, preferred, best, highest, c):
     """v_i on the best-scored less relevant document ([CT, eq. 14]). O(m + L).
 
-    Of equal keys the most relevant one counts, and of those the first. `best[lev]` is left as the best document of all levels
+    Among equal keys the most relevant document counts, and among those the first. `best[lev]` is left as the best document of
+    all levels
     up to lev; `highest` (levels,) is workspace.
     """
     t, level, levels = violation.t, graded.level, graded.levels
     highest[:levels] = -np.inf
-    # Backwards, so that of equal ones the first is left. A branch, because after a few documents it is seldom taken.
+    # Backwards, so that the first of equal ones remains. A branch, because after a few documents it is seldom taken.
     for i in range(t.shape[0] - 1, -1, -1):
         if t[i] >= highest[level[i]]:
             highest[level[i]] = t[i]
@@ -82,12 +83,12 @@ def spread_over_few(level, v, violation, preferred, share, c):
 
 @leaf
 def spread_credit(graded, v, preferred, work, c):
-    """What `spread_over_few` does, for a query whose violators are sorted (`sort_violators`). O(m log L)."""
+    """The same as `spread_over_few`, for a query whose violators are sorted (`sort_violators`). O(m log L)."""
     level, levels = graded.level, graded.levels
     start, violators, share = work.integers[START], work.integers[VIOLATORS], work.reals[SHARES]
     n = preferred.shape[0]
     share[: c.shape[0]] = 0.0
-    # Over levels: the number of violators met so far.
+    # Over levels: the number of violators so far.
     counts = work.reals[COUNTS, : levels + 1]
     counts[:] = 0.0
     mass = 0.0
@@ -100,8 +101,8 @@ def spread_credit(graded, v, preferred, work, c):
             share[i] = v[i] / n_i
             mass += v[i]
             c[i] += v[i]
-    # Each document is charged the shares of those that it violates. Levels are counted from the top, so that what lies below in
-    # the tree is more relevant.
+    # Each document is charged the shares of those that it violates. Levels are counted from the top, so that smaller indices in
+    # the tree are more relevant.
     shares = work.reals[SUMS, : levels + 1]
     shares[:] = 0.0
     for r in range(n - 1, -1, -1):
@@ -114,7 +115,7 @@ def spread_credit(graded, v, preferred, work, c):
 
 @leaf
 def gain_unit(kind, highest):
-    """A power of two that brings the gains of grades up to `highest` near 1 where their sums could overflow; else 1."""
+    """A power of two that scales the gains of grades up to `highest` to about 1 if their sums could overflow; otherwise 1."""
     return math.ldexp(1.0, -int(highest)) if kind == NDCG and highest >= 512 else 1.0
 
 
@@ -145,7 +146,7 @@ def pair_credit(credit, kind, graded, preferred, work, c):
             a = unit * graded.gain[level[i]] * n_i - fenwick.sum_before(gains, level[i])
         c[i] += a
         mass += a
-    # The same of the preferred documents. As in `spread_credit`, levels are now counted from the top.
+    # The same for the preferred documents. As in `spread_credit`, levels are now counted from the top.
     counts[:] = 0.0
     gains[:] = 0.0
     for r in range(n - 1, -1, -1):
@@ -189,7 +190,7 @@ def swap_change(target, graded, work, i, j):
         # The relevant one is taken from b to a; the reverse swap changes AP by as much.
         at_a = (before[a] + 1.0) / (a + 1.0)
         between = harmonic[b] - harmonic[a + 1]
-        # What stands at b is counted as relevant there: before[b] + 1, less one if a was the relevant one.
+        # The document at b is then relevant: before[b] + 1, minus one if a was the relevant one.
         before_b = before[b] if p_i > p_j else before[b] - 1.0
         return (at_a + between - (before_b + 1.0) / (b + 1.0)) / np.float64(graded.size[graded.levels - 1])
     rise = graded.gain[graded.level[i]] - graded.gain[graded.level[j]]

@@ -1,7 +1,7 @@
 """Costs of pairs (i, j) with R_i > R_j, weighted by w_ij = alpha + beta R_i + gamma R_j.
 
-Each function adds the gradient in the scores to `gradient` (m,), which starts at zero, and returns the value. Documents come
-listed by ascending grade: level b holds positions start[b]:start[b + 1]. With `neighbours` only neighbouring levels are
+Each function adds the gradient in the scores to `gradient` (m,), which starts at zero, and returns the value. Documents are
+listed by ascending grade: level b has positions start[b]:start[b + 1]. With `neighbours` only neighbouring levels are
 paired.
 """
 
@@ -133,7 +133,7 @@ def smooth_pairs(cost, slope, form, neighbours, t, start, levels, grade, valued,
 
 @inner
 def _put(table, lev, value, neighbours):
-    """Add `value` at level lev: to a Fenwick tree, or at its own place where only neighbours are asked for."""
+    """Add `value` at level lev: to a Fenwick tree, or to its own entry if only neighbours are needed."""
     if neighbours:
         table[lev + 1] += value
     else:
@@ -142,7 +142,7 @@ def _put(table, lev, value, neighbours):
 
 @inner
 def _lower(table, lev, neighbours):
-    """Sum over the levels lower than lev, or over the next lower level alone."""
+    """Sum over the levels lower than lev, or only over the next lower level."""
     return (table[lev] if lev > 0 else 0.0) if neighbours else fenwick.sum_before(table, lev)
 
 
@@ -151,7 +151,7 @@ def hinge(form, neighbours, margin, s, order, graded, numbers, grades, gradient)
     """Sum of w_ij max(0, margin - (s_i - s_j)). O(m log m).
 
     `s` (m,) and `gradient` are in document order here, `order` lists documents by descending score. `numbers` and `grades`
-    (levels + 1,) are workspace: how many documents have been met in each level, and the sum of their grades.
+    (levels + 1,) are workspace: the number of documents so far in each level, and the sum of their grades.
     """
     level, levels, grade = graded.level, graded.levels, graded.grade
     m = s.shape[0]
@@ -175,7 +175,7 @@ def hinge(form, neighbours, margin, s, order, graded, numbers, grades, gradient)
     seen = m - 1
     for p in range(m - 1, -1, -1):
         j = order[p]
-        # Levels are counted from the top, so that what lies below in the tables is more relevant.
+        # Levels are counted from the top, so that smaller indices in the tables are more relevant.
         mirrored = levels - 1 - level[j]
         while seen >= 0 and s[j] > s[order[seen]] - margin:
             i = order[seen]
@@ -184,7 +184,7 @@ def hinge(form, neighbours, margin, s, order, graded, numbers, grades, gradient)
             seen -= 1
         n = _lower(numbers, mirrored, neighbours)
         gradient[j] += (form[0] + form[2] * grade[level[j]]) * n + form[1] * _lower(grades, mirrored, neighbours)
-    # Each violated pair costs w (margin - s_i + s_j), and w is its part of the gradient; scores count from the best one.
+    # Each violated pair costs w (margin - s_i + s_j), and contributes w to the gradient; scores are relative to the best one.
     value = margin * mass
     for i in range(m):
         value += gradient[i] * (s[i] - s[order[0]])

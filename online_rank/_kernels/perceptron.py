@@ -1,6 +1,6 @@
 """The perceptron for ranking: scores, loss, credit and update of a block of queries in one call.
 
-`learn_one` is this kernel with a block of one query, so that a block learns bit for bit what the queries learn one by one.
+`learn_one` is this kernel with a block of one query, so that a block gives the same as its queries one by one, bit for bit.
 """
 
 import math
@@ -50,7 +50,7 @@ from online_rank._kernels.workspace import (
 
 
 class Rule(NamedTuple):
-    """How a perceptron updates: its settings, as `PerceptronRanker` has them."""
+    """The update rule of a perceptron: the settings of `PerceptronRanker`."""
 
     credit: int
     mass: int
@@ -84,7 +84,7 @@ def judge(target, rule, graded, s, v, work, all_forms):
 def violation(rule, graded, s, offset, keys, all_forms):
     """The `Violation` of a rule with scores s (m,) and the margin `offset`."""
     if all_forms is not None and rule.by_gap:
-        # s_j - s_i > -Delta (R_i - R_j) says the same of s - Delta R.
+        # s_j - s_i > -Delta (R_i - R_j) is the same condition on s - Delta R.
         for i in range(s.shape[0]):
             keys[i] = s[i] - rule.margin * graded.grade[graded.level[i]]
         return Violation(keys, 0.0, rule.by_gradient)
@@ -116,10 +116,10 @@ def margin_of(rule, counters):
 
 @leaf
 def respond(target, rule, graded, s, weight, offset, work, all_forms):
-    """Answer to a query with scores s (m,): the row CREDIT of `work` receives the credit of its documents, scaled to its mass.
+    """Compute the credit of a query with scores s (m,), scaled to its mass, in the row CREDIT of `work`.
 
-    Returns loss, mass, v_max and what the credit was multiplied by. Without a loss the row is left as it was. For ADAPTIVE see
-    `assign_credit`: both credits are scaled.
+    Returns loss, mass, v_max and what the credit was multiplied by. Without a loss the row is unchanged. For ADAPTIVE both
+    credits are scaled (see `assign_credit`).
     """
     m = s.shape[0]
     v, c = work.reals[WEIGHTS, :m], work.reals[CREDIT, :m]
@@ -140,7 +140,7 @@ def respond(target, rule, graded, s, weight, offset, work, all_forms):
 
 @inlined
 def scale_and_mass(rule, loss, raw_mass, weight):
-    """What a credit of mass `raw_mass` is multiplied by, and the mass V of the update."""
+    """The factor for a credit of mass `raw_mass`, and the mass V of the update."""
     if rule.mass == SLAM_MASS:
         return weight, weight * raw_mass
     if rule.mass == LOSS:
@@ -154,9 +154,9 @@ def scale_and_mass(rule, loss, raw_mass, weight):
 
 @leaf
 def share_of_spread(square, other_square, mass, counters):
-    """lambda of the credit ADAPTIVE, and the sums of the ||z||^2 of its two members at mass 1, this round's included.
+    """lambda of the credit ADAPTIVE, and the sums of the ||z||^2 of its two members at mass 1, including this round.
 
-    Convex whatever it is: a mixture of members of the mass theorem is a member.
+    The mixture is convex for any lambda, and a convex mixture of members of the mass theorem is a member.
     """
     of_spread = counters[SPREAD_SQUARES] + square / (mass * mass)
     of_sort = counters[SORT_SQUARES] + other_square / (mass * mass)
@@ -241,7 +241,7 @@ def learn_block(X, y, offsets, weights, discounts, config, w, average, counters,
 
 @kernel
 def learn(X, y, offsets, weights, discounts, config, w, average, counters, rounds):
-    """As `learn_any_form`, the lean forms alone, not `served`: arguments that may be None cost half a microsecond a call."""
+    """As `learn_any_form`, for the lean forms without `served`: optional arguments cost half a microsecond for each call."""
     return learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, None, None, None)
 
 
@@ -255,14 +255,14 @@ def learn_any_form(X, y, offsets, weights, discounts, config, w, average, counte
     weights : (q,) sample weights
     discounts : (>= largest m,) table of D(p)
     config : float64 array: measure kind, cutoff, threshold, credit, mass, within grade, gradient update?, margin by gap?,
-        relative margin beta, step size, margin Delta, decay of the average, cap kappa of the norm (0 for none), whether the
-        average's mistakes are learned from. One array, since each costs a call 0.2 microseconds
+        relative margin beta, step size, margin Delta, decay of the average, cap kappa of the norm (0 for none), whether to
+        learn from the average's mistakes. A single array, since each array costs 0.2 microseconds for each call
     w : (d,) learning weights, changed in place
-    average : (d,) averaged weights, changed in place; (0,) when the learning weights serve
+    average : (d,) averaged weights, changed in place; (0,) if the learning weights serve
     counters : (N_COUNTERS,) float64, changed in place
     rounds : (q, 10) out, a `Round` a row
     served : None, or (n,) scores that were served: they, not those of w, decide loss, pairs and mass
-    all_forms : None for credit SPREAD, SORT or ADAPTIVE, grade means and a constant margin, else True: the other forms are
+    all_forms : None for credit SPREAD, SORT or ADAPTIVE, grade means and a constant margin, otherwise True; the other forms are
         compiled only then
 
     Returns

@@ -1,7 +1,7 @@
 """Feature transforms over whole queries.
 
-Every kernel works through a block one query at a time, and what it does to a query depends on that query and the state before
-it alone: so the result cannot depend on how a stream is cut into blocks. All inner loops run over features, without reductions.
+Every kernel processes a block one query at a time, and its effect depends only on the query and the state before it, so the
+result does not depend on how a stream is cut into blocks. All inner loops run over features, without reductions.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from online_rank._kernels.fits import require, require_offsets
 def _column_moments(X, a, b, mean, m2):
     """Mean, and sum of squared deviations from it, of each column of X[a:b]; there is at least one row.
 
-    Sums are taken of differences to the first row. So a constant column gives exactly 0; and since the squared distance of the
+    Sums are over differences from the first row. So a constant column gives exactly 0; and since the squared distance of the
     first row from the mean is at most m2, the cancellation in m2 costs at most a factor b - a of precision.
     """
     m = b - a
@@ -50,7 +50,7 @@ def _inverse_deviation(m2, n, factor):
 
 @inner
 def _join(n, other_mean, other_m2, count, mean, m2):
-    """Means and sums of squared deviations of `n` rows become those of them and `count` others (Chan, Golub & LeVeque 1979)."""
+    """Combine means and sums of squared deviations of `n` rows with those of `count` others (Chan, Golub & LeVeque 1979)."""
     share = n / (count + n)
     common = count * share
     for j in range(mean.shape[0]):
@@ -61,7 +61,7 @@ def _join(n, other_mean, other_m2, count, mean, m2):
 
 @kernel
 def join(n, other_mean, other_m2, count, mean, m2):
-    """`mean` and `m2` of `count` rows become those of them and of `n` others; at least one of the two is not empty."""
+    """Combine `mean` and `m2` of `count` rows with those of `n` others; at least one of the two is not empty."""
     joined_mean, joined_m2 = other_mean.copy(), other_m2.copy()
     _join(n, joined_mean, joined_m2, count, mean, m2)
     mean[:] = joined_mean
@@ -70,14 +70,14 @@ def join(n, other_mean, other_m2, count, mean, m2):
 
 @kernel
 def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own=None):
-    """Learn the running mean and variance of each column from each query, then write the query, scaled, to `out`.
+    """Learn the running mean and variance of each column from each query, then write the scaled query to `out`.
 
     `mean` and `m2` (sum of squared deviations from the mean) are of the `count` documents before; they are changed in place.
     Means and deviations of a query are joined to those of the stream by the formula of Chan, Golub & LeVeque (1979).
 
-    `own` (2, d), where given, holds mean and m2 of the last `own_count` documents alone; it is changed in the same way.
+    `own` (2, d), if given, has mean and m2 of only the last `own_count` documents; it is changed in the same way.
 
-    Returns the number of queries learned, smaller than there are if one would make the state non-finite, and the new count.
+    Returns the number of queries learned, which is smaller if one would make the state non-finite, and the new count.
     """
     require_offsets(offsets, min(X.shape[0], out.shape[0]))
     require(X.shape[1] == mean.shape[0] == m2.shape[0] == out.shape[1])
@@ -113,7 +113,7 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own
 
 @kernel
 def scale(X, count, mean, m2, with_std, out):
-    """`out` = X, scaled by what was learned, as `learn_and_scale` writes it."""
+    """`out` = X, scaled by the learned statistics, as in `learn_and_scale`."""
     require(X.shape[1] == mean.shape[0] == m2.shape[0] == out.shape[1] and X.shape[0] <= out.shape[0])
     factor = np.ones(X.shape[1])
     if with_std:
@@ -125,7 +125,8 @@ def scale(X, count, mean, m2, with_std, out):
 def divide_by_largest(X, offsets, largest, out, learns):
     """`out` = X / largest, a column at a time, and 0 where that is 0.
 
-    If it learns, `largest` (d,) takes in the |X| of each query before this is divided. Returns the number of queries before one
+    If it learns, `largest` (d,) is updated with the |X| of each query before that query is divided. Returns the number of
+    queries before one
     with NaN or infinity.
     """
     require_offsets(offsets, min(X.shape[0], out.shape[0]))
@@ -199,7 +200,7 @@ def signed_log(X, out):
     """out = sign(X) log(1 + |X|), within 1 ulp of exact; every element of X is finite.
 
     libm's log1p takes one number at a time. This is its algorithm (fdlibm's) without branches, in loops that vectorise: with u
-    the rounded 1 + |x|, and c what was lost in rounding, over u, log(1 + |x|) = log(u) + c; then u = 2^k f with f in
+    = 1 + |x| rounded, and c the rounding error divided by u, log(1 + |x|) = log(u) + c; then u = 2^k f with f in
     [sqrt(1/2), sqrt(2)), and log(f) comes from a polynomial in s = r / (2 + r), r = f - 1.
     """
     require(X.shape[0] <= out.shape[0] and X.shape[1] == out.shape[1])
@@ -217,7 +218,7 @@ def signed_log(X, out):
         for j in range(d):
             shifted = f_bits[j] + np.uint64(0x3FF0000000000000 - 0x3FE6A09E00000000)
             f_bits[j] = (shifted & np.uint64(0x000FFFFFFFFFFFFF)) + np.uint64(0x3FE6A09E00000000)
-            # The bits of 2^52 + k: vector units turn no 64-bit integer into a float.
+            # The bits of 2^52 + k, because vector units cannot convert 64-bit integers to floats.
             k_bits[j] = (shifted >> np.uint64(52)) + np.uint64(0x4330000000000000 - 1023)
         for j in range(d):
             r = f[j] - 1.0

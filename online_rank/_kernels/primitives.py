@@ -1,10 +1,10 @@
-"""What kernels are made of and numba cannot make: sums in one order on every machine, four additions at once, bits of a float.
+"""Primitives that numba lacks: sums in the same order on every machine, four additions at once, the bits of a float.
 
-A sum of n terms has four lanes: lane l adds the terms l, l + 4, l + 8, ..., one after the other; what is left over goes to the
+A sum of n terms has four lanes: lane l adds the terms l, l + 4, l + 8, ..., one after the other; the remainder goes to the
 first lanes, and the sum is (lane 0 + lane 1) + (lane 2 + lane 3). Nothing is regrouped and no multiplication is fused with an
 addition, so SSE2, AVX2, AVX-512, aarch64 and numpy give the same bits, while four lanes fill a vector register.
 
-Here by numpy, which is what runs under NUMBA_DISABLE_JIT=1; `_intrinsics` has what the compiler makes of them.
+This file has the numpy versions, which run under NUMBA_DISABLE_JIT=1; `_intrinsics` has the compiled ones.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def _wide(x):
 
 
 def lane_sum(x):
-    """The sum of x (n,), accumulated in float64 as all of these."""
+    """The sum of x (n,), accumulated in float64 like all sums here."""
     return _sums(_wide(x))[0]
 
 
@@ -55,7 +55,7 @@ def squared_distance(a, b):
 
 
 def row_dot(X, i, w):
-    """X_i . w, of the row i of X (n, d)."""
+    """X_i . w, for row i of X (n, d)."""
     return dot(X[i], w)
 
 

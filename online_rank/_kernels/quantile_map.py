@@ -1,7 +1,7 @@
-"""Features mapped by their quantiles: sketches of what a stream has shown, knots found from them, and the map.
+"""Features mapped by their quantiles: sketches of a stream, knots computed from them, and the map.
 
-The sketch of a feature is a sorted list of values other than 0, of equal weight, and the weight of all of them; what is missing
-to the weight of all documents is 0. Sketches are joined by systematic sampling, so that ranks are not biased by it. Only
+The sketch of a feature is a sorted list of values other than 0, of equal weight, and the weight of all of them; the rest of the
+weight of all documents belongs to 0. Sketches are merged by systematic sampling, which keeps ranks unbiased. Only
 comparisons decide which values stay: the knots are values of the stream.
 """
 
@@ -16,7 +16,7 @@ from online_rank._kernels.quantiles import normal_quantile
 
 # Added to the standard deviation within a query, so that a feature that hardly varies there stays small.
 _SOFT = 0.1
-# Where most documents have 0, other values are at least so far from its score, which is 0.
+# If most documents have 0, scores of other values are at least this far from 0.
 _APART, _TINY = 0.5, 5e-324
 # Knots closer than this are not joined by a line.
 _CLOSE = 1e-300
@@ -47,10 +47,10 @@ def draws(seed, first, out):
 
 @leaf
 def _join(a, n_a, w_a, b, n_b, w_b, draw, out):
-    """Join sorted values a[:n_a] of weight w_a each with b[:n_b] of weight w_b each, to values of equal weight in `out`.
+    """Merge sorted values a[:n_a] of weight w_a each and b[:n_b] of weight w_b each into values of equal weight in `out`.
 
-    All of them where they fit and weigh alike; else as many as there is room for, at equal steps of the cumulative weight that
-    begin at the share `draw` of a step. Returns how many.
+    All of them if they fit and have equal weights; otherwise as many as there is room for, at equal steps of the cumulative
+    weight, starting at the share `draw` of a step. Returns their number.
     """
     room = out.shape[0]
     i, k = 0, 0
@@ -82,9 +82,9 @@ def _join(a, n_a, w_a, b, n_b, w_b, draw, out):
 
 @kernel
 def join_documents(first, stop, documents, share, keep, draw, points, sizes, masses):
-    """Join sampled documents (n, d), each standing for `share` documents, to the sketches of the features first..stop.
+    """Merge sampled documents (n, d), each standing for `share` documents, into the sketches of the features first..stop.
 
-    keep : what stays of the weight that the sketches had
+    keep : factor for the earlier weight of the sketches
     points : (d, P), sizes : (d,) and masses : (d,), changed in place
     """
     column, joined = np.empty(documents.shape[0]), np.empty(points.shape[1])
@@ -106,7 +106,7 @@ def join_documents(first, stop, documents, share, keep, draw, points, sizes, mas
 
 @kernel
 def join_sketches(points, sizes, masses, draw, others, other_sizes, other_masses):
-    """Join other sketches of the same features to `points` (d, P), `sizes` and `masses` (d,), which change in place."""
+    """Merge other sketches of the same features into `points` (d, P), `sizes` and `masses` (d,), which change in place."""
     joined = np.empty(points.shape[1])
     for j in range(points.shape[0]):
         size, n = sizes[j], other_sizes[j]
@@ -119,7 +119,7 @@ def join_sketches(points, sizes, masses, draw, others, other_sizes, other_masses
 
 @leaf
 def _distinct(points, size, mass, zeros, values, weights):
-    """The distinct values of a sketch, ascending, with 0 among them where `zeros` > 0, and their weights. Returns how many."""
+    """The distinct values of a sketch, ascending, including 0 if `zeros` > 0, and their weights. Returns their number."""
     each = mass / size if size > 0 else 0.0
     n = 0
     placed = not zeros > 0.0
@@ -179,11 +179,11 @@ def find_knots(
 ):  # fmt: skip
     """Knots of the features first..stop, and the table by which a value finds the two it is between.
 
-    Where 0 has more than half of the weight, it counts for half, its score is made 0, and the feature is `rare`.
+    If 0 has more than half of the weight, it counts for half, its score is set to 0, and the feature is `rare`.
 
     total : weight of all documents
     old_points : (d', P), d' <= d; and so on: sketches of the first features that count too
-    rare, counts : (d,) out: 1 where 0 has more than half of the weight; number of knots
+    rare, counts : (d,) out: 1 if 0 has more than half of the weight; number of knots
     knots : (d, K + 1, KNOT) out: values after the last one are infinite
     cells : (d, 256) uint8 out: the last knot before each cell; finders : (FINDER, d) out
     """
@@ -231,7 +231,7 @@ def _draw_lines(values, scores, n, knots):
 
 @leaf
 def _cell(z, finder):
-    """The cell of a value between the smallest and the largest knot; it does not fall where the value grows.
+    """The cell of a value between the smallest and the largest knot; it is non-decreasing in the value.
 
     Cells have equal widths, or about equal widths in the logarithm of 1 + |z| / unit, on both sides of 0.
     """
@@ -277,7 +277,7 @@ def _make_cells(knots, n, cells, best, held, finder):
         size = abs(knots[(n * kind * kind) // 16])
         if best[STEPS] > 1.0 and _CLOSE < size < 1.0 / _CLOSE:
             finder[LOWEST], finder[HIGHEST], finder[UNIT] = knots[0], knots[n - 1], 1.0 / size
-            # The finest cells of which there are enough.
+            # The finest cells that suffice.
             shift = 44
             while True:
                 finder[ORIGIN], finder[SHIFT] = 0.0, shift
@@ -298,7 +298,7 @@ def _make_cells(knots, n, cells, best, held, finder):
 
 @leaf
 def _find_cells(X, lowest, highest, density, cells, bad):
-    """The cell of each value among those of equal widths; bad (d,) becomes NaN where a value is not finite."""
+    """The cell of each value among cells of equal widths; bad (d,) becomes NaN if a value is not finite."""
     for i in range(X.shape[0]):
         row, found = X[i], cells[i]
         for j in range(row.shape[0]):
@@ -327,8 +327,8 @@ def _find_log_cells(X, j, finders, cells):
 def _map_column(X, j, lowest, highest, knots, starts, cells, g):
     """g[:, j] = g(x) of the column j of X: linear between the knots, flat (K + 1, KNOT), and constant beyond.
 
-    No cell has more than one knot: that before the cell is the one, or the next. Indices are unsigned, which need no test for
-    negative ones.
+    No cell has more than one knot, so the knot is the last one before the cell, or the next. Indices are unsigned, which avoids
+    tests for negative ones.
     """
     own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
     for i in range(X.shape[0]):
@@ -342,7 +342,7 @@ def _map_column(X, j, lowest, highest, knots, starts, cells, g):
 
 @leaf
 def _search_column(X, j, lowest, highest, steps, knots, starts, cells, g):
-    """As `_map_column`, where a cell has up to 2^steps - 1 knots: the search for the last one below a value halves them."""
+    """As `_map_column`, for cells with up to 2^steps - 1 knots: binary search for the last knot below a value."""
     own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
     end = np.uint64(knots.shape[0])
     for i in range(X.shape[0]):
@@ -359,7 +359,7 @@ def _search_column(X, j, lowest, highest, steps, knots, starts, cells, g):
 
 @leaf
 def _relate(g, rare, means, factors):
-    """What is subtracted from each column of g (m, d), and by what it is multiplied then: means and factors, float32 (d,).
+    """The means to subtract from each column of g (m, d), and the factors to multiply by, float32 (d,).
 
     sums are of differences to the first row: they are exactly 0 where g is constant.
     """
@@ -392,8 +392,8 @@ def _write(g, means, factors, out):
 def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
     """For each feature j and document: out[:, 2 j] = g, out[:, 2 j + 1] = (g - mean) / (deviation + 0.1) within the query.
 
-    Of rare features the mean is not subtracted: 0 stays 0. The second is 0 where g is constant in the query, and both are where
-    a feature has no knots yet. Returns whether all values are finite.
+    Of rare features the mean is not subtracted: 0 stays 0. The second is 0 if g is constant in the query, and both are if a
+    feature has no knots yet. Returns whether all values are finite.
 
     out : (n, 2 d) float32
     """
@@ -433,7 +433,7 @@ def ramps(Z, knots, height, out):
     """
     width = knots.shape[0]
     n = Z.shape[1] * width
-    # All columns of a row in one loop. What it gives in place of the values themselves is written over.
+    # All columns of a row in one loop. The entries in place of the values themselves are overwritten afterwards.
     starts, slopes, row = np.zeros(n), np.zeros(n), np.empty(n)
     for j in range(n):
         k = j % width

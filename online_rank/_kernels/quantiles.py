@@ -1,9 +1,9 @@
 """A quantile sketch for each feature: the merging t-digest of Dunning & Ertl (2019), with exact ties.
 
 The sketch of a feature is a list of at most C centroids (value, weight), in ascending order of their values. A positive weight
-is the number of documents with exactly that value; a negative one, of documents around it: the centroid joins several values.
-While a feature has shown no more than C distinct values there are none of those, and the sketch is exact. Every kernel works
-through a block query by query, so the result cannot depend on how a stream is cut into blocks.
+is the number of documents with exactly that value; a negative one, of documents around it: the centroid stands for several
+values. While a feature has at most C distinct values there are none of those, and the sketch is exact. Every kernel processes a
+block query by query, so the result does not depend on how a stream is cut into blocks.
 """
 
 import numpy as np
@@ -38,10 +38,10 @@ def _merge(values, weights, size, column, merged, merged_weights):
 
 @inner
 def _compress(values, weights, size, total, width):
-    """Join neighbouring centroids, in place, while their joint weight is at most total width q (1 - q); the new size.
+    """Merge neighbouring centroids, in place, while their joint weight is at most total width q (1 - q); returns the new size.
 
-    q is the share of the joint centroid's middle. So centroids stand about evenly in Phi^-1(q), also in the tails. The first
-    and the last, the smallest and the largest value seen, stay alone.
+    q is the share of the joint centroid's middle. So centroids are spaced about evenly in Phi^-1(q), even in the tails. The
+    first and the last, the smallest and the largest value seen, are never merged.
     """
     n = 1
     before = abs(weights[0])
@@ -66,7 +66,7 @@ def learn_quantiles(X, a, b, count, values, weights, sizes):
     """Learn the documents X[a:b] after `count` others.
 
     values and weights have shape (d, C) and are changed in place, as is sizes (d,). Returns False, before anything is changed,
-    when a feature is not finite.
+    if a feature is not finite.
     """
     for i in range(a, b):
         for j in range(X.shape[1]):
@@ -81,7 +81,8 @@ def learn_quantiles(X, a, b, count, values, weights, sizes):
             column[i - a] = X[i, j]
         column.sort()
         n = _merge(values[j], weights[j], sizes[j], column, merged, merged_weights)
-        # The integral of 1 / (q (1 - q)) from 1 / total to 1 - 1 / total, over C / 2: half the room is left for what comes.
+        # The integral of 1 / (q (1 - q)) from 1 / total to 1 - 1 / total, divided by C / 2: half the room is left for new
+        # values.
         width = 4.0 * log(np.float64(count + b - a)) / capacity
         while n > capacity:
             n = _compress(merged, merged_weights, n, count + b - a, width)
@@ -130,7 +131,8 @@ def gaussianize(X, a, b, count, values, weights, sizes, deviation, out):
             upper[k] = before / count
         for i in range(a, b):
             x = np.float64(X[i, j])
-            # The number of values smaller than x, by a search whose steps are the same for every x: nothing to mispredict.
+            # The number of values smaller than x, by a search with the same steps for every x, so that no branch is
+            # mispredicted.
             low = 0
             length = n
             while length > 1:
@@ -155,7 +157,9 @@ def gaussianize(X, a, b, count, values, weights, sizes, deviation, out):
 
 @kernel
 def learn_and_gaussianize(X, offsets, count, values, weights, sizes, deviation, out):
-    """For each query: learn it, then write it, transformed, to `out`. The number of queries learned, and the new count."""
+    """For each query: learn it, then write the transformed query to `out`. Returns the number of queries learned, and the new
+    count.
+    """
     for t in range(len(offsets) - 1):
         a, b = offsets[t], offsets[t + 1]
         if a == b:

@@ -1,7 +1,7 @@
 """Ridge regression of the standardised grade on features centred within the query.
 
-Products of matrices and Cholesky's decomposition are made of the same sums, eight terms and two rows of the result at a time,
-in one thread: bits depend on the processor, but not on the number of its threads.
+Matrix products and Cholesky decompositions use the same sums, eight terms and two rows of the result at a time, in one thread,
+so results do not depend on the number of threads.
 """
 
 import math
@@ -16,7 +16,7 @@ from online_rank._kernels.judge import judge_rankings
 from online_rank._kernels.primitives import dot, row_dot, sum_of_squares
 from online_rank._kernels.rounds import write_round
 
-# So many rows are multiplied, and so many are computed, at once; and so many float64 are a line of the cache.
+# Number of rows multiplied at once, of rows computed at once, and of float64 in a cache line.
 _EIGHT = 8
 
 
@@ -28,13 +28,13 @@ def padded(n, multiple):
 
 @kernel
 def _row_start(r, d):
-    """Where entry (r, c) of an upper triangle stands, less c."""
+    """The index of entry (r, c) of an upper triangle, minus c."""
     return r * d - (r * (r + 1)) // 2
 
 
 @kernel
 def centre(X, factor, out):
-    """out = factor (X - the means of its columns), both (m, d); exactly 0 for columns that are constant."""
+    """out = factor (X - the means of its columns), both (m, d); exactly 0 for constant columns."""
     m, d = X.shape
     means = np.zeros(d)
     for i in range(m):
@@ -57,7 +57,7 @@ def _fade_and_add(keep, old, factor, new, out):
 
 @kernel
 def _aligned(n, width):
-    """An array (n, width) that begins where a line of the cache does; so do its rows where `width` is a multiple of 8."""
+    """An array (n, width) aligned to cache lines, as are its rows if `width` is a multiple of 8."""
     room = np.empty(n * width + _EIGHT)
     first = (-(room.ctypes.data // 8)) % _EIGHT
     return room[first : first + n * width].reshape((n, width))
@@ -117,7 +117,7 @@ def _subtract_scaled(a, x, out):
 
 @kernel
 def _decompose(gram, ridge, sums, factor):
-    """Cholesky's decomposition gram + ridge I = U' U, eight rows of U at a time; False where a pivot is not positive.
+    """Cholesky's decomposition gram + ridge I = U' U, eight rows of U at a time; False if a pivot is not positive.
 
     gram : the upper triangle of (d, d), row by row; sums : (8, w) workspace; factor : (w, w) out, w = d padded to a multiple of
     8: U in its upper triangle, continued by the identity
@@ -149,8 +149,8 @@ def _decompose(gram, ridge, sums, factor):
 def solve(gram, moment, ridges, solutions):
     """Solve (gram + ridges[k] I) solutions[k] = moment for all k, by Cholesky's decomposition.
 
-    gram : the upper triangle of (d, d), row by row; solutions : (K, d), of which the rows stay as they are where the matrix is
-    not positive definite in floating point, or the solution not finite
+    gram : the upper triangle of (d, d), row by row; solutions : (K, d); rows are unchanged if the matrix is not positive
+    definite in floating point, or the solution is not finite
     """
     require(gram.shape[0] == moment.shape[0] * (moment.shape[0] + 1) // 2)
     require(solutions.shape[0] >= ridges.shape[0] and solutions.shape[1] == moment.shape[0])
@@ -184,22 +184,22 @@ def learn_query(
     X, y, weight, keep, kind, cutoff, threshold, discounts, weights, best, gram, moment, losses,
     rows, new_moment, new_losses, row,
 ):  # fmt: skip
-    """Learn from one query: judge the rankings by all weight vectors, then make ready what it adds to the normal equations.
+    """Learn from one query: measure the rankings by all weight vectors, then prepare its contribution to the normal equations.
 
     Parameters
     ----------
     X, y : features (m, d), grades (m,)
     weight, keep : sample weight, and the factor by which the past fades
-    kind, cutoff, threshold, discounts : the measure that weight vectors are judged by, and its table
+    kind, cutoff, threshold, discounts : the measure of the rankings, and its table
     weights, best : (K, d), and which of them serves rankings
     gram, moment, losses : (d (d + 1) / 2,), (d,), (K,): normal equations, and losses so far
     rows : (m, d) out: the matrix grows by rows' rows
-    new_moment, new_losses : `moment` and `losses` after the query, written when it is learned
+    new_moment, new_losses : `moment` and `losses` after the query, written if it is learned
     row : a `Round`, written last
 
     Returns
     -------
-    1 when the query was learned, 0 when there was nothing to learn, -1 when it is bad: then nothing was changed.
+    1 if the query was learned, 0 if there was nothing to learn, -1 if it is bad, with nothing changed.
     """
     require(X.shape[0] == y.shape[0] == rows.shape[0] and discounts.shape[0] >= y.shape[0] and row.shape[0] == 10)
     require(X.shape[1] == weights.shape[1] == moment.shape[0] == new_moment.shape[0] == rows.shape[1])

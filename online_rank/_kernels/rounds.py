@@ -1,4 +1,4 @@
-"""What a round leaves behind, as a row of numbers."""
+"""The record of a round as a row of numbers."""
 
 import math
 
@@ -9,8 +9,8 @@ from online_rank._kernels._jit import leaf
 def write_round(row, loss, mass, square, margin, weight, m, largest, v_max, skipped):
     """Write a `Round` to `row` (10,); `largest` is the largest squared norm of a document.
 
-    The loss of what was served is left open, NaN: who measures it fills it in. Called last: a query that is rejected leaves the
-    row as it was.
+    The loss of the served ranking is set to NaN, to be filled in by a tracker. It is called last, so a rejected query leaves
+    the row unchanged.
     """
     row[0] = loss
     row[1] = math.nan

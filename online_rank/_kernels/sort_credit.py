@@ -35,12 +35,12 @@ def normal_scores(m, scores):
 
 @leaf
 def sort_credit(graded, violation, work, c):
-    """phi(place that the document should have) - phi(place that it has), to `c` (m,). Returns the mass. O(m log m).
+    """phi(ideal position) - phi(position) of each document, to `c` (m,). Returns the mass. O(m log m).
 
-    Documents have their places by s_i - tau level_i / (L - 1), with tau the margin, the less relevant first among equals.
-    Sorting that order stably by grade gives the places that they should have. Bubble sort leads from one to the other by
-    exchanges of neighbours that are violated; each moves a positive difference of phi from one document to another. Equals of
-    one grade share: c is the mean over all their orders, so that the order in which documents come does not count.
+    Positions are by s_i - tau level_i / (L - 1), with tau the margin, and the less relevant first among equals. Sorting that
+    order stably by grade gives the ideal positions. Bubble sort leads from one to the other by exchanges of violated
+    neighbours; each moves a positive difference of phi from one document to another. For equal documents of one grade, c is the
+    mean over all their orders, so that the input order does not matter.
     """
     m = c.shape[0]
     level, levels = graded.level, graded.levels

@@ -1,8 +1,8 @@
 """The three verbs that touch features, for rows of which few features are filled; twins of `dense`.
 
-A feature's numbers stand side by side in one row of the state (d, 4 or more), so that it costs one line of cache: its weight w,
-the u of its lazy average (`averages`), and two sums that are 0 but while a query is learned. A query costs O(its entries),
-whatever d is.
+A feature's numbers are in one row of the state (d, 4 or more), so that it takes one cache line: its weight w, the u of its lazy
+average (`averages`), and two sums that are 0 except while a query is learned. A query takes time proportional to its entries,
+for any d.
 """
 
 import math
@@ -13,12 +13,12 @@ import numpy as np
 from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.fits import require, require_offsets, require_rows
 
-# Columns of the state; what an optimizer keeps for a feature begins at OPTIMIZER.
+# Columns of the state; an optimizer's state begins at OPTIMIZER.
 WEIGHT, LAZY, SUM, OTHER_SUM, OPTIMIZER = range(5)
 
 
 class Rows(NamedTuple):
-    """Rows of features, as `online_rank.query.SparseRows` has them; the first is `starts[0]`."""
+    """Rows of features, as in `online_rank.query.SparseRows`; the first entry is at `starts[0]`."""
 
     starts: np.ndarray
     columns: np.ndarray
@@ -74,7 +74,7 @@ def score_with_norms(starts, columns, values, state, s):
 def combine_rows(rows, c, state, touched):
     """Add c_i x_i over documents to the SUM of each feature; lists the features to `touched`. Returns their number.
 
-    A feature may be listed twice, where its sum was 0 in between.
+    A feature may be listed twice if its sum was 0 in between.
     """
     n = 0
     for i in range(c.shape[0]):
@@ -104,7 +104,7 @@ def combine_rows_twice(rows, c, other, state, touched):
 
 @leaf
 def add_sums(state, step, lag, touched, before):
-    """w += step SUM, and u += lag step SUM (`averages.lag_of`), for the touched features, whose SUM is left 0.
+    """w += step SUM, and u += lag step SUM (`averages.lag_of`), for the touched features, and reset their SUM to 0.
 
     Keeps their w and u in `before` (n, 2), for `put_back`. Returns ||z||^2, z the sums, and ||w||^2 over these features.
     """
@@ -125,7 +125,7 @@ def add_sums(state, step, lag, touched, before):
 
 @leaf
 def put_back(state, touched, before):
-    """Undo `add_sums`: last first, since a feature may be listed twice."""
+    """Undo `add_sums`, in reverse order, since a feature may be listed twice."""
     for k in range(touched.shape[0] - 1, -1, -1):
         state[touched[k], WEIGHT] = before[k, 0]
         state[touched[k], LAZY] = before[k, 1]
@@ -133,7 +133,9 @@ def put_back(state, touched, before):
 
 @leaf
 def take_both_sums(state, touched, z, other):
-    """Move SUM to `z` and OTHER_SUM to `other`, leaving 0. Returns their squared norms, and ||w||^2 over these features."""
+    """Move SUM to `z` and OTHER_SUM to `other`, and reset both to 0. Returns their squared norms, and ||w||^2 over these
+    features.
+    """
     norm, other_norm, weights = 0.0, 0.0, 0.0
     for k in range(touched.shape[0]):
         j = touched[k]
@@ -179,7 +181,9 @@ def repeats(starts, columns):
 
 @kernel
 def merge_repeated(starts, columns, values):
-    """Add up entries of one row and column, in place; rows move up, `starts` with them. Returns how many entries are left."""
+    """Add up entries of the same row and column, in place, compacting rows and `starts`. Returns the number of remaining
+    entries.
+    """
     require_offsets(starts, min(columns.shape[0], values.shape[0]))
     table = _table(starts)
     mask = table.shape[0] - 1
@@ -203,7 +207,7 @@ def merge_repeated(starts, columns, values):
 
 @inner
 def _table(starts):
-    """A hash table for the entries of one row after the other: -1 in twice as many places as any row needs, a power of 2."""
+    """A hash table for the entries of one row at a time: -1 in at least twice as many slots as any row needs, a power of 2."""
     longest = 0
     for i in range(starts.shape[0] - 1):
         longest = max(longest, starts[i + 1] - starts[i])
@@ -215,9 +219,9 @@ def _table(starts):
 
 @leaf
 def _place(table, mask, columns, first, column):
-    """The place in a table of the row's entry in a column, or the empty one where it would go.
+    """The slot in a table of the row's entry in a column, or the empty slot where it would go.
 
-    Entries before the row's `first` stand for empty places, so that nothing has to be cleared between rows.
+    Entries before the row's `first` count as empty slots, so that nothing has to be cleared between rows.
     """
     k = column & mask
     while table[k] >= first and columns[table[k]] != column:
@@ -227,7 +231,7 @@ def _place(table, mask, columns, first, column):
 
 @kernel
 def take_rows(state, rows, out):
-    """Copy rows of the state (d, k) to `out` (n, k): several times as fast as numpy takes them."""
+    """Copy rows of the state (d, k) to `out` (n, k), several times as fast as numpy's indexing."""
     for i in range(rows.shape[0]):
         for k in range(state.shape[1]):
             out[i, k] = state[rows[i], k]
@@ -235,9 +239,10 @@ def take_rows(state, rows, out):
 
 @kernel
 def divide_by_largest(starts, columns, values, offsets, largest, out, learns):
-    """Write values / largest[column] to `out`; 0 where that is 0, or where the column is negative: a feature never met.
+    """Write values / largest[column] to `out`; 0 if that is 0, or if the column is negative, for an unknown feature.
 
-    If it learns, `largest` (d,) takes in the |values| of each query before these are divided. Returns the number of queries
+    If it learns, `largest` (d,) is updated with the |values| of each query before these are divided. Returns the number of
+    queries
     before one with NaN or infinity.
     """
     for t in range(offsets.shape[0] - 1):

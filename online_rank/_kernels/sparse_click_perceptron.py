@@ -1,4 +1,4 @@
-"""The perceptron on clicks for sparse rows: what `click_perceptron.learn` does, in O(entries of the query)."""
+"""The perceptron on clicks for sparse rows: the same as `click_perceptron.learn`, in O(entries of the query)."""
 
 import math
 
@@ -26,13 +26,13 @@ from online_rank._kernels.sparse_clicks import count_evidence
 from online_rank._kernels.sparse_perceptron import most_entries
 from online_rank._kernels.workspace import longest_query
 
-# Where the sum of squared updates of a feature stands.
+# Column of the sum of squared updates of a feature.
 SQUARES = OPTIMIZER
 
 
 @kernel
 def _take_sums(state, touched, z):
-    """Move SUM to z, leaving 0. Returns ||z||^2, and whether weights and squares stay finite."""
+    """Move SUM to z, and reset it to 0. Returns ||z||^2, and whether weights and squares stay finite."""
     square = 0.0
     fine = True
     for k in range(touched.shape[0]):
@@ -98,7 +98,7 @@ def learn(
                 row = state[touched[k]]
                 count_evidence(counters, row[WEIGHT], row[SQUARES], row[WEIGHT] + z[k], row[SQUARES] + z[k] * z[k])
                 row[SQUARES] += z[k] * z[k]
-                # Now, since a feature may be listed twice, then with z = 0.
+                # At once, since a feature may be listed twice, the second time with z = 0.
                 add_scaled(state, 1.0, touched[k : k + 1], z[k : k + 1], lag_of(keep, counters) if averages else 0.0)
         counters[DOCUMENTS] = n_seen
         counters[MEAN_SQUARE] = mean_square

@@ -1,4 +1,4 @@
-"""Learning from clicks on sparse rows: what `clicks.learn` does, in O(k x features of the documents drawn) for k of them.
+"""Learning from clicks on sparse rows: the same as `clicks.learn`, in O(k x features of the drawn documents) for k of them.
 
 The features of the documents drawn are numbered from 0, and their numbers are copied to short arrays, where `clicks.teach`
 works as it does on all features.
@@ -15,9 +15,9 @@ from online_rank._kernels.rounds import write_round
 from online_rank._kernels.sparse import LAZY, OPTIMIZER, WEIGHT
 from online_rank._kernels.sparse_gradient import number_features
 
-# What the weights are besides the bets stands where a lazy average would: rankers for clicks have none beside bets.
+# Initial weights are stored in the column of the lazy average, which rankers with bets do not have.
 BEGINNING = LAZY
-# Of the counters: sum of theta^2 / G over the features that have gradients, and their number.
+# Indices in the counters of the sum of theta^2 / G over the features with gradients, and of their number.
 EVIDENCE, WITH_GRADIENTS = 4, 5
 
 
@@ -49,7 +49,7 @@ def _most_entries(starts, rows, offsets, list_starts):
 
 @leaf
 def _lay_out(starts, rows, offset, local, values, X):
-    """X (k, n), the documents drawn with their features as numbered. Returns the largest and the sum of the squared norms."""
+    """X (k, n), the drawn documents with numbered features. Returns the largest and the sum of the squared norms."""
     X[:] = 0.0
     largest = 0.0
     norms = 0.0
@@ -68,20 +68,20 @@ def _lay_out(starts, rows, offset, local, values, X):
 
 @leaf
 def count_evidence(counters, theta, squares, new_theta, new_squares):
-    """Put a feature's theta^2 / G, as they have become, in the place of what they were."""
+    """Replace a feature's old theta^2 / G in the sum by the new value."""
     if squares > 0.0:
         counters[EVIDENCE] -= theta / squares * theta
         counters[WITH_GRADIENTS] -= 1.0
     if new_squares > 0.0:
         counters[EVIDENCE] += new_theta / new_squares * new_theta
         counters[WITH_GRADIENTS] += 1.0
-    # What rounding leaves of a sum of numbers >= 0.
+    # Rounding error of a sum of numbers >= 0.
     counters[EVIDENCE] = max(counters[EVIDENCE], 0.0)
 
 
 @leaf
 def _write_back(touched, bets, beginning, kept, rows_state, counters):
-    """Put new weights and what the optimizer keeps into the state, and the change of the evidence into the counters."""
+    """Write new weights and the optimizer's state to the state, and the change of the evidence to the counters."""
     for k in range(touched.shape[0]):
         row = rows_state[touched[k]]
         count_evidence(counters, row[OPTIMIZER], row[OPTIMIZER + 1], kept[0, k], kept[1, k])

@@ -1,8 +1,8 @@
-"""Gradient descent on sparse rows: what `gradient.learn` does, in O(entries of the query) whatever the number of features.
+"""Gradient descent on sparse rows: the same as `gradient.learn`, in O(entries of the query) for any number of features.
 
-The features of a query are numbered from 0, and their numbers are copied to short arrays. There the optimizers work as they do
-on all features; what they make of them is written back once it is known to be finite. Optimizers that move a weight without a
-gradient (Adam, l2) do not go with it.
+The features of a query are numbered from 0, and their numbers are copied to short arrays. There the optimizers work as on all
+features; the results are written back once they are known to be finite. Optimizers that move weights without gradients (Adam,
+l2) are not supported.
 """
 
 import math
@@ -40,7 +40,7 @@ def number_features(columns, state, touched, local):
 
 @leaf
 def _ranges(local, values, m, count, low, high):
-    """The least and the largest value of each feature in a query of m documents; 0 is among them where one lacks it."""
+    """The least and the largest value of each feature in a query of m documents, including 0 if a document lacks it."""
     count[:] = 0
     for e in range(local.shape[0]):
         k = local[e]
@@ -93,7 +93,7 @@ def _combine(starts, local, values, c, low, high, z):
 
 @leaf
 def _write_back(state, touched, w, kept, lag):
-    """Put new weights, and what the optimizer keeps, into the state; u of the lazy average takes in the changes."""
+    """Write new weights and the optimizer's state to the state, and update u of the lazy average."""
     for k in range(touched.shape[0]):
         j = touched[k]
         state[j, LAZY] += lag * (w[k] - state[j, WEIGHT])

@@ -1,4 +1,4 @@
-"""The perceptron for sparse rows: what `perceptron.learn` does, in O(entries of the query) whatever the number of features."""
+"""The perceptron for sparse rows: the same as `perceptron.learn`, in O(entries of the query) for any number of features."""
 
 import math
 
@@ -27,7 +27,7 @@ from online_rank._kernels.sparse import (
 )
 from online_rank._kernels.workspace import CREDIT, OTHER_CREDIT, SCORES, longest_query, workspace
 
-# Norm of weights whose square is finite.
+# Largest norm of weights whose square is finite.
 _LARGEST_NORM = 1e154
 
 
@@ -42,7 +42,7 @@ def most_entries(starts, offsets):
 
 @leaf
 def _mixed(rows, work, m, mass, state, touched, z, other_z, counters):
-    """Combine the rows of a query by both credits of ADAPTIVE, and mix, leaving no sum behind.
+    """Combine the rows of a query by both credits of ADAPTIVE, mix them, and reset the sums.
 
     Returns the number of touched features, whose sums are in z, ||z||^2, ||w||^2 over them, and the counters SPREAD_SQUARES and
     SORT_SQUARES.

@@ -19,8 +19,8 @@ def structured_dcg(target, graded, s, gradient):
     kind, discounts = target.kind, target.discounts
     levels, level, _, gains, count, depth, ideal = graded
     m = s.shape[0]
-    # Benefit of document i at the 0-based position p: s_i (depth - p) - G_i D_p / Z. Scores may be shifted, and counting from
-    # the best one keeps their differences exact.
+    # Benefit of document i at the 0-based position p: s_i (depth - p) - G_i D_p / Z. Scores may be shifted, and taking them
+    # relative to the best one keeps their differences exact.
     highest = s.max()
     row_price = np.zeros(depth + 1)
     column_price = np.zeros(m + 1)
@@ -81,8 +81,8 @@ def structured_ap(s, level, order, relevant, gradient):
     """The margin of Yue et al. for average precision, by their greedy argument. O(r (m - r)) for r relevant documents.
 
     `order` lists documents by descending score; `relevant` (m,) is workspace. Going down the irrelevant documents, each one
-    overtakes as many of the lowest relevant documents as make the sum of loss and score largest; what the next one gains by
-    overtaking does not depend on that.
+    overtakes as many of the lowest relevant documents as maximises the sum of loss and score; the gain of the next one does not
+    depend on that.
     """
     m = s.shape[0]
     r = 0

@@ -31,7 +31,7 @@ from online_rank._kernels.workspace import (
 
 
 class Surrogate(NamedTuple):
-    """A surrogate with its settings, as `online_rank.surrogates.Surrogate` has them.
+    """A surrogate with the settings of `online_rank.surrogates.Surrogate`.
 
     `slope` is that of the output (0 for the identity), `form` (3,) alpha, beta, gamma of w_ij = alpha + beta R_i + gamma R_j.
     """
@@ -65,7 +65,7 @@ def settings(config, constants, discounts):
 
 @kernel
 def value_and_gradient(config, constants, s, y, discounts, gradient):
-    """Write the gradient (m,) of a surrogate at scores s (m,) and grades y (m,). Returns what `evaluate` does."""
+    """Write the gradient (m,) of a surrogate at scores s (m,) and grades y (m,). Returns the same as `evaluate`."""
     require(s.shape[0] == y.shape[0] <= discounts.shape[0] and gradient.shape[0] >= s.shape[0])
     target, surrogate = settings(config, constants, discounts)
     return evaluate(target, surrogate, s, y, True, workspace(s.shape[0]), gradient)
@@ -84,7 +84,7 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
 
     Returns
     -------
-    `Evaluated`; with levels -1 when a grade is out of range, and all else 0 below 2, where nothing can be learned.
+    `Evaluated`, with levels -1 if a grade is out of range; below 2 levels nothing can be learned, and all else is 0.
     """
     m = s.shape[0]
     name = surrogate.name
@@ -119,7 +119,7 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
 
 @inner
 def _keys(surrogate, graded, s, work):
-    """Keys t, a copy of the scores, and a constant margin; where it grows with the grade gap, none is left.
+    """Keys t, a copy of the scores, and a constant margin, which is 0 if the margin grows with the grade gap.
 
     For margin (R_i - R_j) - (s_i - s_j) is -(t_i - t_j) of t = s - margin R.
     """
@@ -134,14 +134,14 @@ def _keys(surrogate, graded, s, work):
 
 @inner
 def _pair_scale(surrogate, graded):
-    """1 / sum of w_ij where the mean over pairs is asked for, else 1."""
+    """1 / sum of w_ij for the mean over pairs, otherwise 1."""
     total = total_weight(surrogate.form, surrogate.neighbours, graded)
     return 1.0 / total if surrogate.mean_of_pairs else 1.0
 
 
 @inner
 def _smooth(surrogate, graded, s, valued, work, gradient):
-    """The squared and the logistic cost: documents are listed by level."""
+    """The squared and the logistic cost, on documents listed by level."""
     m = s.shape[0]
     listed, start = work.integers[LISTED, :m], work.integers[LEVEL_START]
     t, slopes = work.reals[LISTED_SCORES, :m], work.reals[LISTED_GRADIENT, :m]
@@ -163,7 +163,7 @@ def _smooth(surrogate, graded, s, valued, work, gradient):
 
 @inner
 def _list_by_level(s, graded, start, listed, t):
-    """List documents by ascending level, and their scores; start (levels + 1,) says where each level begins."""
+    """List documents by ascending level, with their scores; start (levels + 1,) receives the beginning of each level."""
     level, levels = graded.level, graded.levels
     start[0] = 0
     for lev in range(levels):
@@ -180,7 +180,7 @@ def _list_by_level(s, graded, start, listed, t):
 
 @inner
 def _hinge(surrogate, graded, s, order, work, gradient):
-    """The pairwise hinge; `order` is the whole ranking, and is made anew for a margin that grows with the grade gap."""
+    """The pairwise hinge; `order` is the whole ranking, and is recomputed for a margin that grows with the grade gap."""
     m = s.shape[0]
     keys, margin = _keys(surrogate, graded, s, work)
     if surrogate.by_gap:

@@ -1,4 +1,4 @@
-"""What the rounds of a run add up to."""
+"""Totals over the rounds of a run."""
 
 from online_rank._kernels._jit import kernel
 
@@ -7,7 +7,7 @@ from online_rank._kernels._jit import kernel
 def accumulate(rounds, values, totals, sums):
     """Add rounds (q, 10) and losses of comparators (q, n, 2) to running totals (`bounds.totals.Totals`) and sums (n, 2).
 
-    One after the other, so that a block adds up bit for bit as its queries do one by one.
+    One after the other, so that a block gives the same sums as its queries one by one, bit for bit.
     """
     for q in range(rounds.shape[0]):
         loss, served_loss, mass, square, margin, weight, m, norm, v_max, skipped = rounds[q]

@@ -1,7 +1,7 @@
 """Streaming LambdaMART: bins, gradients of NDCG, histograms, splits and scores of trees.
 
-A tree of depth D is complete: node k has the children 2 k + 1 and 2 k + 2, and the nodes of level l stand at 2^l - 1 and after.
-A document goes right when its bin is above the node's threshold; a node that is not split sends all to the left.
+A tree of depth D is complete: node k has the children 2 k + 1 and 2 k + 2, and the nodes of level l begin at 2^l - 1. A
+document goes right if its bin is above the node's threshold; a node that is not split sends all documents left.
 """
 
 import math
@@ -18,10 +18,10 @@ from online_rank._kernels.workspace import longest_query
 
 # Added to sums of second derivatives, and to differences of scores.
 _RIDGE = 0.01
-# Scores that are farther behind the best one than this count as if they were so far: exp of it is no subnormal number.
+# Scores farther behind the best one than this are clipped, so that exp gives no subnormal numbers.
 _FARTHEST = 600.0
 _LN2 = 0.6931471805599453
-# The columns that a tree grows from stand in parts of so many: a power of 2.
+# The columns of a growing tree are stored in parts of this many: a power of 2.
 PART = 16
 _SHIFT = 4
 
@@ -30,7 +30,7 @@ _SHIFT = 4
 def to_bins(X, lowest, step, n_bins, bins):
     """bins[i, j] = number of the points lowest, lowest + step, ... (n_bins - 1 of them) that are <= X[i, j].
 
-    Returns False when a value is not finite.
+    Returns False if a value is not finite.
     """
     require(bins.shape[0] >= X.shape[0] and bins.shape[1] == X.shape[1])
     for i in range(X.shape[0]):
@@ -45,7 +45,7 @@ def to_bins(X, lowest, step, n_bins, bins):
 
 @kernel
 def score_trees(bins, features, thresholds, leaves, keep, rate, scores):
-    """scores (n,): for one tree after the other, score = keep score + rate leaf, beginning at the scores given.
+    """Update scores (n,) for one tree after the other: score = keep score + rate leaf.
 
     bins : (n, d) uint8; features, thresholds : (T, 2^D - 1) int64; leaves : (T, 2^D)
     """
@@ -66,7 +66,7 @@ def score_trees(bins, features, thresholds, leaves, keep, rate, scores):
 
 @kernel
 def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, discounts, gh):
-    """First and second derivatives by LambdaMART (Burges 2010) for the queries first..stop of a window, as far as `used`.
+    """First and second derivatives by LambdaMART (Burges 2010) for the queries first..stop of a window that are `used`.
 
     A pair counts |change of NDCG@cutoff when the two swap| if one of them is among the best `depth`, divided by 0.01 + the
     difference of their scores unless all scores of the query are equal; a query is scaled by log2(1 + S) / S, S twice the sum
@@ -98,7 +98,7 @@ def gradients(scores, y, weights, offsets, used, first, stop, cutoff, depth, dis
             keys[i] = scores[a + i]
             order[i] = i
         sort_descending(keys[:m], order[:m], spare_keys, spare)
-        # 1 / (1 + exp(s_up - s_down)) is the share of `down` in these powers; no two of them are 0.
+        # 1 / (1 + exp(s_up - s_down)) is the share of `down` in these powers, of which at most one is 0.
         for p in range(m):
             gains[p] = _gain(y[a + order[p]])
             powers[p] = exp_negative(max(keys[p] - keys[0], -_FARTHEST))
@@ -119,7 +119,7 @@ def _gain(grade):
 def _sum_pairs(keys, gains, powers, discounts, best, depth, g, h, slopes, bends):
     """Derivatives g, h (m,) of documents in the order of their scores `keys`; returns twice the sum of the first ones.
 
-    slopes, bends : (m,) workspace. Pairs of one gain have the slope 0, and change no sum.
+    slopes, bends : (m,) workspace. Pairs of equal gain have slope 0, and do not change the sums.
     """
     m = keys.shape[0]
     for p in range(m):
@@ -138,7 +138,7 @@ def _sum_pairs(keys, gains, powers, discounts, best, depth, g, h, slopes, bends)
             bends[r] = bend
             g[r] -= slopes[r]
             h[r] += bend
-        # In the order of the documents, since sums of other orders have other bits.
+        # In the order of the documents, since sums in another order are rounded differently.
         own_g, own_h = g[p], h[p]
         for r in range(p + 1, m):
             own_g += slopes[r]
@@ -200,7 +200,7 @@ def _gains(g, h, n, least, left_g, left_h, left_n, gains):
     whole = g * g / (h + _RIDGE)
     for b in range(left_g.shape[0]):
         right_g = g - left_g[b]
-        # Differences may leave a sum of squares below zero by rounding.
+        # Rounding of differences may make a sum of squares negative.
         one, other = left_h[b], h - left_h[b]
         one = one if one > 0.0 else 0.0
         other = other if other > 0.0 else 0.0
@@ -212,7 +212,7 @@ def _gains(g, h, n, least, left_g, left_h, left_n, gains):
 def find_splits(level, first, width, bins, rows, bounds, gh, least, histograms, best):
     """Histograms, and the best splits, of a part of the columns, `first` and those after, for all nodes of a level.
 
-    Of two siblings the one with fewer documents is counted; the other is the difference to their parent.
+    Of two siblings the one with fewer documents is counted; the other is the difference from their parent.
 
     width, bins : number of columns, and their bins (n, 16); rows : (D + 1, n) documents in the order of the nodes of each
     level; bounds : (nodes, 2) where nodes begin and end there; histograms : (2^D - 1, 16, B, 4); best : (2^D - 1, 3) out: gain,
@@ -257,14 +257,14 @@ def _bin(bins, column, i):
 
 @leaf
 def _part_documents(bins, column, threshold, rows, parted, spare):
-    """Documents of a node, `rows`, in their order: those that go left first. Returns how many go left; `spare` is workspace."""
+    """Partition the documents `rows` of a node stably: those that go left first. Returns their number; `spare` is workspace."""
     n = rows.shape[0]
     if column < 0:
         copy_to(parted, rows)
         return n
     left = 0
     for k in range(n):
-        # Both are written, and one of them is counted: no branch is mispredicted.
+        # Both are written, but only one is counted, so that no branch is mispredicted.
         r = rows[k]
         parted[left] = r
         spare[k - left] = r
@@ -275,7 +275,7 @@ def _part_documents(bins, column, threshold, rows, parted, spare):
 
 @kernel
 def split_level(level, best, bins, rows, bounds, columns, thresholds):
-    """Choose the splits of a level from those of all parts of the columns, best (parts, nodes, 3), and part its documents.
+    """Choose the splits of a level from those of all parts of the columns, best (parts, nodes, 3), and partition its documents.
 
     bins : (parts, n, 16); columns, thresholds : (2^D - 1,) int64 out: column (-1 where there is no split), and threshold
     """
@@ -310,7 +310,7 @@ def fill_leaves(rows, bounds, gh, leaves):
 
 @kernel
 def add_tree(bins, columns, thresholds, leaves, keep, rate, scores):
-    """scores[i] = keep scores[i] + rate leaf, for documents whose columns stand in parts: bins (parts, n, 16)."""
+    """scores[i] = keep scores[i] + rate leaf, for documents whose columns are stored in parts: bins (parts, n, 16)."""
     inner = columns.shape[0]
     for i in range(bins.shape[1]):
         node = 0

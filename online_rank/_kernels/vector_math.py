@@ -1,7 +1,7 @@
 """exp, log, log1p, tanh and whole powers without calls of the C library, whose last bits differ between machines.
 
-Without branches too, but for `power`, so that loops over them become vector instructions: the C library's, called once an
-element, cost more than a network's matrix products. The polynomials are Taylor series, but for the logarithm's.
+All but `power` are free of branches, so that loops over them vectorise: calling the C library for each element takes longer
+than a network's matrix products. The polynomials are Taylor series, except the logarithm's.
 """
 
 import numpy as np
@@ -55,7 +55,7 @@ def log1p_unit(x):
 
 @inner
 def log(x):
-    """log of a positive normal float64, to 1 ulp, as fdlibm has it: x = 2^n m, log(m) from s = r / (2 + r), r = m - 1."""
+    """log of a positive normal float64, to 1 ulp, as in fdlibm: x = 2^n m, log(m) from s = r / (2 + r), r = m - 1."""
     m, n = split_float(x)
     r = m - 1.0
     half = 0.5 * r * r

@@ -1,7 +1,7 @@
-"""Which pairs of a query are violated: those that an update may put mass on.
+"""The violated pairs of a query, on which an update may put mass.
 
-Document i is *preferred* to j when R_i > R_j. The pair is *violated* when its keys say so: t_j >= t_i - offset, or
-t_j > t_i - offset when `strict`; j is then a violator of i.
+Document i is *preferred* to j when R_i > R_j. The pair is *violated* if t_j >= t_i - offset, or t_j > t_i - offset if `strict`;
+j is then a violator of i.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,9 @@ from online_rank._kernels.workspace import BARS, FIRST_VIOLATED, SPARE_ITEMS, SP
 
 
 class Violation(NamedTuple):
-    """Which pairs are violated: by the keys t (m,), the scores or, for a margin that grows with the grade gap, s - Delta R."""
+    """The condition for violated pairs, on keys t (m,): the scores or, for a margin that grows with the grade gap, s - Delta
+    R.
+    """
 
     t: np.ndarray
     offset: float
@@ -25,7 +27,7 @@ class Violation(NamedTuple):
 def least_violating(t_i, offset, strict):
     """The least key t_j with which a less relevant document violates a document of key t_i.
 
-    Where rounding absorbs a positive offset, a tie still violates.
+    If rounding absorbs a positive offset, a tie still violates.
     """
     if not strict:
         return t_i - offset
@@ -47,8 +49,8 @@ def list_preferred(level, v, all_pairs, preferred):
 def sort_violators(graded, violation, preferred, work):
     """Find who violates whom without sorting all documents.
 
-    The preferred documents are sorted by descending key. Then j violates those of them, below its grade apart, that come at or
-    after a position: `first_violated[j]`, or n where there is none. The documents with that position r are
+    The preferred documents are sorted by descending key. Then j violates those of higher grade among them that come at or after
+    the position `first_violated[j]`, which is n if there are none. The documents with that position r are
     `violators[start[r]:start[r + 1]]`. The rows FIRST_VIOLATED, START and VIOLATORS of `work` receive them.
     """
     n = preferred.shape[0]

@@ -1,7 +1,7 @@
-"""What is measured beside a perceptron while it learns a block: losses of comparators, and what would have been answered.
+"""Measurements of a perceptron while it learns a block: the losses of comparators, and its answers.
 
-Nothing here changes what is learned. Everything is read from the very pass that scores a query, and from the credit that its
-update has left in the workspace.
+Nothing here affects learning. Everything is read from the pass that scores a query, and from the credit that its update leaves
+in the workspace.
 """
 
 import math
@@ -17,11 +17,11 @@ from online_rank._kernels.workspace import KEYS, LISTED_SCORES, PREFERRED, WEIGH
 
 
 class Watch(NamedTuple):
-    """Whom to compare with, and where it goes.
+    """The comparators, and the arrays for the results.
 
     `comparators` (c, d) are their weights; `values` (q, c, 2) receives F(u) and f(u) of each round (`compare_round`). `asked`
-    (n, d) has the documents as they were asked for, and `answers` (n,) receives their scores by the weights that serve, before
-    the query is learned; both are empty where nobody asks. `scores` (c, longest) and `moved` are workspace.
+    (n, d) has the documents as they were served, and `answers` (n,) receives their scores by the weights that serve, before the
+    query is learned; both are empty if answers are not measured. `scores` (c, longest) and `moved` are workspace.
     """
 
     comparators: np.ndarray
@@ -55,9 +55,9 @@ def score_comparators(watch, X):
 
 @leaf
 def compare_round(scores, moved, target, rule, graded, violated, weight, scale, of_spread, work, out):
-    """Losses of comparators on the pairs of the update that a round has just made, to `out` (c, 2).
+    """Losses of comparators on the pairs of a round's update, to `out` (c, 2).
 
-    They are F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity stands for what overflows. With keys k = u-scores
+    They are F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity for overflow. With keys k = u-scores
     (s - Delta R for a margin that grows with the grade gap, and margin 0), the hinge of a pair (i, j) with R_i > R_j is
     max(0, margin + k_j - k_i). `scores` (c, at least m) has the u-scores; `moved`, `scale` and `of_spread` are as for
     `credit.hinges`.
@@ -76,7 +76,7 @@ def compare_round(scores, moved, target, rule, graded, violated, weight, scale, 
 
 @leaf
 def _keys_of(rule, graded, scores, k):
-    """Write a comparator's keys (m,): its scores, less that of the first document, which cancels in every pair.
+    """Write a comparator's keys (m,): its scores minus that of the first document, which cancels in every pair.
 
     Returns whether they are finite.
     """

@@ -1,4 +1,4 @@
-"""The weight vectors v of the SLAM family ([CT, eq. 6, 9, 31]): how much a document that is outscored adds to the loss."""
+"""The weight vectors v of the SLAM family ([CT, eq. 6, 9, 31]): the contribution of an outscored document to the loss."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from online_rank._kernels.workspace import LEVEL_WEIGHTS, PER_LEVEL, SPARE_ITEMS
 def weight_documents(target, graded, within, order, work, v, all_forms):
     """Write v (m,) of a query, with the documents of a grade treated as `within` says; `order` is its whole ranking for TIGHT.
 
-    `all_forms` is None where `within` is MEAN: nothing else is compiled then. Returns v_max: largest over smallest positive v_i
+    If `all_forms` is None, `within` is MEAN, and nothing else is compiled. Returns v_max: largest over smallest positive v_i
     (0 if none).
     """
     m = v.shape[0]
@@ -51,7 +51,7 @@ def level_weights(target, graded, m, mean):
 
 @leaf
 def _weigh_in_order(target, graded, listed, next_position, v):
-    """v of every document, positions within a grade given in the order in which `listed` (m,) lists its documents.
+    """v of every document, with positions within a grade assigned in the order of `listed` (m,).
 
     `next_position` (levels,) is workspace. Returns v_max.
     """

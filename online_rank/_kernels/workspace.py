@@ -1,7 +1,7 @@
-"""Memory for one query at a time, made once a block, so that a query allocates nothing.
+"""Memory for one query at a time, allocated once for each block, so that a query allocates nothing.
 
-Every row has one meaning and one name: `work.reals[KEYS]`. Taken row by row, because only then does the compiler know that a
-row is contiguous. (One array a meaning would read as well, but every function would take twenty arrays, and compile as slowly.)
+Every row has one meaning and one name: `work.reals[KEYS]`. Rows are taken one by one, because only then does the compiler know
+that they are contiguous. (With one array for each meaning, every function would take twenty arrays and compile slowly.)
 """
 
 from typing import NamedTuple
@@ -11,10 +11,11 @@ import numpy as np
 from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.codes import MAX_GRADE
 
-# Rows of `reals`, an element a document: scores, weight vector v, credit c, keys that decide which pairs are violated, what
-# `credit.sort_violators` compares keys with, v_i / n_i of `spread`; for sorting, keys and a spare.
+# Rows of `reals`, one element for each document: scores, weight vector v, credit c, keys that decide which pairs are violated,
+# thresholds of `sort_violators`, v_i / n_i of `spread`; for sorting, keys and a spare.
 SCORES, WEIGHTS, CREDIT, VIOLATION_KEYS, BARS, SHARES, KEYS, SPARE_KEYS = range(8)
-# An element a level or position, and one more: gain of a level, mean of its v, two Fenwick trees, sums before each position
+# One element for each level or position, and one more: gain of a level, mean of its v, two Fenwick trees, sums before each
+# position
 # (`credit.swap_change`).
 GAIN, LEVEL_WEIGHTS, COUNTS, SUMS, HARMONIC, RELEVANT_BEFORE = range(8, 14)
 # For surrogates: scores, gradient and weights of pairs, of documents that are listed by level.
@@ -23,7 +24,7 @@ LISTED_SCORES, LISTED_GRADIENT, PAIR_WEIGHTS = range(14, 17)
 VIOLATOR_KEYS, VIOLATOR_GAINS = range(17, 19)
 # For the credit `sort`: normal scores of positions; and the second credit of a mixture.
 NORMAL_SCORES, OTHER_CREDIT = range(19, 21)
-# For sums that are written down before they are added up (`primitives.lane_sum`).
+# For terms that are stored before they are added up (`primitives.lane_sum`).
 TERMS, OTHER_TERMS = range(21, 23)
 _REALS = 23
 

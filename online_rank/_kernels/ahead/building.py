@@ -1,4 +1,4 @@
-"""Compile kernels to one object file: `python -m online_rank._warm_up OBJECT` records what is needed and calls this."""
+"""Compiles kernels to one object file: `python -m online_rank._warm_up FOLDER` records the signatures and calls this."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ TRIPLES = {
     "aarch64": ("aarch64-unknown-linux-gnu", "generic"),
 }
 
-#: Symbols that the process has which loads the object; anything else that a kernel calls stays with numba.
+#: Symbols present in any process that loads the object; a kernel that calls anything else is left to numba.
 _OF_LIBM = {
     "ceil",
     "exp",
@@ -39,7 +39,7 @@ _OF_LIBM = {
     "trunc",
 }
 _OF_LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
-#: Those that `runtime` defines.
+#: Symbols defined by `runtime`.
 _OF_RUNTIME = {
     "NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_call_dtor",
     "numba_attempt_nocopy_reshape", "numba_ldexp", "numba_nextafter",
@@ -52,7 +52,7 @@ def environment(target: str) -> dict[str, str]:
 
 
 def _pretend_to_run_on(triple: str) -> None:
-    """Let numba believe that this process runs on another machine; before it compiles anything."""
+    """Make numba compile for another machine; to be called before it compiles anything."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     import numba.core.codegen
@@ -62,13 +62,13 @@ def _pretend_to_run_on(triple: str) -> None:
 
 
 def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Path) -> tuple[Path, dict[str, str]]:
-    """Compile kernels for the types that they were called with, to the object file of a target in `folder`.
+    """Compile kernels, for the argument types of recorded calls, to the object file of a target in `folder`.
 
     In a process of its own, with the variables of `environment`.
 
     Returns
     -------
-    The file, and the kernels that stay with numba, each with the reason.
+    The file, and the kernels left to numba, each with the reason.
     """
     triple, processor = TRIPLES[target]
     _pretend_to_run_on(triple)
@@ -85,7 +85,7 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
             part = compiled.library._final_module
             if unknown := _unknown_symbols(part):
                 raise Unsuited(f"it calls {', '.join(sorted(unknown))}")
-            # Tried alone first, so that what cannot be wrapped leaves nothing behind.
+            # Tried separately first, so that a kernel that cannot be wrapped leaves nothing in the module.
             signature = (compiled.fndesc.llvm_func_name, compiled.signature.return_type, arguments)
             add_entry(module_of_wrappers(triple), name, [signature])
         except (Unsuited, NumbaError) as reason:
@@ -108,7 +108,9 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
 
 
 def _merged(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[tuple[Any, tuple[Any, ...]]]:
-    """Calls that differ only in which arrays may be written to, as one: an array that some call only lends is lent."""
+    """Merge calls that differ only in which arrays are read-only: an array that is read-only in one call is taken as
+    read-only.
+    """
     from numba import types
 
     def lent(kind: Any) -> Any:
@@ -126,7 +128,7 @@ def _merged(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[tuple[Any, tup
 
 
 def _without_wrappers(kernel: Any, arguments: tuple[Any, ...]) -> Any:
-    """What numba makes of a kernel without its own ways from Python and C."""
+    """A kernel compiled by numba without wrappers for Python and C."""
     import numba
 
     options = {**kernel.options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -136,7 +138,7 @@ def _without_wrappers(kernel: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _unknown_symbols(module: Any) -> set[str]:
-    """What a kernel calls that neither the runtime nor a process that loads it has: loading would fail without a word."""
+    """The functions that a kernel calls and that neither the runtime nor a loading process has: loading would fail silently."""
     elsewhere = {item.name for item in [*module.functions, *module.global_variables] if item.is_declaration}
     known = _OF_LIBM | _OF_LIBC | _OF_RUNTIME
     return {
@@ -147,7 +149,7 @@ def _unknown_symbols(module: Any) -> set[str]:
 
 
 def _machine_code(whole: Any, kept: set[str], triple: str, processor: str) -> bytes:
-    """Position-independent code of a module, of which the `kept` symbols can be seen."""
+    """Position-independent code of a module, in which only the `kept` symbols are visible."""
     for item in [*whole.functions, *whole.global_variables]:
         if not item.is_declaration and item.name not in kept:
             item.linkage = "internal"
@@ -156,7 +158,7 @@ def _machine_code(whole: Any, kept: set[str], triple: str, processor: str) -> by
     )
     whole.data_layout = str(machine.target_data)
     whole.verify()
-    # Nothing is optimised again: wrappers are straight, and kernels as numba's passes left them.
+    # Nothing is optimised again: wrappers are straight-line code, and kernels were optimised by numba.
     passes = llvm.create_new_module_pass_manager()
     add = getattr(passes, "add_global_dead_code_eliminate_pass", None) or passes.add_global_dce_pass
     add()

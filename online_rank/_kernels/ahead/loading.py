@@ -1,8 +1,8 @@
-"""Load an object file of kernels: needs numpy and llvmlite, in milliseconds, and neither numba nor a compiler.
+"""Loads an object file of kernels in milliseconds, with numpy and llvmlite, but without numba or a compiler.
 
-The file is looked for by its name, which has the target and the digest of the kernels' sources: kernels that were edited
-since are not found, and numba compiles them. Where arrays do not lie in memory as the wrappers suppose, where
-`ONLINE_RANK_JIT=1`, without the GIL and elsewhere than on Linux, nothing is loaded.
+The name of the file contains the target and the digest of the kernels' sources, so after an edit no file is found, and numba
+compiles the kernels. Nothing is loaded if the memory layout of arrays is not the expected one, if `ONLINE_RANK_JIT=1`, without
+the GIL, and on systems other than Linux.
 """
 
 import ctypes
@@ -20,16 +20,16 @@ import numpy as np
 
 __all__ = ["cache_folder", "entry", "in_use", "is_missing", "object_name", "source_digest", "targets", "why_not"]
 
-#: Where the wheel has its objects.
+#: The folder of objects in the wheel.
 PACKAGED = Path(__file__).parent / "objects"
 
-#: Where the wrappers look for what an array is: bytes from the start of PyArrayObject, and of PyArray_Descr.
+#: Offsets, in bytes, of the fields that the wrappers read in PyArrayObject and PyArray_Descr.
 DATA, ND, DIMENSIONS, STRIDES, DESCRIPTOR, FLAGS, TYPE_NUMBER, BYTE_ORDER = 16, 24, 32, 40, 56, 64, 28, 26
 
 #: numpy's flags of arrays.
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 
-#: Numbers of the dtypes that the wrappers know; int64 is one of two, by platform.
+#: Numbers of the dtypes that the wrappers support; int64 has one of two numbers, depending on the platform.
 TYPE_NUMBERS = {
     "uint8": (2, 2), "int32": (5, 5), "int64": (7, 9), "uint64": (8, 10), "float32": (11, 11), "float64": (12, 12),
 }  # fmt: skip
@@ -65,7 +65,7 @@ def cache_folder() -> Path:
 
 
 def targets() -> list[str]:
-    """The targets whose code runs here, best first."""
+    """The targets whose code runs on this machine, best first."""
     if not sys.platform.startswith("linux"):
         return []
     if platform.machine() != "x86_64":
@@ -78,7 +78,7 @@ def targets() -> list[str]:
 
 
 def _arrays_are_as_supposed() -> bool:
-    """Whether numpy's arrays lie in memory as they have since numpy 1.7."""
+    """Whether numpy's arrays have the memory layout used since numpy 1.7."""
 
     def read(address: int, kind: Any = ctypes.c_void_p) -> Any:
         return kind.from_address(address).value
@@ -102,7 +102,7 @@ def _arrays_are_as_supposed() -> bool:
 
 
 def why_not() -> str | None:
-    """Why no object file is used in this process; None where one is."""
+    """Why no object file is used in this process; None if one is."""
     reason = _never()
     if reason is None and is_missing():
         reason = f"there is no object file {object_name(targets()[0])} in {PACKAGED} or {cache_folder()}"
@@ -110,19 +110,19 @@ def why_not() -> str | None:
 
 
 def is_missing() -> bool:
-    """Whether an object file would be used here if there were one."""
+    """Whether an object file would be used here if it existed."""
     return _never() is None and _path() is None
 
 
 def in_use() -> str:
-    """Which kernels this process runs, in words."""
+    """A description of the kernels that this process runs."""
     reason = why_not()
     return f"machine code of {_path()}" if reason is None else f"compiled by numba: {reason}"
 
 
 @functools.cache
 def _never() -> str | None:
-    """Why this process could not use an object file; None where it could."""
+    """Why this process could not use any object file; None if it could."""
     if os.environ.get("ONLINE_RANK_JIT", "") not in ("", "0"):
         return "ONLINE_RANK_JIT is set"
     for switch in ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"):
@@ -134,8 +134,8 @@ def _never() -> str | None:
         return "objects are for a Python with the GIL"
     known = targets()
     if not known:
-        return f"there are objects for Linux on x86-64 and aarch64 alone, this is {sys.platform} on {platform.machine()}"
-    return None if _arrays_are_as_supposed() else "numpy's arrays lie in memory otherwise than objects suppose"
+        return f"there are objects only for Linux on x86-64 and aarch64, this is {sys.platform} on {platform.machine()}"
+    return None if _arrays_are_as_supposed() else "numpy's arrays have a memory layout that objects do not support"
 
 
 def _path() -> Path | None:
@@ -149,14 +149,14 @@ def _path() -> Path | None:
 
 
 def _raise(pickled: bytes) -> None:
-    """Raise what a kernel raised: its class and arguments, as numba has written them down."""
+    """Raise the exception of a kernel, from its class and arguments as pickled by numba."""
     error, arguments, _ = pickle.loads(pickled)
     raise error(*arguments)
 
 
 @functools.cache
 def _engine() -> Any:
-    """The machine code, for the life of the process; None where none is used."""
+    """The machine code, kept for the life of the process; None if none is used."""
     if why_not() is not None:
         return None
     import llvmlite.binding as llvm
@@ -172,12 +172,12 @@ def _engine() -> Any:
     return engine
 
 
-#: What C code refers to by address.
+#: Objects that C code refers to by address.
 _kept: list[Any] = []
 
 
 def entry(name: str, fallback: Callable[..., Any]) -> Any:
-    """The function of the object file by that name; what it was not compiled for goes to `fallback`. None if there is none."""
+    """The function of that name in the object file, or None. Calls with other signatures go to `fallback`."""
     engine = _engine()
     if engine is None or not (address := engine.get_function_address(f"entry.{name}")):
         return None

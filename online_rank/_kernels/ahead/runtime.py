@@ -1,4 +1,4 @@
-"""What numba's machine code calls of numba: arrays that kernels make are counted, and let go of at the end.
+"""The runtime functions that numba's machine code calls: reference counting of the arrays that kernels allocate.
 
 numba's MemInfo is {count, destructor, its argument, data, size, allocator}.
 """
@@ -15,7 +15,7 @@ _WORDS, _SIZE = 6, 48
 
 
 def declared(module: Any, name: str, result: Any, arguments: list[Any], var_arg: bool = False) -> Any:
-    """The function of that name, declared once."""
+    """The function with a name, declared once."""
     if name in module.globals:
         return module.globals[name]
     return ir.Function(module, ir.FunctionType(result, arguments, var_arg=var_arg), name)
@@ -27,7 +27,7 @@ def _begin(module: Any, name: str, result: Any, arguments: list[Any]) -> tuple[A
 
 
 def add_runtime(module: Any) -> None:
-    """Define these functions in a module; what is not called is dropped when it is linked."""
+    """Define these functions in a module; unused ones are dropped by the linker."""
     null = ir.Constant(POINTER, None)
     aligned, b = _begin(module, "NRT_MemInfo_alloc_aligned", POINTER, [INT64, INT32])
     size, align = aligned.args[0], b.zext(aligned.args[1], INT64)
@@ -60,7 +60,7 @@ def add_runtime(module: Any) -> None:
 
 
 def _add_reshape(module: Any) -> None:
-    """Strides of a reshaped array, of contiguous ones alone: kernels make and are given no others where they reshape."""
+    """Strides of a reshaped array; only contiguous ones, since kernels reshape no others."""
     words = INT64.as_pointer()
     arguments = [INT64, words, words, INT64, words, words, INT64, INT32]
     function, b = _begin(module, "numba_attempt_nocopy_reshape", INT32, arguments)
@@ -68,7 +68,7 @@ def _add_reshape(module: Any) -> None:
     expected = b.alloca(INT64)
 
     def backwards(length: Any, place: Any) -> Any:
-        """The place of the last dimension, of the one before it, and so on."""
+        """The indices of the dimensions, from the last to the first."""
         return b.gep(place[0], [b.sub(b.sub(length, INT64(1)), place[1])])
 
     # Empty arrays may have any strides; numpy's have 0.

@@ -1,8 +1,9 @@
-"""The functions by which Python calls machine code: `PyObject *entry(PyObject *fallback, PyObject *const *args, Py_ssize_t n)`.
+"""The functions through which Python calls machine code: `PyObject *entry(PyObject *fallback, PyObject *const *args, Py_ssize_t
+n)`.
 
-An entry tries one signature after the other: it checks the kind of each argument, lets go of the GIL and calls numba's code.
-What fits none goes to `fallback(*args)`. Only Python's stable functions are used, and where an array has its data, shape and
-strides (`loading`), so an object is bound to no version of Python or numpy.
+An entry tries one signature after the other: it checks the type of each argument, releases the GIL and calls numba's code. If
+none fits, it calls `fallback(*args)`. It uses only Python's stable functions and the offsets of an array's data, shape and
+strides (`loading`), so an object does not depend on the version of Python or numpy.
 """
 
 from typing import Any
@@ -15,14 +16,14 @@ from online_rank._kernels.ahead.runtime import BYTE, INT32, INT64, POINTER, add_
 
 DOUBLE = ir.DoubleType()
 _NULL = ir.Constant(POINTER, None)
-#: What numba's code answers: 0 for a value, -2 for None; -1 where Python's error is set; from 1 on an error of its own.
+#: Return codes of numba's code: 0 for a value, -2 for None, -1 if a Python error is set, and from 1 on an error of its own.
 _NONE, _PYTHON_ERROR = -2, -1
 
 _NUMBERS = {types.int64: INT64, types.float64: DOUBLE, types.boolean: BYTE}
 
 
 class Unsuited(TypeError):
-    """A kind of argument or result that the wrappers do not know."""
+    """A type of argument or result that the wrappers do not support."""
 
 
 def module_of_wrappers(triple: str) -> "ir.Module":
@@ -83,7 +84,7 @@ class _Call:
         b.ret(self._as_object(result, None if result == types.none else b.load(slot)))
 
     def _need(self, condition: Any) -> None:
-        """Try what comes after this signature unless the condition holds."""
+        """Continue with the next signature unless the condition holds."""
         fits = self.function.append_basic_block()
         self.b.cbranch(condition, fits, self.unfit)
         self.b.position_at_end(fits)
@@ -100,7 +101,7 @@ class _Call:
         return known[name] if name in known else ir.GlobalVariable(self.module, BYTE, name)
 
     def _take(self, value: Any, kind: Any) -> None:
-        """Check an argument, and add what numba's code takes for it."""
+        """Check an argument, and append its values in numba's calling convention."""
         b = self.b
         if isinstance(kind, types.Tuple | types.UniTuple):
             self._need(b.icmp_unsigned("==", self._field(value, 8, POINTER), self._global("PyTuple_Type")))
@@ -164,7 +165,7 @@ class _Call:
         size = shape[0]
         for length in shape[1:]:
             size = b.mul(size, length)
-        # MemInfo and parent are null: what is lent to a kernel is neither kept nor let go of.
+        # MemInfo and parent are null: an array passed to a kernel is neither retained nor released.
         width = INT64(max(kind.dtype.bitwidth, 8) // 8)
         self.values += [_NULL, _NULL, size, width, self._field(value, loading.DATA, POINTER), *shape, *strides]
 
