@@ -86,6 +86,7 @@ _IN_ROOMS = {
     "BayesianUser": "stream.clicks",
     "BrowsingUser": "stream.clicks",
     "CascadeUser": "stream.clicks",
+    "Challenge": "serving",
     "DCG": "metrics",
     "DependentUser": "stream.clicks",
     "ERR": "metrics",

@@ -607,6 +607,16 @@ MaxPendingBytes = Annotated[
     typer.Option("--max-pending-bytes", metavar="BYTES", min=1, help="Memory for the queries waiting for feedback, in bytes."),
 ]
 
+Challenger = Annotated[
+    str | None,
+    typer.Option("--challenger", metavar="MODEL", help="Compare this model with the one that serves, on the same traffic."),
+]
+PromoteAt = Annotated[
+    float | None,
+    typer.Option(
+        "--promote-at", metavar="P", help="Let the challenger serve once it is better at this confidence, such as .95."
+    ),
+]
 FeedbackWindow = Annotated[
     str | None,
     typer.Option(
@@ -657,6 +667,8 @@ def stream(
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,
     max_pending_bytes: MaxPendingBytes = 1 << 28,
+    challenger: Challenger = None,
+    promote_at: PromoteAt = None,
     feedback_window: FeedbackWindow = None,
     event: Event = None,
     total: Totals = Total.largest,
@@ -682,7 +694,7 @@ def stream(
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
-    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log)
+    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
     seconds = None if idle is None else seconds_of(idle, "--idle")
@@ -714,6 +726,8 @@ def serve(
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,
     max_pending_bytes: MaxPendingBytes = 1 << 28,
+    challenger: Challenger = None,
+    promote_at: PromoteAt = None,
     feedback_window: FeedbackWindow = None,
     event: Event = None,
     total: Totals = Total.largest,
@@ -737,7 +751,7 @@ def serve(
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
-    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log)
+    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
     seconds = None if idle is None else seconds_of(idle, "--idle")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from online_rank.serving import FeedbackPlan
+from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.durable import DurableService
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.protocol import Outcome, RankingService
@@ -33,6 +33,8 @@ class Beginning(NamedTuple):
     clicks: bool
     scale: str
     log: bool
+    challenger: str | None = None
+    promote_at: float | None = None
 
 
 class Pending(NamedTuple):
@@ -135,10 +137,17 @@ def maker(beginning: Beginning, pending: Pending, feedback: Feedback = _USUAL) -
 
     if beginning.clicks and beginning.ranker != "perceptron":
         raise ValueError(f"--clicks has a ranker of its own; --ranker {beginning.ranker} learns from grades")
+    if beginning.promote_at is not None and beginning.challenger is None:
+        raise ValueError("--promote-at needs a --challenger")
+    challenge = None
+    if beginning.challenger is not None:
+        challenge = Challenge(
+            load_model(beginning.challenger), origin=_digest(beginning.challenger), promote_at=beginning.promote_at
+        )
     origin = None
     if beginning.model is not None:
         model = load_model(beginning.model)
-        origin = hashlib.sha256(Path(beginning.model).read_bytes()).hexdigest()
+        origin = _digest(beginning.model)
     else:
         kind = "swap" if beginning.clicks else beginning.ranker
         model = new_model(beginning.measure, beginning.scale, beginning.log, kind)
@@ -152,11 +161,16 @@ def maker(beginning: Beginning, pending: Pending, feedback: Feedback = _USUAL) -
             max_age=pending.age,
             max_pending_bytes=pending.n_bytes,
             origin=origin,
+            challenge=copy.deepcopy(challenge),
             plan=feedback.plan(),
             null_is_missing=feedback.null_is_missing,
         )
 
     return make
+
+
+def _digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def run(service: RankingService, places: Places) -> None:
@@ -182,6 +196,8 @@ def run(service: RankingService, places: Places) -> None:
                 else:
                     reply = state.service.handle(line, number)
                     clock.moved()
+                    if reply.promoted:
+                        print(f"online-rank: promoted: {reply.promoted}", file=sys.stderr)
                     if reply.changed:
                         records += reply.outcomes
                         learned |= reply.learned

@@ -41,7 +41,7 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
             f"{path} began with another model than this one. --replace-model continues with this one and keeps queries that "
             "wait; without a MODEL the one in the folder is used"
         )
-    elif given.origin is None and kept.origin is None:
+    elif given.origin is None and kept.origin is None and kept._promoted is None:
         other += differences(settings_of(kept.model), settings_of(given.model))
     if other:
         raise CheckpointError(f"{path} holds the state of a service with other options: {'; '.join(other)}")
@@ -50,10 +50,28 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
     kept.limit(**limits)
     if is_other_file:
         kept.replace_model(given.model, given.origin)
+    is_other_challenge = _challenge(kept, given)
     is_other_plan = settings_of(kept.plan) != settings_of(given.plan)
     if is_other_plan:
         kept.change_plan(given.plan)
-    return is_other_file or is_other_plan or is_limited_otherwise
+    return is_other_file or is_other_challenge or is_other_plan or is_limited_otherwise
+
+
+def _challenge(kept: RankingService, given: RankingService) -> bool:
+    """Let the challenger that was given challenge the service that was kept, unless it does, or has won before."""
+    old, new = kept.challenge, given.challenge
+    if new is not None and new.origin is not None and new.origin == kept._promoted:
+        return False
+    if old is not None and new is not None and old.origin == new.origin:
+        is_other = old.promote_at != new.promote_at
+        old.promote_at = new.promote_at
+        return is_other
+    if old is None and new is None:
+        return False
+    if new is not None:
+        new.require_rival(kept.model)
+    kept.challenge = new
+    return True
 
 
 def differences(kept: Any, given: Any, where: str = "model") -> list[str]:

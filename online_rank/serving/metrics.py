@@ -18,6 +18,12 @@ _COUNTERS = {
     "ranked": "Rankings served",
     "learned": "Queries learned",
     "duplicates": "Repeated feedback",
+    "accepted": "Pieces of feedback accepted for the end of a window",
+    "late": "Feedback that came after the end of its window",
+    "unanswered": "Windows that ended without feedback",
+    "refused": "Windows that ended with what the model cannot learn",
+    "expired": "Early feedback whose query never came",
+    "promotions": "Challengers that took the place of the serving model",
     "evicted": "Queries dropped before their feedback arrived",
     "drifts": "Number of rises of the served loss",
 }
@@ -87,3 +93,9 @@ class _OfModels:
             for name, value in (("", interval.mean), ("_lower", interval.lower), ("_upper", interval.upper)):
                 text = "Mean loss of the rankings served, and its 95 % interval at any time"
                 yield GaugeMetricFamily(f"online_rank_served_loss{name}", text, value=value)
+            challenge = models[0].durable.service.challenge
+            if challenge is not None:
+                difference = challenge.difference()
+                for name, value in (("", difference.mean), ("_lower", difference.lower), ("_upper", difference.upper)):
+                    text = "By how much the loss of the serving model exceeds that of the challenger, and its 95 % interval"
+                    yield GaugeMetricFamily(f"online_rank_challenger_difference{name}", text, value=value)

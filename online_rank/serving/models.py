@@ -59,6 +59,7 @@ class ServedModel:
         self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.n_users = 0
         self.clock = IdleClock(service, idle)
+        self.n_promotions = 0
         self._before = service.counts()
         self._replacing = asyncio.Lock()
         self._previous: bytes | None = None
@@ -106,9 +107,22 @@ class ServedModel:
     def _watch(self, reply: Reply, before: Any) -> None:
         """Show what a request led to."""
         self.monitor.changed()
+        if reply.promoted:
+            _log.warning("promoted: %s", reply.promoted)
+            self.n_promotions += 1
+            self._keep_replaced()
         for learned in (reply, *reply.closed):
             if learned.feedback is not None:
                 self.monitor.learned(learned, self.durable.service.model, before)
+
+    def _keep_replaced(self) -> None:
+        """Keep the model whose place the challenger took, for `roll_back`."""
+        try:
+            self._previous = to_bytes(self.durable.service.replaced)
+            if self.durable.path is not None:
+                write_atomically(self.durable.path / _PREVIOUS, self._previous)
+        except (OSError, TypeError, ValueError) as error:
+            _log.error("the model before cannot be kept: %s", error)
 
     def model_file(self) -> bytes:
         """The current model, in the format of `online_rank.save`."""
@@ -168,7 +182,7 @@ class ServedModel:
     def counts(self) -> collections.Counter[str]:
         """Counts since it was loaded into memory."""
         since = {name: count - self._before[name] for name, count in self.durable.service.counts().items()}
-        return collections.Counter({**since, "drifts": self.monitor.n_drifts})
+        return collections.Counter({**since, "drifts": self.monitor.n_drifts, "promotions": self.n_promotions})
 
     async def close(self) -> None:
         """Write the remaining changes and a checkpoint, then release the directory."""

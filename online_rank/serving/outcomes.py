@@ -13,9 +13,10 @@ class Outcome(NamedTuple):
     Attributes
     ----------
     fields
-        The kind of change: `("rank", draws so far or None, numbers of the queries crowded out)`, `("learn", id, number of
-        its query)`, `("teach", id)`, `("feedback", time)`, `("close", id)` at the end of a window, `("drop", id)` if the
-        feedback cannot be learned, `("late", time)`, `("time", time)` or `("duplicate",)`.
+        The kind of change: `("rank", draws so far or None, numbers of the queries crowded out, rankings that two models might
+        have drafted)`, `("learn", id, number of its query)`, `("teach", id)`, `("feedback", time)`, `("close", id)` at the end
+        of a window, `("drop", id)` if the feedback cannot be learned, `("late", time)`, `("time", time)`, `("promote",)` or
+        `("duplicate",)`.
     number
         The number of the query that waits from then on, or None.
     waiting
@@ -53,7 +54,9 @@ class Reply(NamedTuple):
     loss
         The loss of that ranking; None without grades, or if there was nothing to rank.
     closed
-        Replies for queries learned at the same time because their windows have ended.
+        Replies for what happened at the same time: queries learned because their windows have ended, a promotion.
+    promoted
+        How the challenger compared with the model whose place it takes; empty if none was promoted.
     """
 
     answer: dict[str, Any]
@@ -64,6 +67,7 @@ class Reply(NamedTuple):
     served: dict[str, float] | None = None
     loss: float | None = None
     closed: "tuple[Reply, ...]" = ()
+    promoted: str = ""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -65,13 +65,14 @@ from online_rank.arguments import flag, integer
 from online_rank.base import abilities_of, parts_of, ranker_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
 from online_rank.base.undo import all_or_nothing
-from online_rank.feedback import Impression
+from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import Interval, LossInterval, served_loss
 from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, is_id
 from online_rank.measures import learned_measure
 from online_rank.metrics import metric
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.grades import MAX_GRADE
+from online_rank.serving.challenge import Challenge
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import GRADE, FeedbackPlan
@@ -121,6 +122,8 @@ class RankingService:
         Digest of the model's file; None for a new model. A folder continues only with the file that it began with.
     plan
         What counts as feedback, and when it is learned; None for one piece of feedback a query, learned when it comes.
+    challenge
+        A second model that is compared with this one, and may take its place; None for none.
     null_is_missing
         Whether a feature that is null counts as missing; else it is refused.
 
@@ -147,6 +150,8 @@ class RankingService:
         _counts=DictOf(Text(*_COUNTED), Count()),
         _served=Array(3),
         _longest_delay=Count(),
+        _promoted=Text(optional=True),
+        replaced=Derived(),
         _target=Derived(),
         _read=Derived(),
     )
@@ -163,6 +168,7 @@ class RankingService:
         learn_served: bool = False,
         origin: str | None = None,
         plan: FeedbackPlan | None = None,
+        challenge: Challenge | None = None,
         null_is_missing: bool = False,
     ) -> None:
         integer("max_pending", max_pending, 1)
@@ -179,8 +185,14 @@ class RankingService:
         self.learn_served = learn_served
         self.origin = origin
         self.plan = plan
+        self.challenge = challenge
         self.null_is_missing = null_is_missing
+        if challenge is not None:
+            challenge.require_rival(model)
         self.n_changes = 0
+        self._promoted: str | None = None
+        #: The model whose place the challenger took last in this process.
+        self.replaced: Any = None
         self._pending = PendingQueries(
             max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes, plan=copy.copy(plan)
         )
@@ -222,9 +234,7 @@ class RankingService:
         else:
             if "meta" in fields:
                 reply.answer["meta"] = fields["meta"]
-            if self._pending.window is not None and reply.outcome is not None:
-                return reply._replace(closed=self._close_due())
-            return reply
+            return self._with_what_follows(reply) if reply.outcome is not None else reply
         query_id = fields.get("id")
         known = {"id": query_id} if is_id(query_id) else {}
         return Reply({**known, "error": message, "line": line})
@@ -239,7 +249,7 @@ class RankingService:
             return Reply({})
         self._pending.advance(at)
         self.n_changes += 1
-        return Reply({}, Outcome(("time", at)), closed=self._close_due())
+        return self._with_what_follows(Reply({}, Outcome(("time", at))))
 
     @property
     def now(self) -> float | None:
@@ -284,6 +294,7 @@ class RankingService:
             "loss_mean": interval.mean if interval.n else None,
             "loss_mean_interval": [interval.lower, interval.upper],
             "longest_delay": self._longest_delay,
+            **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
         }
 
     @property
@@ -311,9 +322,11 @@ class RankingService:
         """Repeat the change of an `Outcome`."""
         kind, *rest = fields
         if kind == "rank":
-            n_shown, gone = rest
+            n_shown, gone, n_asked = rest
             if n_shown is not None:
                 ranker_of(self.model).n_shown = n_shown
+            if self.challenge is not None:
+                self.challenge.n_asked = n_asked
             self._ranked(number, waiting, gone)
         elif kind == "learn":
             request = decoded(feedback)
@@ -325,6 +338,8 @@ class RankingService:
             self._gathered(kind_of(request), request, rest[0])
         elif kind == "close":
             self._closed(rest[0], Outcome(tuple(fields)))
+        elif kind == "promote":
+            self._promote()
         elif kind == "drop":
             self._dropped(rest[0])
         else:
@@ -447,6 +462,8 @@ class RankingService:
             before = ranker.n_shown
             try:
                 shown = self.model.show_one(query)
+                if self.challenge is not None:
+                    shown = self.challenge.drafted(self.model, query, len(shown.order)) or shown
                 answer = _ranked(query_id, scores, [*shown.order])
                 drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
                 reply = self._waiting(answer, ranker.n_shown, (query_id, size, at, text, [*scores.values()], drawn))
@@ -470,7 +487,10 @@ class RankingService:
         forgotten = [each for each in gone if not self._pending.is_given(each)] if gone else gone
         if replaced is not None:
             forgotten = [*forgotten, replaced]
-        outcome = Outcome(("rank", n_shown, gone), number, waiting, gone=tuple(forgotten))
+        n_asked = 0
+        if self.challenge is not None and n_shown is not None:
+            n_asked = self.challenge.n_asked = self.challenge.n_asked + 1
+        outcome = Outcome(("rank", n_shown, gone, n_asked), number, waiting, gone=tuple(forgotten))
         reply = Reply(answer, outcome)
         self._ranked(number, waiting, gone)
         return reply
@@ -577,6 +597,26 @@ class RankingService:
         self._counts["accepted"] += 1
         self.n_changes += 1
 
+    def _with_what_follows(self, reply: Reply) -> Reply:
+        """A reply, with what happens after its request."""
+        if self._pending.window is not None:
+            reply = reply._replace(closed=self._close_due())
+        if self.challenge is not None and self.challenge.is_won:
+            level = self.challenge.promote_at or 0.95
+            won = f"the challenger is better than the serving model: {self.challenge.difference(level)}"
+            self._promote()
+            promotion = Reply({}, Outcome(("promote",)), promoted=won)
+            reply = reply._replace(closed=(*reply.closed, promotion), promoted=won)
+        return reply
+
+    def _promote(self) -> None:
+        """Let the challenger serve from now on."""
+        if self.challenge is not None:
+            self._promoted = self.challenge.origin or ""
+            self.replaced, self.model, self.challenge = self.model, self.challenge.model, None
+            self._read.clear()
+        self.n_changes += 1
+
     def _close_due(self) -> tuple[Reply, ...]:
         """Learn queries whose windows have ended."""
         closed: list[Reply] = []
@@ -658,18 +698,32 @@ class RankingService:
         self._read.pop(number, None)
         self._longest_delay = max(self._longest_delay, len(self._pending))
         self._served = served
-        shown_loss = self.model.last_round.loss if kind == "clicks" else loss or 0.0
+        shown_loss = loss or 0.0
+        if kind == "clicks" and feedback.impression.teams is None:
+            shown_loss = self.model.last_round.loss
         known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
         return Reply({"id": query_id, "learned": True, "loss": shown_loss}, outcome, True, None, feedback, known, loss)
 
     def _learn_once(self, query_id: Any, query: Block, y: Any, options: dict[str, Any]) -> None:
         """Let the model learn, and remember the id: the last that can fail, and what makes it known has its place already."""
+        challenge = self.challenge
+        drafted = isinstance(y, Clicks) and y.impression.teams is not None
+        if challenge is not None and not isinstance(y, Clicks):
+            before = challenge.sums
+            challenge.compare(self._target, self.model, query, y)
         self._learned[query_id] = self.n_changes + 1
         try:
-            self.model.learn_one(query, y, **options)
+            if not drafted:
+                self.model.learn_one(query, y, **options)
         except BaseException:
             del self._learned[query_id]
+            if challenge is not None and not isinstance(y, Clicks):
+                challenge.sums = before
             raise
+        if challenge is not None and drafted:
+            challenge.count(y)
+        elif challenge is not None:
+            challenge.learn(query, y)
         self._limit_learned()
         self._counts["learned"] += 1
         self.n_changes += 1

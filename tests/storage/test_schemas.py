@@ -14,7 +14,7 @@ from online_rank.base import Columns
 from online_rank.base.schema import Array, Count, Derived, ListOf, Names, Nested, Plain, Real, Schema, StateError, mismatches
 from online_rank.metrics import NDCG, OffPolicyValue, RandomRanking, SwapComparison, TeamDraft, metric
 from online_rank.rankers.fixed import FixedRanker
-from online_rank.serving import FeedbackPlan, PendingQueries, RankingService
+from online_rank.serving import Challenge, FeedbackPlan, PendingQueries, RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.objects import class_of, name_of, schema
 from online_rank.storage.river_classes import RIVER
@@ -136,6 +136,7 @@ MADE = {
     "RecallAtK": [lambda: measured("recall@3")],
     "PairwiseAccuracy": [lambda: measured("pairwise_accuracy")],
     "PrecisionAtK": [lambda: measured("p@2")],
+    "Challenge": [lambda: Challenge(teach(online_rank.PerceptronRanker()), origin="f00", promote_at=0.95)],
     "FeedbackPlan": [FeedbackPlan, lambda: FeedbackPlan(window=60.0, events={"click": 1}, ungraded="skip")],
     "PendingQueries": [pending, gathering],
     "ClickPerceptron": [

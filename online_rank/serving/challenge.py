@@ -1,0 +1,139 @@
+"""A second model beside the one that serves: compared on the same traffic, and promoted once it is known to be better."""
+
+from typing import Any
+
+import numpy as np
+
+from online_rank.arguments import number
+from online_rank.base import abilities_of, ranker_of
+from online_rank.base.draws import counted_generator
+from online_rank.base.schema import Array, Count, Schema
+from online_rank.feedback import Clicks, Impression
+from online_rank.intervals import Difference, PairedLosses, served_loss
+from online_rank.measures import Measure, learned_measure
+from online_rank.metrics.interleaving import draft, vote
+from online_rank.query import Block
+
+__all__ = ["Challenge"]
+
+_NAMES = ("serving", "challenger")
+
+
+class Challenge:
+    """A model that may take the place of the one that serves.
+
+    Where grades come, it learns along in the shadow: before both learn a query, both rank it, and their losses are compared.
+    Where clicks come, that comparison would favour the model whose lists were shown. So every other query shows a list that
+    both have drafted (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither learns from those lists.
+
+    Parameters
+    ----------
+    model
+        The challenger. It learns from the same kind of feedback as the one that serves, and in the same measure.
+    origin
+        Digest of the file that it came from.
+    promote_at
+        Confidence from which on it takes the other's place, at any time; None compares only.
+    seed
+        Seed of the drafts.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> from online_rank.rankers.fixed import FixedRanker
+    >>> from online_rank.serving import Challenge, RankingService
+    >>> service = RankingService(FixedRanker({"x": -1.0}), challenge=Challenge(FixedRanker({"x": 1.0}), promote_at=0.95))
+    >>> for i in range(30):
+    ...     reply = service.handle(b'{"id": %d, "docs": {"a": {"x": 2}, "b": {"x": 1}}, "grades": {"a": 1, "b": 0}}' % i)
+    ...     if reply.promoted:
+    ...         print(i + 1, reply.promoted)
+    29 the challenger is better than the serving model: +0.3691, 95 % interval +0.0035 to +0.7346, n = 29
+    >>> service.challenge is None, service.model.weights
+    (True, {'x': 1.0})
+    """
+
+    _schema = Schema(sums=Array(1, 3, low=0.0), n_drafted=Count(), n_asked=Count(), n_failed=Count())
+
+    def __init__(self, model: Any, *, origin: str | None = None, promote_at: float | None = None, seed: int = 0) -> None:
+        number("promote_at", promote_at, above=0.5, below=1.0, optional=True)
+        ranker_of(model)
+        self.model = model
+        self.origin = origin
+        self.promote_at = promote_at
+        self.seed = seed
+        self.sums = np.zeros((1, 3))
+        self.n_asked = 0
+        self.n_drafted = 0
+        self.n_failed = 0
+
+    @property
+    def paired(self) -> PairedLosses:
+        """The account of the comparison, in which the loss of the challenger is the second."""
+        return PairedLosses(_NAMES, self.sums)
+
+    @property
+    def is_won(self) -> bool:
+        """Whether the challenger is to take the other's place."""
+        if self.promote_at is None:
+            return False
+        return any(statement.better == "challenger" for statement in self.paired.better(self.promote_at))
+
+    def require_rival(self, model: Any) -> None:
+        """Raise ValueError unless the two can be compared."""
+        if abilities_of(model).draws != abilities_of(self.model).draws:
+            raise ValueError("challenger: one model learns from clicks, the other from grades")
+        if learned_measure(model) != learned_measure(self.model):
+            raise ValueError("challenger: the two models learn different measures")
+
+    def difference(self, level: float = 0.95) -> Difference:
+        """By how much the loss of the model that serves exceeds that of the challenger."""
+        return self.paired.difference("challenger", "serving", level)
+
+    def compare(self, measure: Measure, model: Any, query: Block, y: Any) -> None:
+        """Compare both on a query with its grades, before they learn it."""
+        serving, challenger = (_loss(measure, each, query, y) for each in (model, self.model))
+        if serving is not None and challenger is not None:
+            self._update({"serving": serving, "challenger": challenger})
+
+    def drafted(self, model: Any, query: Block, k: int) -> Impression | None:
+        """The list of k documents that both draft for the next query; None for one that is not drafted."""
+        if self.n_asked % 2:
+            return None
+        rankings = (model.rank_one(query), self.model.rank_one(query))
+        return draft(dict(zip(_NAMES, rankings, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
+
+    def count(self, clicks: Clicks) -> None:
+        """Count the clicks on a list that both drafted."""
+        won = vote(clicks, "challenger")
+        self.n_drafted += 1
+        self._update({"serving": won, "challenger": 1.0 - won})
+
+    def learn(self, query: Block, y: Any) -> None:
+        """Let the challenger learn a query that the other has learned; what it cannot learn concerns nobody else."""
+        try:
+            self.model.learn_one(query, y)
+        except (ValueError, TypeError, ArithmeticError, MemoryError):
+            self.n_failed += 1
+
+    def figures(self) -> dict[str, Any]:
+        """What is said about the comparison, for JSON."""
+        level = self.promote_at or 0.95
+        difference = self.difference(level)
+        return {
+            "n": difference.n,
+            "difference": difference.mean if difference.n else None,
+            "interval": [difference.lower, difference.upper],
+            "level": level,
+            "promote_at": self.promote_at,
+            "failed": self.n_failed,
+        }
+
+    def _update(self, losses: dict[str, float]) -> None:
+        paired = self.paired
+        paired.update(losses)
+        self.sums = paired.sums
+
+
+def _loss(measure: Measure, model: Any, query: Block, y: Any) -> float | None:
+    scores = model.predict_one(query)
+    return served_loss(measure, [*scores.values()] if isinstance(scores, dict) else scores, y)

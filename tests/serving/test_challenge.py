@@ -1,0 +1,151 @@
+"""A challenger on live traffic: compared, promoted when it is better, and still there after a restart."""
+
+import json
+
+import numpy as np
+import pytest
+
+from online_rank import PerceptronRanker, SwapRanker
+from online_rank.intervals import PairedLosses, served_loss
+from online_rank.measures import measure
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.serving import Challenge, FeedbackPlan, RankingService
+from online_rank.serving.durable import DurableService
+from online_rank.storage.files import to_bytes
+
+
+def queries(n, seed=0):
+    rng = np.random.default_rng(seed)
+    for i in range(n):
+        x = rng.normal(size=(5, 2)).round(3)
+        docs = {f"d{j}": {"good": a, "bad": b} for j, (a, b) in enumerate(x.tolist())}
+        yield i, docs, {f"d{j}": int(a > 0.5) for j, a in enumerate(x[:, 0].tolist())}
+
+
+def send(service, **fields):
+    return service.handle(json.dumps(fields).encode())
+
+
+def against(challenger, serving=None, **options):
+    return RankingService(serving or FixedRanker({"bad": 1.0}), challenge=Challenge(challenger, **options))
+
+
+def test_both_rank_a_query_just_before_they_learn_it():
+    a, b, target = PerceptronRanker(), PerceptronRanker("ap"), measure("ndcg@10")
+    with pytest.raises(ValueError, match="learn different measures"):
+        against(b, a)
+    b = PerceptronRanker(average=False)
+    service = RankingService(PerceptronRanker(), challenge=Challenge(PerceptronRanker(average=False)))
+    paired = PairedLosses(["serving", "challenger"])
+    for i, docs, grades in queries(40):
+        send(service, id=i, docs=docs)
+        if len({*grades.values()}) > 1:
+            losses = [served_loss(target, model.predict_one(docs), grades) for model in (a, b)]
+            paired.update(dict(zip(paired.names, losses, strict=True)))
+        for model in (a, b):
+            model.learn_one(docs, grades)
+        send(service, id=i, grades=grades)
+    figures = service.stats()["challenger"]
+    difference = paired.difference("challenger", "serving")
+    assert (figures["n"], figures["difference"]) == (difference.n, difference.mean)
+    assert figures["interval"] == [difference.lower, difference.upper]
+    assert to_bytes(service.model) == to_bytes(a)
+    assert to_bytes(service.challenge.model) == to_bytes(b)
+
+
+def test_a_better_one_takes_the_place_of_the_other_and_says_so():
+    service = against(FixedRanker({"good": 1.0}), promote_at=0.95)
+    promoted = []
+    for i, docs, grades in queries(300):
+        send(service, id=i, docs=docs)
+        reply = send(service, id=i, grades=grades)
+        if reply.promoted:
+            promoted.append((i, reply.promoted))
+    assert len(promoted) == 1
+    assert promoted[0][1].startswith("the challenger is better than the serving model: +")
+    assert service.challenge is None
+    assert (
+        service.model.weights_by_name if hasattr(service.model, "weights_by_name") else service.model.weights == {"good": 1.0}
+    )
+
+
+@pytest.mark.parametrize(("options", "n_promoted"), [({}, 0), ({"promote_at": 0.95}, 0)])
+def test_a_worse_one_never_does(options, n_promoted):
+    service = against(FixedRanker({"bad": 1.0}), FixedRanker({"good": 1.0}), **options)
+    for i, docs, grades in queries(200):
+        send(service, id=i, docs=docs)
+        assert not send(service, id=i, grades=grades).promoted
+    assert service.challenge is not None
+
+
+def test_a_better_one_stays_where_nothing_is_promoted():
+    service = against(FixedRanker({"good": 1.0}))
+    for i, docs, grades in queries(200):
+        send(service, id=i, docs=docs, grades=grades)
+    assert service.stats()["challenger"]["interval"][0] > 0.0
+    assert service.challenge is not None
+
+
+def test_a_challenger_that_cannot_learn_disturbs_nobody(monkeypatch):
+    service = against(PerceptronRanker(), PerceptronRanker())
+
+    def fail(*_, **__):
+        raise ValueError("no")
+
+    monkeypatch.setattr(service.challenge.model, "learn_one", fail)
+    for i, docs, grades in queries(5):
+        send(service, id=i, docs=docs)
+        assert send(service, id=i, grades=grades).answer["learned"]
+    assert service.stats()["challenger"]["failed"] == 5
+
+
+def test_on_clicks_lists_are_drafted_and_clicks_are_votes():
+    """A user who clicks what is good prefers the challenger, which ranks by it; only drafted lists count."""
+    good, bad = SwapRanker(), SwapRanker()
+    for sign, model in ((1.0, good), (-1.0, bad)):
+        for _ in range(20):
+            docs = {"a": {"good": 1.0}, "b": {"good": -1.0}}
+            shown = model.show_one(docs)
+            model.learn_one(docs, shown.clicked(["a" if sign > 0 else "b"]))
+    service = RankingService(bad, challenge=Challenge(good, promote_at=0.95, seed=3))
+    for i, docs, _ in queries(400):
+        answer = send(service, id=i, docs={name: {"good": each["good"]} for name, each in docs.items()}).answer
+        best = max(answer["ranking"][: answer["shown"]], key=lambda name: docs[name]["good"])
+        before = to_bytes(service.model)
+        # Query 0, 2, ... was drafted, and neither learns from it; from the others they would learn to be alike.
+        reply = send(service, id=i, clicks=[best] if i % 2 == 0 else [])
+        assert i % 2 or reply.promoted or to_bytes(service.model) == before
+        if reply.promoted:
+            break
+    else:
+        pytest.fail("it was never promoted")
+    assert i < 399
+    assert service.challenge is None
+
+
+@pytest.mark.parametrize("kind", ["grades", "clicks", "windows"])
+def test_it_survives_crashes_and_a_restart_goes_on_with_the_winner(tmp_path, kind):
+    def make():
+        models = [SwapRanker(), SwapRanker()] if kind == "clicks" else [FixedRanker({"bad": 1.0}), FixedRanker({"good": 1.0})]
+        plan = FeedbackPlan(window=10) if kind == "windows" else None
+        return RankingService(models[0], origin="A", plan=plan, challenge=Challenge(models[1], origin="B", promote_at=0.95))
+
+    whole, state = make(), DurableService(make(), tmp_path / "state", 30)
+    for i, docs, grades in queries(120):
+        answer = whole.handle(json.dumps({"id": i, "docs": docs, "ts": i}).encode()).answer
+        feedback = {"clicks": answer["ranking"][:1]} if kind == "clicks" else {"grades": grades}
+        for fields in ({"id": i, "docs": docs, "ts": i}, {"id": i, "ts": i, **feedback}):
+            line = json.dumps(fields).encode()
+            reply = state.service.handle(line)
+            if "docs" not in fields:
+                assert reply.answer == whole.handle(line).answer
+            state.append(reply.outcomes, sync=reply.learned)
+            state.between_commits()
+        if i % 17 == 16:
+            state.close()
+            state = DurableService(make(), tmp_path / "state", 30)
+            assert state.service.stats() == whole.stats()
+            assert to_bytes(state.service.model) == to_bytes(whole.model)
+    assert (whole.challenge is None) == (kind != "clicks")
+    assert (state.service.challenge is None) == (kind != "clicks")
+    state.close()
