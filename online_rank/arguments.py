@@ -105,9 +105,10 @@ def choice(name: str, value: Any, choices: Iterable[Any], *, optional: bool = Fa
     if optional and value is None:
         return
     known = list(choices)
-    # Types must match too: 1 is not True, and comparing an array gives an array.
-    if any(type(value) is type(known_value) and value == known_value for known_value in known):
-        return
+    for known_value in known:
+        # Types must match too: 1 is not True, and comparing an array gives an array.
+        if type(value) is type(known_value) and value == known_value:
+            return
     *first, last = map(repr, known)
     allowed = f"{', '.join(first)} or {last}" if first else last
     kind = ValueError if any(type(value) is type(known_value) for known_value in known) else TypeError

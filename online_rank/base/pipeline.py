@@ -322,31 +322,29 @@ class RankingPipeline(Able, compose.Pipeline):
                 changes.include(step)
         # The scores that would have been served can be computed only before the transformers learn the query.
         for query in block.each():
-            self._learn_steps(query._replace(answered=self._score_block(query) if measures else None))
+            self._learn_steps(query._replace(answered=self._score_block(query) if measures else None), scaled=scaled)
 
-    def _learn_steps(self, block: Block, changes: all_or_nothing | None = None) -> None:
-        """`_learn_block`, step by step."""
+    def _learn_steps(self, block: Block, changes: all_or_nothing | None = None, scaled: bool = False) -> None:
+        """`_learn_block`, step by step; `scaled` says whether the ranker wants the scale of the features."""
         for step in self.steps.values():
             if step._is_ranker:
-                if block.y is not None:
-                    self._learn_ranker(step, block, changes)
+                if block.y is None:
+                    return
+                if scaled:
+                    block = block._replace(scale=self._scale())
+                if changes is not None:
+                    if step._learn_at_once(block, changes=changes):
+                        return
+                    changes.include(step, block)
+                step._learn_or_raise(block)
                 return
-            if step._supervised and isinstance(block.y, tuple) and not step.abilities.takes_clicks:
+            supervised, able = step._supervised, step.abilities
+            if supervised and isinstance(block.y, tuple) and not able.takes_clicks:
                 raise TypeError(f"{step} learns from grades, not from {type(block.y[0]).__name__}")
-            if changes is not None and step.abilities.learns:
+            if changes is not None and able.learns:
                 changes.include(step, block)
-            learns = step._supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT
+            learns = supervised or not self._LEARN_UNSUPERVISED_DURING_PREDICT
             block = step._learn_block(block) if learns else step._transform_block(block)
-
-    def _learn_ranker(self, ranker: Ranker, block: Block, changes: all_or_nothing | None) -> None:
-        """Let the ranker learn from the output of the transformers."""
-        if ranker.abilities.wants_scale:
-            block = block._replace(scale=self._scale())
-        if changes is not None:
-            if ranker._learn_at_once(block, changes=changes):
-                return
-            changes.include(ranker, block)
-        ranker._learn_or_raise(block)
 
     def _transform_block(self, block: Block) -> Block:
         """The queries as they leave the transformers."""

@@ -45,7 +45,7 @@ class all_or_nothing:
     """
 
     def __init__(self, *parts: Any) -> None:
-        self._undo = [snapshot(part) for part in parts]
+        self._undo = list(map(snapshot, parts))
         #: An array whose last number is NaN until the change is complete.
         self._written_last: np.ndarray | None = None
 

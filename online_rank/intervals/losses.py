@@ -8,7 +8,7 @@ import numpy as np
 
 from online_rank._kernels.codes import AP
 from online_rank._kernels.intervals import radius
-from online_rank.measures import Measure
+from online_rank.measures import TIES, Measure, as_scores, gains, query_values
 from online_rank.query import as_grades
 
 __all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "served_loss"]
@@ -193,4 +193,8 @@ def served_loss(measure: Measure, scores: Any, grades: Any) -> float | None:
     seen = y >= measure.threshold if measure.kind == AP else y
     if not seen.size or seen.min() == seen.max():
         return None
-    return min(1.0, max(0.0, measure.loss(scores, y, ties="pessimistic")))
+    ends = np.array([0, len(y)])
+    value = query_values(measure.kind, measure.k, measure.threshold, TIES["pessimistic"], gains(), as_scores(scores), y, ends)[
+        0
+    ]
+    return min(1.0, max(0.0, 1.0 - float(value)))

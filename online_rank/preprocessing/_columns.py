@@ -15,6 +15,9 @@ from online_rank.query import Block, document_name, require_finite, require_grad
 class ColumnTransformer(QueryEstimator, QueryTransformer):
     """A transformer whose state has a column for each feature; it makes one or more columns of each feature."""
 
+    #: Whether it learns from grades; an attribute, since a pipeline asks for it at each query.
+    _supervised = False
+
     @abc.abstractmethod
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         """For each query of a block in turn: learn from it, then write the transformed query to `out`.
@@ -29,7 +32,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 
     def _room(self, X: np.ndarray) -> np.ndarray:
         """An array for the transformed features `X`."""
-        return np.empty_like(X)
+        return np.empty(X.shape, X.dtype)
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
         """Names of the columns made of features with `names`."""
@@ -47,7 +50,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         if learned < len(block.w):
             require_finite(block)
             raise too_large(self, block, learned)
-        return self._answer(aligned, out)
+        return with_features(aligned, out, None if aligned.names is None else self._given_names(self._own_names()))
 
     def _transform_block(self, block: Block) -> Block:
         aligned = block if self._is_aligned(block) else self._align(block)
@@ -58,7 +61,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
             return block._replace(X=out, names=None if block.names is None else self._given_names(block.names))
         out = self._room(aligned.X)
         self._transform(aligned.X, block.offsets, out)
-        return self._answer(aligned, out)
+        return with_features(aligned, out, None if aligned.names is None else self._given_names(self._own_names()))
 
     def _is_aligned(self, block: Block) -> bool:
         """Whether the features of a block are an array with the columns of a state without names."""
@@ -68,9 +71,6 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
             and type(block.X) is np.ndarray
             and block.X.shape[1] == self._n_features
         )
-
-    def _answer(self, aligned: Block, out: np.ndarray) -> Block:
-        return with_features(aligned, out, None if aligned.names is None else self._given_names(self._own_names()))
 
 
 class StatelessTransformer(QueryTransformer):

@@ -90,12 +90,10 @@ class StreamTargetEncoder(ColumnTransformer):
         self._sums = np.empty((0, n_points))
         self._counts = np.empty((0, n_points))
 
+    _supervised = True
+
     def _abilities(self) -> Abilities:
         return super()._abilities()._replace(takes_clicks=True)
-
-    @property
-    def _supervised(self) -> bool:
-        return True
 
     def _grow(self, n_new: int) -> None:
         new = np.zeros((n_new, self.n_points))

@@ -1,0 +1,119 @@
+"""How many Python functions does one query call? Counted by a trace, after the first queries.
+
+    python -m benchmarks.calls [--by ROW]
+
+What is called in C, kernels included, does not count. `--by` shows the functions behind one row.
+"""
+
+import collections
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks._common import parser, save, table
+from online_rank import LossTracker, PerceptronRanker, StreamScaler, SwapRanker
+from online_rank.serving import RankingService
+from online_rank.stream.clicks import user
+from online_rank.stream.synth import NoisyTeacher
+
+#: Queries before the one that is counted, and those counted; a row shows the least of them.
+_BEFORE, _COUNTED = 20, 5
+
+_NAMES = [f"f{j}" for j in range(10)]
+
+
+def _queries() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    return iter(NoisyTeacher(_BEFORE + _COUNTED, n_features=len(_NAMES), n_documents=10, seed=1))
+
+
+def _as_dicts(X: np.ndarray, y: np.ndarray) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
+    ids = [f"d{i}" for i in range(len(y))]
+    return dict(zip(ids, (dict(zip(_NAMES, row, strict=True)) for row in X.tolist()), strict=True)), dict(
+        zip(ids, y.tolist(), strict=True)
+    )
+
+
+def _learning(model: Any, *, named: bool = False, served: bool = False) -> Iterator[Callable[[], Any]]:
+    for X, y in _queries():
+        x, grades = _as_dicts(X, y) if named else (X, y)
+        yield lambda x=x, grades=grades: model.learn_one(x, grades)
+
+
+def _clicking() -> Iterator[Callable[[], Any]]:
+    model, who = StreamScaler() | SwapRanker(), user("position", max_grade=4)
+    for draw, (X, y) in enumerate(_queries()):
+        x, grades = _as_dicts(X, y)
+        clicks = who.clicks(model.show_one(x), grades, draw)
+        yield lambda x=x, clicks=clicks: model.learn_one(x, clicks)
+
+
+def _requests(*, learning: bool) -> Iterator[Callable[[], Any]]:
+    service = RankingService(StreamScaler() | PerceptronRanker())
+    for number, (X, y) in enumerate(_queries()):
+        x, grades = _as_dicts(X, y)
+        rank = json.dumps({"id": str(number), "docs": x}).encode()
+        learn = json.dumps({"id": str(number), "grades": grades}).encode()
+        if learning:
+            service.handle(rank)
+            yield lambda learn=learn: service.handle(learn)
+        else:
+            yield lambda rank=rank: service.handle(rank)
+
+
+ROWS: dict[str, Callable[[], Iterator[Callable[[], Any]]]] = {
+    "ranker, arrays": lambda: _learning(PerceptronRanker()),
+    "pipeline, arrays": lambda: _learning(StreamScaler() | PerceptronRanker()),
+    "pipeline, dicts": lambda: _learning(StreamScaler() | PerceptronRanker(), named=True),
+    "tracker with served losses": lambda: _learning(StreamScaler() | LossTracker(PerceptronRanker(), served=True)),
+    "clicks": _clicking,
+    "service, ranking": lambda: _requests(learning=False),
+    "service, learning": lambda: _requests(learning=True),
+}
+
+
+def counted(call: Callable[[], Any]) -> collections.Counter[str]:
+    """The Python functions that a call calls, by file and name."""
+    calls: collections.Counter[str] = collections.Counter()
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            calls[f"{frame.f_code.co_filename.rpartition('/online_rank/')[2]}: {frame.f_code.co_qualname}"] += 1
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    del calls[next(iter(calls))]  # the lambda itself
+    return calls
+
+
+def least(row: str) -> collections.Counter[str]:
+    """The calls of the query of a row that has the fewest."""
+    runs = []
+    for number, call in enumerate(ROWS[row]()):
+        if number < _BEFORE:
+            call()
+        else:
+            runs.append(counted(call))
+    return min(runs, key=lambda calls: calls.total())
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--by", choices=ROWS, help="show the functions behind a row, and write nothing")
+    chosen = arguments.parse_args().by
+    if chosen is not None:
+        for name, n in least(chosen).most_common():
+            print(f"{n:4} {name}")
+        return
+    rows = [(row, str(least(row).total())) for row in ROWS]
+    save("calls", "# Python calls for one query\n\n10 documents of 10 features; learning, but for the row that ranks.\n\n"
+         + table(("way", "calls"), rows))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
