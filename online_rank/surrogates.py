@@ -99,6 +99,10 @@ class Surrogate:
     pair_weight: str = "none"
     reduction: str = "mean"
 
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        # Rankers read the parameters and compute the loss in a kernel: an overridden method would silently have no effect.
+        raise TypeError("Surrogate cannot be subclassed: rankers compute it in compiled code, from its parameters")
+
     def __post_init__(self) -> None:
         parse_measure(self.measure)
         arguments.choice("surrogate", self.name, SURROGATES)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from online_rank import surrogates
 from online_rank._kernels import pairwise, vector_math
 from online_rank._kernels._jit import kernel
-from online_rank.surrogates import hinge, lambdarank, listnet, logistic, slam, squared, structured
+from online_rank.surrogates import Surrogate, hinge, lambdarank, listnet, logistic, slam, squared, structured
 from tests.kernels.calling import from_python
 from tests.reference import surrogates as reference
 
@@ -303,3 +303,8 @@ def test_rows_of_pairs_sum_to_the_loop():
             math.fsum(w * np.logaddexp(0.0, -1.5 * (0.25 - a)) for w, a in zip(weights, t, strict=True))
         )
         assert pull == pytest.approx(gradient.sum())
+
+
+def test_a_subclass_is_refused_since_rankers_would_ignore_what_it_overrides():
+    with pytest.raises(TypeError, match="cannot be subclassed"):
+        type("Zero", (Surrogate,), {"value_and_gradient": lambda self, s, y: (0.0, s)})

@@ -10,6 +10,7 @@ from online_rank.metrics.baseline import RandomRanking
 from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
 from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccuracy
 from online_rank.metrics.names import metric
+from online_rank.metrics.own import QueryMetric
 
 __all__ = [
     "DCG",
@@ -22,6 +23,7 @@ __all__ = [
     "OffPolicyValue",
     "PairwiseAccuracy",
     "PrecisionAtK",
+    "QueryMetric",
     "RandomRanking",
     "RankingMetric",
     "RecallAtK",

@@ -222,9 +222,13 @@ class RankingMetric(Metric):
         values = query_values(
             self._code(), self.k or 0, self.threshold, TIES[self.ties], self._gains(), scores, grades, offsets, ids
         )
-        if self.no_relevant != "skip":
-            values[np.isnan(values)] = _NO_RELEVANT[self.no_relevant]
+        values[np.isnan(values)] = self._without_relevant
         return values
+
+    @property
+    def _without_relevant(self) -> float:
+        """The value of a query without relevant documents; NaN leaves it out of the mean."""
+        return _NO_RELEVANT[self.no_relevant]
 
     def _accumulate(self, values: list[float], weights: list[float], sign: int = 1) -> None:
         for w in weights:

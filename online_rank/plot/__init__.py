@@ -6,7 +6,7 @@ lines are labelled directly, without a legend.
 """
 
 from online_rank.plot._style import new_axes
-from online_rank.plot.bars import certificate, neighbour_gaps, throughput, weights
+from online_rank.plot.bars import certificate, explanation, neighbour_gaps, throughput, weights
 from online_rank.plot.blend import BlendCurve, blend, importance
 from online_rank.plot.clicks import online_quality, position_bias
 from online_rank.plot.curves import LossCurve, loss, losses, mark_drifts, progressive, sensitivity
@@ -17,6 +17,7 @@ __all__ = [
     "LossCurve",
     "blend",
     "certificate",
+    "explanation",
     "importance",
     "loss",
     "losses",

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from online_rank.base import serving_chain
+from online_rank.base.explain import Explanation
 from online_rank.bounds import Certificate
 from online_rank.plot._style import COLOURS, DARK, FONT, GREY, PALE_BLUE, PALE_GREY, bars, listed, number, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["certificate", "neighbour_gaps", "throughput", "weights"]
+__all__ = ["certificate", "explanation", "neighbour_gaps", "throughput", "weights"]
 
 
 def certificate(certificate: Certificate, *, ax: "Axes | None" = None) -> "Axes":
@@ -42,6 +43,46 @@ def certificate(certificate: Certificate, *, ax: "Axes | None" = None) -> "Axes"
     ax.set_xticks([])
     ax.set_xticks([], minor=True)
     ax.set_title("cumulative loss and its upper bounds (logarithmic)", color=DARK, fontsize=FONT, loc="left")
+    return ax
+
+
+def explanation(explanation: Explanation, *, n: int = 15, ax: "Axes | None" = None) -> "Axes":
+    """The contributions of features to the difference between the scores of two documents, the largest ones first.
+
+    Parameters
+    ----------
+    explanation
+        The result of `explain_one`.
+    n
+        Number of features to show; the sum of the others is one further bar.
+    ax
+        Axes to draw on.
+
+    Raises
+    ------
+    ValueError
+        The documents do not differ in any feature that the model uses.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, plot
+    >>> model = PerceptronRanker.from_weights({"clicks": 2.0, "age": -1.0})
+    >>> ax = plot.explanation(model.explain_one({"new": {"clicks": 1, "age": 1}, "old": {"clicks": 2, "age": 5}}, "new", "old"))
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['age', 'clicks']
+    """
+    ordered = sorted(explanation.contributions.items(), key=lambda item: -abs(item[1]))
+    if not ordered:
+        raise ValueError("there is nothing to draw: the documents do not differ in any feature that the model uses")
+    shown = {f"{name}": value for name, value in ordered[:n]}
+    if rest := [value for _, value in ordered[n:]]:
+        shown[f"{len(rest)} others"] = sum(rest)
+    kind = "contribution" if explanation.exact else "share"
+    title = (
+        f"{kind} of each feature to {explanation.difference:+.3g}, the score of {explanation.a} minus that of {explanation.b}"
+    )
+    ax = bars(shown, [COLOURS[0] if value >= 0 else COLOURS[1] for value in shown.values()], title, ax, numbers="+.3g")
+    ax.axvline(0.0, color=DARK, linewidth=0.8)
     return ax
 
 

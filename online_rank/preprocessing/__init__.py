@@ -3,6 +3,7 @@
 They are river transformers: `StreamScaler() | PerceptronRanker()` is a pipeline that ranks.
 """
 
+from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.preprocessing.crosses import CrossFeatures
 from online_rank.preprocessing.gaussianizer import StreamGaussianizer, batch_gaussianize
 from online_rank.preprocessing.hashing import HashedFeatures
@@ -26,6 +27,7 @@ __all__ = [
     "Ramps",
     "RunFeatures",
     "SignedLog",
+    "StatelessTransformer",
     "StreamGaussianizer",
     "StreamQuantileMap",
     "StreamScaler",
