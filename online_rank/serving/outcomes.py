@@ -66,7 +66,7 @@ class Reply(NamedTuple):
     feedback: Clicks | dict[str, Any] | None = None
     served: dict[str, float] | None = None
     loss: float | None = None
-    closed: "tuple[Reply, ...]" = ()
+    closed: tuple[Any, ...] = ()  # of `Reply`; API pages cannot resolve a class that refers to itself
     promoted: str = ""
 
     @property
