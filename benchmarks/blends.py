@@ -43,7 +43,7 @@ MEMBERS: dict[str, Callable[[], Ranker]] = {
     "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
     "F": lambda: StreamTargetEncoder(keep="none") | RidgeRanker(),
     "S": lambda: BoostedRanker(window=300, depth=3),
-    "T": lambda: BoostedRanker(window=1000, depth=4),
+    "T": BoostedRanker,
 }
 BLENDS = (
     *MEMBERS,
@@ -164,7 +164,7 @@ queries. The milliseconds are of processor time a query, learning the queries of
 All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker()`; A:
 `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`;
-F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `window=1000, depth=4`. `BlendRanker()` is
+F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. `BlendRanker()` is
 {CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}
 
 {table(["blend", *chosen.sets, "ms a query"], rows)}

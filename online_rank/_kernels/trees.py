@@ -16,8 +16,10 @@ from online_rank._kernels.primitives import add_four
 from online_rank._kernels.vector_math import exp_negative, log
 from online_rank._kernels.workspace import longest_query
 
-# Added to sums of second derivatives, and to differences of scores.
-_RIDGE = 0.01
+# Added to differences of scores.
+_NEAR = 0.01
+# Added to sums of second derivatives: leaves are shrunk, those of few documents most.
+_SHRINKAGE = 1.0
 # Scores farther behind the best one than this are clipped, so that exp gives no subnormal numbers.
 _FARTHEST = 600.0
 _LN2 = 0.6931471805599453
@@ -130,7 +132,7 @@ def _sum_pairs(keys, gains, powers, discounts, best, depth, g, h, slopes, bends)
         gain, power, key, discount = gains[p], powers[p], keys[p], discounts[p]
         for r in range(p + 1, m):
             whole = best * (power + powers[r])
-            whole *= _RIDGE + key - keys[r] if separate else 1.0
+            whole *= _NEAR + key - keys[r] if separate else 1.0
             down = powers[r] if gain > gains[r] else power
             slope = abs(gain - gains[r]) * (discount - discounts[r]) * down / whole
             bend = slope * (1.0 - down / (power + powers[r]))
@@ -174,7 +176,7 @@ def _add_to_histograms(bins, width, rows, gh, n_bins, histograms):
 
 @leaf
 def _best_split(histogram, least, left, gains):
-    """Gain and bin of the best threshold of a histogram: G^2 / (H + 0.01) of both sides less that of all; gain 0 for none.
+    """Gain and bin of the best threshold of a histogram: G^2 / (H + 1) of both sides less that of all; gain 0 for none.
 
     left : (3, B), gains : (B,) workspace
     """
@@ -197,14 +199,14 @@ def _best_split(histogram, least, left, gains):
 @leaf
 def _gains(g, h, n, least, left_g, left_h, left_n, gains):
     """The gain of each threshold, from the sums over all bins and over those up to it; 0 where a side is too small."""
-    whole = g * g / (h + _RIDGE)
+    whole = g * g / (h + _SHRINKAGE)
     for b in range(left_g.shape[0]):
         right_g = g - left_g[b]
         # Rounding of differences may make a sum of squares negative.
         one, other = left_h[b], h - left_h[b]
         one = one if one > 0.0 else 0.0
         other = other if other > 0.0 else 0.0
-        gain = left_g[b] * left_g[b] / (one + _RIDGE) + right_g * right_g / (other + _RIDGE) - whole
+        gain = left_g[b] * left_g[b] / (one + _SHRINKAGE) + right_g * right_g / (other + _SHRINKAGE) - whole
         gains[b] = gain if left_n[b] >= least and n - left_n[b] >= least else 0.0
 
 
@@ -297,7 +299,7 @@ def split_level(level, best, bins, rows, bounds, columns, thresholds):
 
 @kernel
 def fill_leaves(rows, bounds, gh, leaves):
-    """leaves (2^D,) = G / (H + 0.01) over the documents of each; 0 for one without documents."""
+    """leaves (2^D,) = G / (H + 1) over the documents of each; 0 for one without documents."""
     inner = leaves.shape[0] - 1
     for end in range(leaves.shape[0]):
         g, h = 0.0, 0.0
@@ -305,7 +307,7 @@ def fill_leaves(rows, bounds, gh, leaves):
             r = rows[rows.shape[0] - 1, k]
             g += gh[r, 0]
             h += gh[r, 1]
-        leaves[end] = g / (h + _RIDGE)
+        leaves[end] = g / (h + _SHRINKAGE)
 
 
 @kernel

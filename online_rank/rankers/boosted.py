@@ -37,7 +37,7 @@ _PRIME = np.uint64(0x9E3779B97F4A7C55)
 _BEYOND = 3
 # Limits of query weights, leaves and scores, so that squares of their sums stay finite.
 _HEAVIEST, _LARGEST = 1e100, 1e120
-_MAX_TREES = 1000
+_MAX_TREES = 1500
 #: Most bytes of bins in the window.
 _MAX_BYTES = 1 << 24
 #: Growing a tree is cut into steps of this many queries, or 16 columns, each, and spread over at most this many queries.
@@ -76,7 +76,8 @@ class BoostedRanker(Ranker):
 
     A tree grows whenever the number n of queries has grown by the factor 1 + 1/`rate`, on 80 % of the queries of the window and
     30 % of the columns, level by level. Its gradients are LambdaMART's: pairs by their change of NDCG@k, divided by 0.01 + the
-    difference of their scores. A split gains G^2/(H + 0.01), a leaf has at least 20 documents and the value G/(H + 0.01).
+    difference of their scores. A split gains G^2/(H + 1), a leaf has at least 20 documents and the value G/(H + 1):
+    one of few documents is shrunk towards 0.
 
     Columns are cut into 64 bins at fixed places between -2.6 and 2.6, the range of normal scores, so put `StreamQuantileMap` or
     a scaler in front. Trees then see raw features by their quantiles, and relative to the query.
@@ -120,7 +121,7 @@ class BoostedRanker(Ranker):
     >>> for X, y in NoisyTeacher(n_queries=30, n_features=5, n_documents=20):
     ...     model.learn_one(X, y)
     >>> model["BoostedRanker"].n_trees
-    107
+    266
     """
 
     _schema = Schema(
@@ -148,10 +149,10 @@ class BoostedRanker(Ranker):
         measure: str = "ndcg@10",
         *,
         window: int = 1000,
-        depth: int = 4,
-        rate: float = 80.0,
-        decay: float = 0.008,
-        learning_rate: float = 0.1,
+        depth: int = 5,
+        rate: float = 200.0,
+        decay: float = 0.003,
+        learning_rate: float = 0.05,
         seed: int = 0,
     ) -> None:
         super().__init__()

@@ -31,13 +31,13 @@ def gradients(s, y, cutoff, depth, weight=1.0):
 
 
 def _quality(rows, g, h):
-    return sum(g[r] for r in rows) ** 2 / (sum(h[r] for r in rows) + 0.01)
+    return sum(g[r] for r in rows) ** 2 / (sum(h[r] for r in rows) + 1.0)
 
 
 def grow(bins, rows, g, h, depth, least, n_bins):
     """A tree as nested (column, threshold, left, right), or the value of a leaf."""
     if depth == 0:
-        return sum(g[r] for r in rows) / (sum(h[r] for r in rows) + 0.01)
+        return sum(g[r] for r in rows) / (sum(h[r] for r in rows) + 1.0)
     best, split = 0.0, None
     for c in range(len(bins[0]) if bins else 0):
         for threshold in range(n_bins - 1):
