@@ -289,7 +289,8 @@ def main() -> None:
     names = [name for name in PARTS if name in given.only.split(",")]
     if {"faults", "crashes", "points"} & {*names}:
         interpose()
-    warm_up()
+    if {"kills", "faults"} & {*names}:
+        warm_up()
     sections = []
     for name in names:
         part = f"{name}, size {given.campaign:g}, seed {given.seed}"

@@ -304,7 +304,7 @@ def progressive(
             scores = model.predict_one(x, **_known(arguments))
             # Clicks are no grades, and give no loss.
             loss = None if isinstance(y, Feedback) else served_loss(target, scores, y)
-            with all_or_nothing(*measured.values()):
+            with all_or_nothing(*measured.values()) as changes, changes:
                 for metric in measured.values():
                     metric.update(y, scores)
                 model.learn_one(x, y, **arguments)
@@ -351,7 +351,8 @@ def _together(
             # Clicks are no grades, and give no loss.
             graded = not isinstance(y, Feedback)
             losses = {name: served_loss(target, scores, y) if graded else None for name, scores in answers.items()}
-            with all_or_nothing(*models.values(), *(m for named in measured.values() for m in named.values())):
+            parts = [*models.values(), *(m for named in measured.values() for m in named.values())]
+            with all_or_nothing(*parts) as changes, changes:
                 for name, model in models.items():
                     for metric in measured[name].values():
                         metric.update(y, answers[name])

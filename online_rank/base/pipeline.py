@@ -131,7 +131,7 @@ class RankingPipeline(Able, compose.Pipeline):
             block = plain_block(x, y)
         else:
             block = read_for(self, x, y, w, served=served, context=context)
-        with self._lock, all_or_nothing() as changes:
+        with self._lock, all_or_nothing() as changes, changes:
             self._learn_block(block, changes)
 
     def learn_many(self, X: Any, y: Any, qid: Any, *, w: Any = None, served: Any = None, context: Any = None) -> None:
@@ -164,7 +164,7 @@ class RankingPipeline(Able, compose.Pipeline):
         # A few megabytes at a time, so that the output of the transformers stays in the cache and needs little memory.
         size = getattr(block.X, "nbytes", 0)
         at_once = max(1, n_queries if size <= _BYTES_AT_ONCE else _BYTES_AT_ONCE * n_queries // size)
-        with self._lock, all_or_nothing() as changes:
+        with self._lock, all_or_nothing() as changes, changes:
             if n_queries <= at_once:
                 self._learn_block(block, changes)
                 return
@@ -352,7 +352,7 @@ class RankingPipeline(Able, compose.Pipeline):
             for step in self._transformers:
                 block = step._transform_block(block)
             return block
-        with all_or_nothing(*self._transformers):
+        with all_or_nothing(*self._transformers) as changes, changes:
             for step in self._transformers:
                 block = step._transform_block(block) if step._supervised else step._learn_block(block)
             return block

@@ -323,7 +323,7 @@ class Ranker(QueryEstimator):
 
     def _learn_all(self, block: Block) -> None:
         """Learn all queries of a block, or learn none and raise an error about the first bad one."""
-        with all_or_nothing() as changes:
+        with all_or_nothing() as changes, changes:
             changes.include(self, block)
             self._learn_or_raise(block)
 

@@ -121,7 +121,8 @@ class Array(Field):
     finite
         Whether NaN and infinity are refused.
     spare
-        Whether the first dimension may be larger than declared, as room to grow. Only the declared part is saved.
+        Whether the first dimension may be larger than declared in memory, as room to grow. Only the declared part is saved, and
+        only that is loaded: kernels take the rows of several arrays to be the same.
     optional
         Whether None may stand in its place.
     """
@@ -167,9 +168,7 @@ class Array(Field):
     def _matches(self, value: Any, dtype: np.dtype, shape: tuple[int | None, ...]) -> bool:
         if not isinstance(value, np.ndarray) or value.dtype != dtype or value.ndim != len(shape):
             return False
-        first = self.spare and shape[0] is not None and value.shape[0] > shape[0]
-        sizes = zip(value.shape[first:], shape[first:], strict=True)
-        return all(expected is None or found == expected for found, expected in sizes)
+        return all(expected is None or found == expected for found, expected in zip(value.shape, shape, strict=True))
 
 
 class Derived(Field):
@@ -377,7 +376,7 @@ def check_object(value: Any, where: str) -> None:
     """Raise StateError when the state of an object does not match the declaration of its class."""
     cls: Any = type(value)
     for name, field in (schema_of(cls) or {}).items():
-        field.check(getattr(value, name, None), f"{where}.{name}", value)
+        field.check(field.trim(getattr(value, name, None), value), f"{where}.{name}", value)
     if hasattr(value, "_check_state"):
         try:
             value._check_state()

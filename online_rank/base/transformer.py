@@ -62,7 +62,7 @@ class QueryTransformer(QueryStep, base.Transformer):
             Bad input, for example NaN or infinity. The transformer is then as it was.
         """
         block = read_for(self, x, y, context=context)
-        with self._lock, all_or_nothing(self):
+        with self._lock, all_or_nothing(self) as changes, changes:
             self._learn_block(block)
 
     def transform_one(self, x: Any, *, context: Any = None) -> Any:
@@ -97,7 +97,7 @@ class QueryTransformer(QueryStep, base.Transformer):
             Bad input anywhere in the block. The transformer is then as it was before the block.
         """
         block = read_many_for(self, X, qid, y, context=context)
-        with self._lock, all_or_nothing(self):
+        with self._lock, all_or_nothing(self) as changes, changes:
             self._learn_block(block)
 
     def transform_many(self, X: Any, qid: Any = None, *, context: Any = None) -> Any:

@@ -89,9 +89,10 @@ class PositionBias(base.Base):
             raise ValueError("the impression has no logits: position bias is learned from rankings that a policy has drawn")
         places = np.arange(n) if shown.positions is None else np.array(shown.positions, np.int64) - 1
         known = places < self.k
-        group = self._wins[self._n_updates % _N_GROUPS]
-        group[np.ix_(places[known], places[known])] += wins[np.ix_(known, known)]
-        self._n_updates += 1
+        all_wins = self._wins.copy()
+        all_wins[self._n_updates % _N_GROUPS][np.ix_(places[known], places[known])] += wins[np.ix_(known, known)]
+        # At once: an interrupt comes before or after.
+        vars(self).update(_wins=all_wins, _n_updates=self._n_updates + 1)
 
     @property
     def examination(self) -> tuple[float, ...]:

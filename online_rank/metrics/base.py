@@ -238,10 +238,11 @@ class RankingMetric(Metric):
         weight = _exact_sum([*self._weight, *(sign * w for _, w in counted)])
         if weight and weight[0] < 0:
             raise ValueError("more is reverted than was updated")
-        self._total = _exact_sum([*self._total, *(sign * w * value for value, w in counted)])
-        self._weight = weight
-        self.n_queries += sign * len(counted)
-        self.n_skipped += sign * (len(values) - len(counted))
+        total = _exact_sum([*self._total, *(sign * w * value for value, w in counted)])
+        n_queries = self.n_queries + sign * len(counted)
+        n_skipped = self.n_skipped + sign * (len(values) - len(counted))
+        # At once: an interrupt comes before or after.
+        vars(self).update(_total=total, _weight=weight, n_queries=n_queries, n_skipped=n_skipped)
 
 
 def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -> np.ndarray:

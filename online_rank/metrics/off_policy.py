@@ -141,12 +141,15 @@ class OffPolicyValue(base.Base):
             known = min(len(W), len(expected))
             rates[:known] = expected[:known]
         before = np.append(1.0, W[:-1])
-        self._robust += (lambdas * (W * (c - rates) + before * rates)).sum()
-        self._places += np.column_stack((W, W * W, W * c))
-        for account, x in zip(self._accounts, ((lambdas * W * c).sum(), (lambdas * W * (1.0 - c)).sum()), strict=True):
-            n, total, variation = account.tolist()
+        robust = self._robust + (lambdas * (W * (c - rates) + before * rates)).sum()
+        places = self._places + np.column_stack((W, W * W, W * c))
+        accounts = np.empty((2, 3))
+        for i, x in enumerate(((lambdas * W * c).sum(), (lambdas * W * (1.0 - c)).sum())):
+            n, total, variation = self._accounts[i].tolist()
             difference = x - min((0.5 + total) / (n + 1.0), 1.0)
-            account[:] = n + 1.0, total + x, variation + difference * difference
+            accounts[i] = n + 1.0, total + x, variation + difference * difference
+        # At once: an interrupt comes before or after.
+        vars(self).update(_robust=robust, _places=places, _accounts=accounts)
 
     @property
     def effective_sample_size(self) -> float:

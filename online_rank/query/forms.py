@@ -361,7 +361,8 @@ def _from_ragged_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | Non
     if worth_rows(len(values), n * d):
         return _Features(SparseRows(starts, columns, values, d), ids, different, dict)
     X = np.zeros((n, d))
-    X[np.repeat(np.arange(n), np.diff(starts)), columns] = values
+    # With indices of another type numpy casts them in the assignment, and ends the process where memory runs out there.
+    X[np.repeat(np.arange(n), np.diff(starts)), columns.astype(np.intp)] = values
     return _Features(X, ids, different, dict)
 
 

@@ -671,7 +671,7 @@ class RankingService:
         if kind == "clicks" and drawn is None:
             raise ValueError(_NOT_CLICKS)
         served = self._served
-        with all_or_nothing(self._metric):
+        with all_or_nothing(self._metric) as changes, changes:
             loss: float | None = None
             if kind == "clicks":
                 feedback = Impression.from_dict(json.loads(drawn)).clicked(feedback)

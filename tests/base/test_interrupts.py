@@ -17,6 +17,9 @@ from online_rank import (
     StreamScaler,
 )
 from online_rank.base.ranker import Ranker
+from online_rank.base.undo import all_or_nothing
+from online_rank.feedback import Impression, PositionBias
+from online_rank.metrics import OffPolicyValue, metric
 from online_rank.query import SparseRows
 from tests.helpers import as_dicts, state_of
 
@@ -208,3 +211,52 @@ def test_a_network_whose_first_documents_have_no_features():
     for one in (model, twin):
         one.learn_one(query, grades)
     assert model.predict_one(query) == twin.predict_one(query)
+
+
+@pytest.mark.parametrize("make", [MODELS["scaler and perceptron"], MODELS["ridge"]])
+def test_a_second_interrupt_before_undoing_begins_is_undone_too(make, monkeypatch):
+    model = make()
+    model.learn_one(X, Y)
+    query = X[::-1].copy(), Y
+    after = copy.deepcopy(model)
+    after.learn_one(*query)
+    leave, seconds = all_or_nothing.__exit__, []
+
+    def interrupted_again(self, kind, error, traceback):
+        if kind is not None and not seconds:
+            seconds.append(kind)
+            raise KeyboardInterrupt
+        return leave(self, kind, error, traceback)
+
+    monkeypatch.setattr(all_or_nothing, "__exit__", interrupted_again)
+    n_second = 0
+    for instant in range(0, 2000, 3):
+        learner = copy.deepcopy(model)
+        seconds.clear()
+        if not interrupted(lambda learner=learner: learner.learn_one(*query), instant):
+            break
+        n_second += len(seconds)
+        assert answers(learner) in (answers(model), answers(after)), f"torn by an interrupt before bytecode {instant}"
+    assert n_second > 10
+
+
+def test_no_interrupt_tears_a_metric_or_a_position_bias():
+    """Their counts were set one after the other."""
+    clicks = Impression(("a", "b"), logits=(0.0, 0.0)).clicked(["b"])
+    for value, learn in (
+        (metric("ndcg@3"), lambda m: m.update([0, 2, 1], [0.3, 0.2, 0.1])),
+        (PositionBias(3), lambda m: m.update(clicks)),
+        (OffPolicyValue([0.5, 0.5]), lambda m: m.update(clicks, ["b", "a"])),
+    ):
+        learn(value)
+        after = copy.deepcopy(value)
+        learn(after)
+        instant, met = 0, set()
+        while True:
+            learner = copy.deepcopy(value)
+            if not interrupted(lambda learner=learner, learn=learn: learn(learner), instant):
+                break
+            assert repr(vars(learner)) in (repr(vars(value)), repr(vars(after))), (type(value), instant)
+            met.add(repr(vars(learner)))
+            instant += 1
+        assert len(met) == 2
