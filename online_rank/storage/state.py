@@ -33,6 +33,8 @@ __all__ = ["Change", "Generation", "StateDirectory"]
 
 _COUNT = "acknowledged"
 _COUNT_SIZE = 128
+#: The count is written into two places in turn, in sectors of their own: one that is cut short leaves the one before.
+_PLACES = (0, 512)
 _SECONDS_BETWEEN_SYNCS = 1.0
 
 _TABLES = f"""{GENERATIONS}
@@ -121,7 +123,8 @@ class StateDirectory(CheckpointDirectory):
         try:
             # Everything read so far is on the disk.
             self.saved = Saved(self._database)
-            self._require_acknowledged(_read_count(self.path / _COUNT))
+            counted, self._place = _read_count(self.path / _COUNT)
+            self._require_acknowledged(counted)
             self._run, self._chain = self.saved.run or secrets.token_hex(16), self.saved.chain
             self.change, self.journal_bytes = self.saved.change, self.saved.journal_bytes
             self._count = open_in(self.path, _COUNT, os.O_RDWR | os.O_CREAT)
@@ -232,8 +235,9 @@ class StateDirectory(CheckpointDirectory):
         there, _ = identity(self.path / _COUNT)
         here = os.fstat(self._count)
         self.saved.require(there == (here.st_ino, here.st_dev), f"{_COUNT} was replaced while it was in use")
-        if os.pwrite(self._count, line.encode(), 0) != _COUNT_SIZE:
+        if os.pwrite(self._count, line.encode(), self._place) != _COUNT_SIZE:
             raise OSError(5, "was not written", str(self.path / _COUNT))
+        self._place = _other(self._place)
         self._acknowledged = self.change
 
     def _replaced(self, connection: Any, change: int) -> None:
@@ -243,19 +247,32 @@ class StateDirectory(CheckpointDirectory):
         connection.executemany("DELETE FROM query WHERE number = ?", [(number,) for number in generation.gone])
 
 
-def _read_count(path: Path) -> tuple[str, int] | None:
-    """Name of the run, and number of the last acknowledged change; None if nothing was written yet."""
+def _other(place: int) -> int:
+    return _PLACES[1] if place == _PLACES[0] else _PLACES[0]
+
+
+def _read_count(path: Path) -> tuple[tuple[str, int] | None, int]:
+    """Name of the run, and number of the last acknowledged change, None where nothing was written yet; where to write next."""
     try:
         file = open_in(path.parent, path.name, os.O_RDONLY)
     except FileNotFoundError:
-        return None
+        return None, _PLACES[0]
     try:
-        content = os.read(file, _COUNT_SIZE + 1)
+        content = os.read(file, _PLACES[1] + _COUNT_SIZE + 1)
     finally:
         os.close(file)
     if not content.strip(b"\0"):
-        return None  # The system crashed before the file was first synced, so nothing had been acknowledged.
-    parts = content.decode("latin-1").split()
-    if len(content) != _COUNT_SIZE or len(parts) != 3 or digest_of(" ".join(parts[:2]).encode("latin-1")).hex() != parts[2]:
+        return None, _PLACES[0]  # A crash of the system before the file was first synced: nothing had been acknowledged.
+    whole = {place: found for place in _PLACES if (found := _parsed(content[place : place + _COUNT_SIZE])) is not None}
+    if not whole:
         raise CheckpointError(f"{path} is damaged")
+    newest = max(whole, key=lambda place: whole[place][1])
+    return whole[newest], _other(newest)
+
+
+def _parsed(line: bytes) -> tuple[str, int] | None:
+    """Name of the run and number of the change on a line of the count; None for one that is damaged, or was never written."""
+    parts = line.decode("latin-1").split()
+    if len(line) != _COUNT_SIZE or len(parts) != 3 or digest_of(" ".join(parts[:2]).encode("latin-1")).hex() != parts[2]:
+        return None
     return parts[0], int(parts[1])

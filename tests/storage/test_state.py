@@ -543,3 +543,20 @@ def test_the_log_is_written_anew_before_it_is_believed(tmp_path, monkeypatch):
     monkeypatch.setattr(Database, "_checkpoint", lambda self, kind: (order.append(kind), checkpoint(self, kind))[1])
     serving(tmp_path).close()
     assert order.index((str(log), 0, size)) < order.index(str(log)) < order.index("TRUNCATE")
+
+
+def test_a_count_that_is_cut_short_leaves_the_one_before(tmp_path, monkeypatch):
+    """A short write of it left a line that no restart could read: nothing of the folder was usable any more."""
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:6])
+    write = os.pwrite
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda file, content, at: write(file, content[: len(content) // 2], at))
+        with pytest.raises(OSError, match="was not written"):
+            handled(durable, PAIRS[6:8])
+    killed(durable)
+    again = serving(tmp_path)
+    assert again.service.stats()["learned"] == 4  # on the disk, but never acknowledged
+    handled(again, PAIRS[8:])
+    again.close()
+    assert serving(tmp_path).service.stats()["learned"] == 6
