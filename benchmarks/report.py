@@ -202,7 +202,7 @@ def headline(results: Path = RESULTS) -> str:
     return (
         f"On one core it learns **{ours:,.0f} queries a second**, of 120 documents with 136 features: {wabbit} as many as\n"
         f"Vowpal Wabbit, {river} as many as river's logistic regression on pairs. [The comparison](docs/comparison.md)\n"
-        "has all figures, also where others are better."
+        "has all figures, including those where others are better."
     )
 
 
