@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
 from online_rank._kernels.clicks import are_gains, longest_list, swap_credit
 from online_rank._kernels.codes import ALL_PAIRS, DOCUMENTS
 from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norms
+from online_rank._kernels.fits import require, require_drawn
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.workspace import longest_query
 
@@ -18,13 +19,13 @@ from online_rank._kernels.workspace import longest_query
 MEAN_SQUARE = 3
 
 
-@kernel
+@inner
 def cost_of_rank(by_discount, discounts, above):
     """lambda(rank) of a document with `above` others above it: rank - 1, or 1 - D(rank)."""
     return 1.0 - discounts[above] if by_discount else float(above)
 
 
-@kernel
+@inner
 def propensity_credit(by_discount, discounts, scores, rows, gains, chances, margin, c):
     """Credit for an additive cost sum_i r_i lambda(rank_i), estimated without bias from clicks with known propensities.
 
@@ -69,7 +70,7 @@ class Clicked(NamedTuple):
     chances: np.ndarray
 
 
-@kernel
+@inner
 def credit_clicks(drawn, by_discount, discounts, s, margin, reals, c):
     """Credit c (m,) of all documents of a query with scores s. Returns the weight of the clicks, the loss and the mass."""
     c[:] = 0.0
@@ -86,13 +87,21 @@ def credit_clicks(drawn, by_discount, discounts, s, margin, reals, c):
     return total, loss, mass
 
 
-@kernel
+@inner
 def mean_square_with(counters, norms, m):
     """The number of documents seen and the mean of ||x||^2, with m more documents."""
     n_seen = counters[DOCUMENTS] + m
     mean_square = counters[MEAN_SQUARE]
     mean_square += (norms - m * mean_square) / n_seen if m > 0 else 0.0
     return n_seen, mean_square
+
+
+@leaf
+def require_costs(offsets, starts, chances, by_discount, discounts, counters):
+    """Require what a click is divided by, or nothing, a cost for every rank, and counters."""
+    require(chances.shape[0] == 0 or chances.shape[0] >= starts[starts.shape[0] - 1])
+    require(not by_discount or discounts.shape[0] >= longest_query(offsets))
+    require(counters.shape[0] == 6)
 
 
 @kernel
@@ -118,8 +127,11 @@ def learn(
     -------
     Number of queries learned, as `clicks.learn` counts them.
     """
-    beta, keep = constants
+    require_drawn(X.shape[0], offsets, rows, starts, gains, logits, rests, kinds, weights, rounds)
+    require_costs(offsets, starts, chances, by_discount, discounts, counters)
     d = w.shape[0]
+    require(X.shape[1] == d == squares.shape[0] and served.shape[0] in (0, d))
+    beta, keep = constants
     longest = max(longest_query(offsets), longest_list(starts))
     reals = np.empty((5, longest))
     index = np.empty(longest, np.int64)

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
-from online_rank._kernels.codes import ALL_PAIRS, MAX_GRADE, PLACKETT_LUCE, SCALE_FREE
+from online_rank._kernels.codes import ALL_PAIRS, MAX_GRADE, OPTIMIZER_ROWS, PLACKETT_LUCE, SCALE_FREE
+from online_rank._kernels.fits import require, require_drawn
 from online_rank._kernels.optimizers import descend, meet_features
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.primitives import row_dot, sum_of_squares
@@ -45,6 +46,7 @@ def mixed_logits(scores, confidence, logits):
     Tied documents have the mean of their ranks. All logits are 0 when all documents tie. Returns whether they are finite.
     """
     m = scores.shape[0]
+    require(logits.shape[0] == m)
     keys = np.empty(m)
     spare = np.empty(m)
     order = np.arange(m)
@@ -80,6 +82,7 @@ def draw(logits, noise, k, order, shown_logits):
     Returns logsumexp of the logits of the documents that are not shown; -inf when all are.
     """
     m = logits.shape[0]
+    require(noise.shape[0] == m and 0 <= k <= m and order.shape[0] >= k and shown_logits.shape[0] >= k)
     keys = np.empty(m)
     ids = np.arange(m)
     for i in range(m):
@@ -112,6 +115,7 @@ def confidence(direction, squares):
 @kernel
 def evidence(direction, squares):
     """The sum of theta_j^2 / G_j over the coordinates that have gradients, and their number."""
+    require(direction.shape[0] == squares.shape[0])
     total = 0.0
     n = 0
     for j in range(direction.shape[0]):
@@ -121,7 +125,7 @@ def evidence(direction, squares):
     return total, n
 
 
-@kernel
+@inner
 def confidence_of(total, n):
     """`confidence` computed from the output of `evidence`."""
     excess = total / n - 1.0 if n > 0 else 0.0
@@ -131,6 +135,7 @@ def confidence_of(total, n):
 @kernel
 def exponentials(logits, rest, e):
     """e = exp(logits - largest), none below e^-600; returns the same of `rest`, the logsumexp of what is not shown, or 0."""
+    require(e.shape[0] >= logits.shape[0])
     largest = rest
     for p in range(logits.shape[0]):
         largest = max(largest, logits[p])
@@ -146,6 +151,7 @@ def swap_weight(e, unshown, below, a, b):
     P(R*) / P(R) = prod over p = a+1..b of (C_p + e_b) / (C_p + e_a), where C_p is the sum over all positions from p on except
     b, plus the documents not shown; `below` is the sum of the positions after b.
     """
+    require(0 <= a <= b < e.shape[0])
     others = unshown + below
     ratio = 1.0
     for p in range(b, a, -1):
@@ -155,7 +161,7 @@ def swap_weight(e, unshown, below, a, b):
     return ratio / (1.0 + ratio) if ratio < _CERTAIN else 1.0
 
 
-@kernel
+@inner
 def considered(gains):
     """The positions whose documents the user is known to have seen: up to one after the last click."""
     last = -1
@@ -165,7 +171,7 @@ def considered(gains):
     return min(last + 2, gains.shape[0]) if last >= 0 else 0
 
 
-@kernel
+@inner
 def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
     """Credit of the documents shown: for each pair of gains g_i > g_j, c_i += rho (g_i - g_j) h(s_i - s_j), c_j -= the same.
 
@@ -218,7 +224,7 @@ def swap_credit(kind, gains, logits, rest, scores, margin, e, c):
     return total, wrong, within
 
 
-@kernel
+@inner
 def _gather(X, rows, offset, out):
     """out[p] = X[offset + rows[p]] in float64. Returns the largest and the sum of the squared norms of the rows."""
     largest = 0.0
@@ -232,13 +238,13 @@ def _gather(X, rows, offset, out):
     return largest, norms
 
 
-@kernel
+@inner
 def _scores(X, w, s):
     for p in range(X.shape[0]):
         s[p] = row_dot(X, p, w)
 
 
-@kernel
+@inner
 def _gradient(X, c, z):
     """z = -sum of c_p x_p for c that sum to 0; exactly 0 where all rows are alike. Returns ||z||^2."""
     z[:] = 0.0
@@ -249,7 +255,7 @@ def _gradient(X, c, z):
     return sum_of_squares(z)
 
 
-@kernel
+@inner
 def are_gains(kind, gains):
     """Whether all gains are numbers >= 0, and grades not too large."""
     for p in range(gains.shape[0]):
@@ -258,7 +264,7 @@ def are_gains(kind, gains):
     return True
 
 
-@kernel
+@inner
 def place_of(position):
     """The cell of a position in the baseline: the first positions have separate cells, further down ever more share one."""
     if position < _OWN_PLACES:
@@ -266,7 +272,7 @@ def place_of(position):
     return min(_OWN_PLACES + int(math.log2(position / _OWN_PLACES)), PLACES - 1)
 
 
-@kernel
+@inner
 def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline, e, c, met):
     """Credit of the drawn documents, of which the first `n_shown` were shown, minus the average effect of positions.
 
@@ -345,7 +351,7 @@ class Drawn(NamedTuple):
     rest: float
 
 
-@kernel
+@inner
 def teach(drawn, weight, wealth, beginning, baseline, bets, state, met, z, spare, reals):
     """Move the bets and the state of the scale-free optimizer by the clicks on one query; both are changed in place.
 
@@ -382,7 +388,7 @@ def teach(drawn, weight, wealth, beginning, baseline, bets, state, met, z, spare
     return math.isfinite(square) and all_finite(bets) and all_finite(state.ravel()), True, total, wrong, square
 
 
-@kernel
+@inner
 def add_to_baseline(baseline, met, weight):
     """Add a round's contribution, times its weight, to the baseline, and clear it."""
     for i in range(PLACES):
@@ -394,13 +400,26 @@ def add_to_baseline(baseline, met, weight):
                 met[1, i, j] = 0.0
 
 
-@kernel
+@inner
 def longest_list(starts):
     """The largest number of documents drawn of a query."""
     longest = 0
     for q in range(starts.shape[0] - 1):
         longest = max(longest, starts[q + 1] - starts[q])
     return longest
+
+
+@leaf
+def require_pages(starts, held, places, baseline):
+    """Require how many of the documents drawn were held back, and where the others stood; and a baseline of positions."""
+    require(baseline.shape == (2, PLACES, PLACES))
+    require(held.shape[0] >= starts.shape[0] - 1 and places.shape[0] >= starts[starts.shape[0] - 1])
+    inside = True
+    for q in range(starts.shape[0] - 1):
+        inside &= (held[q] >= 0) & (held[q] <= starts[q + 1] - starts[q])
+        for p in range(starts[q], starts[q + 1]):
+            inside &= places[p] >= 0
+    require(inside)
 
 
 @kernel
@@ -428,7 +447,10 @@ def learn(
     Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
     nothing of it was learned.
     """
+    require_drawn(X.shape[0], offsets, rows, starts, gains, logits, rests, kinds, weights, rounds)
+    require_pages(starts, held, places, baseline)
     d = w.shape[0]
+    require(X.shape[1] == d == state.shape[1] and state.shape[0] == OPTIMIZER_ROWS[SCALE_FREE] and beginning.shape[0] in (0, d))
     longest = longest_list(starts)
     shown = np.empty((longest, d))
     reals = np.empty((3, longest))
@@ -477,6 +499,7 @@ def harvest(clicks, logits, rest, wins):
     document is at a as often as at b, so the two sums have the ratio of the positions' examination.
     """
     k = clicks.shape[0]
+    require(logits.shape[0] == k and wins.shape[0] == wins.shape[1])
     e = np.empty(k)
     unshown = exponentials(logits, rest, e)
     below = 0.0

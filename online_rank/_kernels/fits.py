@@ -35,6 +35,22 @@ def require_block(n, y, offsets, weights, discounts, rounds):
 
 
 @leaf
+def require_drawn(X_rows, offsets, rows, starts, gains, logits, rests, kinds, weights, rounds):
+    """Require documents drawn of each query, by their number within it, and what is known of them and of their queries."""
+    queries = weights.shape[0]
+    require_offsets(offsets, X_rows)
+    require_offsets(starts, min(min(rows.shape[0], gains.shape[0]), logits.shape[0]))
+    require(offsets.shape[0] > queries and starts.shape[0] == offsets.shape[0])
+    require(rests.shape[0] >= queries and kinds.shape[0] >= queries)
+    require(rounds.shape[0] >= queries and rounds.shape[1] == 10)
+    inside = True
+    for q in range(queries):
+        for p in range(starts[q], starts[q + 1]):
+            inside &= (rows[p] >= 0) & (rows[p] < offsets[q + 1] - offsets[q])
+    require(inside)
+
+
+@leaf
 def require_rows(starts, columns, values, n_columns):
     """Require sparse rows with valid entries, in columns below `n_columns`."""
     require_offsets(starts, min(columns.shape[0], values.shape[0]))

@@ -8,6 +8,7 @@ follows. The lowest bits are the column, the highest is the sign (Weinberger, Da
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels.fits import require
 
 _OFFSET = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)
@@ -51,6 +52,7 @@ def hash_names(text, bits, columns, values):
     columns : (n,) out, int32
     values : (n,) changed in place
     """
+    require(0 <= bits <= 31 and values.shape[0] >= columns.shape[0])
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     at = 0
     for i in range(columns.shape[0]):

@@ -8,6 +8,7 @@ reported by one of the codes below and the position of the token; the caller wri
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels.fits import require
 
 # Reasons for which the kernel stopped.
 DONE = 0
@@ -207,6 +208,20 @@ def _sort_row(columns, values):
     return np.int64(-1)
 
 
+@inner
+def _require_room(buffer, at, end, X, y, meta, filled, slow, seen, measure, entries):
+    """Require text that ends in a newline, and room for what it says."""
+    require(0 <= at <= end <= buffer.shape[0] and (at == end or _byte(buffer, end - 1) == _NEWLINE))
+    require(0 <= filled <= y.shape[0] <= meta.shape[0] and meta.shape[1] == META_COLUMNS and slow.shape[1] == 3)
+    if entries is None:
+        require(X.shape[0] >= (1 if measure else y.shape[0]) and slow.shape[0] > X.shape[1] <= seen.shape[0])
+    else:
+        starts, columns, values = entries
+        room = min(columns.shape[0], values.shape[0])
+        begin = 0 if measure else starts[min(filled, starts.shape[0] - 1)]
+        require(starts.shape[0] > y.shape[0] and begin >= 0 and 4 * (room - begin) >= end - at and slow.shape[0] > room)
+
+
 @kernel
 def parse_rows(
     buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_rule, first_id, null_is_zero, lowest, measure, entries=None
@@ -255,6 +270,7 @@ def parse_rows(
         `line` and `row` are those of the next line to parse, or of the line that stopped the kernel: its contents are ignored,
         except that after SLOW_ROW its numbers are in row `filled`, with its largest feature id in the last field.
     """
+    _require_room(buffer, at, end, X, y, meta, filled, slow, seen, measure, entries)
     limit = X.shape[1]
     width = 0
     previous = 0

@@ -10,6 +10,7 @@ names have the same 104 bits is about n^2 / 2^105: 10^-17 for 16 million names.
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
+from online_rank._kernels.fits import require
 from online_rank._kernels.hashing import SEPARATOR, begin, finish, mix
 
 # A row of a table: the first half of a hash, and 40 bits of the second with the column in the lowest 24.
@@ -33,6 +34,7 @@ def hash_texts(text, seeds, hashes):
     seeds : (2,) uint64
     hashes : (n, 2) out, int64
     """
+    require(hashes.shape[1] == 2 and seeds.shape[0] == 2)
     at = 0
     for i in range(hashes.shape[0]):
         g, h = begin(seeds[0]), begin(seeds[1])
@@ -58,6 +60,7 @@ def number_names(hashes, columns, first):
     The number of distinct names.
     """
     n = hashes.shape[0]
+    require(hashes.shape[1] == 2 and columns.shape[0] >= n and first.shape[0] >= n)
     size = 2
     while size < 2 * n:
         size *= 2
@@ -77,6 +80,13 @@ def number_names(hashes, columns, first):
 
 
 @leaf
+def _require_table(hashes, table):
+    """Require hashes of names, and a table whose length is a power of 2."""
+    size = table.shape[0]
+    require(hashes.shape[1] == 2 and table.shape[1] == 2 and size > 0 and size & (size - 1) == 0)
+
+
+@leaf
 def _place(table, g, h):
     """The slot of a name in a table, or the empty slot where it would go."""
     mask = table.shape[0] - 1
@@ -89,6 +99,8 @@ def _place(table, g, h):
 @kernel
 def find_names(hashes, table, columns):
     """Write the column of each of n names in a table to `columns`, int64; -1 for unknown names."""
+    require(hashes.shape[0] >= columns.shape[0])
+    _require_table(hashes, table)
     n, mask = columns.shape[0], table.shape[0] - 1
     for start in range(0, n, _TOGETHER):
         stop = min(start + _TOGETHER, n)
@@ -105,6 +117,8 @@ def find_names(hashes, table, columns):
 @kernel
 def add_names(hashes, first, table):
     """Insert n names into a table, which has room, as the columns `first:first + n`."""
+    _require_table(hashes, table)
+    require(first >= 0)
     for i in range(hashes.shape[0]):
         k = _place(table, hashes[i, 0], hashes[i, 1])
         table[k, _FIRST] = hashes[i, 0]
@@ -114,6 +128,7 @@ def add_names(hashes, first, table):
 @kernel
 def remove_names(hashes, table):
     """Remove names from a table; their slots stay occupied."""
+    _require_table(hashes, table)
     for i in range(hashes.shape[0]):
         k = _place(table, hashes[i, 0], hashes[i, 1])
         if table[k, _SECOND] != _EMPTY:
@@ -123,6 +138,8 @@ def remove_names(hashes, table):
 @kernel
 def move_names(table, larger):
     """Insert all names of a table into a larger, empty one. Returns their number."""
+    require(table.shape[1] == 2)
+    _require_table(table, larger)
     n = 0
     for k in range(table.shape[0]):
         if table[k, _SECOND] != _EMPTY and table[k, _SECOND] != _REMOVED:

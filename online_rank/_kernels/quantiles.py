@@ -8,7 +8,8 @@ block query by query, so the result does not depend on how a stream is cut into 
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels.fits import require, require_offsets
 from online_rank._kernels.vector_math import log
 
 
@@ -112,6 +113,16 @@ def normal_quantile(p):
     return q * up / down
 
 
+@leaf
+def _require_sketches(d, values, weights, sizes):
+    """Require a sketch for each of d features, of no more centroids than there is room for."""
+    require(values.shape[0] == d == sizes.shape[0] and weights.shape == values.shape)
+    inside = True
+    for j in range(d):
+        inside &= (sizes[j] >= 0) & (sizes[j] <= values.shape[1])
+    require(inside)
+
+
 @kernel
 def gaussianize(X, a, b, count, values, weights, sizes, deviation, out):
     """out[a:b] = deviation Phi^-1(F(X[a:b])), with F the share of smaller documents plus half the share of equal ones.
@@ -119,6 +130,8 @@ def gaussianize(X, a, b, count, values, weights, sizes, deviation, out):
     Between two centroids F is linear, and half of the documents around a centroid are taken to be there. Beyond the smallest
     and the largest value F is constant.
     """
+    require(0 <= a <= b <= X.shape[0] and out.shape[0] >= b and out.shape[1] == X.shape[1])
+    _require_sketches(X.shape[1], values, weights, sizes)
     middle = np.empty(values.shape[1])
     upper = np.empty(values.shape[1])
     for j in range(X.shape[1]):
@@ -160,6 +173,9 @@ def learn_and_gaussianize(X, offsets, count, values, weights, sizes, deviation, 
     """For each query: learn it, then write the transformed query to `out`. Returns the number of queries learned, and the new
     count.
     """
+    require_offsets(offsets, min(X.shape[0], out.shape[0]))
+    require(out.shape[1] == X.shape[1] and values.shape[1] >= 2)
+    _require_sketches(X.shape[1], values, weights, sizes)
     for t in range(len(offsets) - 1):
         a, b = offsets[t], offsets[t + 1]
         if a == b:

@@ -232,6 +232,11 @@ def _place(table, mask, columns, first, column):
 @kernel
 def take_rows(state, rows, out):
     """Copy rows of the state (d, k) to `out` (n, k), several times as fast as numpy's indexing."""
+    require(out.shape[0] >= rows.shape[0] and out.shape[1] == state.shape[1])
+    inside = True
+    for i in range(rows.shape[0]):
+        inside &= (rows[i] >= 0) & (rows[i] < state.shape[0])
+    require(inside)
     for i in range(rows.shape[0]):
         for k in range(state.shape[1]):
             out[i, k] = state[rows[i], k]
@@ -245,6 +250,12 @@ def divide_by_largest(starts, columns, values, offsets, largest, out, learns):
     queries
     before one with NaN or infinity.
     """
+    require_offsets(starts, min(min(columns.shape[0], values.shape[0]), out.shape[0]))
+    require_offsets(offsets, starts.shape[0] - 1)
+    inside = True
+    for e in range(starts[0], starts[starts.shape[0] - 1]):
+        inside &= (columns[e] < largest.shape[0]) & (columns[e] >= 0 or not learns)
+    require(inside)
     for t in range(offsets.shape[0] - 1):
         a, b = starts[offsets[t]], starts[offsets[t + 1]]
         for e in range(a, b):

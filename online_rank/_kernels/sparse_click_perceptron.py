@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.averages import count_lazily, lag_of
-from online_rank._kernels.click_perceptron import MEAN_SQUARE, Clicked, credit_clicks, mean_square_with
+from online_rank._kernels.click_perceptron import MEAN_SQUARE, Clicked, credit_clicks, mean_square_with, require_costs
 from online_rank._kernels.clicks import are_gains, longest_list
 from online_rank._kernels.codes import DOCUMENTS
+from online_rank._kernels.fits import require, require_drawn, require_rows
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.sparse import (
     LAZY,
@@ -30,7 +31,7 @@ from online_rank._kernels.workspace import longest_query
 SQUARES = OPTIMIZER
 
 
-@kernel
+@inner
 def _take_sums(state, touched, z):
     """Move SUM to z, and reset it to 0. Returns ||z||^2, and whether weights and squares stay finite."""
     square = 0.0
@@ -66,6 +67,10 @@ def learn(
     -------
     As `click_perceptron.learn`.
     """
+    require_rows(starts, columns, values, state.shape[0])
+    require_drawn(starts.shape[0] - 1, offsets, rows, list_starts, gains, logits, rests, kinds, weights, rounds)
+    require_costs(offsets, list_starts, chances, by_discount, discounts, counters)
+    require(state.shape[1] > SQUARES)
     beta, keep = constants
     longest = max(longest_query(offsets), longest_list(list_starts))
     most = most_entries(starts, offsets)

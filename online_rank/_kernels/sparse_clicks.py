@@ -8,9 +8,10 @@ import math
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel, leaf
-from online_rank._kernels.clicks import Drawn, add_to_baseline, are_gains, confidence_of, longest_list, teach
-from online_rank._kernels.codes import ALL_PAIRS
+from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels.clicks import Drawn, add_to_baseline, are_gains, confidence_of, longest_list, require_pages, teach
+from online_rank._kernels.codes import ALL_PAIRS, OPTIMIZER_ROWS, SCALE_FREE
+from online_rank._kernels.fits import require, require_drawn, require_rows
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.sparse import LAZY, OPTIMIZER, WEIGHT
 from online_rank._kernels.sparse_gradient import number_features
@@ -34,7 +35,7 @@ def _entries(starts, columns, values, rows, offset, found_columns, found_values)
     return n
 
 
-@kernel
+@inner
 def _most_entries(starts, rows, offsets, list_starts):
     """The largest number of entries of the documents drawn of a query."""
     most = 0
@@ -93,6 +94,7 @@ def _write_back(touched, bets, beginning, kept, rows_state, counters):
 @kernel
 def confidence(counters):
     """`clicks.confidence` from the counters."""
+    require(counters.shape[0] > WITH_GRADIENTS)
     return confidence_of(counters[EVIDENCE], counters[WITH_GRADIENTS])
 
 
@@ -115,6 +117,10 @@ def learn(
     -------
     As `clicks.learn`.
     """
+    require_rows(starts, columns, values, state.shape[0])
+    require_drawn(starts.shape[0] - 1, offsets, rows, list_starts, gains, logits, rests, kinds, weights, rounds)
+    require_pages(list_starts, held, places, baseline)
+    require(state.shape[1] == OPTIMIZER + OPTIMIZER_ROWS[SCALE_FREE] and counters.shape[0] > WITH_GRADIENTS)
     longest, most = longest_list(list_starts), _most_entries(starts, rows, offsets, list_starts)
     found, numbers, features = np.empty(most, np.int32), np.empty(most, np.int64), np.empty(most, np.int64)
     x = np.empty(most)

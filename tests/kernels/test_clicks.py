@@ -6,9 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from online_rank._kernels import clicks as kernels
+from online_rank._kernels import clicks
 from online_rank._kernels.codes import ALL_PAIRS, PLACKETT_LUCE
+from tests.kernels.calling import Module
 from tests.reference import clicks as reference
+
+kernels = Module(clicks)
 
 LOGITS = {
     "spread": (0.3, -1.2, 2.0, 0.0, 0.9, -0.4),

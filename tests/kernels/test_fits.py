@@ -4,7 +4,22 @@ import numpy as np
 import pytest
 
 from online_rank import PerceptronRanker
-from online_rank._kernels import dense, graded, judge, metrics, preprocessing, sparse, trees
+from online_rank._kernels import click_perceptron as clicked
+from online_rank._kernels import (
+    clicks,
+    dense,
+    graded,
+    hashing,
+    judge,
+    letor,
+    metrics,
+    names,
+    preprocessing,
+    quantiles,
+    sparse,
+    sparse_clicks,
+    trees,
+)
 from online_rank._kernels import perceptron as kernels
 from online_rank._kernels.codes import N_COUNTERS
 from online_rank.measures import discounts
@@ -64,6 +79,134 @@ def test_learning_refuses_an_array_that_is_too_short(place):
     arguments[place] = arguments[place][:-1].copy() if place != 3 else np.ones(2)
     with UNFIT:
         kernels.learn(*arguments)
+
+
+def clicks_on_two(**changed):
+    """Arguments of `clicks.learn` for one query, two of whose four documents were shown; some of them `changed`."""
+    given = {
+        "X": X, "offsets": np.array([0, 4]), "rows": np.array([2, 0]), "starts": np.array([0, 2]), "held": np.array([0]),
+        "gains": np.array([0.0, 1.0]), "places": np.array([0, 1]), "logits": np.zeros(2), "rests": np.zeros(1),
+        "kinds": np.array([0]), "weights": np.ones(1), "wealth": 1.0, "beginning": np.empty(0), "w": np.zeros(3),
+        "state": np.ones((4, 3)), "baseline": np.zeros((2, clicks.PLACES, clicks.PLACES)), "rounds": np.empty((1, 10)),
+    }  # fmt: skip
+    return {**given, **changed}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X", np.ones((3, 3))),
+        ("X", np.ones((4, 2))),
+        ("offsets", np.array([0, 2])),
+        ("rows", np.array([2, 4])),
+        ("rows", np.array([2, -1])),
+        ("rows", np.array([2])),
+        ("starts", np.array([0, 3])),
+        ("held", np.array([3])),
+        ("gains", np.ones(1)),
+        ("places", np.array([0, -1])),
+        ("logits", np.zeros(1)),
+        ("rests", np.zeros(0)),
+        ("kinds", np.zeros(0, np.int64)),
+        ("beginning", np.zeros(2)),
+        ("state", np.ones((3, 3))),
+        ("baseline", np.zeros((2, 5, 5))),
+        ("rounds", np.empty((0, 10))),
+    ],
+)
+def test_learning_from_clicks_refuses_what_does_not_fit(name, value):
+    fitting, unfit = clicks_on_two(), clicks_on_two(**{name: value})
+    assert clicks.learn(*fitting.values()) == 1
+    with UNFIT:
+        clicks.learn(*unfit.values())
+    assert unfit["w"].tolist() == [0.0] * 3
+    # The same documents as sparse rows, and the perceptron on clicks.
+    if name in ("X", "w", "state", "beginning"):
+        return
+    rows = np.arange(0, 13, 3), np.tile(np.arange(3, dtype=np.int32), 4), np.ones(12)
+    order = ("offsets", "rows", "starts", "held", "gains", "places", "logits", "rests", "kinds", "weights", "wealth")
+    with UNFIT:
+        sparse_clicks.learn(
+            *rows, *(unfit[key] for key in order), np.zeros((3, 8)), unfit["baseline"], np.zeros(6), unfit["rounds"]
+        )
+    if name not in ("held", "places", "baseline"):
+        order = ("X", "offsets", "rows", "starts", "gains", "logits", "rests", "kinds", "weights")
+        settings = np.empty(0), False, np.ones(4), (0.5, 1.0)
+        state = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(6)
+        with UNFIT:
+            clicked.learn(*(unfit[key] for key in order), *settings, *state, unfit["rounds"])
+
+
+SKETCHES = np.zeros((3, 5)), np.zeros((3, 5)), np.zeros(3, np.int64)
+TABLE = np.full((8, 2), -1)
+TEXT = np.frombuffer(b"a\nb", np.uint8)
+LINE = np.frombuffer(b"1 qid:3 1:2\n", np.uint8)
+
+
+def parsing(**changed):
+    """Arguments of `letor.parse_rows` for one line; some of them `changed`."""
+    given = {
+        "buffer": LINE, "at": 0, "end": len(LINE), "X": np.empty((1, 2)), "y": np.empty(1, np.int64),
+        "meta": np.empty((1, letor.META_COLUMNS), np.int64), "filled": 0, "slow": np.empty((3, 3), np.int64),
+        "seen": np.zeros(2, np.int64), "line": 1, "row": 0, "qid_rule": 0, "first_id": 1, "null_is_zero": False,
+        "lowest": 0.0, "measure": False,
+    }  # fmt: skip
+    return tuple({**given, **changed}.values())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "arguments"),
+    [
+        (clicks.mixed_logits, (np.ones(3), 1.0, np.empty(2))),
+        (clicks.draw, (np.ones(3), np.ones(2), 2, np.empty(2, np.int64), np.empty(2))),
+        (clicks.draw, (np.ones(3), np.ones(3), 2, np.empty(1, np.int64), np.empty(2))),
+        (clicks.draw, (np.ones(3), np.ones(3), 4, np.empty(4, np.int64), np.empty(4))),
+        (clicks.evidence, (np.ones(3), np.ones(2))),
+        (clicks.exponentials, (np.ones(3), 0.0, np.empty(2))),
+        (clicks.swap_weight, (np.ones(3), 0.0, 0.0, 0, 3)),
+        (clicks.harvest, (np.ones(3), np.ones(2), 0.0, np.zeros((3, 3)))),
+        (sparse_clicks.confidence, (np.zeros(5),)),
+        (quantiles.gaussianize, (X, 0, 5, 4, *SKETCHES, 1.0, np.empty((5, 3)))),
+        (quantiles.gaussianize, (X, 0, 4, 4, *SKETCHES[:2], np.array([0, 6, 0]), 1.0, np.empty((4, 3)))),
+        (quantiles.gaussianize, (X, 0, 4, 4, np.zeros((2, 5)), *SKETCHES[1:], 1.0, np.empty((4, 3)))),
+        (quantiles.learn_and_gaussianize, (X, np.array([0, 5]), 0, *SKETCHES, 1.0, np.empty((4, 3)))),
+        (quantiles.learn_and_gaussianize, (X, np.array([0, 4]), 0, *SKETCHES, 1.0, np.empty((4, 2)))),
+        (names.hash_texts, (TEXT, np.zeros(1, np.uint64), np.empty((2, 2), np.int64))),
+        (names.number_names, (np.ones((2, 2), np.int64), np.empty(1, np.int32), np.empty(2, np.int64))),
+        (names.find_names, (np.ones((2, 2), np.int64), TABLE, np.empty(3, np.int64))),
+        (names.find_names, (np.ones((2, 2), np.int64), TABLE[:6].copy(), np.empty(2, np.int64))),
+        (names.add_names, (np.ones((2, 2), np.int64), 0, TABLE[:0].copy())),
+        (names.remove_names, (np.ones((2, 1), np.int64), TABLE)),
+        (names.move_names, (TABLE, TABLE[:7].copy())),
+        (hashing.hash_names, (TEXT, 32, np.empty(2, np.int32), np.ones(2))),
+        (hashing.hash_names, (TEXT, 4, np.empty(2, np.int32), np.ones(1))),
+        (sparse.take_rows, (np.ones((3, 2)), np.array([3]), np.empty((1, 2)))),
+        (sparse.take_rows, (np.ones((3, 2)), np.array([1]), np.empty((1, 3)))),
+        (
+            sparse.divide_by_largest,
+            (np.array([0, 1]), np.array([3], np.int32), np.ones(1), np.array([0, 1]), W, np.empty(1), False),
+        ),
+        (
+            sparse.divide_by_largest,
+            (np.array([0, 1]), np.array([-1], np.int32), np.ones(1), np.array([0, 1]), W, np.empty(1), True),
+        ),
+        (
+            sparse.divide_by_largest,
+            (np.array([0, 1]), np.array([1], np.int32), np.ones(1), np.array([0, 2]), W, np.empty(1), False),
+        ),
+        (letor.parse_rows, parsing(end=len(LINE) + 1)),
+        (letor.parse_rows, parsing(end=len(LINE) - 1)),
+        (letor.parse_rows, parsing(meta=np.empty((1, 8), np.int64))),
+        (letor.parse_rows, parsing(X=np.empty((0, 2)))),
+        (letor.parse_rows, parsing(slow=np.empty((2, 3), np.int64))),
+        (letor.parse_rows, parsing(seen=np.zeros(1, np.int64))),
+        (letor.parse_rows, (*parsing(), (np.zeros(2, np.int64), np.empty(2, np.int32), np.empty(2)))),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_arrays_of_clicks_names_and_text_that_do_not_fit_are_refused(kernel, arguments):
+    with UNFIT:
+        kernel(*arguments)
 
 
 @pytest.mark.parametrize("scores", [[np.nan] * 5, [1.0, np.nan, 2.0, np.nan, 0.0], [-np.inf, np.inf, np.nan, 0.0, 1.0]])

@@ -38,11 +38,12 @@ _OF_LIBM = {
     "tanh",
     "trunc",
 }
-_OF_LIBC = {"free", "malloc", "memcpy", "memmove", "memset"}
+_OF_LIBC = {"free", "malloc", "memcpy", "memmove", "memset", "realloc"}
 #: Symbols defined by `runtime`.
 _OF_RUNTIME = {
     "NRT_Allocate", "NRT_Free", "NRT_MemInfo_alloc", "NRT_MemInfo_alloc_aligned", "NRT_MemInfo_call_dtor",
-    "numba_attempt_nocopy_reshape", "numba_ldexp", "numba_nextafter",
+    "NRT_MemInfo_new_varsize_dtor", "NRT_MemInfo_varsize_realloc", "numba_gil_ensure", "numba_xxdot", "numba_xxgemm",
+    "numba_xxgemv", "numba_attempt_nocopy_reshape", "numba_ldexp", "numba_nextafter",
 }  # fmt: skip
 
 
@@ -74,10 +75,10 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
     _pretend_to_run_on(triple)
     from numba.core.errors import NumbaError
 
-    from online_rank._kernels.ahead.wrappers import Unsuited, add_entry, module_of_wrappers
+    from online_rank._kernels.ahead.wrappers import Unsuited, add_entry, mark_blas, module_of_wrappers
 
     signatures: dict[str, list[tuple[str, Any, tuple[Any, ...]]]] = {}
-    modules, left_out = [], {}
+    modules, left_out, needs_blas = [], {}, set()
     for kernel, arguments in _merged(calls):
         name = kernel.entry_name
         try:
@@ -88,6 +89,8 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
             # Tried separately first, so that a kernel that cannot be wrapped leaves nothing in the module.
             signature = (compiled.fndesc.llvm_func_name, compiled.signature.return_type, arguments)
             add_entry(module_of_wrappers(triple), name, [signature])
+            if any(item.name.startswith("numba_xx") for item in part.functions):
+                needs_blas.add(name)
         except (Unsuited, NumbaError) as reason:
             left_out[name] = str(reason).partition("\n")[0]
             continue
@@ -95,6 +98,7 @@ def build(calls: Iterable[tuple[Any, tuple[Any, ...]]], target: str, folder: Pat
         signatures.setdefault(name, []).append(signature)
     wrappers = module_of_wrappers(triple)
     kept = {add_entry(wrappers, name, found) for name, found in signatures.items()}
+    mark_blas(wrappers, needs_blas)
     kept |= {name for name in wrappers.globals if name.startswith("online_rank_")}
     whole = llvm.parse_assembly(str(wrappers))
     for part in modules:

@@ -34,6 +34,9 @@ TYPE_NUMBERS = {
     "uint8": (2, 2), "int32": (5, 5), "int64": (7, 9), "uint64": (8, 10), "float32": (11, 11), "float64": (12, 12),
 }  # fmt: skip
 
+#: The functions of the BLAS that machine code may call.
+BLAS = ("dgemm", "sgemm", "dgemv", "sgemv", "ddot", "sdot")
+
 _METH_FASTCALL = 0x80
 
 
@@ -168,8 +171,25 @@ def _engine() -> Any:
     engine.add_object_file(llvm.ObjectFileRef.from_path(str(_path())))
     engine.finalize_object()
     for name, value in (("ndarray", np.ndarray), ("int64", np.int64), ("float64", np.float64), ("raise", _raise)):
-        ctypes.c_void_p.from_address(engine.get_global_value_address(f"online_rank_{name}")).value = id(value)
+        _fill(engine, name, id(value))
     return engine
+
+
+def _fill(engine: Any, slot: str, address: int) -> None:
+    ctypes.c_void_p.from_address(engine.get_global_value_address(f"online_rank_{slot}")).value = address
+
+
+@functools.cache
+def _take_blas(engine: Any) -> None:
+    """Let machine code call the BLAS of scipy, which is numba's too."""
+    from scipy.linalg import cython_blas
+
+    name_of, address_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    address_of.restype, address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    for name in BLAS:
+        capsule = cython_blas.__pyx_capi__[name]
+        _fill(engine, name, address_of(capsule, name_of(capsule)))
 
 
 #: Objects that C code refers to by address.
@@ -181,6 +201,8 @@ def entry(name: str, fallback: Callable[..., Any]) -> Any:
     engine = _engine()
     if engine is None or not (address := engine.get_function_address(f"entry.{name}")):
         return None
+    if engine.get_global_value_address(f"online_rank_blas_of.{name}"):
+        _take_blas(engine)
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     method = _Method(name.encode(), address, _METH_FASTCALL, None)

@@ -8,6 +8,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from online_rank._kernels.ahead.loading import BLAS
+
 BYTE, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 POINTER = BYTE.as_pointer()
 _DOUBLE = ir.DoubleType()
@@ -47,16 +49,104 @@ def add_runtime(module: Any) -> None:
     function, b = _begin(module, "NRT_Allocate", POINTER, [INT64])
     b.ret(b.call(declared(module, "malloc", POINTER, [INT64]), [function.args[0]]))
     _add_reshape(module)
-    for name in ("NRT_MemInfo_call_dtor", "NRT_Free"):
-        function, b = _begin(module, name, ir.VoidType(), [POINTER])
-        b.call(declared(module, "free", ir.VoidType(), [POINTER]), [function.args[0]])
-        b.ret_void()
+    free = declared(module, "free", ir.VoidType(), [POINTER])
+    function, b = _begin(module, "NRT_Free", ir.VoidType(), [POINTER])
+    b.call(free, [function.args[0]])
+    b.ret_void()
+    _add_lists(module, free)
+    _add_blas(module)
     for name, of_libm, arguments in (
         ("numba_ldexp", "ldexp", [_DOUBLE, INT32]),
         ("numba_nextafter", "nextafter", [_DOUBLE] * 2),
     ):
         function, b = _begin(module, name, _DOUBLE, arguments)
         b.ret(b.call(declared(module, of_libm, _DOUBLE, arguments), list(function.args)))
+
+
+def _add_lists(module: Any, free: Any) -> None:
+    """Lists of numbers, such as that of a sort: their data stand apart, and the destructor, which they need not, says so."""
+    malloc = declared(module, "malloc", POINTER, [INT64])
+
+    def field(b: Any, block: Any, number: int, kind: Any = POINTER) -> Any:
+        return b.bitcast(b.gep(block, [INT64(8 * number)]), kind.as_pointer())
+
+    function, b = _begin(module, "NRT_MemInfo_new_varsize_dtor", POINTER, [INT64, POINTER])
+    block, data = b.call(malloc, [INT64(_SIZE)]), b.call(malloc, [function.args[0]])
+    for piece, other in ((block, data), (data, block)):
+        with b.if_then(b.icmp_unsigned("==", piece, ir.Constant(POINTER, None)), likely=False):
+            b.call(free, [other])
+            b.ret(ir.Constant(POINTER, None))
+    for number, value in enumerate((INT64(1), INT64(1), INT64(0), data, function.args[0], INT64(0))):
+        b.store(value, field(b, block, number, value.type))
+    b.ret(block)
+
+    function, b = _begin(module, "NRT_MemInfo_varsize_realloc", POINTER, [POINTER, INT64])
+    block, size = function.args
+    place = field(b, block, 3)
+    moved = b.call(declared(module, "realloc", POINTER, [POINTER, INT64]), [b.load(place), size])
+    with b.if_then(b.icmp_unsigned("!=", moved, ir.Constant(POINTER, None))):
+        b.store(moved, place)
+        b.store(size, field(b, block, 4, INT64))
+    b.ret(moved)
+
+    function, b = _begin(module, "NRT_MemInfo_call_dtor", ir.VoidType(), [POINTER])
+    (block,) = function.args
+    with b.if_then(b.icmp_signed("!=", b.load(field(b, block, 1, INT64)), INT64(0))):
+        b.call(free, [b.load(field(b, block, 3))])
+    b.call(free, [block])
+    b.ret_void()
+
+
+def _add_blas(module: Any) -> None:
+    """numba's ways to the BLAS, for float64 and float32: `kind` is 'd' or 's'. They answer 0. `loading` fills the slots."""
+    for name in BLAS:
+        slot = ir.GlobalVariable(module, POINTER, f"online_rank_{name}")
+        slot.initializer = ir.Constant(POINTER, None)
+
+    def by_reference(b: Any, value: Any) -> Any:
+        value = b.trunc(value, INT32) if value.type == INT64 else value
+        place = b.alloca(value.type)
+        b.store(value, place)
+        return b.bitcast(place, POINTER)
+
+    def call(b: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+        kind = ir.FunctionType(result, [POINTER] * len(arguments)).as_pointer()
+        return b.call(b.bitcast(b.load(module.globals[f"online_rank_{name}"]), kind), arguments)
+
+    def each(name: str, arguments: list[Any], body: Any) -> None:
+        function, b = _begin(module, name, INT32, arguments)
+        with b.if_else(b.icmp_signed("==", function.args[0], BYTE(ord("d")))) as (double, single):
+            with double:
+                body(b, "d", function.args)
+            with single:
+                body(b, "s", function.args)
+        b.ret(INT32(0))
+
+    def gemm(b: Any, kind: str, given: Any) -> None:
+        _, trans_a, trans_b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc = given
+        sizes = [by_reference(b, value) for value in (trans_a, trans_b, m, n, k)]
+        lda, ldb, ldc = (by_reference(b, value) for value in (lda, ldb, ldc))
+        call(b, f"{kind}gemm", ir.VoidType(), [*sizes, alpha, A, lda, B, ldb, beta, C, ldc])
+
+    def gemv(b: Any, kind: str, given: Any) -> None:
+        _, trans, m, n, alpha, A, lda, x, beta, y = given
+        sizes = [by_reference(b, value) for value in (trans, m, n)]
+        one = by_reference(b, INT32(1))
+        call(b, f"{kind}gemv", ir.VoidType(), [*sizes, alpha, A, by_reference(b, lda), x, one, beta, y, one])
+
+    def dot(b: Any, kind: str, given: Any) -> None:
+        _, _, n, x, y, out = given
+        result, one = _DOUBLE if kind == "d" else ir.FloatType(), by_reference(b, INT32(1))
+        b.store(call(b, f"{kind}dot", result, [by_reference(b, n), x, one, y, one]), b.bitcast(out, result.as_pointer()))
+
+    p, i = POINTER, INT64
+    each("numba_xxgemm", [BYTE, BYTE, BYTE, i, i, i, p, p, i, p, i, p, p, i], gemm)
+    each("numba_xxgemv", [BYTE, BYTE, i, i, p, p, i, p, p, p], gemv)
+    each("numba_xxdot", [BYTE, BYTE, i, p, p, p], dot)
+    function, b = _begin(module, "numba_gil_ensure", ir.VoidType(), [POINTER])
+    state = b.call(declared(module, "PyGILState_Ensure", INT32, []), [])
+    b.store(state, b.bitcast(function.args[0], INT32.as_pointer()))
+    b.ret_void()
 
 
 def _add_reshape(module: Any) -> None:

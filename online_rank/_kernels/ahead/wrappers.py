@@ -6,6 +6,7 @@ none fits, it calls `fallback(*args)`. It uses only Python's stable functions an
 strides (`loading`), so an object does not depend on the version of Python or numpy.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from llvmlite import ir
@@ -52,6 +53,12 @@ def add_entry(module: "ir.Module", name: str, signatures: list[tuple[str, Any, t
     call = declared(module, "PyObject_Vectorcall", POINTER, [POINTER, POINTER.as_pointer(), INT64, POINTER])
     builder.ret(builder.call(call, [fallback, args, n, _NULL]))
     return function.name
+
+
+def mark_blas(module: "ir.Module", names: Iterable[str]) -> None:
+    """Mark the kernels that call the BLAS, for `loading`."""
+    for name in names:
+        ir.GlobalVariable(module, BYTE, f"online_rank_blas_of.{name}").initializer = BYTE(1)
 
 
 class _Call:
