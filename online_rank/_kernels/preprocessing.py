@@ -69,7 +69,7 @@ def join(n, other_mean, other_m2, count, mean, m2):
 
 
 @kernel
-def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own=None):
+def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own=None, asked=None, before=None):
     """Learn the running mean and variance of each column from each query, then write the scaled query to `out`.
 
     `mean` and `m2` (sum of squared deviations from the mean) are of the `count` documents before; they are changed in place.
@@ -77,18 +77,28 @@ def learn_and_scale(X, offsets, count, mean, m2, with_std, out, own_count=0, own
 
     `own` (2, d), if given, has mean and m2 of only the last `own_count` documents; it is changed in the same way.
 
+    `before` (n, d), where given, receives the documents `asked` as `scale` gives them before their query is learned.
+
     Returns the number of queries learned, which is smaller if one would make the state non-finite, and the new count.
     """
     require_offsets(offsets, min(X.shape[0], out.shape[0]))
     require(X.shape[1] == mean.shape[0] == m2.shape[0] == out.shape[1])
     if own is not None:
         require(own.shape[0] == 2 and own.shape[1] == X.shape[1])
+    if before is not None:
+        require(asked.shape == before.shape == out.shape)
     query_mean = np.empty(X.shape[1])
     query_m2 = np.empty(X.shape[1])
     for t in range(len(offsets) - 1):
         a, b = offsets[t], offsets[t + 1]
         if a == b:
             continue
+        if before is not None:
+            if with_std:
+                _inverse_deviation(m2, count, query_m2)
+            else:
+                query_m2[:] = 1.0
+            _write_scaled(asked, a, b, mean, query_m2, before)
         _column_moments(X, a, b, query_mean, query_m2)
         if own is not None:
             own_mean, own_m2 = query_mean.copy(), query_m2.copy()

@@ -12,6 +12,7 @@ from river import compose
 
 from online_rank.base.anatomy import Abilities, Able, share_lock
 from online_rank.base.asked import read_for, read_many_for
+from online_rank.base.columns import QueryEstimator
 from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker, best_first
@@ -320,9 +321,42 @@ class RankingPipeline(Able, compose.Pipeline):
         if changes is not None:
             for step in self.steps.values():
                 changes.include(step)
+        if measures and not scaled and self._takes_blocks(block):
+            self._answer_or_raise(block)
+            return
         # The scores that would have been served can be computed only before the transformers learn the query.
         for query in block.each():
             self._learn_steps(query._replace(answered=self._score_block(query) if measures else None), scaled=scaled)
+
+    def _fits(self, block: Block) -> bool:
+        """Whether all steps can rank and learn a block of graded queries in turn (`_answer_and_learn`)."""
+        return not self.abilities.wants_scale and self._takes_blocks(block)
+
+    def _takes_blocks(self, block: Block) -> bool:
+        plain = block.names is None and block.served is None and block.context is None
+        if self._LEARN_UNSUPERVISED_DURING_PREDICT or not plain:
+            return False
+        if type(block.X) is not np.ndarray or type(block.y) is not np.ndarray:
+            return False
+        steps = list(self.steps.values())
+        widths = [step._n_features for step in steps if isinstance(step, QueryEstimator)]
+        unnamed = all(step._columns is None for step in steps if isinstance(step, QueryEstimator))
+        ready = unnamed and all(widths) and all(getattr(step, "_asks_blocks", step._is_ranker) for step in steps)
+        return ready and (not isinstance(steps[0], QueryEstimator) or block.X.shape[1] == widths[0])
+
+    def _answer_and_learn(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """As `Ranker._answer_and_learn`."""
+        with self._lock, all_or_nothing() as changes:
+            for step in self.steps.values():
+                changes.include(step, block)
+            return self._answer_or_raise(block)
+
+    def _answer_or_raise(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """As `_answer_and_learn`, but may leave a part learned when it raises."""
+        asked = block
+        for step in self._transformers:
+            asked, block = step._ask_and_learn(asked, block)
+        return self._ranker._answer_or_raise(asked, block)
 
     def _learn_steps(self, block: Block, changes: all_or_nothing | None = None, scaled: bool = False) -> None:
         """`_learn_block`, step by step; `scaled` says whether the ranker wants the scale of the features."""

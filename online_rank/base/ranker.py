@@ -98,6 +98,40 @@ class Ranker(QueryEstimator):
         scores = self._score_all(query)
         return scores if self._learn(self._align_and_grow(query), row) else None
 
+    def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
+        """Score and learn queries in turn, and write one row of `rounds` (q, fields) for each; returns how many.
+
+        `block` is as for `_learn`, with grades; `asked` has its queries as transformers give them before they learn. What is
+        answered then goes to `answers` (n,).
+        """
+        measures = asked is not block and self.abilities.measures_answers
+        for t, (before, query) in enumerate(zip(asked.each(), block.each(), strict=True)):
+            scores = answers[block.offsets[t] : block.offsets[t + 1]]
+            scores[:] = self._score_all(before)
+            if not self._learn(query._replace(answered=scores) if measures else query, rounds[t : t + 1]):
+                return t
+        return len(block.w)
+
+    def _answer_and_learn(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Score and learn queries that fit (`_fits`), one after the other, all or none.
+
+        Returns the scores (n,) that each query had before it was learned, and the rounds (q, fields).
+        """
+        with self._lock, all_or_nothing() as changes:
+            changes.include(self, block)
+            return self._answer_or_raise(block, block)
+
+    def _answer_or_raise(self, asked: Block, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """As `_answer_and_learn`, but may leave a part learned when it raises."""
+        answers, rounds = np.empty(block.n_documents), np.empty((len(block.w), len(Round._fields)))
+        learned = self._rank_and_learn_block(asked, block, rounds, answers)
+        if learned < len(block.w):
+            raise self._rejection(block.queries(learned, learned + 1))
+        if not all_finite(answers):
+            raise ValueError("x: a score is not finite; scale the features")
+        self._last_round = rounds[-1:].copy()
+        return answers, rounds
+
     @property
     def n_shown(self) -> int:
         """How many rankings `show_one` has drawn; the next draw depends on this count and on the policy's seed."""

@@ -44,6 +44,17 @@ class QueryTransformer(QueryStep, base.Transformer):
         Returns the transformed queries. A part of them may remain learned if it raises, so callers use `all_or_nothing`.
         """
 
+    #: Whether it has `_ask_and_learn`.
+    _asks_blocks: ClassVar[bool] = False
+
+    def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
+        """For each query in turn: transform it as it is asked for, by what is known; then do with it what `_learn_block` does.
+
+        `block` has arrays in the columns of the state. `asked` has the queries as the steps before give them when they are
+        asked; it is `block` itself where they give the same. Returns both transformed, and one block twice if they are equal.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes queries one by one")
+
     def learn_one(self, x: Any, y: Any = None, *, context: Any = None) -> None:
         """Learn from one query, in any form.
 

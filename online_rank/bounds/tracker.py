@@ -10,7 +10,6 @@ import numpy as np
 from online_rank._kernels.comparators import compare
 from online_rank._kernels.graded import ranking_losses
 from online_rank._kernels.totals import accumulate
-from online_rank._kernels.tracked import learn_tracked
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
 from online_rank.base.lock import locked
@@ -28,7 +27,7 @@ from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
-from online_rank.rankers.inside import has_dense_weights, kernel_state, learning_scores, n_learned, reporter
+from online_rank.rankers.inside import has_dense_weights, kernel_state, learn_watched, learning_scores, n_learned, reporter
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
@@ -352,18 +351,36 @@ class LossTracker(NestedRanker):
         else:
             learned = self._learner._learn(block, rounds)
         if learned == len(block.w):
-            if self._round_is_served(block):
-                rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
-            accumulate(rounds, values, self._totals, self._sums)
-            if self.abilities.measures_answers or block.served is not None:
-                losses = rounds[rounds[:, _SKIPPED] == 0.0, _SERVED_LOSS]
-                add_losses(self._served, np.clip(losses, 0.0, 1.0))
-            if block.served is not None:
-                self._n_served += learned
-                self._n_moved += learned if block.answered is not None else 0
-            self._learner._last_round = rounds[-1:].copy()
-            self._n_documents = self._learned_so_far()
+            self._add_up(block, rounds, values)
         return learned
+
+    def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
+        if not self._is_plain(block):
+            return super()._rank_and_learn_block(asked, block, rounds, answers)
+        self._require_complete()
+        self._share_columns()
+        values = np.zeros((len(block.w), *self._sums.shape))
+        learned = learn_watched(self._learner, asked, block, rounds, self._aligned, values, answers)
+        if learned == len(block.w):
+            moved = asked is not block and self.abilities.measures_answers
+            if moved or self._scores_answers(block):
+                self._measure_answers(block, answers, rounds)
+            self._add_up(block._replace(answered=answers) if moved else block, rounds, values)
+        return learned
+
+    def _add_up(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> None:
+        """Add the rounds of a block, and the losses of the comparators (q, n, 2), to the account."""
+        if self._round_is_served(block):
+            rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
+        accumulate(rounds, values, self._totals, self._sums)
+        if self.abilities.measures_answers or block.served is not None:
+            losses = rounds[rounds[:, _SKIPPED] == 0.0, _SERVED_LOSS]
+            add_losses(self._served, np.clip(losses, 0.0, 1.0))
+        if block.served is not None:
+            self._n_served += len(rounds)
+            self._n_moved += len(rounds) if block.answered is not None else 0
+        self._learner._last_round = rounds[-1:].copy()
+        self._n_documents = self._learned_so_far()
 
     def _round_is_served(self, block: Block) -> bool:
         """Whether the loss of a round is that of the served ranking, because its scores decided the update."""
@@ -378,19 +395,19 @@ class LossTracker(NestedRanker):
         """Whether the ranker must compute what it would have answered."""
         return self.served and not self._nested and block.answered is None and not self._round_is_served(block)
 
+    def _is_plain(self, block: Block) -> bool:
+        """Whether it holds a perceptron, and a block arrays, for which a kernel learns and measures at once."""
+        dense = type(self._learner) is PerceptronRanker and has_dense_weights(self._learner) and type(block.X) is np.ndarray
+        return dense and not self.raw and block.answered is None
+
     def _learns_in_one_call(self, block: Block) -> bool:
-        """Whether one kernel learns a block and also measures comparators, or the answers."""
-        plain = type(self._learner) is PerceptronRanker and not self.raw and block.answered is None
-        dense = plain and has_dense_weights(self._learner) and type(block.X) is np.ndarray
-        return dense and bool(len(self._sums) or self._scores_answers(block))
+        """Whether a kernel of its own learns a block and measures comparators, or what would have been answered."""
+        return self._is_plain(block) and bool(len(self._sums) or self._scores_answers(block))
 
     def _learn_in_one_call(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
-        ranker, asked = self._learner, self._scores_answers(block)
+        asked = self._scores_answers(block)
         answers = np.empty(block.n_documents if asked else 0)
-        learned = learn_tracked(
-            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), *kernel_state(ranker),
-            rounds, block.served, self._aligned, values, block.X, answers,
-        )  # fmt: skip
+        learned = learn_watched(self._learner, block, block, rounds, self._aligned, values, answers)
         if asked and learned == len(block.w):
             self._measure_answers(block, answers, rounds)
         return learned

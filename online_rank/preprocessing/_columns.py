@@ -38,12 +38,37 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         """Names of the columns made of features with `names`."""
         return names
 
-    def _learn_block(self, block: Block) -> Block:
+    _asks_blocks = True
+
+    def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
+        require_finite(asked)
+        self._require_lesson(block)
+        before, after = self._room(asked.X), self._room(block.X)
+        learned = self._ask_learn_transform(asked, block, before, after)
+        if learned < len(block.w):
+            require_finite(block)
+            raise too_large(self, block, learned)
+        return asked._replace(X=before), block._replace(X=after)
+
+    def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
+        """As `_learn_transform` to `after`; what each query of `asked` is before it is learned goes to `before`."""
+        for t, query in enumerate(block.each()):
+            a, b = int(block.offsets[t]), int(block.offsets[t + 1])
+            self._transform(asked.X[a:b], query.offsets, before[a:b])
+            if not self._learn_transform(query, after[a:b]):
+                return t
+        return len(block.w)
+
+    def _require_lesson(self, block: Block) -> None:
+        """Raise TypeError or ValueError unless a supervised transformer can learn from a block."""
         if self._supervised:
             if block.y is None:
                 raise TypeError(f"{type(self).__name__} is supervised: it learns from grades, y")
             if isinstance(block.y, np.ndarray):
                 require_grades(block.y, block.ids)
+
+    def _learn_block(self, block: Block) -> Block:
+        self._require_lesson(block)
         aligned = block if self._is_aligned(block) else self._align_and_grow(block)
         out = self._room(aligned.X)
         learned = self._learn_transform(aligned, out)
@@ -96,6 +121,12 @@ class StatelessTransformer(QueryTransformer):
 
     def _learn_block(self, block: Block) -> Block:
         return self._transform_block(block)
+
+    _asks_blocks = True
+
+    def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
+        learned = self._transform_block(block)
+        return learned if asked is block else self._transform_block(asked), learned
 
 
 def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueError:

@@ -31,6 +31,8 @@ _PARTS, _AT_ONCE = 4, 64
 #: A shorter memory would be smaller than a sketch.
 _LEAST_MEMORY = 1024
 _MASK = (1 << 63) - 1
+#: More documents than any stream has.
+_FOREVER = 1 << 62
 #: Cells of a feature's look-up table of knots.
 _CELLS = 256
 #: Larger values are clipped to this, so that differences of values stay finite.
@@ -317,16 +319,28 @@ class StreamQuantileMap(ColumnTransformer):
         return mapped if self._ramps is None else (*mapped, *self._ramps._layers(2 * n_features))
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
+        return self._ask_learn_transform(block, block, None, out)
+
+    def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
         X, offsets, n = block.X, block.offsets, len(block.w)
-        if self._quiet(self._count + len(X)):
-            self._count += 0 if self._is_frozen else len(X)
-            return n if self._transform(X, offsets, out) else 0
-        for t in range(n):
-            start, stop = int(offsets[t]), int(offsets[t + 1])
-            if stop > start:
-                learned = self._learn_documents(X[start:stop])
-                if not (learned and self._transform(X[start:stop], offsets[t : t + 2] - start, out[start:stop])):
-                    return t
+        t = 0
+        while t < n:
+            start = int(offsets[t])
+            # Queries in which nothing happens to the map are mapped together.
+            quiet = int(np.searchsorted(offsets, start + self._documents_left(), side="right")) - 1
+            upto = min(max(quiet, t + 1), n)
+            stop, places, table = int(offsets[upto]), offsets[t : upto + 1] - start, self._table
+            if before is not None:
+                self._transform(asked.X[start:stop], places, before[start:stop])
+            if quiet > t:
+                self._count += 0 if self._is_frozen else stop - start
+            elif stop > start and not self._learn_documents(X[start:stop]):
+                return t
+            if before is not None and asked.X is X and self._table is table:
+                after[start:stop] = before[start:stop]
+            elif not self._transform(X[start:stop], places, after[start:stop]):
+                return t
+            t = upto
         return n
 
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> bool:
@@ -342,14 +356,17 @@ class StreamQuantileMap(ColumnTransformer):
     def _is_frozen(self) -> bool:
         return self.frozen_after is not None and self._start >= self.frozen_after
 
-    def _quiet(self, count: int) -> bool:
-        """Whether nothing happens up to this number of documents: none is sampled, and none is waiting to be merged."""
+    def _documents_left(self) -> int:
+        """How many documents may come before something happens: one is sampled, or those of a stretch join."""
         if self._cursor < self._n_features:
-            return False
+            return 0
+        if self._is_frozen:
+            return _FOREVER
+        if self._places is None:
+            return 0
         taken = len(self._rows)
-        return self._is_frozen or (
-            self._places is not None and count < self._due and (taken == _DOCUMENTS or count <= self._places[taken])
-        )
+        ahead = self._due - 1 if taken == _DOCUMENTS else min(self._due - 1, self._places[taken])
+        return ahead - self._count
 
     def _learn_documents(self, X: np.ndarray) -> bool:
         """Sample a query; after a stretch, merge its sample into the sketches of the features that are due.

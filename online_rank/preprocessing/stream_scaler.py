@@ -114,6 +114,13 @@ class StreamScaler(ColumnTransformer):
         )
         return learned
 
+    def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
+        learned, self._count = kernels.learn_and_scale(
+            block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, after,
+            self._count - self._count_before, self._own, asked.X, before,
+        )  # fmt: skip
+        return learned
+
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         scale = self._scale()
         return (Scale(self._mean.copy(), np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)),)

@@ -15,6 +15,7 @@ __all__ = [
     "has_dense_weights",
     "kernel_state",
     "kernel_values",
+    "learn_watched",
     "learning_scores",
     "n_learned",
     "reporter",
@@ -44,6 +45,19 @@ def has_dense_weights(ranker: Any) -> bool:
 def learning_scores(ranker: Any, X: Any) -> np.ndarray:
     """The scores (m,) of documents by the weights that learn."""
     return ranker._learning_scores(X)
+
+
+def learn_watched(
+    ranker: Any,
+    asked: Block,
+    block: Block,
+    rounds: np.ndarray,
+    comparators: np.ndarray,
+    values: np.ndarray,
+    answers: np.ndarray,
+) -> int:
+    """Let a perceptron learn arrays, and measure comparators and answers on the way (`learn_tracked`)."""
+    return ranker._learn_watched(asked, block, rounds, comparators, values, answers)
 
 
 def n_learned(ranker: Any) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from online_rank._kernels import perceptron as dense
 from online_rank._kernels import sparse_perceptron as sparse
 from online_rank._kernels.codes import CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
+from online_rank._kernels.tracked import learn_tracked
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
@@ -186,6 +187,21 @@ class PerceptronRanker(LinearRanker):
         return sparse.learn(
             rows.starts, rows.columns, rows.values, y, offsets, w, discounts(len(y)), self._config, state,
             self._averages, self._counters, rounds, served, self._all_forms,
+        )  # fmt: skip
+
+    def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
+        if self._rows is not None or type(block.X) is not np.ndarray or block.served is not None:
+            return super()._rank_and_learn_block(asked, block, rounds, answers)
+        nobody = np.empty((0, self._n_features)), np.empty((len(block.w), 0, 2))
+        return self._learn_watched(asked, block, rounds, *nobody, answers)
+
+    def _learn_watched(
+        self, asked: Block, block: Block, rounds: np.ndarray, comparators: np.ndarray, values: np.ndarray, answers: np.ndarray
+    ) -> int:
+        """Learn from arrays, and measure comparators and answers on the way (`learn_tracked`)."""
+        return learn_tracked(
+            block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, self._weights, self._average,
+            self._counters, rounds, block.served, comparators, values, asked.X, answers,
         )  # fmt: skip
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
