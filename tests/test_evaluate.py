@@ -259,3 +259,69 @@ def test_a_query_that_one_of_several_models_rejects_is_learned_by_none():
     with pytest.raises(ValueError, match="not this one"):
         progressive([(np.eye(2), [0, 1])], models)
     assert models["good"].last_round is None
+
+
+def one_by_one(queries):
+    """The same queries from an iterator, of which nothing is read ahead."""
+    yield from queries
+
+
+@pytest.mark.parametrize("every", [None, 7])
+def test_queries_that_are_read_ahead_leave_the_same_behind(every):
+    # More than twice as many as there are records; some without a lesson, and one of another kind.
+    teacher = enumerate(NoisyTeacher(2100, n_features=4, n_documents=6))
+    queries = [(X[: 6 - t % 3], y[: 6 - t % 3] * (t % 5 > 0)) for t, (X, y) in teacher]
+    queries[700] = (queries[699][0].tolist(), queries[699][1].tolist())
+    traces, models = [], []
+    for stream in (one_by_one(queries), queries):
+        models.append(StreamScaler() | PerceptronRanker())
+        traces.append(progressive(stream, models[-1], ["ndcg@10", "ap"], every=every))
+        traces[-1].elapsed = 0.0
+    assert to_bytes(models[0]) == to_bytes(models[1])
+    assert to_bytes(traces[0]) == to_bytes(traces[1])
+    assert traces[0].skipped > 400
+
+
+@pytest.mark.parametrize("place", [17, 100, 271])
+def test_queries_before_a_bad_one_are_learned_however_far_is_read_ahead(place):
+    queries = list(NoisyTeacher(300, n_features=4, n_documents=6))
+    queries[place] = (np.full((6, 4), np.nan), queries[place][1])
+    model, expected = PerceptronRanker(), PerceptronRanker()
+    for X, y in queries[:place]:
+        expected.learn_one(X, y)
+    with pytest.raises(ValueError, match="nan"):
+        progressive(queries, model)
+    assert to_bytes(model) == to_bytes(expected)
+
+
+class Breaking(list):
+    """A list that ends in an error."""
+
+    def __iter__(self):
+        yield from super().__iter__()
+        raise OSError("the disk is gone")
+
+
+def test_queries_before_an_error_of_the_stream_are_learned():
+    queries = list(NoisyTeacher(60, n_features=4, n_documents=6))
+    model, expected, ndcg = PerceptronRanker(), PerceptronRanker(), NDCG(k=10)
+    for X, y in queries:
+        expected.learn_one(X, y)
+    with pytest.raises(OSError, match="the disk is gone"):
+        progressive(Breaking(queries), model, ndcg)
+    assert to_bytes(model) == to_bytes(expected)
+    assert ndcg.n_queries + ndcg.n_skipped == 60
+
+
+def test_an_iterator_is_read_one_by_one():
+    model = PerceptronRanker()
+    learned = []
+
+    def stream():
+        for query in NoisyTeacher(40, n_features=4, n_documents=6):
+            learned.append(0.0 if model.last_round is None else float(model._counters[2]))
+            yield query
+
+    progressive(stream(), model)
+    assert all(np.diff(learned) >= 0.0)
+    assert learned[-1] > learned[-3]

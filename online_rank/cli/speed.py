@@ -21,30 +21,33 @@ class Speed:
     The first ten queries of each pass may wait for compilation; their excess time is counted as starting.
     """
 
+    #: It may be called once for several queries.
+    counts_together = True
+
     def __init__(self) -> None:
         #: The queries that are being read.
         self.queries: Made | None = None
         self._trace: Trace | None = None
-        self._calls = 0
+        self._met = 0
         self._elapsed = self._read = 0.0
         self._n = self._n_first = 0
         self._reading = self._learning = self._first = 0.0
 
     def __call__(self, trace: Trace) -> None:
-        """Count one more query."""
+        """Count what was learned since the last call."""
         if trace is not self._trace:
-            self._trace, self._calls = trace, 0
+            self._trace, self._met = trace, 0
             self._elapsed = self._read = 0.0
-        self._calls += 1
+        more, self._met = trace.n_queries - self._met, trace.n_queries
         read = self.queries.seconds if self.queries is not None else 0.0
         reading, learning = read - self._read, trace.elapsed - self._elapsed - (read - self._read)
         self._read, self._elapsed = read, trace.elapsed
         self._reading += reading
-        if self._calls > _FIRST:
-            self._n += 1
+        if self._met > _FIRST:
+            self._n += more
             self._learning += learning
         else:
-            self._n_first += 1
+            self._n_first += more
             self._first += learning
 
     def to_dict(self) -> dict[str, Any]:

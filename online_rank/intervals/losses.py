@@ -11,7 +11,7 @@ from online_rank._kernels.intervals import radius
 from online_rank.measures import TIES, Measure, as_scores, gains, query_values
 from online_rank.query import as_grades
 
-__all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "served_loss"]
+__all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "running_sums", "served_loss"]
 
 _SCALES = 0.9 * 0.5 ** np.arange(10.0)
 # As a series, since the difference -ln(1 - l) - l loses half of its digits for small scales.
@@ -156,11 +156,17 @@ class LossInterval:
 
 def add_losses(sums: np.ndarray, losses: np.ndarray) -> None:
     """Add losses (n,), each in [0, 1], to `sums` (3,) of a `LossInterval`, in place."""
+    sums[:] = running_sums(sums, losses)[-1]
+
+
+def running_sums(sums: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    """What `sums` (3,) of a `LossInterval` become as losses (n,), each in [0, 1], are added in turn: (n + 1, 3)."""
     n, total, variation = sums.tolist()
+    counts = n + np.arange(len(losses) + 1)
     totals = np.cumsum(np.append(total, losses))
-    guesses = (0.5 + totals[:-1]) / (n + 1.0 + np.arange(len(losses)))
+    guesses = (0.5 + totals[:-1]) / (counts[:-1] + 1.0)
     differences = losses - guesses
-    sums[:] = n + len(losses), totals[-1], np.cumsum(np.append(variation, differences * differences))[-1]
+    return np.stack((counts, totals, np.cumsum(np.append(variation, differences * differences))), axis=1)
 
 
 def served_loss(measure: Measure, scores: Any, grades: Any) -> float | None:

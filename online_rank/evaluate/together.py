@@ -1,0 +1,155 @@
+"""Queries read a little ahead, which a model ranks and learns in one call: the outcome is that of one by one, bit for bit."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from online_rank._kernels.codes import AP
+from online_rank.base import Ranker, RankingPipeline
+from online_rank.base.undo import all_or_nothing
+from online_rank.measures import TIES, Measure, gains, query_values
+from online_rank.query import Block
+from online_rank.query.forms import are_plain
+
+__all__ = ["Met", "Together", "lessons"]
+
+#: So many queries are met one by one before any are read ahead, and so many queries, or bytes of features, are at most.
+_FIRST, _QUERIES, _BYTES = 16, 256, 2 << 20
+
+
+def lessons(queries: Iterable[Any], most: Callable[[], int]) -> Iterator[list[Any]]:
+    """The items of a stream, in turn: one, or several plain queries of one width, at most as many as `most` says then.
+
+    An error of the stream is raised after what came before it was given.
+    """
+    source = iter(queries)
+    ended: BaseException | None = None
+    beyond: list[Any] = []
+    while ended is None:
+        limit, items, beyond = most(), beyond, []
+        size = sum(map(_bytes, items))
+        while ended is None and not beyond and len(items) < max(limit, 1) and size < _BYTES:
+            try:
+                item = next(source)
+            except Exception as error:
+                ended = error
+                break
+            # What does not go with the first one comes next.
+            (beyond if items and not _is_plain(item, items[0]) else items).append(item)
+            size += _bytes(item)
+        if items:
+            yield items
+    if not isinstance(ended, StopIteration):
+        raise ended
+
+
+def _bytes(item: Any) -> int:
+    """How much of what may be read ahead an item takes: all of it, unless it is plain."""
+    return item[0].nbytes if _is_plain(item, None) else _BYTES
+
+
+def _is_plain(item: Any, other: Any) -> bool:
+    """Whether an item is a query of arrays, with documents, and as wide as that of another item."""
+    if type(item) is not tuple or len(item) != 2:
+        return False
+    X, y = item
+    width = X.shape[-1] if type(X) is np.ndarray and X.ndim == 2 else -1
+    return are_plain(X, y, width) and len(y) > 0 and (other is None or (X.dtype, width) == (other[0].dtype, other[0].shape[1]))
+
+
+class Met(NamedTuple):
+    """What became of several queries.
+
+    Attributes
+    ----------
+    sizes
+        Their numbers of documents (q,).
+    rounds
+        Their rounds (q, fields).
+    values
+        The metrics after each query that is due, and after the last one.
+    losses
+        float64 (q,): the losses of what was served; NaN for a query of one grade.
+    """
+
+    sizes: np.ndarray
+    rounds: np.ndarray
+    values: list[dict[str, float]]
+    losses: np.ndarray
+
+
+class Together:
+    """A model and metrics that may meet several queries at once.
+
+    Parameters
+    ----------
+    stream, model, metrics, watch
+        As of `progressive`; a stream that may depend on what was learned, and whoever watches every query, allow none.
+    target
+        The measure of the loss of what is served.
+    """
+
+    def __init__(self, stream: Any, model: Any, metrics: Mapping[str, Any], watch: Any, target: Measure) -> None:
+        self._model, self._metrics, self._target = model, metrics, target
+        # A list does not wait for what is learned, nor does a stream of this library.
+        known = isinstance(stream, list | tuple) or type(stream).__module__.startswith("online_rank.")
+        watched = watch is not None and not getattr(watch, "counts_together", False)
+        exact = all(_is_exact(metric) for metric in metrics.values())
+        self._allowed = known and not watched and exact and isinstance(model, Ranker | RankingPipeline)
+
+    def most(self, n_queries: int, until: int | None) -> int:
+        """How many queries may be met at once after `n_queries`; `until` is the number at which all must have been learned."""
+        if not self._allowed or n_queries < _FIRST:
+            return 1
+        return _QUERIES if until is None else min(_QUERIES, until - n_queries)
+
+    def learn(self, items: list[Any], n_queries: int, spacing: int) -> Met | None:
+        """Rank each of several queries, measure the ranking, and learn the query; multiples of `spacing` queries are due.
+
+        Returns None where the model takes no blocks, or a query is bad: nothing was learned then, and one by one will do.
+        """
+        sizes = np.array([len(y) for _, y in items])
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        X, y = (np.concatenate(parts) for parts in zip(*items, strict=True))
+        block = Block(X, y, offsets, np.ones(len(items)))
+        due = [t + 1 for t in range(len(items)) if (n_queries + t + 1) % spacing == 0 or t == len(items) - 1]
+        if not self._model._fits(block):
+            return None
+        try:
+            with all_or_nothing(self._model, *self._metrics.values()) as changes, changes:
+                scores, rounds = self._model._answer_and_learn(block)
+                losses = self._losses(scores, y, offsets)
+                columns = {name: _means(metric, scores, y, offsets, due) for name, metric in self._metrics.items()}
+        except (TypeError, ValueError):
+            return None
+        values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return Met(sizes, rounds, values or [{}] * len(due), losses)
+
+    def _losses(self, scores: np.ndarray, y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """`intervals.served_loss` of each query; NaN where there is none."""
+        target = self._target
+        values = query_values(target.kind, target.k, target.threshold, TIES["pessimistic"], gains(), scores, y, offsets)
+        losses = np.clip(1.0 - np.where(np.isnan(values), 1.0, values), 0.0, 1.0)
+        seen = (y >= target.threshold).astype(np.int64) if target.kind == AP else y
+        losses[np.minimum.reduceat(seen, offsets[:-1]) == np.maximum.reduceat(seen, offsets[:-1])] = np.nan
+        return losses
+
+
+def _is_exact(metric: Any) -> bool:
+    """Whether a metric takes a block into its mean as it takes the queries one by one."""
+    from online_rank.metrics.base import RankingMetric
+
+    kind = type(metric)
+    return issubclass(kind, RankingMetric) and (kind.update, kind.get) == (RankingMetric.update, RankingMetric.get)
+
+
+def _means(metric: Any, scores: np.ndarray, y: np.ndarray, offsets: np.ndarray, due: list[int]) -> list[float]:
+    """Take the queries of a block into the mean of a metric; its values after as many queries as `due` says."""
+    values = metric._values(scores, y, offsets, None).tolist()
+    means, begin = [], 0
+    for stop in due:
+        metric._accumulate(values[begin:stop], [1.0] * (stop - begin))
+        means.append(metric.get())
+        begin = stop
+    return means
