@@ -346,7 +346,7 @@ class RankingPipeline(Able, compose.Pipeline):
 
     def _answer_and_learn(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """As `Ranker._answer_and_learn`."""
-        with self._lock, all_or_nothing() as changes:
+        with self._lock, all_or_nothing() as changes, changes:
             for step in self.steps.values():
                 changes.include(step, block)
             return self._answer_or_raise(block)

@@ -117,7 +117,7 @@ class Ranker(QueryEstimator):
 
         Returns the scores (n,) that each query had before it was learned, and the rounds (q, fields).
         """
-        with self._lock, all_or_nothing() as changes:
+        with self._lock, all_or_nothing() as changes, changes:
             changes.include(self, block)
             return self._answer_or_raise(block, block)
 
