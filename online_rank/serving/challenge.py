@@ -1,4 +1,4 @@
-"""A second model beside the one that serves: compared on the same traffic, and promoted once it is known to be better."""
+"""A second model beside the serving one: compared on the same traffic, and promoted once it is known to be better."""
 
 from typing import Any
 
@@ -20,20 +20,20 @@ _NAMES = ("serving", "challenger")
 
 
 class Challenge:
-    """A model that may take the place of the one that serves.
+    """A model that may replace the serving one.
 
-    Where grades come, it learns along in the shadow: before both learn a query, both rank it, and their losses are compared.
-    Where clicks come, that comparison would favour the model whose lists were shown. So every other query shows a list that
-    both have drafted (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither learns from those lists.
+    With grades it learns in the shadow: both models rank each query before they learn it, and their losses are compared. With
+    clicks that comparison would favour the model whose lists were shown, so every other query shows a list drafted by both
+    (`online_rank.metrics.TeamDraft`), and clicks are votes. Neither model learns from those lists.
 
     Parameters
     ----------
     model
-        The challenger. It learns from the same kind of feedback as the one that serves, and in the same measure.
+        The challenger. It must learn from the same kind of feedback as the serving model, and for the same measure.
     origin
-        Digest of the file that it came from.
+        Digest of its file.
     promote_at
-        Confidence from which on it takes the other's place, at any time; None compares only.
+        Confidence at which it replaces the serving model, at any time; None only compares.
     seed
         Seed of the drafts.
 
@@ -68,25 +68,25 @@ class Challenge:
 
     @property
     def paired(self) -> PairedLosses:
-        """The account of the comparison, in which the loss of the challenger is the second."""
+        """The account of the comparison; the loss of the challenger comes second."""
         return PairedLosses(_NAMES, self.sums)
 
     @property
     def is_won(self) -> bool:
-        """Whether the challenger is to take the other's place."""
+        """Whether the challenger should replace the serving model."""
         if self.promote_at is None:
             return False
         return any(statement.better == "challenger" for statement in self.paired.better(self.promote_at))
 
     def require_rival(self, model: Any) -> None:
-        """Raise ValueError unless the two can be compared."""
+        """Raise ValueError unless the two models can be compared."""
         if abilities_of(model).draws != abilities_of(self.model).draws:
             raise ValueError("challenger: one model learns from clicks, the other from grades")
         if learned_measure(model) != learned_measure(self.model):
             raise ValueError("challenger: the two models learn different measures")
 
     def difference(self, level: float = 0.95) -> Difference:
-        """By how much the loss of the model that serves exceeds that of the challenger."""
+        """By how much the loss of the serving model exceeds that of the challenger."""
         return self.paired.difference("challenger", "serving", level)
 
     def compare(self, measure: Measure, model: Any, query: Block, y: Any) -> None:
@@ -96,27 +96,27 @@ class Challenge:
             self._update({"serving": serving, "challenger": challenger})
 
     def drafted(self, model: Any, query: Block, k: int) -> Impression | None:
-        """The list of k documents that both draft for the next query; None for one that is not drafted."""
+        """The list of k documents drafted by both for the next query; None if that query is not drafted."""
         if self.n_asked % 2:
             return None
         rankings = (model.rank_one(query), self.model.rank_one(query))
         return draft(dict(zip(_NAMES, rankings, strict=True)), k, counted_generator(self, self.seed, self.n_asked))
 
     def count(self, clicks: Clicks) -> None:
-        """Count the clicks on a list that both drafted."""
+        """Count the clicks on a drafted list."""
         won = vote(clicks, "challenger")
         self.n_drafted += 1
         self._update({"serving": won, "challenger": 1.0 - won})
 
     def learn(self, query: Block, y: Any) -> None:
-        """Let the challenger learn a query that the other has learned; what it cannot learn concerns nobody else."""
+        """Let the challenger learn a query that the serving model has learned; its errors have no other effect."""
         try:
             self.model.learn_one(query, y)
         except (ValueError, TypeError, ArithmeticError, MemoryError):
             self.n_failed += 1
 
     def figures(self) -> dict[str, Any]:
-        """What is said about the comparison, for JSON."""
+        """The result of the comparison, for JSON."""
         level = self.promote_at or 0.95
         difference = self.difference(level)
         return {
