@@ -386,6 +386,34 @@ def rank(
         rank(model, file, tag, reading, quiet)
 
 
+#: The rules of fusion that may rank today.
+Rule = StrEnum("Rule", ["rrf", "minmax", "zscore"])
+
+
+@app.command(cls=_Command)
+def fuse(
+    files: Annotated[list[str], typer.Argument(metavar="RUN", help="TREC runs of at least two retrievers.")],
+    qrels: Annotated[str, typer.Option("--qrels", metavar="FILE", help="Judgements: qid 0 docid grade.")],
+    today: Annotated[
+        Rule, typer.Option("--today", help="The rule that ranks today, and with which learning begins.")
+    ] = Rule.rrf,
+    k: Annotated[float, typer.Option("--k", metavar="K", min=0, help="The constant of reciprocal rank fusion.")] = 60.0,
+    measure: Measure = "ndcg@10",
+    level: Annotated[float, typer.Option("--level", metavar="P", help="Confidence of what is said, at any time.")] = 0.95,
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the learned run there.")] = None,
+    save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
+    json: Json = False,
+) -> None:
+    """Fuse the runs of several retrievers, and say what learning adds to reciprocal rank fusion and to min-max scores.
+
+    Each query is ranked by what the queries before it have taught, and then learned: nothing is held out.
+    """
+    from online_rank.cli.fuse import Fusion, Written
+    from online_rank.cli.fuse import fuse as run
+
+    run(files, qrels, Fusion(today.value, measure, k, level), Written(out, save), json)
+
+
 @app.command(cls=_Command)
 def explain(
     model: ModelFile,

@@ -1,12 +1,12 @@
 """Runs and judgements in the formats of TREC, as trec_eval reads them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["judged_rankings", "read_judgements", "read_run"]
+__all__ = ["judged_rankings", "read_judgements", "read_run", "write_run"]
 
 
 def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
@@ -53,6 +53,42 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
         except ValueError:
             raise ValueError(f"{path}, line {number}: the grade {grade!r} is not an integer") from None
     return judgements
+
+
+def write_run(path: str | os.PathLike[str], run: Mapping[str, Mapping[str, float]], tag: str = "online_rank") -> None:
+    """Write a run, `{qid: {docid: score}}`, with lines `qid Q0 docid rank score tag`, best score first.
+
+    Equal scores keep their order in `rank`; trec_eval orders them by document id. The file appears whole or not at all.
+
+    Raises
+    ------
+    ValueError
+        An id is empty or has blanks, which separate the columns, or a score is no finite number.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "run"
+    >>> write_run(path, {"q1": {"a": 0.5, "b": 2.0}}, tag="fused")
+    >>> print(path.read_text(), end="")
+    q1 Q0 b 1 2.0 fused
+    q1 Q0 a 2 0.5 fused
+    >>> read_run(path)
+    {'q1': {'b': 2.0, 'a': 0.5}}
+    """
+    lines = []
+    for qid, scores in run.items():
+        best_first = sorted(scores.items(), key=lambda entry: entry[1], reverse=True)
+        for rank, (docid, score) in enumerate(best_first, start=1):
+            for what, word in (("query", qid), ("document", docid), ("tag", tag)):
+                if len(str(word).split()) != 1:
+                    raise ValueError(f"the {what} {word!r:.60} is empty or has blanks, which separate the columns of a run")
+            if not np.isfinite(score):
+                raise ValueError(f"query {qid}: the score of document {docid} is {score}; it must be a finite number")
+            lines.append(f"{qid} Q0 {docid} {rank} {float(score)!r} {tag}\n")
+    new = Path(f"{os.fspath(path)}.new")
+    new.write_text("".join(lines), encoding="utf-8")
+    new.replace(path)
 
 
 def judged_rankings(

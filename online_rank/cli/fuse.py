@@ -1,0 +1,198 @@
+"""`online-rank fuse`: runs of several retrievers, fused by today's rules and by what their judgements teach."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from online_rank.base import ranker_of
+from online_rank.cli.files import refuse_overwriting
+from online_rank.intervals import EXPECTATION, PairedLosses
+from online_rank.measures import measure as parse_measure
+from online_rank.metrics import metric
+from online_rank.preprocessing import RunFeatures
+from online_rank.query import Runs
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.hybrid import hybrid
+from online_rank.rankers.rules import rule_weights
+from online_rank.stream.trec import read_judgements, read_run, write_run
+
+__all__ = ["Fusion", "Written", "fuse"]
+
+#: What the rules are called; these names are taken.
+_RULES = {"rrf": "reciprocal rank fusion", "minmax": "mean of min-max scores"}
+_LEARNED = "learned"
+
+
+class Written(NamedTuple):
+    """What is written where: the fused run, and the model."""
+
+    run: str | None = None
+    model: str | None = None
+
+
+class Fusion(NamedTuple):
+    """What is learned, and from which rule it begins."""
+
+    today: str = "rrf"
+    measure: str = "ndcg@10"
+    k: float = 60.0
+    level: float = 0.95
+
+
+class _Query(NamedTuple):
+    """A query: its id, what the retrievers returned, and its judgements."""
+
+    qid: str
+    runs: Runs
+    judged: Mapping[Any, int]
+
+    @property
+    def grades(self) -> dict[Any, int]:
+        """The grades of the candidates; one that was not judged has 0."""
+        return {document: self.judged.get(document, 0) for document in self.runs.ids}
+
+
+def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, as_json: bool = False) -> None:
+    """Fuse runs query by query: each is ranked by what was learned from the queries before it, and then learned.
+
+    Raises
+    ------
+    ValueError
+        Runs and judgements share no query, or there is one run alone.
+    """
+    if not 0.0 < settings.level < 1.0:
+        raise ValueError(f"--level is {settings.level:g}; it must be a probability between 0 and 1")
+    for option, path in (("--out", written.run), ("--save", written.model)):
+        if path is not None:
+            refuse_overwriting(option, path, [*files, qrels])
+    names = _names_of(files)
+    queries = list(_queries([read_run(file) for file in files], names, read_judgements(qrels)))
+    n_judged = sum(bool(query.judged) for query in queries)
+    if not n_judged:
+        raise ValueError(f"{qrels} judges none of the queries of the runs")
+    model = hybrid(names, settings.today, k=settings.k, measure=settings.measure)
+    losses, fused, paired = _ranked(queries, names, model, settings)
+    if written.run is not None:
+        write_run(written.run, fused, tag="online_rank")
+    if written.model is not None:
+        from online_rank.storage.files import save
+
+        save(model, written.model)
+    report = {
+        "queries": len(queries),
+        "judged": n_judged,
+        "measure": parse_measure(settings.measure).name,
+        "values": {name: 1.0 - float(np.mean(values)) for name, values in losses.items()},
+        "differences": {
+            name: paired.difference(name, "rrf", settings.level)._asdict() for name in losses if name != "rrf" and paired.n
+        },
+        "weights": _weights(model, names),
+        "written": [path for path in written if path is not None],
+        "note": EXPECTATION,
+    }
+    if as_json:
+        print(json.dumps(report))
+    else:
+        _print(report, settings)
+
+
+def _names_of(files: Sequence[str]) -> list[str]:
+    """The retrievers, called as their files are without folder and ending, or by the whole path where that is ambiguous."""
+    if len(files) < 2:
+        raise ValueError("nothing to fuse: give at least two runs")
+    short = [os.path.splitext(os.path.basename(file))[0] for file in files]
+    names = short if len(set(short)) == len(short) else list(files)
+    if len(set(names)) < len(names) or {*names} & {*_RULES, _LEARNED}:
+        raise ValueError(f"the runs are called {', '.join(names)}: they need names of their own, and not those of the rules")
+    return names
+
+
+def _queries(
+    runs: Sequence[Mapping[str, Mapping[str, float]]], names: Sequence[str], judged: Mapping[str, Mapping[str, int]]
+) -> Iterator[_Query]:
+    """The queries of all runs, in the order in which they are met."""
+    for qid in dict.fromkeys(qid for run in runs for qid in run):
+        lists: dict[Any, Any] = {name: list(run.get(qid, {}).items()) for name, run in zip(names, runs, strict=True)}
+        yield _Query(qid, Runs(lists), judged.get(qid, {}))
+
+
+def _ranked(
+    queries: Sequence[_Query], names: Sequence[str], model: Any, settings: Fusion
+) -> tuple[dict[str, list[float]], dict[str, dict[str, float]], PairedLosses]:
+    """The losses of each way to rank, on the judged queries; the learned run; and the account of the differences."""
+    rules = {
+        rule: RunFeatures(names, parts=("minmax", "reciprocal_rank"), k=settings.k) | FixedRanker(rule_weights(rule, names))
+        for rule in _RULES
+    }
+    losses: dict[str, list[float]] = {name: [] for name in (*names, *_RULES, _LEARNED)}
+    paired, fused = PairedLosses([*losses]), {}
+    for query in queries:
+        scores = model.predict_one(query.runs)
+        learned = sorted(scores, key=scores.__getitem__, reverse=True)
+        fused[query.qid] = {document: scores[document] for document in learned}
+        if not query.judged:
+            continue
+        rankings = {name: _of_run(query.runs, name) for name in names}
+        rankings |= {rule: ranker.rank_one(query.runs) for rule, ranker in rules.items()}
+        rankings[_LEARNED] = learned
+        lost = {name: _loss(settings.measure, ranking, query.judged) for name, ranking in rankings.items()}
+        if None not in lost.values():
+            paired.update(lost)  # type: ignore[arg-type]
+            for name, loss in lost.items():
+                losses[name].append(loss)  # type: ignore[arg-type]
+        model.learn_one(query.runs, query.grades)
+    return losses, fused, paired
+
+
+def _of_run(runs: Runs, name: str) -> list[Any]:
+    """The documents that a retriever returned, best first."""
+    found = {document: known[name].rank for document, known in runs.documents.items() if name in known}
+    return sorted(found, key=found.__getitem__)
+
+
+def _loss(measure: str, ranking: Sequence[Any], judged: Mapping[Any, int]) -> float | None:
+    """What a ranking loses of the measure over all that was judged, returned or not; None without a relevant document."""
+    places = {document: -float(place) for place, document in enumerate(ranking)}
+    scores = places | {document: -np.inf for document in judged if document not in places}
+    value = metric(measure)
+    value.update({document: judged.get(document, 0) for document in scores}, scores)
+    return 1.0 - value.get() if value.n_queries else None
+
+
+def _weights(model: Any, names: Sequence[str]) -> dict[str, Any]:
+    """What was learned: the share of each member of the blend, and of the perceptron the weight of each part of each run."""
+    blend = ranker_of(model)
+    perceptron = blend.learners[1]
+    known = dict(zip(perceptron.feature_names, perceptron.weights.tolist(), strict=True))
+    parts = ("minmax", "zscore", "reciprocal_rank", "found")
+    by_run = {name: {part: known[f"{name} {part}"] for part in parts if f"{name} {part}" in known} for name in names}
+    shares = dict(zip(("today's rule", "perceptron", "ridge"), blend.weights.tolist(), strict=True))
+    return {"shares": shares, "perceptron": by_run}
+
+
+def _print(report: dict[str, Any], settings: Fusion) -> None:
+    """The figures for people."""
+    console = Console(highlight=False)
+    console.print(f"[bold]{report['queries']:,}[/] queries, [bold]{report['judged']:,}[/] judged")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", report["measure"], f"less RRF, {100 * settings.level:g} % interval at any time"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, value in report["values"].items():
+        by = report["differences"].get(name)
+        said = "" if by is None else f"{by['mean']:+.4f}  ({by['lower']:+.4f} to {by['upper']:+.4f})"
+        called = _RULES.get(name, name) if name != _LEARNED else f"learned, beginning with {settings.today}"
+        table.add_row(called, f"{value:.4f}", said)
+    console.print(table)
+    shares = ", ".join(f"{share:.2f} {name}" for name, share in report["weights"]["shares"].items())
+    console.print(f"served now: {shares}")
+    for name, parts in report["weights"]["perceptron"].items():
+        console.print(f"  {name}: " + ", ".join(f"{part} {weight:+.3f}" for part, weight in parts.items()))
+    console.print("Each query was ranked before it was learned. " + report["note"])
+    for path in report["written"]:
+        console.print(f"wrote [bold]{path}[/]")
