@@ -750,6 +750,10 @@ def serve(
     max_models: Annotated[
         int, typer.Option("--max-models", metavar="N", min=1, help="Most models in memory, with --key.")
     ] = 100,
+    follow: Annotated[
+        str | None,
+        typer.Option("--follow", metavar="URL", help="Be a read replica of this server: rank as it does, learn nothing."),
+    ] = None,
     max_request: MaxRequest = 1 << 22,
     max_pending: MaxPending = 10_000,
     max_age: MaxAge = 100_000,
@@ -779,11 +783,13 @@ def serve(
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
+    if follow is not None and (model is not None or checkpoint is not None or key is not None):
+        raise typer.BadParameter("--follow takes everything from the other server: no MODEL, --checkpoint or --key")
     beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
     seconds = None if idle is None else seconds_of(idle, "--idle")
-    listen(make, Place(host, port, checkpoint, every, key, max_models, max_request, replace_model, seconds))
+    listen(make, Place(host, port, checkpoint, every, key, max_models, max_request, replace_model, seconds, follow))
 
 
 def _require_for_new(context: typer.Context, model: str | None) -> None:

@@ -76,7 +76,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
     n_judged = sum(bool(query.judged) for query in queries)
     if not n_judged:
         raise ValueError(f"{qrels} judges none of the queries of the runs")
-    model = hybrid(names, settings.today, k=settings.k, measure=settings.measure)
+    model = hybrid(names, today=settings.today, k=settings.k, measure=settings.measure)
     losses, fused, paired = _ranked(queries, names, model, settings)
     if written.run is not None:
         write_run(written.run, fused, tag="online_rank")
@@ -158,11 +158,13 @@ def _of_run(runs: Runs, name: str) -> list[Any]:
 
 def _loss(measure: str, ranking: Sequence[Any], judged: Mapping[Any, int]) -> float | None:
     """What a ranking loses of the measure over all that was judged, returned or not; None without a relevant document."""
+    if not any(judged.values()):
+        return None
     places = {document: -float(place) for place, document in enumerate(ranking)}
     scores = places | {document: -np.inf for document in judged if document not in places}
     value = metric(measure)
     value.update({document: judged.get(document, 0) for document in scores}, scores)
-    return 1.0 - value.get() if value.n_queries else None
+    return 1.0 - value.get()
 
 
 def _weights(model: Any, names: Sequence[str]) -> dict[str, Any]:

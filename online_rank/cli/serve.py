@@ -30,11 +30,13 @@ class Place(NamedTuple):
     max_request: int = 1 << 22
     replace_model: bool = False
     idle: float | None = None
+    follow: str | None = None
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     """The application; raises ImportError with advice when the extra is missing."""
     try:
+        from online_rank.serving.follow import Replica
         from online_rank.serving.http import Limits, RankingApp
         from online_rank.serving.models import Models
     except ImportError as error:
@@ -55,6 +57,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         max_open=place.max_models,
         replace_model=place.replace_model,
         idle=place.idle,
+        only=None if place.follow is None else Replica(place.follow, token=token),
     )
     for model in models.open_models.values():
         say_where_it_goes_on(model.durable)

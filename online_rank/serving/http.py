@@ -28,6 +28,7 @@ from starlette.routing import Route
 
 from online_rank import arguments
 from online_rank.serving.asgi import Limits, Receive, Refused, Scope, Send, path_of, read_body, send_json
+from online_rank.serving.follow import Replica
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import Answer, KeyRefused, Models, ServedModel
 from online_rank.serving.openapi import description, description_page
@@ -105,6 +106,7 @@ class RankingApp:
             "/stats": self._get_stats,
             "/events": self._get_events,
             "/model": self._get_model,
+            "/follow": self._get_follow,
             "/metrics": self._get_metrics,
             "/healthz": self._get_health,
             "/readyz": self._get_readiness,
@@ -219,6 +221,20 @@ class RankingApp:
         headers = {"Content-Disposition": 'attachment; filename="model.npz"'}
         return Response(model.model_file(), media_type="application/octet-stream", headers=headers)
 
+    async def _get_follow(self, request: Request) -> Response:
+        """Tell a replica the whole service, or what has happened since."""
+        try:
+            model = await self.models.get(self._key_of(request.scope), may_make=False)
+        except KeyRefused as error:
+            status, answer = self._refused_key(error)
+            return JSONResponse(answer, status)
+        after = request.query_params.get("after", "")
+        if not after.isdigit():
+            epoch, content = model.told.epoch, model.told.begin()
+            return Response(content, media_type="application/octet-stream", headers={"X-Epoch": epoch})
+        told = await model.told.since(request.query_params.get("epoch", ""), int(after[:20]))
+        return Response(told or b"", media_type="application/jsonl")
+
     async def _get_events(self, request: Request) -> Response:
         key = self._key_of(request.scope)
         try:
@@ -283,9 +299,11 @@ class RankingApp:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        clock = asyncio.create_task(self.models.watch_the_clock())
+        followed = [model.follow() for model in self.models.open_models.values() if isinstance(model, Replica)]
+        tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), *followed)]
         yield
-        clock.cancel()
+        for task in tasks:
+            task.cancel()
         await self.close()
 
 

@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 
+from online_rank.serving.follow import Replica
 from online_rank.serving.models import Models
 
 __all__ = ["Figures"]
@@ -93,6 +94,9 @@ class _OfModels:
             for name, value in (("", interval.mean), ("_lower", interval.lower), ("_upper", interval.upper)):
                 text = "Mean loss of the rankings served, and its 95 % interval at any time"
                 yield GaugeMetricFamily(f"online_rank_served_loss{name}", text, value=value)
+            if isinstance(models[0], Replica):
+                behind = models[0].seconds_behind
+                yield GaugeMetricFamily("online_rank_behind_seconds", "How far this replica is behind", value=behind)
             challenge = models[0].durable.service.challenge
             if challenge is not None:
                 difference = challenge.difference()

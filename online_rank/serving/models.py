@@ -17,6 +17,7 @@ from online_rank.serving.durable import DurableService
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.monitor import Monitor
 from online_rank.serving.protocol import RankingService, Reply
+from online_rank.serving.told import Told
 from online_rank.storage.files import from_bytes, to_bytes, write_atomically
 
 __all__ = ["KEY", "Answer", "KeyRefused", "Models", "ServedModel"]
@@ -60,6 +61,7 @@ class ServedModel:
         self.n_users = 0
         self.clock = IdleClock(service, idle)
         self.n_promotions = 0
+        self.told = Told(service)
         self._before = service.counts()
         self._replacing = asyncio.Lock()
         self._previous: bytes | None = None
@@ -80,10 +82,12 @@ class ServedModel:
             self.clock.moved()
             if reply.learned:
                 on_disk = commits.add_and_wait(*reply.outcomes)
+                self.told.add(reply.outcomes)
                 self._watch(reply, before)
                 await on_disk
             elif reply.changed:
                 commits.add(*reply.outcomes)
+                self.told.add(reply.outcomes)
                 self._watch(reply, before)
             elif reply.command == "save":
                 await commits.checkpoint()
@@ -102,6 +106,7 @@ class ServedModel:
             before = self.monitor.before_learning(self.durable.service.model)
             while (reply := self.clock.idle()).changed:
                 self.commits.add(*reply.outcomes)
+                self.told.add(reply.outcomes)
                 self._watch(reply, before)
 
     def _watch(self, reply: Reply, before: Any) -> None:
@@ -159,6 +164,7 @@ class ServedModel:
             service.replace_model(model, service.origin)
         except (ValueError, TypeError) as error:
             return 400, {"error": f"this model cannot replace the one that serves: {error}"}
+        self.told.restart()
         watched, self._previous = self.monitor, before
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
         self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
@@ -226,6 +232,8 @@ class Models:
         As for `DurableService`.
     idle
         As for `ServedModel`, for the models in memory.
+    only
+        The single model, if it exists already.
 
     Raises
     ------
@@ -244,6 +252,7 @@ class Models:
         max_keys: int = 100_000,
         replace_model: bool = False,
         idle: float | None = None,
+        only: ServedModel | None = None,
     ) -> None:
         arguments.flag("by_key", by_key)
         arguments.integer("every", every, 1)
@@ -269,7 +278,7 @@ class Models:
             self._directory.mkdir(exist_ok=True)
             self._n_keys = sum(1 for _ in self._directory.iterdir())
         elif not by_key:
-            self._open[""] = ServedModel(self._durable(self._directory), idle)
+            self._open[""] = only or ServedModel(self._durable(self._directory), idle)
 
     @property
     def open_models(self) -> dict[str, ServedModel]:

@@ -384,6 +384,16 @@ class PendingQueries:
             self._given, self._ungraded, self._early, self._n_early = {}, {}, {}, 0
         self._derive()
 
+    def in_memory(self) -> "PendingQueries":
+        """A copy with all queries, those on disk read again."""
+        whole = self.without_queries()
+        whole._queries = {
+            query_id: (number, n_bytes, at, tuple(self.get(query_id)) if query is None else query)
+            for query_id, (number, n_bytes, at, query) in self._queries.items()
+        }
+        whole._n_bytes = self._n_bytes
+        return whole
+
     def without_queries(self) -> "PendingQueries":
         """Everything but the queries, for saving: what was given so far, time, counts."""
         bare = PendingQueries(max_queries=self.max_queries, max_age=self.max_age, max_bytes=self.max_bytes, plan=self.plan)

@@ -78,6 +78,7 @@ from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import GRADE, FeedbackPlan
 from online_rank.serving.requests import asked_of, ids_of, kind_of, require_feedback
 from online_rank.serving.wire import decoded
+from online_rank.storage.files import to_bytes
 
 __all__ = ["Outcome", "RankingService", "Reply"]
 
@@ -385,6 +386,22 @@ class RankingService:
         bare._learned, bare._read = {}, {}
         bare._pending = self._pending.without_queries()
         return bare
+
+    def whole_file(self) -> bytes:
+        """The whole service in a file, with the queries that wait: what a replica begins with."""
+        whole = copy.copy(self)
+        whole._read, whole._pending = {}, self._pending.in_memory()
+        return to_bytes(whole)
+
+    def rank_greedily(self, request: bytes) -> Reply | None:
+        """Rank a query by the scores; None for a request of another kind. Nothing changes."""
+        try:
+            fields = decoded(request)
+            if kind_of(fields) != "rank":
+                return None
+            return self._rank({**fields, "greedy": True}, request, None)
+        except (ValueError, TypeError, OverflowError) as error:
+            return Reply({"error": str(error)})
 
     def waiting_numbers(self) -> list[int]:
         """The numbers of the waiting queries, in order."""

@@ -86,7 +86,7 @@ def test_people_see_rules_and_differences(folder, capsys):
         (["bm25.run"], "give at least two runs"),
         (["bm25.run", "bm25.run"], "need names of their own"),
         (["bm25.run", "rrf.run"], "need names of their own"),
-        (["bm25.run", "vector.run", "--out", "bm25.run"], "that file is read"),
+        (["bm25.run", "vector.run", "--out", "bm25.run"], "that is an input file"),
         (["bm25.run", "vector.run", "--level", "1"], "--level is 1"),
         (["bm25.run", "other.run"], "judges none"),
     ],

@@ -1,0 +1,160 @@
+"""Read replicas: the scores of the server they follow, bit for bit, and nothing learned by themselves."""
+
+import asyncio
+import json
+import threading
+import time
+import urllib.request
+
+import pytest
+
+pytest.importorskip("starlette")
+uvicorn = pytest.importorskip("uvicorn")
+
+from online_rank import PerceptronRanker, StreamScaler, SwapRanker, save  # noqa: E402
+from online_rank.serving import FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
+from online_rank.serving.follow import Replica  # noqa: E402
+from online_rank.serving.told import Told  # noqa: E402
+from online_rank.storage.files import to_bytes  # noqa: E402
+
+DOCS = {"a": {"x": 3.0, "y": 0.0}, "b": {"x": 1.0, "y": 1.0}, "c": {"y": 2.0}}
+
+
+def graded():
+    return RankingService(StreamScaler() | PerceptronRanker())
+
+
+def windows():
+    return RankingService(PerceptronRanker(), plan=FeedbackPlan(window=10, events={"click": 1}))
+
+
+def clicked():
+    return RankingService(SwapRanker())
+
+
+@pytest.fixture
+def leader():
+    """Starts servers in threads; gives their addresses."""
+    running = []
+
+    def start(make, **options):
+        app = RankingApp(Models(make), local_only=False, **options)
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        running.append((server, thread))
+        while not server.started:
+            time.sleep(0.01)
+        return app, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+
+    yield start
+    for server, thread in running:
+        server.should_exit = True
+        thread.join()
+
+
+def post(url, content, kind="application/json", **headers):
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": kind, **headers})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
+def feedback(i, answer, kind):
+    if kind is clicked:
+        return {"id": i, "clicks": answer["ranking"][:1]}
+    if kind is windows:
+        return {"id": i, "event": "click", "doc": "abc"[i % 3], "ts": 3 * i + 1}
+    return {"id": i, "grades": {"a": i % 2, "b": i % 3, "c": 1}}
+
+
+async def until(condition):
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it never came to that")
+
+
+@pytest.mark.parametrize("kind", [graded, windows, clicked])
+def test_a_replica_is_the_service_bit_for_bit(leader, kind):
+    app, url = leader(kind)
+    served = app.models.open_models[""].durable.service
+
+    def traffic(first, last):
+        for i in range(first, last):
+            answer = post(f"{url}/rank", {"id": i, "docs": DOCS, "ts": 3 * i})
+            post(f"{url}/learn", feedback(i, answer, kind))
+        post(f"{url}/rank", {"id": f"waits{last}", "docs": DOCS, "ts": 3 * last})
+
+    async def scenario():
+        traffic(0, 10)
+        replica = Replica(url)
+        assert to_bytes(replica.durable.service.model) == to_bytes(served.model)
+        following = asyncio.create_task(replica.follow())
+        await asyncio.to_thread(traffic, 10, 40)
+        await until(lambda: replica.durable.service.n_changes == served.n_changes)
+        assert to_bytes(replica.durable.service) == served.whole_file()
+        line = json.dumps({"id": "new", "docs": DOCS, "greedy": True}).encode()
+        status, answer = await replica.answer(line)
+        assert (status, answer) == (200, {**served.handle(line).answer, "replica": True})
+        # Also where it is not asked for: nothing is drawn, nothing waits.
+        assert (await replica.answer(json.dumps({"id": "new", "docs": DOCS}).encode()))[1] == answer
+        assert replica.durable.service.n_changes == served.n_changes
+        assert replica.figures()["stats"]["behind"]["changes"] == 0
+        following.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_learns_nothing_and_says_where_to(leader):
+    _, url = leader(graded)
+    replica = Replica(url)
+    status, answer = asyncio.run(replica.answer(b'{"id": 1, "grades": {"a": 1}}'))
+    assert (status, answer["error"]) == (409, f"this is a replica: it ranks, and learns nothing; send feedback to {url}")
+    assert asyncio.run(replica.replace(b""))[0] == 409
+    assert asyncio.run(replica.answer(b'{"id": 1, "docs": 3}'))[0] == 400
+
+
+def test_it_begins_anew_after_a_model_was_replaced(leader, tmp_path):
+    _, url = leader(graded)
+    other = StreamScaler() | PerceptronRanker()
+    other.learn_one(DOCS, {"a": 0, "b": 1, "c": 2})
+    save(other, tmp_path / "other.npz")
+
+    async def scenario():
+        replica = Replica(url)
+        following = asyncio.create_task(replica.follow())
+        await asyncio.to_thread(post, f"{url}/rank", {"id": 1, "docs": DOCS})
+        await asyncio.to_thread(post, f"{url}/model", (tmp_path / "other.npz").read_bytes(), "application/octet-stream")
+        await until(lambda: to_bytes(replica.durable.service.model) == to_bytes(other))
+        following.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_a_token_is_sent_and_an_address_is_checked(leader):
+    _, url = leader(graded, token="secret-token")
+    assert Replica(url, token="secret-token").n_behind == 0
+    with pytest.raises(OSError, match="401"):
+        Replica(url)
+    with pytest.raises(ValueError, match="--follow is 'ftp://x'"):
+        Replica("ftp://x")
+
+
+def test_what_is_kept_for_replicas_is_bounded(monkeypatch):
+    monkeypatch.setattr("online_rank.serving.told._KEPT", 2000)
+    service = graded()
+
+    async def scenario():
+        told = Told(service)
+        told.begin()
+        for i in range(50):
+            told.add(service.handle(json.dumps({"id": i, "docs": DOCS}).encode()).outcomes)
+        assert told._n_bytes <= 2000
+        assert await told.since(told.epoch, 0) is None  # too far behind: it begins anew
+        head, *lines = (await told.since(told.epoch, 48)).splitlines()
+        assert (json.loads(head), len(lines)) == ({"change": 50}, 2)
+        assert await told.since("another", 50) is None
+
+    asyncio.run(scenario())
