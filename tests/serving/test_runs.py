@@ -67,7 +67,7 @@ def test_runs_wait_for_clicks_and_are_answered_again():
         ({"runs": {"bm25": {"d": "high"}}}, "the score of 'd' is 'high'"),
         ({"runs": {"bm25": {"d": 1.0}}, "context": {"user": "u"}}, "no step of RankingPipeline looks at"),
         ({"runs": {"bm25": {"d": 1.0}}, "context": ["u"]}, "context is of type list"),
-        ({"runs": {"bm25": {"d": 1.0}}, "grades": {"d": 1}}, "a request has the fields"),
+        ({"runs": {"bm25": {"d": 1.0}}, "clicks": ["d"]}, "a request has the fields"),
         ({"context": {}}, "a request has the fields"),
     ],
 )
