@@ -140,7 +140,7 @@ def on_dask(client: Any) -> Run:
         from dask.distributed import as_completed
 
         # Not scattered: data held by a single worker would be lost with it.
-        futures = [client.submit(learn_shard, content, part, measure, pure=False) for part in parts]
+        futures = [client.submit(learn_shard, content, part, measure=measure, pure=False) for part in parts]
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 if future.status == "error":

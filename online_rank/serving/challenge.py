@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank import arguments
 from online_rank.arguments import number
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.draws import counted_generator
@@ -56,6 +57,7 @@ class Challenge:
 
     def __init__(self, model: Any, *, origin: str | None = None, promote_at: float | None = None, seed: int = 0) -> None:
         number("promote_at", promote_at, above=0.5, below=1.0, optional=True)
+        arguments.seed(seed)
         ranker_of(model)
         self.model = model
         self.origin = origin

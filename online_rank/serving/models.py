@@ -256,6 +256,7 @@ class Models:
     ) -> None:
         arguments.flag("by_key", by_key)
         arguments.integer("every", every, 1)
+        arguments.number("idle", idle, above=0, optional=True)
         arguments.integer("max_open", max_open, 1)
         arguments.integer("max_keys", max_keys, 1)
         arguments.flag("replace_model", replace_model)

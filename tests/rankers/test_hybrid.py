@@ -73,7 +73,7 @@ def test_it_learns_what_the_rule_does_not_know():
 @pytest.mark.parametrize(("arguments", "message"), [(("bm25", "rrf"), "runs"), ((NAMES, "borda"), "today is 'borda'")])
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
-        hybrid(*arguments)
+        hybrid(arguments[0], today=arguments[1])
 
 
 class TestFixedRanker:

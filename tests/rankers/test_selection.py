@@ -260,7 +260,8 @@ class TestDrafts:
     def test_behind_the_service(self):
         service = RankingService(self.model(1.0, -1.0))
         for t in range(60):
-            shown = service.handle(json.dumps({"id": t, "docs": self.QUERY}).encode()).answer["ranking"]
+            answer = service.handle(json.dumps({"id": t, "docs": self.QUERY}).encode()).answer
+            shown = answer["ranking"][: answer["shown"]]
             learned = service.handle(json.dumps({"id": t, "clicks": [d for d in shown if d == "b"]}).encode())
             assert learned.answer["learned"]
         assert service.model.rank_one(self.QUERY) == ["b", "c", "a"]

@@ -44,9 +44,9 @@ def test_files_of_all_kinds(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1:0.5 |a", "line 1: the cost 0.5 is no grade"),
-        ("\n\n1:0 |a\n1:3 |a", "line 4: the cost 3 is no grade"),
-        ("1:-999 |a", "the cost -999 is no grade"),
+        ("1:0.5 |a", "line 1: the cost 0.5 gives no grade"),
+        ("\n\n1:0 |a\n1:3 |a", "line 4: the cost 3 gives no grade"),
+        ("1:-999 |a", "the cost -999 gives no grade"),
         ("1 |a", "the label '1' is not label:cost"),
         ("|a b", "the label '' is not label:cost"),
         ("1:0:0.5 |a", "is not label:cost"),
