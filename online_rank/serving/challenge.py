@@ -15,9 +15,14 @@ from online_rank.measures import Measure, learned_measure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
 
-__all__ = ["Challenge"]
+__all__ = ["Challenge", "drafts_alone"]
 
 _NAMES = ("serving", "challenger")
+
+
+def drafts_alone(model: Any) -> bool:
+    """Whether a model drafts the lists it shows from several rankers of its own, as `BestRanker(drafts=k)` does."""
+    return getattr(ranker_of(model), "drafts", None) is not None
 
 
 class Challenge:

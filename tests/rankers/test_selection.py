@@ -257,7 +257,6 @@ class TestDrafts:
             one.learn_one(self.QUERY, impression.clicked(["b"] if "b" in impression.order else []))
         assert to_bytes(model) == to_bytes(again)
 
-    @pytest.mark.xfail(reason="votes through a service do not reach the ranker: an open defect", strict=True)
     def test_behind_the_service(self):
         service = RankingService(self.model(1.0, -1.0))
         for t in range(60):
