@@ -15,14 +15,15 @@ from online_rank.measures import Measure, learned_measure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
 
-__all__ = ["Challenge", "drafts_alone"]
+__all__ = ["Challenge", "drafted_by_challenge"]
 
 _NAMES = ("serving", "challenger")
 
 
-def drafts_alone(model: Any) -> bool:
-    """Whether a model drafts the lists it shows from several rankers of its own, as `BestRanker(drafts=k)` does."""
-    return getattr(ranker_of(model), "drafts", None) is not None
+def drafted_by_challenge(feedback: Any) -> bool:
+    """Whether feedback is clicks on a list that a challenge drafted; a ranker that drafts by itself numbers its teams."""
+    teams = feedback.impression.teams if isinstance(feedback, Clicks) else None
+    return teams is not None and {*teams} <= {*_NAMES}
 
 
 class Challenge:

@@ -72,7 +72,7 @@ from online_rank.measures import learned_measure
 from online_rank.metrics import metric
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.grades import MAX_GRADE
-from online_rank.serving.challenge import Challenge, drafts_alone
+from online_rank.serving.challenge import Challenge, drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.pending import PendingQueries
 from online_rank.serving.plan import GRADE, FeedbackPlan
@@ -724,8 +724,7 @@ class RankingService:
     def _learn_once(self, query_id: Any, query: Block, y: Any, options: dict[str, Any]) -> None:
         """Let the model learn, and remember the id: the last that can fail, and what makes it known has its place already."""
         challenge = self.challenge
-        # Lists that a challenge drafted teach neither model; a ranker that drafts by itself counts its own.
-        drafted = isinstance(y, Clicks) and y.impression.teams is not None and not drafts_alone(self.model)
+        drafted = drafted_by_challenge(y)
         if challenge is not None and not isinstance(y, Clicks):
             before = challenge.sums
             challenge.compare(self._target, self.model, query, y)

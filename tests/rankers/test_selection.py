@@ -22,7 +22,7 @@ from online_rank import (
 )
 from online_rank.feedback import Impression
 from online_rank.intervals import LossInterval
-from online_rank.serving.protocol import RankingService
+from online_rank.serving import Challenge, RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.stream.synth import NoisyTeacher
 
@@ -265,6 +265,16 @@ class TestDrafts:
             learned = service.handle(json.dumps({"id": t, "clicks": [d for d in shown if d == "b"]}).encode())
             assert learned.answer["learned"]
         assert service.model.rank_one(self.QUERY) == ["b", "c", "a"]
+
+    def test_behind_the_service_beside_a_challenger(self):
+        service = RankingService(self.model(1.0, -1.0), challenge=Challenge(self.model(1.0, -1.0)))
+        for t in range(20):
+            answer = service.handle(json.dumps({"id": t, "docs": self.QUERY}).encode()).answer
+            learned = service.handle(json.dumps({"id": t, "clicks": answer["ranking"][:1]}).encode())
+            assert learned.answer["learned"]
+        # Every other list is drafted by the challenge, and is no vote between the rankers of a model.
+        assert service.challenge.n_drafted == 10
+        assert service.model.votes[1, 0] == 10
 
     def test_bad_input(self):
         with pytest.raises(ValueError, match="drafts is 0"):
