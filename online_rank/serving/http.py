@@ -114,7 +114,11 @@ class RankingApp:
             "/docs": self._get_docs,
         }
         self.figures = Figures(models, {*_POSTED, *routes})
-        self._app = Starlette(routes=[Route(path, answer) for path, answer in routes.items()], lifespan=self._lifespan)
+        self._app = Starlette(
+            routes=[Route(path, answer) for path, answer in routes.items()],
+            exception_handlers={KeyRefused: self._answer_refused_key},
+            lifespan=self._lifespan,
+        )
 
     def stop(self) -> None:
         """End the event streams of pages, because a stopping server waits for every response."""
@@ -200,34 +204,26 @@ class RankingApp:
     def _refused_key(self, error: KeyRefused) -> Answer:
         return error.status, {"error": f"query parameter {self._key}: {error}"}
 
+    async def _answer_refused_key(self, request: Request, error: Any) -> Response:
+        status, answer = self._refused_key(error)
+        return JSONResponse(answer, status)
+
     async def _get_page(self, request: Request) -> Response:
         return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
     async def _get_stats(self, request: Request) -> Response:
-        try:
-            model = await self.models.get(self._key_of(request.scope), may_make=False)
-        except KeyRefused as error:
-            status, answer = self._refused_key(error)
-            return JSONResponse(answer, status)
+        model = await self.models.get(self._key_of(request.scope), may_make=False)
         shown = model.figures()
         return JSONResponse({name: shown[name] for name in ("stats", "served", "drifts", "journal_bytes")})
 
     async def _get_model(self, request: Request) -> Response:
-        try:
-            model = await self.models.get(self._key_of(request.scope), may_make=False)
-        except KeyRefused as error:
-            status, answer = self._refused_key(error)
-            return JSONResponse(answer, status)
+        model = await self.models.get(self._key_of(request.scope), may_make=False)
         headers = {"Content-Disposition": 'attachment; filename="model.npz"'}
         return Response(model.model_file(), media_type="application/octet-stream", headers=headers)
 
     async def _get_follow(self, request: Request) -> Response:
         """Tell a replica the whole service, or what has happened since."""
-        try:
-            model = await self.models.get(self._key_of(request.scope), may_make=False)
-        except KeyRefused as error:
-            status, answer = self._refused_key(error)
-            return JSONResponse(answer, status)
+        model = await self.models.get(self._key_of(request.scope), may_make=False)
         after = request.query_params.get("after", "")
         if not after.isdigit():
             epoch, content = model.told.epoch, model.told.begin()
@@ -237,11 +233,7 @@ class RankingApp:
 
     async def _get_events(self, request: Request) -> Response:
         key = self._key_of(request.scope)
-        try:
-            await self.models.get(key, may_make=False)
-        except KeyRefused as error:
-            status, answer = self._refused_key(error)
-            return JSONResponse(answer, status)
+        await self.models.get(key, may_make=False)
         if self._n_streams >= self.limits.streams:
             return JSONResponse({"error": f"{self._n_streams} pages are open already"}, 503)
         self._n_streams += 1
