@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from online_rank._progress import progress
 from online_rank.cli.files import Asked, Reading, check_files, load_model
+from online_rank.stream.trec import run_lines
 
 __all__ = ["rank"]
 
@@ -30,11 +31,8 @@ def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
             if repeated is None and (repeated := _first_repeated(docids)) is not None:
                 warnings.warn(f"query {qid} has document {repeated!r} more than once: so has the run", stacklevel=2)
             scores = model.predict_one(asked(X))
-            lines = [
-                f"{qid} Q0 {_word(docids[i], str(i + 1))} {position} {scores[i]!r} {tag}\n"
-                for position, i in enumerate(sorted(range(len(scores)), key=scores.__getitem__, reverse=True), start=1)
-            ]
-            sys.stdout.write("".join(lines))
+            names = [_word(docid, str(i)) for i, docid in enumerate(docids, start=1)]
+            sys.stdout.write("".join(run_lines(qid, names, scores, tag)))
             show(n_queries)
 
 

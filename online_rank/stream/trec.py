@@ -1,12 +1,12 @@
 """Runs and judgements in the formats of TREC, as trec_eval reads them."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["judged_rankings", "read_judgements", "read_run", "write_run"]
+__all__ = ["judged_rankings", "read_judgements", "read_run", "run_lines", "write_run"]
 
 
 def read_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
@@ -55,6 +55,18 @@ def read_judgements(path: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
     return judgements
 
 
+def run_lines(qid: str, docids: Sequence[str], scores: Sequence[float], tag: str) -> list[str]:
+    r"""The lines of one query of a run, best score first; equal scores keep their order.
+
+    Examples
+    --------
+    >>> run_lines("q1", ["a", "b"], [0.5, 2.0], "fused")
+    ['q1 Q0 b 1 2.0 fused\n', 'q1 Q0 a 2 0.5 fused\n']
+    """
+    best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+    return [f"{qid} Q0 {docids[i]} {rank} {scores[i]!r} {tag}\n" for rank, i in enumerate(best_first, start=1)]
+
+
 def write_run(path: str | os.PathLike[str], run: Mapping[str, Mapping[str, float]], tag: str = "online_rank") -> None:
     """Write a run, `{qid: {docid: score}}`, with lines `qid Q0 docid rank score tag`, best score first.
 
@@ -78,14 +90,13 @@ def write_run(path: str | os.PathLike[str], run: Mapping[str, Mapping[str, float
     """
     lines = []
     for qid, scores in run.items():
-        best_first = sorted(scores.items(), key=lambda entry: entry[1], reverse=True)
-        for rank, (docid, score) in enumerate(best_first, start=1):
+        for docid, score in scores.items():
             for what, word in (("query", qid), ("document", docid), ("tag", tag)):
                 if len(str(word).split()) != 1:
                     raise ValueError(f"the {what} {word!r:.60} is empty or has blanks, which separate the columns of a run")
             if not np.isfinite(score):
                 raise ValueError(f"query {qid}: the score of document {docid} is {score}; it must be a finite number")
-            lines.append(f"{qid} Q0 {docid} {rank} {float(score)!r} {tag}\n")
+        lines += run_lines(qid, [*scores], [*map(float, scores.values())], tag)
     new = Path(f"{os.fspath(path)}.new")
     new.write_text("".join(lines), encoding="utf-8")
     new.replace(path)
