@@ -564,8 +564,8 @@ def test_a_query_may_be_limited(read):
     assert read(io.BytesIO(text), max_query_bytes=10 * 3 * 8)[0][0].shape == (10, 3)
     with pytest.raises(LetorError, match=r"line 2: the query .* has 10 documents or more with 3 features.*max_query_bytes=239"):
         read(io.BytesIO(b"1 qid:0 1:1\n" + text), max_query_bytes=239)
-    for wrong in (0, -1, 1.5, True, None):
-        with pytest.raises((ValueError, TypeError), match="max_query_bytes"):
+    for wrong, error in ((0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError), (None, TypeError)):
+        with pytest.raises(error, match="max_query_bytes"):
             read(io.BytesIO(b""), max_query_bytes=wrong)
 
 
