@@ -25,18 +25,7 @@ def test_every_room_is_in_the_diagram_and_every_test_folder_is_a_room():
 
 #: Private names of the room `base` are shared by all that extend its classes; the last two are hooks of files, the next to last
 #: of river's checks, and `_helper` belongs to river.
-HOOKS = {
-    "_check_state",
-    "_derive",
-    "_unit_test_skips",
-    "_helper",
-    "_fields",
-    "_make",
-    "_replace",
-    "_asdict",
-    "_values",
-    "_accumulate",
-}
+HOOKS = {"_check_state", "_derive", "_unit_test_skips", "_helper", "_fields", "_make", "_replace", "_asdict"}
 
 
 def _private(name):

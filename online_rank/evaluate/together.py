@@ -92,10 +92,12 @@ class Together:
 
     def __init__(self, stream: Any, model: Any, metrics: Mapping[str, Any], watch: Any, target: Measure) -> None:
         self._model, self._metrics, self._target = model, metrics, target
+        from online_rank.metrics.base import takes_blocks
+
         # A list does not wait for what is learned, nor does a stream of this library.
         known = isinstance(stream, list | tuple) or type(stream).__module__.startswith("online_rank.")
         watched = watch is not None and not getattr(watch, "counts_together", False)
-        exact = all(_is_exact(metric) for metric in metrics.values())
+        exact = all(takes_blocks(metric) for metric in metrics.values())
         self._allowed = known and not watched and exact and isinstance(model, Ranker | RankingPipeline)
 
     def most(self, n_queries: int, until: int | None) -> int:
@@ -109,6 +111,8 @@ class Together:
 
         Returns None where the model takes no blocks, or a query is bad: nothing was learned then, and one by one will do.
         """
+        from online_rank.metrics.base import running_means
+
         sizes = np.array([len(y) for _, y in items])
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         X, y = (np.concatenate(parts) for parts in zip(*items, strict=True))
@@ -120,7 +124,7 @@ class Together:
             with all_or_nothing(self._model, *self._metrics.values()) as changes, changes:
                 scores, rounds = self._model._answer_and_learn(block)
                 losses = self._losses(scores, y, offsets)
-                columns = {name: _means(metric, scores, y, offsets, due) for name, metric in self._metrics.items()}
+                columns = {name: running_means(metric, scores, y, offsets, due) for name, metric in self._metrics.items()}
         except (TypeError, ValueError):
             return None
         values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -134,22 +138,3 @@ class Together:
         seen = (y >= target.threshold).astype(np.int64) if target.kind == AP else y
         losses[np.minimum.reduceat(seen, offsets[:-1]) == np.maximum.reduceat(seen, offsets[:-1])] = np.nan
         return losses
-
-
-def _is_exact(metric: Any) -> bool:
-    """Whether a metric takes a block into its mean as it takes the queries one by one."""
-    from online_rank.metrics.base import RankingMetric
-
-    kind = type(metric)
-    return issubclass(kind, RankingMetric) and (kind.update, kind.get) == (RankingMetric.update, RankingMetric.get)
-
-
-def _means(metric: Any, scores: np.ndarray, y: np.ndarray, offsets: np.ndarray, due: list[int]) -> list[float]:
-    """Take the queries of a block into the mean of a metric; its values after as many queries as `due` says."""
-    values = metric._values(scores, y, offsets, None).tolist()
-    means, begin = [], 0
-    for stop in due:
-        metric._accumulate(values[begin:stop], [1.0] * (stop - begin))
-        means.append(metric.get())
-        begin = stop
-    return means

@@ -245,6 +245,25 @@ class RankingMetric(Metric):
         vars(self).update(_total=total, _weight=weight, n_queries=n_queries, n_skipped=n_skipped)
 
 
+def takes_blocks(metric: Any) -> bool:
+    """Whether a metric takes a block into its mean as it takes the queries one by one: see `running_means`."""
+    kind = type(metric)
+    return issubclass(kind, RankingMetric) and (kind.update, kind.get) == (RankingMetric.update, RankingMetric.get)
+
+
+def running_means(
+    metric: RankingMetric, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray, due: list[int]
+) -> list[float]:
+    """Take the queries of a block into the mean of a metric; its values after as many queries as `due` says, rising."""
+    values = metric._values(scores, grades, offsets, None).tolist()
+    means, begin = [], 0
+    for stop in due:
+        metric._accumulate(values[begin:stop], [1.0] * (stop - begin))
+        means.append(metric.get())
+        begin = stop
+    return means
+
+
 def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -> np.ndarray:
     """The grades of the scored documents, in the order of the scores."""
     if isinstance(y_true, Mapping):
