@@ -125,7 +125,7 @@ def test_a_checkpoint_of_many_waiting_queries_can_be_read_back(tmp_path):
 
 
 def test_queries_that_no_longer_fit_into_memory_are_read_from_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("online_rank.serving.pending._IN_MEMORY", 3000)
+    monkeypatch.setattr("online_rank.serving.waiting._IN_MEMORY", 3000)
     durable, alone = serving(tmp_path, 5), RankingService(PerceptronRanker())
     for line in ASK:
         handled(durable, [line])
@@ -499,7 +499,7 @@ def test_queries_that_waited_before_a_restart_leave_memory_as_others_do(tmp_path
     durable = serving(tmp_path)
     handled(durable, ASK)
     durable.close()
-    monkeypatch.setattr("online_rank.serving.pending._IN_MEMORY", 2000)
+    monkeypatch.setattr("online_rank.serving.waiting._IN_MEMORY", 2000)
     again = serving(tmp_path)
     assert [query is None for *_, query in again.service._pending._queries.values()] == [True] * 4 + [False] * 2
     assert all(again.service.handle(line).answer["learned"] for line in GRADE)

@@ -1,0 +1,55 @@
+"""Answers to queries, and what feedback on them may name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from online_rank.base import abilities_of, parts_of
+from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS
+from online_rank.query import Block
+
+__all__ = ["as_served", "completed", "ranked", "require_known", "require_moderate"]
+
+
+def ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None = None) -> dict[str, Any]:
+    """The answer to a query: its documents, best first, and their scores. The documents `drawn` to be shown come first."""
+    ranking = sorted(scores, key=scores.__getitem__, reverse=True)
+    if drawn is None:
+        return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking]}
+    first = {*drawn}
+    ranking = [*drawn, *(name for name in ranking if name not in first)]
+    return {"id": query_id, "ranking": ranking, "scores": [scores[name] for name in ranking], "shown": len(drawn)}
+
+
+def as_served(documents: Any, order: list[str]) -> list[float]:
+    """Scores that rank documents as they were shown; the others are tied after them."""
+    place = {document: -float(position) for position, document in enumerate(order)}
+    return [place.get(document, -float(len(order))) for document in documents]
+
+
+def completed(grades: dict[str, Any], query: Block, ungraded: Any) -> dict[Any, Any]:
+    """Grades of all documents of a query, where those that have none are 0."""
+    return grades if ungraded is None else dict.fromkeys(query.ids or (), 0) | grades
+
+
+def require_known(given: Any, documents: Any) -> None:
+    """Raise ValueError for feedback on a document that a query does not have."""
+    for name in given:
+        if name not in documents:
+            raise ValueError(f"document {name[:100]!r} is not among those of the query")
+
+
+def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
+    """Raise ValueError for too many documents, or if a step would turn them into a much larger array."""
+    if len(docs) > MAX_DOCUMENTS:
+        raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
+    allowed = MAX_CELLS + CELLS_A_BYTE * n_bytes
+    known = max(getattr(step, "n_features", None) or 0 for step in parts_of(model))
+    if len(docs) * (known + sum(map(len, docs.values()))) <= allowed:  # Regardless of their features.
+        return
+    n_features = max(known, len(set().union(*docs.values())))
+    if len(docs) * n_features > allowed and not abilities_of(model).takes_sparse:
+        raise ValueError(
+            f"docs has {len(docs)} documents, and they or the model have {n_features} features: a model with a step that "
+            f"needs an array of all of them takes {allowed // n_features} documents of a request of {n_bytes} bytes. "
+            "Behind HashedFeatures or MaxAbsStreamScaler, documents stay sparse"
+        )

@@ -1,0 +1,142 @@
+"""A service learns queries: those that wait when their feedback comes, and those that somebody else ranked."""
+
+import json
+from typing import Any
+
+from online_rank.base import abilities_of
+from online_rank.base.undo import all_or_nothing
+from online_rank.feedback import Clicks, Impression
+from online_rank.intervals import LossInterval, served_loss
+from online_rank.query import Block, Runs, as_grades, read_query
+from online_rank.serving.answers import as_served, completed, ranked, require_known, require_moderate
+from online_rank.serving.challenge import drafted_by_challenge
+from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.requests import asked_of, ids_of, require_feedback
+from online_rank.serving.service_state import ServiceState
+from online_rank.serving.wire import decoded
+
+__all__ = ["NOT_CLICKS", "LearningService"]
+
+NOT_CLICKS = "this service learns from grades: its ranker draws no rankings that clicks could be learned from"
+
+
+class LearningService(ServiceState):
+    """A service that learns a query at once, with all of its feedback."""
+
+    def _learn(self, kind: str, fields: dict[str, Any], request: bytes) -> Reply:
+        """Learn a query from the first feedback that comes for it."""
+        query_id = fields["id"]
+        if query_id in self._learned:
+            return self._duplicate(query_id)
+        number = self._pending.number(query_id)
+        if number is None:
+            raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
+        outcome = Outcome(("learn", query_id, number), feedback=request, gone=(number,))
+        return self._learn_waiting(query_id, kind, fields[kind], fields.get("ungraded"), outcome)
+
+    def _teach(self, fields: dict[str, Any], request: bytes) -> Reply:
+        """Learn a query that somebody else has ranked, from its documents and their grades."""
+        query_id, asked = fields["id"], asked_of(fields, self.null_is_missing)
+        require_feedback("grades", fields)
+        if query_id in self._learned:
+            return self._duplicate(query_id)
+        docs: Any = asked.documents if isinstance(asked, Runs) else asked
+        require_moderate(self.model, docs, len(request))
+        grades, ungraded = fields["grades"], fields.get("ungraded")
+        query = self._query_of(fields, grades if ungraded == "skip" else None)
+        y = as_grades(completed(grades, query, ungraded), query.n_documents, query.ids)
+        scores = self.model.predict_one(query)
+        loss = served_loss(self._target, [*scores.values()], y)
+        number = self._pending.number(query_id)
+        self._learn_once(query_id, query, y, {})
+        if number is not None:
+            self._pending.take(query_id)
+            self._read.pop(number, None)
+        outcome = Outcome(("teach", query_id), feedback=request, gone=() if number is None else (number,))
+        return Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
+
+    def _learn_waiting(self, query_id: Any, kind: str, feedback: Any, ungraded: Any, outcome: Outcome) -> Reply:
+        """Learn a query that waits, which waits no longer."""
+        number = self._pending.number(query_id) or 0
+        text, scores, drawn = self._pending.get(query_id)
+        query = self._read.get(number)
+        if query is None:
+            query = self._query_of(decoded(text.encode()))
+        if kind == "clicks" and drawn is None:
+            raise ValueError(NOT_CLICKS)
+        served = self._served
+        with all_or_nothing(self._metric) as changes, changes:
+            loss: float | None = None
+            if kind == "clicks":
+                feedback = Impression.from_dict(json.loads(drawn)).clicked(feedback)
+                y, options = feedback, {}
+            else:
+                if drawn:
+                    answered = ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
+                    scores = as_served(query.ids, answered["ranking"])
+                if ungraded == "skip":
+                    of_all = dict(zip(query.ids or (), scores, strict=True))
+                    query = self._query_of(decoded(text.encode()), feedback)
+                    scores = [of_all[name] for name in query.ids or ()]
+                feedback = completed(feedback, query, ungraded)
+                y = as_grades(feedback, query.n_documents, query.ids)
+                self._metric.update(y, scores)
+                loss = served_loss(self._target, scores, y)
+                options = {"served": scores} if self.learn_served else {}
+                if loss is not None:
+                    account = LossInterval(served)
+                    account.update(loss)
+                    served = account.sums
+            self._learn_once(query_id, query, y, options)
+        self._pending.take(query_id)
+        self._read.pop(number, None)
+        self._longest_delay = max(self._longest_delay, len(self._pending))
+        self._served = served
+        shown_loss = loss or 0.0
+        if kind == "clicks" and feedback.impression.teams is None:
+            shown_loss = self.model.last_round.loss
+        known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
+        return Reply({"id": query_id, "learned": True, "loss": shown_loss}, outcome, True, None, feedback, known, loss)
+
+    def _learn_once(self, query_id: Any, query: Block, y: Any, options: dict[str, Any]) -> None:
+        """Let the model learn, and remember the id: the last that can fail, and what makes it known has its place already."""
+        challenge = self.challenge
+        drafted = drafted_by_challenge(y)
+        if challenge is not None and not isinstance(y, Clicks):
+            before = challenge.sums
+            challenge.compare(self._target, self.model, query, y)
+        self._learned[query_id] = self.n_changes + 1
+        try:
+            if not drafted:
+                self.model.learn_one(query, y, **options)
+        except BaseException:
+            del self._learned[query_id]
+            if challenge is not None and not isinstance(y, Clicks):
+                challenge.sums = before
+            raise
+        if challenge is not None and drafted:
+            challenge.count(y)
+        elif challenge is not None:
+            challenge.learn(query, y)
+        self._limit_learned()
+        self._counts["learned"] += 1
+        self.n_changes += 1
+
+    def _query_of(self, fields: dict[str, Any], only: Any = None) -> Block:
+        """The query of a request that was accepted, all of its documents or some."""
+        asked = asked_of(fields, self.null_is_missing)
+        if only is not None:
+            require_known(only, ids_of(asked))
+            if isinstance(asked, Runs):
+                raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
+            asked = {name: features for name, features in asked.items() if name in only}
+        return read_query(asked, context=fields.get("context"), documents=abilities_of(self.model).takes_documents)
+
+    def _known(self, text: str, drawn: str | None) -> Any:
+        """The documents that feedback on a query may be about."""
+        return json.loads(drawn)["order"] if drawn else ids_of(asked_of(decoded(text.encode()), self.null_is_missing))
+
+    def _duplicate(self, query_id: Any) -> Reply:
+        self._counts["duplicates"] += 1
+        self.n_changes += 1
+        return Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)

@@ -1,0 +1,226 @@
+"""The state of a ranking service: its model, the queries that wait, what it has learned, and how all that is kept."""
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from online_rank.arguments import flag, integer
+from online_rank.base import abilities_of, ranker_of
+from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
+from online_rank.intervals import Interval, LossInterval
+from online_rank.measures import learned_measure
+from online_rank.metrics import metric
+from online_rank.query import Block
+from online_rank.serving.challenge import Challenge
+from online_rank.serving.pending import PendingQueries
+from online_rank.serving.plan import FeedbackPlan
+from online_rank.storage.files import to_bytes
+
+__all__ = ["ServiceState"]
+
+#: What is counted.
+_COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unanswered", "refused")
+
+
+class ServiceState:
+    """What a `RankingService` is made of; see there for its parameters."""
+
+    _schema = Schema(
+        n_changes=Count(),
+        _pending=Nested("PendingQueries"),
+        _metric=Nested("RankingMetric"),
+        _learned=DictOf(Plain(), Plain()),
+        _counts=DictOf(Text(*_COUNTED), Count()),
+        _served=Array(3),
+        _longest_delay=Count(),
+        _promoted=Text(optional=True),
+        replaced=Derived(),
+        _target=Derived(),
+        _read=Derived(),
+    )
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        measure: str = "ndcg@10",
+        max_pending: int = 10_000,
+        max_age: int = 100_000,
+        max_learned: int = 100_000,
+        max_pending_bytes: int = 1 << 28,
+        learn_served: bool = False,
+        origin: str | None = None,
+        plan: FeedbackPlan | None = None,
+        challenge: Challenge | None = None,
+        null_is_missing: bool = False,
+    ) -> None:
+        integer("max_pending", max_pending, 1)
+        integer("max_pending_bytes", max_pending_bytes, 1)
+        integer("max_learned", max_learned, 1)
+        flag("learn_served", learn_served)
+        flag("null_is_missing", null_is_missing)
+        self.model = model
+        self.measure = measure
+        self.max_pending = max_pending
+        self.max_age = max_age
+        self.max_learned = max_learned
+        self.max_pending_bytes = max_pending_bytes
+        self.learn_served = learn_served
+        self.origin = origin
+        self.plan = plan
+        self.challenge = challenge
+        self.null_is_missing = null_is_missing
+        if challenge is not None:
+            challenge.require_rival(model)
+        self.n_changes = 0
+        self._promoted: str | None = None
+        #: The model whose place the challenger took last in this process.
+        self.replaced: Any = None
+        self._pending = PendingQueries(
+            max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes, plan=copy.copy(plan)
+        )
+        self._require_plan()
+        self._metric = metric(measure)
+        #: The learned ids, with the numbers of the changes.
+        self._learned: dict[str | int, int] = {}
+        #: Waiting queries in parsed form.
+        self._read: dict[int, Block] = {}
+        self._counts = dict.fromkeys(_COUNTED, 0)
+        self._target = learned_measure(model)
+        self._served = np.zeros(3)
+        self._longest_delay = 0
+
+    @property
+    def now(self) -> float | None:
+        """The latest time of requests, where there is a window and there was one."""
+        now = self._pending.now
+        return None if math.isinf(now) else now
+
+    @property
+    def draws(self) -> bool:
+        """Whether the model draws the rankings to show, to learn from clicks on them."""
+        return abilities_of(self.model).draws
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of queries waiting for feedback."""
+        return len(self._pending)
+
+    def counts(self) -> dict[str, int]:
+        """What only grows: how many queries were ranked, learned, and forgotten, and what became of feedback."""
+        return {**self._counts, "evicted": self._pending.n_evicted, "expired": self._pending.n_expired}
+
+    def stats(self) -> dict[str, Any]:
+        """Counts and figures since the first start of the service, across restarts with a checkpoint.
+
+        Losses are those of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
+        """
+        interval = self.served_interval()
+        return {
+            **self.counts(),
+            "pending": self.n_waiting,
+            "early": self._pending.n_early,
+            self.measure: self._metric.get(),
+            "loss_sum": float(self._served[1]),
+            "loss_mean": interval.mean if interval.n else None,
+            "loss_mean_interval": [interval.lower, interval.upper],
+            "longest_delay": self._longest_delay,
+            **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
+        }
+
+    def served_interval(self, level: float = 0.95) -> Interval:
+        """Interval for the mean expected loss of the rankings served so far, valid at all times with probability `level`.
+
+        It covers queries whose grades arrived, and is valid on any stream (`online_rank.intervals`).
+        """
+        return LossInterval(self._served).interval(level)
+
+    def limit(self, max_pending: int, max_age: int, max_learned: int, max_pending_bytes: int) -> None:
+        """Change the limits; anything beyond them is dropped at the next query. A checkpoint has to follow."""
+        self.max_pending, self.max_age, self.max_pending_bytes = max_pending, max_age, max_pending_bytes
+        self.max_learned = max_learned
+        pending = self._pending
+        pending.max_queries, pending.max_age, pending.max_bytes = max_pending, max_age, max_pending_bytes
+
+    def replace_model(self, model: Any, origin: str | None) -> None:
+        """Replace the model by another one, from the file `origin`. Waiting queries and counts are kept.
+
+        A checkpoint must follow, because the journal can only be replayed with the model that it began with.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It is not a ranker, or it learns from another kind of feedback than the present model.
+        """
+        if abilities_of(model).draws != self.draws:
+            raise ValueError("one model learns from clicks, the other from grades")
+        target = learned_measure(model)
+        ranker_of(model)
+        if target != self._target:
+            # Earlier losses are in another measure.
+            self._served = np.zeros(3)
+        self.model, self.origin, self._target = model, origin, target
+        self._read.clear()
+
+    def change_plan(self, plan: FeedbackPlan | None) -> None:
+        """Let other feedback count from now on, or at another time. A checkpoint has to follow.
+
+        Raises ValueError for a plan that is not for this model. Without a window, what was given to queries that wait is lost.
+        """
+        before, self.plan = self.plan, plan
+        try:
+            self._require_plan()
+        except ValueError:
+            self.plan = before
+            raise
+        self._pending.follow(copy.copy(plan), time.time())
+
+    def without_rows(self) -> Self:
+        """A copy of the service without the waiting queries and the learned ids.
+
+        It is only for saving: rows kept in tables are not written again with the model.
+        """
+        bare = copy.copy(self)
+        bare._learned, bare._read = {}, {}
+        bare._pending = self._pending.without_queries()
+        return bare
+
+    def whole_file(self) -> bytes:
+        """The whole service in a file, with the queries that wait: what a replica begins with."""
+        whole = copy.copy(self)
+        whole._read, whole._pending = {}, self._pending.in_memory()
+        return to_bytes(whole)
+
+    def waiting_numbers(self) -> list[int]:
+        """The numbers of the waiting queries, in order."""
+        return self._pending.numbers()
+
+    def learned_changes(self) -> list[int]:
+        """The numbers of the changes by which the known ids were learned, in order."""
+        return [*self._learned.values()]
+
+    def stored(self, number: int) -> None:
+        """Queries up to this number are on the disk."""
+        self._pending.n_stored = max(self._pending.n_stored, number)
+
+    def read_queries_from(self, fetch: Callable[[int], Any]) -> None:
+        """Declare that queries are also on the disk, where `fetch` reads them by number: only the last ones stay in memory."""
+        self._pending.read_from(fetch)
+
+    def restore(self, learned: dict[str | int, int], waiting: dict[int, tuple[Any, ...]]) -> None:
+        """Restore the ids, with their changes, and the queries, by number, of a service saved `without_rows`."""
+        self._learned = learned
+        for number, (query_id, size, at, *query) in waiting.items():
+            self._pending.put(query_id, tuple(query), size, number, [], at)
+
+    def _require_plan(self) -> None:
+        if self.plan is not None and not self.draws:
+            self.plan.require_whole()
+
+    def _limit_learned(self) -> None:
+        if len(self._learned) > self.max_learned:
+            del self._learned[next(iter(self._learned))]

@@ -1,0 +1,107 @@
+"""Queries in bounded memory, numbered as they come; most of them on the disk, if they are there too."""
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from online_rank.base.schema import Count, Derived, DictOf, ListOf, Plain, Real, Schema, Text, TupleOf
+
+__all__ = ["WaitingQueries"]
+
+#: Bytes of queries kept in memory if they are on the disk too.
+_IN_MEMORY = 1 << 26
+
+
+class WaitingQueries:
+    """The queries of `PendingQueries`: which wait, what they take, and which have to go."""
+
+    _schema = Schema(
+        n_evicted=Count(),
+        _clock=Count(),
+        _n_bytes=Count(),
+        _queries=DictOf(
+            Plain(), TupleOf(Count(), Count(), Real(optional=True), TupleOf(Text(), ListOf(Real()), Text(optional=True)))
+        ),
+        n_stored=Derived(),
+        _fetch=Derived(),
+        _in_memory=Derived(),
+        _in_memory_bytes=Derived(),
+    )
+
+    def __init__(self, max_queries: int, max_age: int, max_bytes: int) -> None:
+        self.max_queries = max_queries
+        self.max_age = max_age
+        self.max_bytes = max_bytes
+        self.n_evicted = 0
+        self._clock = 0
+        self._n_bytes = 0
+        #: Number, bytes, time and content of each query, the oldest first.
+        self._queries: dict[Hashable, tuple[int, int, float | None, Any]] = {}
+        # If queries are on the disk too: the number written, the function that reads one, and those still in memory.
+        self.n_stored = 0
+        self._fetch: Callable[[int], Any] | None = None
+        self._in_memory: deque[tuple[Hashable, int, int]] = deque()
+        self._in_memory_bytes = 0
+
+    @property
+    def next_number(self) -> int:
+        """The number that the next query will have: queries are numbered as they come."""
+        return self._clock + 1
+
+    def require_room(self, n_bytes: int) -> None:
+        """Raise ValueError for a query larger than the limit for all waiting queries."""
+        if n_bytes > self.max_bytes:
+            raise ValueError(f"the query takes {n_bytes} bytes, but all waiting queries together may take {self.max_bytes}")
+
+    def crowded_out(self, query_id: Hashable, n_bytes: int) -> list[int]:
+        """The numbers of the queries that must go before another one of `n_bytes` can wait under an id, the oldest first."""
+        same = self._queries.get(query_id)
+        n, total = len(self._queries) + (same is None), self._n_bytes + n_bytes - (same[1] if same else 0)
+        gone = []
+        for number, size, _, _ in self._queries.values():
+            if n <= self.max_queries and total <= self.max_bytes and self.next_number - number <= self.max_age:
+                break
+            if same is None or number != same[0]:
+                gone.append(number)
+                n, total = n - 1, total - size
+        return gone
+
+    def number(self, query_id: Hashable) -> int | None:
+        """The number of the query waiting under an id, or None."""
+        found = self._queries.get(query_id)
+        return None if found is None else found[0]
+
+    def get(self, query_id: Hashable) -> Any:
+        """The query that waits under an id, or None."""
+        number, _, _, query = self._queries.get(query_id, (0, 0, None, None))
+        return self._fetch(number) if query is None and number and self._fetch is not None else query
+
+    def numbers(self) -> list[int]:
+        """The numbers of all queries that wait, in order."""
+        return [number for number, *_ in self._queries.values()]
+
+    def read_from(self, fetch: Callable[[int], Any]) -> None:
+        """Queries are on the disk too, where `fetch` reads them by number, those that wait now and all later ones.
+
+        Only the last ones stay in memory.
+        """
+        self._fetch, self.n_stored = fetch, self._clock
+        for query_id, (number, n_bytes, *_) in [*self._queries.items()]:
+            self._spill(query_id, number, n_bytes)
+
+    def __contains__(self, query_id: Hashable) -> bool:
+        return query_id in self._queries
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def _spill(self, query_id: Hashable, number: int, n_bytes: int) -> None:
+        """Keep the newest query in memory, and as many of the earlier ones as there is room for."""
+        self._in_memory.append((query_id, number, n_bytes))
+        self._in_memory_bytes += n_bytes
+        while self._in_memory_bytes > _IN_MEMORY and self._in_memory[0][1] <= self.n_stored:
+            query_id, number, n_bytes = self._in_memory.popleft()
+            self._in_memory_bytes -= n_bytes
+            if self.number(query_id) == number:
+                _, size, at, _ = self._queries[query_id]
+                self._queries[query_id] = (number, size, at, None)

@@ -1,0 +1,137 @@
+"""Windows of feedback: it is gathered for a while after a ranking, and the query is learned when its window ends."""
+
+from typing import Any
+
+from online_rank.query.grades import MAX_GRADE
+from online_rank.serving.answers import require_known
+from online_rank.serving.learning import NOT_CLICKS, LearningService
+from online_rank.serving.outcomes import Outcome, Reply
+from online_rank.serving.plan import GRADE
+
+__all__ = ["WindowedService"]
+
+#: Most queries that are learned after one request since their windows have ended; the others follow after the next ones.
+_MOST_CLOSED = 32
+
+
+class WindowedService(LearningService):
+    """A service that learns queries when their windows end (`FeedbackPlan`)."""
+
+    def advance(self, at: float) -> Reply:
+        """Let it be a time, although no request says so: queries are learned whose windows have ended by then.
+
+        For times without requests; where nothing has ended, nothing changes.
+        """
+        end = self._pending.next_end
+        if end is None or end > at:
+            return Reply({})
+        self._pending.advance(at)
+        self.n_changes += 1
+        return self._with_what_follows(Reply({}, Outcome(("time", at))))
+
+    def _gather(self, kind: str, fields: dict[str, Any], request: bytes, at: float) -> Reply:
+        """Take feedback that is learned when the window of its query ends."""
+        query_id, pending = fields["id"], self._pending
+        place = "late" if query_id in self._learned else pending.placed(query_id, at)
+        given = self._given(kind, fields)
+        if place == "late":
+            pending.advance(at)
+            self._counts["late"] += 1
+            self.n_changes += 1
+            return Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", at)), learned=True)
+        if place == "waits":
+            text, _, drawn = pending.get(query_id)
+            require_known(given, self._known(text, drawn))
+        else:
+            pending.require_room_for_early(len(given))
+        self._gathered(kind, fields, at)
+        early = {"early": True} if place == "early" else {}
+        return Reply({"id": query_id, "accepted": True, **early}, Outcome(("feedback", at), feedback=request), learned=True)
+
+    def _given(self, kind: str, fields: dict[str, Any]) -> dict[Any, float]:
+        """What feedback gives to documents, checked. Raises ValueError."""
+        if kind == "event":
+            given = {fields["doc"]: self._pending.plan.value_of(fields["event"], fields.get("value"))}  # type: ignore[union-attr]
+        elif kind == "grades" and self.draws:
+            raise ValueError("this service learns from clicks and events, not from grades")
+        elif kind == "clicks" and not self.draws:
+            raise ValueError(NOT_CLICKS)
+        else:
+            given = fields[kind] if isinstance(fields[kind], dict) else dict.fromkeys(fields[kind], 1)
+        for name, value in given.items():
+            whole = self.draws or (type(value) in (int, float) and value == int(value))
+            if type(value) not in (int, float) or not whole or not 0 <= value <= MAX_GRADE:
+                wanted = f"{'a number' if self.draws else 'an integer'} from 0 to {MAX_GRADE}"
+                raise ValueError(f"document {name[:100]!r} is given {str(value)[:40]}; it must be {wanted}")
+        return given
+
+    def _gathered(self, kind: str, fields: dict[str, Any], at: float) -> None:
+        """Feedback was accepted."""
+        event = fields["event"] if kind == "event" else GRADE
+        self._pending.give(fields["id"], self._given(kind, fields), event, at, fields.get("ungraded"))
+        self._counts["accepted"] += 1
+        self.n_changes += 1
+
+    def _close_due(self) -> tuple[Reply, ...]:
+        """Learn queries whose windows have ended."""
+        closed: list[Reply] = []
+        while len(closed) < _MOST_CLOSED and (query_id := self._pending.next_closed()) is not None:
+            number = self._pending.number(query_id) or 0
+            try:
+                closed.append(self._closed(query_id, Outcome(("close", query_id), gone=(number,))))
+            except (ValueError, TypeError, OverflowError):
+                # Checked when it came; what is left is a model that cannot learn this query at all.
+                self._dropped(query_id)
+                closed.append(Reply({}, Outcome(("drop", query_id), gone=(number,))))
+            except MemoryError:
+                break
+        return tuple(closed)
+
+    def _closed(self, query_id: Any, outcome: Outcome) -> Reply:
+        """Learn a query from all that was given to it."""
+        pending, plan = self._pending, self._pending.plan
+        totals = pending.totals(query_id)
+        if plan is None or (not pending.has_feedback(query_id) and plan.unanswered == "skip"):
+            self._forgotten(query_id)
+            self._counts["unanswered"] += 1
+            return Reply({}, outcome)
+        text, _, drawn = pending.get(query_id)
+        # Feedback that arrived before its query may name other documents.
+        documents = {*self._known(text, drawn)}
+        known = {name: value for name, value in totals.items() if name in documents}
+        if drawn:
+            return self._learn_waiting(query_id, "clicks", known, None, outcome)
+        return self._learn_waiting(query_id, "grades", known, pending.ungraded(query_id) if totals else 0, outcome)
+
+    def _dropped(self, query_id: Any) -> None:
+        """A query cannot be learned."""
+        self._forgotten(query_id)
+        self._counts["refused"] += 1
+
+    def _forgotten(self, query_id: Any) -> None:
+        """A query goes without being learned; feedback on it is late from now on."""
+        self._learned[query_id] = self.n_changes + 1
+        self._read.pop(self._pending.number(query_id) or 0, None)
+        self._pending.take(query_id)
+        self._limit_learned()
+        self.n_changes += 1
+
+    def _with_what_follows(self, reply: Reply) -> Reply:
+        """A reply, with what happens after its request."""
+        if self._pending.window is not None:
+            reply = reply._replace(closed=self._close_due())
+        if self.challenge is not None and self.challenge.is_won:
+            level = self.challenge.promote_at or 0.95
+            won = f"the challenger is better than the serving model: {self.challenge.difference(level)}"
+            self._promote()
+            promotion = Reply({}, Outcome(("promote",)), promoted=won)
+            reply = reply._replace(closed=(*reply.closed, promotion), promoted=won)
+        return reply
+
+    def _promote(self) -> None:
+        """Let the challenger serve from now on."""
+        if self.challenge is not None:
+            self._promoted = self.challenge.origin or ""
+            self.replaced, self.model, self.challenge = self.model, self.challenge.model, None
+            self._read.clear()
+        self.n_changes += 1
