@@ -5,6 +5,7 @@
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
+- `GET /follow`: what happens, for read replicas.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
 The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
@@ -27,11 +28,13 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from online_rank import arguments
+from online_rank.base import abilities_of
 from online_rank.serving.asgi import Limits, Receive, Refused, Scope, Send, path_of, read_body, send_json
 from online_rank.serving.follow import Replica
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import Answer, KeyRefused, Models, ServedModel
 from online_rank.serving.openapi import description, description_page
+from online_rank.serving.protocol import RankingService
 
 __all__ = ["Limits", "RankingApp"]
 
@@ -100,7 +103,7 @@ class RankingApp:
         self._n_requests = 0
         self._snapshots: weakref.WeakKeyDictionary[ServedModel, tuple[int, str]] = weakref.WeakKeyDictionary()
         self._page = _page(key)
-        self._description = description(key, token is not None)
+        self._description = description(key, token is not None, _types_of_features(models.example()))
         routes = {
             "/": self._get_page,
             "/stats": self._get_stats,
@@ -312,6 +315,12 @@ class _Feed(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._ended()
+
+
+def _types_of_features(service: RankingService) -> tuple[str, ...]:
+    """The JSON types of features that a service takes."""
+    texts = ("string", "array") if abilities_of(service.model).takes_documents else ()
+    return ("number", "boolean", *texts, *(("null",) if service.null_is_missing else ()))
 
 
 def _page(key: str | None) -> str:

@@ -286,6 +286,10 @@ class Models:
         """The models in memory, the most recently used last."""
         return self._open
 
+    def example(self) -> RankingService:
+        """A service with the settings of all: the single one, or a new one."""
+        return self._make() if self.by_key else self._open[""].durable.service
+
     @property
     def counts(self) -> collections.Counter[str]:
         """Counts since the process began, including models no longer in memory. They never fall."""

@@ -5,101 +5,19 @@ import json
 from typing import Any
 
 import online_rank
-from online_rank.limits import INT64_HIGH, INT64_LOW, MAX_ID_LENGTH
 from online_rank.serving.models import KEY
+from online_rank.serving.schemas import ACCEPTED, DONE, EXAMPLES, LEARNED, RANKED, STATS, request_schema
 
 __all__ = ["description", "description_page"]
 
-_ID = {
-    "oneOf": [
-        {"type": "string", "maxLength": MAX_ID_LENGTH},
-        {"type": "integer", "minimum": INT64_LOW, "maximum": INT64_HIGH},
-    ],
-    "description": "identifies one query",
-}
 _ERROR = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
 _OK = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 
-_RANK = {
-    "type": "object",
-    "required": ["id"],
-    "anyOf": [{"required": ["docs"]}, {"required": ["runs"]}],
-    "additionalProperties": False,
-    "properties": {
-        "id": _ID,
-        "docs": {
-            "type": "object",
-            "description": "{document: {feature: value}}",
-            "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}},
-        },
-        "runs": {
-            "type": "object",
-            "description": "{retriever: {document: score}} or {retriever: [[document, score], ...]}; docs: their features",
-            "additionalProperties": {"type": ["object", "array"]},
-        },
-        "context": {
-            "type": "object",
-            "description": "what is known of the query itself, for models that look at it: {name: value}",
-            "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
-        },
-        "greedy": {
-            "type": "boolean",
-            "description": "true: rank by scores, draw nothing, expect no feedback",
-        },
-    },
-    "example": {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}},
-}
-_RANKED = {
-    "type": "object",
-    "properties": {
-        "id": _ID,
-        "ranking": {"type": "array", "items": {"type": "string"}, "description": "best first"},
-        "scores": {"type": "array", "items": {"type": "number"}, "description": "of the documents in that order"},
-        "shown": {
-            "type": "integer",
-            "description": "for models that learn from clicks: the number of documents drawn to be shown",
-        },
-    },
-}
-_GRADES = {
-    "type": "object",
-    "required": ["id", "grades"],
-    "additionalProperties": False,
-    "properties": {
-        "id": _ID,
-        "grades": {
-            "type": "object",
-            "description": "{document: grade}, for exactly the documents of the query",
-            "additionalProperties": {"type": "integer", "minimum": 0},
-        },
-    },
-}
-_CLICKS = {
-    "type": "object",
-    "required": ["id", "clicks"],
-    "additionalProperties": False,
-    "properties": {
-        "id": _ID,
-        "clicks": {
-            "description": "documents that were clicked, or {document: engagement}; for models that learn from clicks",
-            "oneOf": [
-                {"type": "array", "items": {"type": "string"}},
-                {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
-            ],
-        },
-    },
-}
-_LEARN = {"oneOf": [_GRADES, _CLICKS], "example": {"id": "q1", "grades": {"a": 0, "b": 2}}}
-_LEARNED = {
-    "type": "object",
-    "properties": {
-        "id": _ID,
-        "learned": {"type": "boolean"},
-        "loss": {"type": "number"},
-        "duplicate": {"type": "boolean", "description": "it was learned before"},
-    },
-}
 _KEY = {"type": "string", "pattern": f"^{KEY.pattern}$"}
+_FOLLOWING = [
+    {"name": "epoch", "in": "query", "schema": {"type": "string"}},
+    {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}},
+]
 _REFUSALS = {
     "400": "not a valid request; nothing has changed",
     "405": "another method than POST",
@@ -111,7 +29,7 @@ _REFUSALS = {
 }
 
 
-def description(key: str | None, with_token: bool) -> dict[str, Any]:
+def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("number", "boolean")) -> dict[str, Any]:
     """The interface in OpenAPI 3.1.
 
     Parameters
@@ -120,6 +38,8 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
         Name of the query parameter that names a model; None for a single model.
     with_token
         Whether a bearer token is needed.
+    values
+        The JSON types of features that the models take.
     """
     parameters = [] if key is None else [{"name": key, "in": "query", "required": True, "schema": _KEY}]
     keyed = {"parameters": parameters} if parameters else {}
@@ -161,24 +81,38 @@ def description(key: str | None, with_token: bool) -> dict[str, Any]:
             }
         }
 
+    learn = {
+        "oneOf": [request_schema(kind, values) for kind in ("grades", "clicks", "event", "teach", "cmd")],
+        "example": EXAMPLES["grades"],
+    }
     return {
         "openapi": "3.1.0",
         "info": {"title": "online_rank", "version": online_rank.__version__, "summary": "A ranker that learns online"},
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}} if with_token else {},
         "paths": {
-            "/rank": post("Rank the documents of a query", _RANK, _RANKED),
-            "/learn": post("Learn from feedback on a ranking; on the disk when it is answered", _LEARN, _LEARNED),
+            "/rank": post("Rank the documents of a query", request_schema("rank", values), RANKED),
+            "/learn": post(
+                "Learn from feedback on a ranking; on the disk when it is answered", learn, {"anyOf": [LEARNED, ACCEPTED, DONE]}
+            ),
             "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_model)
             | replacing("Serve the model of another file, which is checked in full", "application/octet-stream"),
             "/model/rollback": replacing("Restore the model that was replaced last", "application/json"),
-            "/stats": get("Counts and figures", also=keyed | secured, **of_model),
+            "/stats": get("Counts and figures", schema=STATS, also=keyed | secured, **of_model),
             "/healthz": get("Whether the service works; 503: restart it", schema=_OK, **{"503": "restart it"}),
             "/readyz": get("Whether requests can be taken", schema=_OK, **{"503": "send requests elsewhere"}),
             "/metrics": get("Figures for Prometheus", "text/plain", also=secured, **closed),
             "/events": get(
                 "The data of the page, once a second", "text/event-stream", also=keyed | secured, **closed, **unknown
             ),
+            "/follow": get(
+                "What read replicas ask for: the whole service, or, with epoch and after, what has changed since",
+                "application/octet-stream",
+                also={"parameters": [*parameters, *_FOLLOWING]} | secured,
+                **of_model,
+            ),
             "/": get("The page", "text/html"),
+            "/docs": get("This description, for people", "text/html"),
+            "/openapi.json": get("This description, for programs"),
         },
     }
 
@@ -198,19 +132,29 @@ def description_page(described: dict[str, Any]) -> str:
             parts.append(f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>")
             parts.append(f"<p>{html.escape(operation['summary'])}</p>")
             for parameter in operation.get("parameters", []):
-                parts.append(f"<p>Query parameter <code>{html.escape(parameter['name'])}</code>: which model.</p>")
+                which = ": which model" if parameter.get("required") else ""
+                parts.append(f"<p>Query parameter <code>{html.escape(parameter['name'])}</code>{which}.</p>")
             if "requestBody" in operation:
                 ((kind, content),) = operation["requestBody"]["content"].items()
-                example = content.get("schema", {}).get("example")
                 parts.append(f"<p>The body is <code>{kind}</code>.</p>")
-                if example is not None:
-                    parts.append(f"<pre>{html.escape(json.dumps(example, indent=2))}</pre>")
+                schema = content.get("schema", {})
+                parts += map(_request_shown, schema.get("oneOf", [schema] if "properties" in schema else []))
             if "security" in operation:
                 parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.</p>")
             answers = [f"<li>{code}: {html.escape(of['description'])}</li>" for code, of in operation["responses"].items()]
             parts.append(f"<ul>{''.join(answers)}</ul>")
     title = html.escape(f"{described['info']['title']} {described['info']['version']}")
     return _PAGE.format(title=title, summary=html.escape(described["info"]["summary"]), parts="".join(parts))
+
+
+def _request_shown(schema: dict[str, Any]) -> str:
+    """An example of a request, and what its fields mean."""
+    fields = [
+        f"<li><code>{html.escape(name)}</code>{'' if name in schema['required'] else ' (optional)'}: "
+        f"{html.escape(field.get('description', ''))}</li>"
+        for name, field in schema["properties"].items()
+    ]
+    return f"<pre>{html.escape(json.dumps(schema['example'], indent=2))}</pre><ul>{''.join(fields)}</ul>"
 
 
 _PAGE = """<!doctype html>

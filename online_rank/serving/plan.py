@@ -8,13 +8,13 @@ from online_rank.arguments import choice, number
 from online_rank.base.schema import Schema
 from online_rank.query.grades import MAX_GRADE
 
-__all__ = ["GRADE", "FeedbackPlan", "Given", "require_time"]
+__all__ = ["GRADE", "LATEST", "FeedbackPlan", "Given", "require_time"]
 
 #: The kind of feedback given as a grade or an engagement rather than as an event. It replaces all events.
 GRADE = ""
 _MAX_NAME = 100
 #: Seconds since 1970 are below this until the year 5138; milliseconds are above it.
-_LATEST = 1e11
+LATEST = 1e11
 
 #: The feedback on the documents of a query: {document: {kind of event: (value, time)}}.
 Given = dict[Hashable, dict[str, tuple[float, float]]]
@@ -119,7 +119,7 @@ def require_time(name: str, value: Any) -> None:
         ...
     ValueError: ts is 1763000000500; it must be a time in seconds (of milliseconds, a thousandth)
     """
-    if type(value) not in (int, float) or not -_LATEST < value < _LATEST:
+    if type(value) not in (int, float) or not -LATEST < value < LATEST:
         raise ValueError(f"{name} is {str(value)[:40]}; it must be a time in seconds (of milliseconds, a thousandth)")
 
 

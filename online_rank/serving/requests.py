@@ -6,12 +6,12 @@ from online_rank.limits import MAX_ID_LENGTH, is_id
 from online_rank.query import Runs
 from online_rank.serving.plan import require_time
 
-__all__ = ["asked_of", "ids_of", "kind_of", "require_feedback"]
+__all__ = ["FIELDS", "asked_of", "ids_of", "kind_of", "require_feedback"]
 
 _DICTS = {dict}
 
 #: The required and the optional fields of each kind of request.
-_FIELDS: dict[str, tuple[set[str], set[str]]] = {
+FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "grades": ({"id", "grades"}, {"ungraded", "ts", "meta"}),
     "clicks": ({"id", "clicks"}, {"ts", "meta"}),
     "event": ({"id", "event", "doc"}, {"value", "ts", "meta"}),
@@ -35,7 +35,7 @@ def kind_of(fields: dict[str, Any]) -> str:
         kind = "teach" if "grades" in fields else "rank"
     else:
         kind = next((name for name in _FEEDBACK if name in fields), "")
-    needed, allowed = _FIELDS.get(kind, (set(), set()))
+    needed, allowed = FIELDS.get(kind, (set(), set()))
     if not kind or not needed <= fields.keys() <= needed | allowed:
         found = ", ".join(name[:20] for name in list(fields)[:5]) or "none"
         raise ValueError(
