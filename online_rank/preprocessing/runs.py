@@ -20,13 +20,16 @@ __all__ = ["PARTS", "RunFeatures"]
 #: The features that `RunFeatures` can make of a run, in the order of its columns.
 PARTS = ("minmax", "zscore", "reciprocal_rank", "found")
 
+#: Reciprocal ranks and the floor are multiples of its inverse.
+_GRID = 2.0**44
+
 
 class RunFeatures(QueryTransformer):
     r"""Turn the result lists of retrievers into features that a linear model can fuse.
 
     From the score s of a document in a run, relative to the scores of the same query and run:
 
-    - `"minmax"`: (s - min) / (max - min), and 1 where all scores of the run are equal;
+    - `"minmax"`: (s - min) / (max - min), `floor` for the smallest score; 1 where all scores of the run are equal;
     - `"zscore"`: (s - mean) / standard deviation, and 0 where all are equal;
     - `"reciprocal_rank"`: 1 / (k + rank), rank 1 for the best score;
     - `"found"`: 1.
@@ -41,6 +44,9 @@ class RunFeatures(QueryTransformer):
     and part,
     as in `"bm25 minmax"`. Features that are not runs follow unchanged; a missing one is 0.
 
+    Reciprocal ranks and `floor` are rounded to multiples of 2^-44, so that their sum over runs does not depend on the order of the runs: a
+    document at ranks 1, 2, 3 ties with one at ranks 3, 1, 2, and the two keep the order of the candidates.
+
     Queries are `Runs`, in which equal scores stand in the order of their list. In any other form of a query, features are
     scores, a document without one was not returned, and equal scores share the mean of their ranks.
 
@@ -52,6 +58,14 @@ class RunFeatures(QueryTransformer):
         The features to make of each run: some of `"minmax"`, `"zscore"`, `"reciprocal_rank"` and `"found"`.
     k
         The constant of the reciprocal rank.
+    floor
+        The `"minmax"` of the smallest score of a run: 0.001 in OpenSearch's `normalization-processor`, which so tells the last of
+        a run from documents that the run lacks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is out of its range. Later: a query has a run that `runs` does not name.
 
     References
     ----------
@@ -80,6 +94,7 @@ class RunFeatures(QueryTransformer):
         *,
         parts: Sequence[str] = ("minmax", "reciprocal_rank", "found"),
         k: float = 60.0,
+        floor: float = 0.0,
     ) -> None:
         super().__init__()
         if runs is not None and (isinstance(runs, str) or not runs or len(set(runs)) < len(runs)):
@@ -89,9 +104,11 @@ class RunFeatures(QueryTransformer):
         for part in parts:
             arguments.choice("parts", part, PARTS)
         arguments.number("k", k, 0)
+        arguments.number("floor", floor, 0, 1)
         self.runs = runs
         self.parts = parts
         self.k = k
+        self.floor = floor
 
     def _transform_block(self, block: Block) -> Block:
         given = _read(block)
@@ -101,6 +118,9 @@ class RunFeatures(QueryTransformer):
         else:
             if names is None:
                 raise ValueError("runs are named, but the features of x are known by position: leave runs out, or name them")
+            for name, is_run in zip(names, given.retrieved or (), strict=False):
+                if is_run and name not in self.runs:
+                    raise ValueError(f"x has the run {name!r}, but runs names {', '.join(map(repr, self.runs))}")
             names = (*names, *(name for name in self.runs if name not in names))
             given = given.widened(names)
             runs = [names.index(name) for name in self.runs]
@@ -111,7 +131,7 @@ class RunFeatures(QueryTransformer):
             of_query = out[first:last, : len(runs) * len(made)].reshape(last - first, len(runs), len(made))
             scores, ranks = given.values[first:last, runs], given.ranks[first:last, runs]
             for place, part in enumerate(made):
-                of_query[:, :, place] = _part_of(scores, ranks, part, self.k)
+                of_query[:, :, place] = _part_of(scores, ranks, part, self.k, self.floor)
         out[:, len(runs) * len(made) :] = np.nan_to_num(given.values[:, others], nan=0.0)
         if names is None:
             return block._replace(X=out, names=None)
@@ -124,7 +144,7 @@ class RunFeatures(QueryTransformer):
         return self._transform_block(block)
 
 
-def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float) -> np.ndarray:
+def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float, floor: float) -> np.ndarray:
     """One feature of the runs of one query.
 
     Parameters
@@ -133,7 +153,7 @@ def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float) -> np.n
         float64 (m, r), NaN where a run lacks the document.
     ranks
         float64 (m, r), NaN where only the score is known.
-    part, k
+    part, k, floor
         As in `RunFeatures`.
 
     Returns
@@ -144,7 +164,8 @@ def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float) -> np.n
     if part == "found":
         return found.astype(np.float64)
     if part == "reciprocal_rank":
-        return np.where(found, 1.0 / (k + np.where(np.isnan(ranks), _ranks_by_score(scores, found), ranks)), 0.0)
+        places = np.where(np.isnan(ranks), _ranks_by_score(scores, found), ranks)
+        return np.where(found, np.rint(_GRID / (k + places)) / _GRID, 0.0)
     low = np.where(found, scores, np.inf).min(axis=0, initial=np.inf)
     high = np.where(found, scores, -np.inf).max(axis=0, initial=-np.inf)
     constant = ~(high > low)
@@ -152,7 +173,7 @@ def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float) -> np.n
     spread = np.where(constant, 1.0, 0.5 * high - 0.5 * low)
     unit = np.where(found & ~constant, (0.5 * scores - 0.5 * np.where(constant, 0.0, low)) / spread, 0.0)
     if part == "minmax":
-        return np.where(found & constant, 1.0, unit)
+        return np.where(found, np.where(constant, 1.0, np.where(unit > 0.0, unit, round(floor * _GRID) / _GRID)), 0.0)
     n_found = np.maximum(found.sum(axis=0), 1)
     centred = np.where(found, unit - unit.sum(axis=0) / n_found, 0.0)
     deviation = np.sqrt((centred * centred).sum(axis=0) / n_found)

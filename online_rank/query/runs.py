@@ -1,6 +1,7 @@
 """Queries given as the result lists of retrievers."""
 
-import math
+import itertools
+import sys
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,8 +33,9 @@ class Runs:
     Parameters
     ----------
     runs
-        `{retriever: [(document id, score), ...]}` or `{retriever: {document id: score}}`. A run is read best score first; equal
-        scores keep their order. It may be empty.
+        `{retriever: [(document id, score), ...]}` or `{retriever: {document id: score}}`; larger scores are better. A list must
+        be best first, so that distances, or scores for which smaller is better, are not taken for their opposite; a dict is
+        read best score first. Equal scores keep their order. A run may be empty.
     features
         `{document id: {feature: number}}`: further features of all or some candidates; None for none. A document that no
         retriever returned is refused.
@@ -41,7 +43,8 @@ class Runs:
     Raises
     ------
     TypeError, ValueError
-        A run has another form, a document twice, or a score that is not a finite number; or a feature has the name of a run.
+        A run has another form, a document twice, a score that is not a finite number, or a list in which scores ascend; a
+        document is an integer in one place and its text in another; or a feature has the name of a run.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class Runs:
         for name, run in runs.items():
             for rank, (document, score) in enumerate(_best_first(name, run), start=1):
                 documents.setdefault(document, {})[name] = Retrieved(score, rank)
+        _require_one_kind(documents)
         for document, known in ({} if features is None else features).items():
             if document not in documents:
                 raise ValueError(f"features: no retriever returned the document {document!r}")
@@ -115,9 +119,28 @@ def _best_first(name: Hashable, run: Any) -> list[tuple[Hashable, float]]:
         document, score = entry
         if isinstance(score, bool) or not hasattr(type(score), "__float__"):
             raise TypeError(f"runs[{name!r}]: the score of {document!r} is {score!r:.60}; it must be a number")
-        if not math.isfinite(score):
-            raise ValueError(f"runs[{name!r}]: the score of {document!r} is {score!r}; it must be a finite number")
+        if not -sys.float_info.max <= score <= sys.float_info.max:  # An integer may be too large.
+            raise ValueError(f"runs[{name!r}]: the score of {document!r} is {score!r:.60}; it must be a finite number")
+        if not isinstance(document, Hashable):
+            raise TypeError(f"runs[{name!r}][{i}] has the document {document!r:.60}, which cannot be an id")
         if document in found:
             raise ValueError(f"runs[{name!r}] has the document {document!r} twice")
         found[document] = float(score)
-    return sorted(found.items(), key=lambda item: item[1], reverse=True)
+    if isinstance(run, Mapping):
+        return sorted(found.items(), key=lambda item: item[1], reverse=True)
+    ranked = [*found.items()]
+    for (_, before), (document, score) in itertools.pairwise(ranked):
+        if score > before:
+            raise ValueError(
+                f"runs[{name!r}]: {document!r} scores {score!r:.60} behind {before!r:.60}; a list is best first, and larger scores "
+                "are better: negate distances, or give a dict where the order means nothing"
+            )
+    return ranked
+
+
+def _require_one_kind(documents: Mapping[Hashable, Any]) -> None:
+    """Raise TypeError if an integer and its text are both documents, which two retrievers would mean as one."""
+    if len({*map(type, documents)}) > 1:
+        for document in documents:
+            if not isinstance(document, str) and str(document) in documents:
+                raise TypeError(f"runs: {document!r} and {str(document)!r} are both documents; give all ids in one type")

@@ -24,6 +24,7 @@ def hybrid(
     today: str = "rrf",
     weights: Sequence[float] | None = None,
     k: float = 60.0,
+    floor: float = 0.0,
     measure: str = "ndcg@10",
 ) -> Any:
     """A pipeline that begins as today's fusion rule, and learns from grades to rank better.
@@ -46,6 +47,8 @@ def hybrid(
         The weights of the runs in that rule; None for 1 each.
     k
         The constant of reciprocal rank fusion.
+    floor
+        The min-max of the smallest score of a run (see `RunFeatures`): 0.001 in OpenSearch.
     measure
         The measure to learn for.
 
@@ -68,6 +71,7 @@ def hybrid(
     """
     arguments.choice("today", today, RULES)
     arguments.number("k", k, 0.0)
+    arguments.number("floor", floor, 0.0, 1.0)
     parsed(measure)
     rule = rule_weights(today, runs, weights)
     # Reciprocal ranks are at most 1 / (k + 1), the other scores about 1.
@@ -78,4 +82,4 @@ def hybrid(
         PerceptronRanker.from_weights({name: strength * weight for name, weight in rule.items()}, measure=measure),
         RidgeRanker(measure),
     ]
-    return RunFeatures(runs, parts=parts, k=k) | BlendRanker(members, measure=measure, prior=(0.5, 0.0, 0.0))
+    return RunFeatures(runs, parts=parts, k=k, floor=floor) | BlendRanker(members, measure=measure, prior=(0.5, 0.0, 0.0))

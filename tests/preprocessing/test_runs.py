@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from online_rank import PerceptronRanker, RunFeatures, Runs
+from online_rank import PerceptronRanker, RunFeatures, Runs, hybrid
 from online_rank.preprocessing.runs import PARTS
 
 # In thousandths, so that no square of a difference underflows.
@@ -88,7 +88,7 @@ def test_ties_keep_the_order_of_their_own_list():
 
 def test_equal_scores_without_a_list_share_their_ranks():
     found = RunFeatures(parts=("reciprocal_rank",), k=0).transform_one([{"r": 3.0}, {"r": 5.0}, {"r": 3.0}, {}])
-    assert [x["r reciprocal_rank"] for x in found] == [1 / 2.5, 1.0, 1 / 2.5, 0.0]
+    assert [x["r reciprocal_rank"] for x in found] == pytest.approx([1 / 2.5, 1.0, 1 / 2.5, 0.0], abs=1e-13)
 
 
 def test_features_of_documents_are_no_runs():
@@ -114,8 +114,8 @@ def test_a_linear_ranker_with_weights_of_one_is_reciprocal_rank_fusion():
         query = Runs(runs)
         ranks = {run: sorted(scores, key=lambda d, s=scores: -s[d]) for run, scores in runs.items()}
         expected = {d: sum(1 / (61 + ranks[run].index(d)) for run in "xyz" if d in ranks[run]) for d in query.ids}
-        assert fused.predict_one(query) == pytest.approx(expected, abs=1e-15)
-        assert fused.rank_one(query) == sorted(query.ids, key=lambda d, e=expected: -round(e[d], 15))
+        assert fused.predict_one(query) == pytest.approx(expected, abs=1e-12)
+        assert fused.rank_one(query) == sorted(query.ids, key=lambda d, e=expected: -round(e[d], 12))
 
 
 @pytest.mark.parametrize(
@@ -137,6 +137,20 @@ def test_what_is_no_number_is_refused(value):
         RunFeatures().transform_one({"a": {"r": 1.0}, "b": {"r": value}})
 
 
+def test_a_run_that_is_not_named_is_refused():
+    # As a feature it would be a raw score, and 0 where it is missing.
+    model = hybrid(["bm25", "vector"])
+    with pytest.raises(ValueError, match="x has the run 'vectr', but runs names 'bm25', 'vector'"):
+        model.rank_one(Runs({"bm25": [("a", 1.0)], "vectr": [("a", 0.5)]}))
+
+
+def test_the_floor_is_for_the_smallest_score_alone():
+    query = Runs({"r": [("a", 1.0), ("b", 0.0001), ("c", 0.0)], "one": [("d", -3.0)]})
+    found = RunFeatures(parts=("minmax",), floor=0.001).transform_one(query)
+    assert [x["r minmax"] for x in found.values()] == pytest.approx([1.0, 0.0001, 0.001, 0.0], abs=1e-13)
+    assert found["d"]["one minmax"] == 1.0
+
+
 def test_columns_that_would_share_a_name_are_refused():
     with pytest.raises(ValueError, match="'r found'"):
         RunFeatures(["r"]).transform_one([{"r": 1.0, "r found": 2.0}])
@@ -152,6 +166,8 @@ def test_columns_that_would_share_a_name_are_refused():
         ({"parts": ("max",)}, ValueError),
         ({"k": -1}, ValueError),
         ({"k": "60"}, TypeError),
+        ({"floor": -0.1}, ValueError),
+        ({"floor": 1.5}, ValueError),
     ],
 )
 def test_bad_arguments(arguments, error):

@@ -15,7 +15,8 @@ def random_runs(rng):
     for name in RUNS:
         size = int(rng.integers(0, 9))
         scores = rng.integers(0, 5, size) / 2.0
-        lists[name] = [(int(d), float(s)) for d, s in zip(rng.permutation(12)[:size], scores, strict=True)]
+        best_first = np.sort(scores)[::-1]
+        lists[name] = [(int(d), float(s)) for d, s in zip(rng.permutation(12)[:size], best_first, strict=True)]
     return lists
 
 
@@ -37,7 +38,7 @@ def test_before_any_feedback_the_rule_itself_ranks(cls, given, weights):
         lists = random_runs(rng)
         query = Runs(lists)
         expected = fused(lists, weights or [1.0, 1.0, 1.0])
-        assert model.predict_one(query) == pytest.approx({d: 7.0 * s for d, s in expected.items()}, rel=1e-12)
+        assert model.predict_one(query) == pytest.approx({d: 7.0 * s for d, s in expected.items()}, rel=1e-10)
         # Sums in another order differ in the last bit: equal sums are told by twelve digits.
         assert [round(expected[d], 12) for d in model.rank_one(query)] == sorted(
             (round(s, 12) for s in expected.values()), reverse=True
@@ -46,7 +47,7 @@ def test_before_any_feedback_the_rule_itself_ranks(cls, given, weights):
 
 def test_it_learns_from_there():
     model = RunFeatures(["a", "b"], parts=("minmax",)) | PerceptronRanker.from_rule("minmax", ["a", "b"], average=False)
-    query = Runs({"a": [("x", 2.0), ("y", 1.0)], "b": [("y", 3.0), ("x", 1.0), ("z", 2.0)]})
+    query = Runs({"a": [("x", 2.0), ("y", 1.0)], "b": {"y": 3.0, "x": 1.0, "z": 2.0}})
     assert model.rank_one(query) == ["x", "y", "z"]
     for _ in range(20):
         model.learn_one(query, {"x": 0, "y": 2, "z": 1})

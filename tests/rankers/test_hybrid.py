@@ -9,6 +9,7 @@ from online_rank.measures import measure
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.rules import rule_weights
 from online_rank.storage.files import from_bytes, to_bytes
+from tests.reference import fusion
 
 NAMES = ["bm25", "vector"]
 
@@ -17,15 +18,32 @@ def random_query(rng):
     lists = {}
     for name in NAMES:
         size = int(rng.integers(1, 9))
-        lists[name] = list(zip(rng.permutation(10)[:size].tolist(), rng.normal(size=size).tolist(), strict=True))
+        lists[name] = dict(zip(rng.permutation(10)[:size].tolist(), rng.normal(size=size).tolist(), strict=True))
     return Runs(lists)
 
 
-@pytest.mark.parametrize("today", ["rrf", "minmax", "zscore"])
+@pytest.mark.parametrize("engine", fusion.ENGINES)
+def test_before_any_feedback_it_ranks_as_the_engine(engine):
+    today, options, oracle, distinct = fusion.ENGINES[engine]
+    rng = np.random.default_rng(2)
+    for _ in range(100):
+        lists, weights = fusion.random_lists(rng, distinct=distinct)
+        model = hybrid([*lists], today=today, weights=weights, **options)
+        begun = RunFeatures([*lists], **options) | PerceptronRanker.from_rule(today, [*lists], weights=weights)
+        assert model.rank_one(Runs(lists)) == begun.rank_one(Runs(lists)) == oracle(lists, weights)
+
+
+def test_one_document_and_none():
+    model = hybrid(NAMES)
+    assert model.rank_one(Runs({"bm25": [("a", -2.0)], "vector": []})) == ["a"]
+    assert model.rank_one(Runs({"bm25": []})) == model.rank_one(Runs({})) == []
+    model.learn_one(Runs({"bm25": []}), {})
+
+
 @pytest.mark.parametrize("weights", [None, [0.3, 0.7]])
-def test_before_any_feedback_the_rule_ranks(today, weights):
-    model = hybrid(NAMES, today=today, weights=weights)
-    rule = RunFeatures(NAMES, parts=("minmax", "zscore", "reciprocal_rank")) | FixedRanker(rule_weights(today, NAMES, weights))
+def test_before_any_feedback_z_scores_rank(weights):
+    model = hybrid(NAMES, today="zscore", weights=weights)
+    rule = RunFeatures(NAMES, parts=("zscore",)) | FixedRanker(rule_weights("zscore", NAMES, weights))
     rng = np.random.default_rng(2)
     for _ in range(30):
         query = random_query(rng)
