@@ -6,10 +6,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from online_rank._kernels import clicks as kernels
+from online_rank._kernels._jit import kernel
 from online_rank._kernels.codes import PLACKETT_LUCE
 from online_rank._kernels.dense import score
 from online_rank.base.draws import counted_generator
@@ -102,7 +102,7 @@ def tables(who: User, n_grades: int) -> tuple[np.ndarray, np.ndarray]:
     raise TypeError(f"{type(who).__name__} has no table")
 
 
-@numba.njit
+@kernel
 def _browse(grades, order, uniforms, click, leave, clicks):
     """The clicks (k,) of a user on what is shown."""
     clicks[:] = 0.0
@@ -114,7 +114,7 @@ def _browse(grades, order, uniforms, click, leave, clicks):
                 return
 
 
-@numba.njit
+@kernel
 def _quality(gains, order, ideal):
     """NDCG@10 of a list; 0 for a query without a relevant document."""
     total = 0.0
@@ -123,7 +123,7 @@ def _quality(gains, order, ideal):
     return total / ideal if ideal > 0.0 else 0.0
 
 
-@numba.njit
+@kernel
 def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first, stop, quality):
     """Impressions `first` to `stop` of a `SwapRanker`, or of one that takes every order for as likely as every other."""
     rounds, one, kinds = np.empty((1, 10)), np.ones(1), np.full(1, PLACKETT_LUCE)
@@ -150,7 +150,7 @@ def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first,
         )  # fmt: skip
 
 
-@numba.njit
+@kernel
 def pdgd_rounds(queries, chance, click, leave, with_rho, decay, learner, first, stop, quality):
     """Impressions `first` to `stop` of `_pdgd.PDGD`, or of `_pdgd.ClickSkip`."""
     for t in range(first, stop):
