@@ -230,8 +230,20 @@ def demo(
     run(queries, seed)
 
 
+#: How the lists of a click log came about.
+Origin = StrEnum("Origin", ["shuffled", "above", "place", "moved"])
+
+_OF_CLICKS = {"rich_help_panel": "Learning from a log of clicks"}
+#: The options of `train` that a log of clicks takes.
+_WITH_CLICKS = {
+    "files", "clicks", "query", "document", "position", "click", "event", "propensity", "topic", "columns",
+    "exclude", "event_time", "scale", "log", "save", "json", "quiet",
+}  # fmt: skip
+
+
 @app.command(cls=_Command)
 def train(
+    context: typer.Context,
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -309,6 +321,34 @@ def train(
         bool,
         typer.Option("--dry-run", help="Print how each column of a table is used, with types and ranges; learn nothing."),
     ] = False,
+    clicks: Annotated[
+        Origin | None,
+        typer.Option(
+            "--clicks",
+            help="Learn from clicks; a row of the table is a candidate. Its lists were in random order; or have the "
+            "probability of a document given those above, or at its place; or had no chance, but documents moved.",
+            **_OF_CLICKS,
+        ),
+    ] = None,
+    position: Annotated[
+        str, typer.Option("--position", metavar="COLUMN", help="Positions from 1; empty if not shown.", **_OF_CLICKS)
+    ] = "position",
+    click: Annotated[
+        str, typer.Option("--click", metavar="COLUMN", help="Clicks: numbers, booleans, or names of events.", **_OF_CLICKS)
+    ] = "click",
+    event: Annotated[
+        list[str] | None,
+        typer.Option("--event", metavar="NAME=VALUE", help="What an event is worth; once for each name.", **_OF_CLICKS),
+    ] = None,
+    propensity: Annotated[
+        str | None, typer.Option("--propensity", metavar="COLUMN", help="Probabilities, for above and place.", **_OF_CLICKS)
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", metavar="COLUMN", help="For moved: what was asked, if documents answer several questions.", **_OF_CLICKS
+        ),
+    ] = None,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
@@ -317,7 +357,21 @@ def train(
     A line of a file is a document: grade qid:ID feature:value ... # docid = NAME
 
     Instead of files: synthetic:separable or synthetic:noisy (--scale none --certify then compares with the teacher).
+
+    With --clicks: a table with the columns query, document, position and click (or as named by the options).
     """
+    given = {name for name in context.params if _is_given(context, name)}
+    if clicks is not None:
+        if other := sorted(given - _WITH_CLICKS):
+            raise typer.BadParameter(f"--{other[0].replace('_', '-')} does not go with --clicks")
+        _learn_clicks(
+            files or [], clicks.value, topic, scale.value, log, (save, json, quiet),
+            query=query or "query", document=document or "document", position=position, click=click, propensity=propensity,
+            event_time=event_time, features=_names(columns), exclude=_names(exclude) or (), events=event,
+        )  # fmt: skip
+        return
+    if alone := sorted(given & {"position", "click", "event", "propensity", "topic"}):
+        raise typer.BadParameter(f"--{alone[0]} needs --clicks")
     from online_rank.cli.dry_run import look
     from online_rank.cli.files import Reading, read_names
     from online_rank.cli.settings import Settings
@@ -792,8 +846,26 @@ def serve(
     listen(make, Place(host, port, checkpoint, every, key, max_models, max_request, replace_model, seconds, follow))
 
 
+def _learn_clicks(
+    files: list[str], origin: str, topic: str | None, scale: str, log: bool, output: tuple[Any, ...], **columns: Any
+) -> None:
+    """Train on a log of clicks."""
+    from online_rank.cli.click_log import ClickLog, learn
+    from online_rank.cli.events import events_of
+    from online_rank.cli.train import Output
+
+    save, json, quiet = output
+    columns["events"] = events_of(columns["events"]) if columns["events"] else None
+    learn(ClickLog(files, origin, columns, topic), scale, log, Output(save, json=json, quiet=quiet))
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option was given, rather than left at its default."""
+    return getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT"
+
+
 def _require_for_new(context: typer.Context, model: str | None) -> None:
     """Raise a usage error for options of a new model beside a MODEL, which would not apply."""
     for name in _OF_NEW if model is not None else ():
-        if getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT":
+        if _is_given(context, name):
             raise typer.BadParameter(f"--{name} is for a new model; {model} has its own")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from online_rank.cli.events import events_of
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.durable import DurableService
 from online_rank.serving.idle import IdleClock
@@ -64,7 +65,7 @@ class Feedback(NamedTuple):
             raise ValueError("--event, --total, --ungraded and --unanswered need a --feedback-window")
         return FeedbackPlan(
             window=seconds_of(self.window, "--feedback-window"),
-            events=dict(map(_event, self.events)),
+            events=events_of(self.events),
             total=self.total,
             ungraded=0 if self.ungraded == "0" else self.ungraded,
             unanswered=self.unanswered,
@@ -102,18 +103,6 @@ def seconds_of(text: str, option: str) -> float:
     if not 0.0 < seconds < math.inf:
         raise ValueError(f"{option} is {text!r}; it is a time above 0, such as 90s, 30m, 12h or 7d")
     return seconds
-
-
-def _event(text: str) -> tuple[str, float]:
-    """A kind of event and its value, as `--event` says them. Raises ValueError."""
-    name, _, value = text.partition("=")
-    try:
-        worth = float(value)
-    except ValueError:
-        worth = math.nan
-    if not name or math.isnan(worth):
-        raise ValueError(f"--event is {text!r}; it is NAME=VALUE, such as click=1")
-    return name, int(worth) if worth.is_integer() else worth
 
 
 def say_where_it_goes_on(durable: DurableService) -> None:

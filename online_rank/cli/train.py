@@ -25,7 +25,7 @@ from online_rank.cli.speed import Speed, speed_in_words
 from online_rank.evaluate import Trace, progressive
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 
-__all__ = ["Checkpoints", "Output", "new_model", "run"]
+__all__ = ["Checkpoints", "Output", "new_model", "run", "scaled"]
 
 RANDOM = "random ranking"
 
@@ -35,19 +35,17 @@ _MIXING = ("shards", "rounds", "bytes_sent")
 
 def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -> Any:
     """A model that has learned nothing yet. The ranker "swap" learns from clicks, not for a measure."""
-    from online_rank import (
-        BlendRanker,
-        PerceptronRanker,
-        QueryNormalizer,
-        SignedLog,
-        StreamQuantileMap,
-        StreamScaler,
-        SwapRanker,
-    )
+    from online_rank import BlendRanker, PerceptronRanker, SwapRanker
 
     if ranker in ("blend", "light-blend"):
         return BlendRanker(None if ranker == "blend" else "light", measure=measure)
-    model: Any = SwapRanker() if ranker == "swap" else PerceptronRanker(measure=measure)
+    return scaled(SwapRanker() if ranker == "swap" else PerceptronRanker(measure=measure), scale, log)
+
+
+def scaled(model: Any, scale: str, log: bool) -> Any:
+    """A ranker behind the transformers that `--scale` and `--log` name."""
+    from online_rank import QueryNormalizer, SignedLog, StreamQuantileMap, StreamScaler
+
     fronts: dict[str, Any] = {"map": StreamQuantileMap, "stream": StreamScaler, "query": QueryNormalizer}
     if scale in fronts:
         model = fronts[scale]() | model

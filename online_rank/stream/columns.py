@@ -10,7 +10,7 @@ from typing import Any
 from online_rank.query.names import is_index_name
 from online_rank.stream.table_sources import Column, columns_of
 
-__all__ = ["MISSING", "Column", "TablePlan", "plan_columns"]
+__all__ = ["MISSING", "Column", "TablePlan", "plan_columns", "plan_roles", "require_names"]
 
 #: How missing values of a feature can be treated.
 MISSING = ("error", "zero", "mean", "indicator")
@@ -126,11 +126,25 @@ def plan_columns(
     1 features: price
     left out: Unnamed: 0 (the index of a pandas frame); title (text: encode it, as ForEachDocument(OneHotEncoder()) does from Python)
     """  # noqa: E501
+    roles = {"query": query, "grade": grade, "document": document, "event_time": event_time}
+    return plan_roles(source, roles, features=features, exclude=exclude, context=context, missing=missing)
+
+
+def plan_roles(
+    source: Any,
+    named: Mapping[str, str | None],
+    *,
+    features: Sequence[str] | None,
+    exclude: Collection[str],
+    context: Sequence[str],
+    missing: str = "error",
+) -> TablePlan:
+    """As `plan_columns`, for the roles of any kind of table: the column of each role, or None."""
     types, metadata = columns_of(source)
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else type(source).__name__
-    roles = _roles(name, types, query=query, grade=grade, document=document, event_time=event_time)
+    roles = _roles(name, types, named)
     for column in context:
-        roles |= _roles(name, types, taken=roles, context=column)
+        roles |= _roles(name, types, {"context": column}, taken=roles)
     for column in [*(features or ()), *exclude]:
         _require_column(name, column, types)
     if features is not None:
@@ -151,7 +165,7 @@ def plan_columns(
 
 
 def _roles(
-    name: str, types: dict[str, str], taken: Mapping[str, str] = MappingProxyType({}), **given: str | None
+    name: str, types: dict[str, str], given: Mapping[str, str | None], taken: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
     """The roles of columns that were named one by one, beside those that are `taken`."""
     roles: dict[str, str] = dict(taken)
@@ -163,6 +177,13 @@ def _roles(
             raise ValueError(f"{name}: column {column!r} cannot be {roles[column]} and {role.replace('_', ' ')} at once")
         roles[column] = role.replace("_", " ")
     return roles
+
+
+def require_names(**given: Any) -> None:
+    """Raise TypeError unless each argument is None or a sequence of names of columns."""
+    for name, columns in given.items():
+        if columns is not None and (isinstance(columns, str) or not all(isinstance(column, str) for column in columns)):
+            raise TypeError(f"{name} is a sequence of names of columns")
 
 
 def _require_column(name: str, column: str, there: Collection[str]) -> None:

@@ -1,20 +1,141 @@
 """Click logs in tables: each row is a document of a shown list, or another candidate."""
 
-from collections.abc import Hashable, Iterator, Sequence
-from itertools import groupby
-from typing import Any
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from online_rank import arguments
 from online_rank.arguments import choice
 from online_rank.feedback import Clicks, Impression
 from online_rank.query import read_query
-from online_rank.stream.table_rows import TableError
-from online_rank.stream.table_sources import Column, batches_of, columns_of
+from online_rank.stream.columns import TablePlan, plan_roles, require_names
+from online_rank.stream.table_order import QueryOrder
+from online_rank.stream.table_rows import TableError, require_queries, times_of
+from online_rank.stream.table_sources import Frame, batches_of
 
-__all__ = ["iter_impressions"]
+__all__ = ["ImpressionIterator", "iter_impressions"]
 
 _KINDS = ("above", "place")
 _ROWS = 8192
+
+
+class _Row(NamedTuple):
+    """A row of a log, as it stands there."""
+
+    where: str
+    document: Hashable
+    position: Any
+    click: Any
+    propensity: Any
+    features: tuple[Any, ...]
+    context: tuple[Any, ...]
+
+
+class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
+    """The lists of a log, one after the other; what `iter_impressions` returns.
+
+    Attributes
+    ----------
+    plan : TablePlan
+        The roles of the columns.
+    n_lists : int
+        Number of lists before the next one.
+    n_empty : int
+        Number of groups of rows without a position, which are not lists and are left out.
+    """
+
+    def __init__(self, source: Any, plan: TablePlan, events: Mapping[str, float] | None, kind: str) -> None:
+        self.plan = plan
+        self.n_lists = self.n_empty = 0
+        self._events, self._kind = events, kind
+        self._lists = self._grouped(source)
+
+    def __next__(self) -> tuple[Any, Clicks]:
+        for rows in self._lists:
+            made = self._list(rows)
+            if made is not None:
+                self.n_lists += 1
+                return made
+            self.n_empty += 1
+        raise StopIteration
+
+    def _grouped(self, source: Any) -> Iterator[list[_Row]]:
+        """The rows of each list."""
+        order = QueryOrder("error", self.plan)
+        time, query = self.plan.of("event time"), str(self.plan.of("query"))
+        pieces: list[_Row] = []
+        current: Any = None
+        for frame in batches_of(source, self.plan.read, _ROWS).frames():
+            qids = require_queries(frame, query).tolist()
+            times = np.zeros(len(qids)) if time is None else times_of(frame, time)
+            for i, row in enumerate(self._rows(frame)):
+                if qids[i] != current or not pieces:
+                    if pieces:
+                        yield pieces
+                    pieces, current = [], qids[i]
+                    order.notice(current, times[i], frame, i)
+                pieces.append(row)
+        if pieces:
+            yield pieces
+
+    def _rows(self, frame: Frame) -> Iterator[_Row]:
+        roles = [self.plan.of(role) for role in ("document", "position", "click", "propensity")]
+        n, d = len(roles), len(self.plan.features)
+        columns = [name for name in chain(roles, self.plan.features, self.plan.context) if name is not None]
+        absent = roles.index(None) if None in roles else n
+        for i, row in enumerate(frame.rows.select(columns).iter_rows()):
+            document, position, click, propensity, *rest = (*row[:absent], None, *row[absent:]) if absent < n else row
+            yield _Row(frame.where(i), document, position, click, propensity, tuple(rest[:d]), tuple(rest[d:]))
+
+    def _list(self, rows: list[_Row]) -> tuple[Any, Clicks] | None:
+        """The query of a list, and its clicks; None if nothing was shown."""
+        x = _documents(rows, self.plan.features)
+        shown = sorted((row for row in rows if _is_shown(row)), key=lambda row: row.position)
+        if not shown:
+            return None
+        try:
+            clicks = Clicks(self._impression(shown, len(x)), tuple(self._gain(row) for row in shown))
+            if not self.plan.context:
+                return x, clicks
+            return read_query(x, context=self._context(rows)), clicks
+        except (TypeError, ValueError) as error:
+            if isinstance(error, TableError):
+                raise
+            raise TableError(f"{rows[0].where}, the list that begins there: {error}") from None
+
+    def _impression(self, shown: list[_Row], n_candidates: int) -> Impression:
+        order = tuple(row.document for row in shown)
+        positions = tuple(int(row.position) for row in shown)
+        fields: dict[str, Any] = {"positions": None if positions == tuple(range(1, len(order) + 1)) else positions}
+        if self._kind == "shuffled":
+            return Impression.shuffled(order, n_candidates, **fields)
+        if self.plan.of("propensity") is not None:
+            name = "propensities" if self._kind == "above" else "placements"
+            fields[name] = tuple(row.propensity for row in shown)
+        return Impression(order, **fields)
+
+    def _gain(self, row: _Row) -> float:
+        value = row.click
+        if value is None or value != value:
+            return 0.0
+        if not isinstance(value, str):
+            return float(value)
+        if self._events is None or value not in self._events:
+            given = "no events are given" if self._events is None else f"events has {', '.join(map(repr, self._events))}"
+            raise TableError(f"{row.where}: {value!r:.60} in column {self.plan.of('click')!r} has no value: {given}")
+        return float(self._events[value])
+
+    def _context(self, rows: list[_Row]) -> dict[str, Any]:
+        """What the rows say of the query, which must be one thing."""
+        first = [None if value != value else value for value in rows[0].context]
+        for row in rows[1:]:
+            for name, one, other in zip(self.plan.context, first, row.context, strict=True):
+                if one != (None if other != other else other):
+                    what = f"{one!r:.60} and {other!r:.60} in column {name!r}, which is of the query itself"
+                    raise TableError(f"{row.where}: its list has {what}")
+        return dict(zip(self.plan.context, first, strict=True))
 
 
 def iter_impressions(
@@ -24,53 +145,64 @@ def iter_impressions(
     document: str = "document",
     position: str = "position",
     click: str = "click",
+    events: Mapping[str, float] | None = None,
     propensity: str | None = None,
     propensity_of: str = "above",
     shuffled: bool = False,
+    event_time: str | None = None,
     features: Sequence[str] | None = None,
+    exclude: Collection[str] = (),
     context: Sequence[str] = (),
-) -> Iterator[tuple[Any, Clicks]]:
+) -> ImpressionIterator:
     """Read a log of clicks: `for x, clicks in iter_impressions("log.parquet"): model.learn_one(x, clicks)`.
 
-    The rows of one list are contiguous. Lists are read in the order of the file, which should be that of time.
+    The rows of one list are contiguous. Lists are read in the order of the file, which should be that of time. The attribute
+    `plan` of the result says which columns are features, which are left out, and why.
 
     Parameters
     ----------
     source
         A path to a csv or Parquet file, or a table in memory, as for `iter_table`.
     query
-        The column of the query: consecutive rows with the same value are a list. Consecutive lists must have different values,
-        such as the ids of requests.
+        The column that tells lists apart, such as the ids of requests: consecutive rows with the same value are a list. A value
+        must not come back later (this is checked for the first 100,000 lists).
     document
         The column of document ids.
     position
         The column of positions on the page, from 1; missing or 0 for candidates that were not shown. Gaps are advertisements,
         pinned documents and anything else that was not ranked.
     click
-        The column of clicks: a number >= 0, or whether the document was clicked; missing is 0.
+        The column of clicks: a number >= 0, whether the document was clicked, or the name of an event; missing is 0.
+    events
+        The value of each event by its name in the column `click`, such as `{"none": 0, "click": 1, "purchase": 3}`.
     propensity
         The column of the probability of the document at its position; None if there is none.
     propensity_of
         The kind of probability: `"above"`, given the documents above it; `"place"`, the marginal probability at this position.
     shuffled
         Whether each list was in uniformly random order, drawn from all its candidates in the table.
+    event_time
+        The column of times: a date, a time, or a number. Lists must be in their order.
     features
-        The columns that are features; None for all other numeric columns. Missing values are left out.
+        The columns that are features; None for all other columns of numbers and booleans, except the index of a pandas frame.
+        Missing values are left out, which counts as 0.
+    exclude
+        Columns that are not features.
     context
-        The columns with what is known of the query itself, such as who asked; the first row of a list counts.
+        The columns with what is known of the query itself, such as who asked: the same in all rows of a list.
 
-    Yields
-    ------
-    x : dict or Block
-        `{document: {feature: value}}`, with all candidates; with `context` a `Block` of them.
-    clicks : Clicks
-        The clicks on the documents shown.
+    Returns
+    -------
+    ImpressionIterator
+        Yields (x, clicks): x is `{document: {feature: value}}` with all candidates in the order of their ids, with `context` a
+        `Block` of them; clicks are the `Clicks` on the documents shown. Groups of rows without any position are left out, and
+        counted in `n_empty`.
 
     Raises
     ------
     TypeError, ValueError
-        A column is missing, a document or position occurs twice in a list, or a value is out of range. The message names
-        the table and the row.
+        A column is missing or has two roles, a list comes back or is older than the one before it, a document or position
+        occurs twice in a list, or a value is out of range. The message names the table and the row.
 
     Examples
     --------
@@ -93,79 +225,37 @@ def iter_impressions(
     """
     choice("propensity_of", propensity_of, _KINDS)
     arguments.flag("shuffled", shuffled)
+    require_names(features=features, exclude=exclude, context=context)
     if shuffled and propensity is not None:
         raise ValueError("shuffled lists have known propensities: leave propensity out")
-    types, _ = columns_of(source)
-    roles = {query: "query", document: "document", position: "position", click: "click"}
-    if propensity is not None:
-        roles[propensity] = "propensity"
-    missing = next((name for name in (*roles, *context, *(features or ())) if name not in types), None)
-    if missing is not None:
-        raise ValueError(f"the table has no column {missing!r}; it has {', '.join(map(repr, types))}")
-    if features is None:
-        features = [name for name, kind in types.items() if kind in ("number", "boolean") and name not in (*roles, *context)]
-    columns = [Column(name, types[name], roles.get(name, "feature")) for name in (*roles, *features)]
-    columns += [Column(name, types[name], "context") for name in context]
-    return _lists(source, columns, [*roles], list(features), list(context), propensity_of, shuffled)
+    for name, value in (events or {}).items():
+        arguments.number(f"the value of event {name!r}", value, low=0.0)
+    roles: dict[str, str | None] = {"query": query, "document": document, "position": position, "click": click}
+    roles |= {"propensity": propensity, "event_time": event_time}
+    plan = plan_roles(source, roles, features=features, exclude=exclude, context=context)
+    return ImpressionIterator(source, plan, events, "shuffled" if shuffled else propensity_of)
 
 
-def _lists(
-    source: Any,
-    columns: Sequence[Column],
-    roles: list[str],
-    features: list[str],
-    context: list[str],
-    propensity_of: str,
-    shuffled: bool,
-) -> Iterator[tuple[Any, Clicks]]:
-    def rows() -> Iterator[tuple[str, tuple[Any, ...]]]:
-        table = batches_of(source, columns, _ROWS)
-        for frame in table.frames():
-            for i, row in enumerate(frame.rows.select([*roles, *features, *context]).iter_rows()):
-                yield frame.where(i), row
-
-    for _, group in groupby(rows(), key=lambda row: row[1][0]):
-        lists = list(group)
-        x, clicks = _impression(lists, len(roles), features, propensity_of, shuffled)
-        if not context:
-            yield x, clicks
-            continue
-        where, row = lists[0]
-        values = (None if value != value else value for value in row[len(roles) + len(features) :])
-        try:
-            yield read_query(x, context=dict(zip(context, values, strict=True))), clicks
-        except (TypeError, ValueError) as error:
-            raise TableError(f"{where}, the list that begins there: {error}") from None
+def _is_shown(row: _Row) -> bool:
+    """Whether a document was shown. Raises TableError for a position that is none."""
+    position = row.position
+    if position is None or position != position or position == 0:
+        return False
+    if isinstance(position, str) or not float(position).is_integer() or position < 0:
+        what = f"position is {position}; it is an integer from 1 on, or missing for what was not shown"
+        raise TableError(f"{row.where}: {what}")
+    return True
 
 
-def _impression(
-    rows: list[tuple[str, tuple[Any, ...]]], n_roles: int, features: list[str], propensity_of: str, shuffled: bool
-) -> tuple[dict[Hashable, dict[str, float]], Clicks]:
-    """One list: its candidates, and the clicks on those shown."""
+def _documents(rows: list[_Row], features: Sequence[str]) -> dict[Hashable, dict[str, float]]:
+    """All candidates of a list with their features, in the order of their ids. Raises TableError.
+
+    Documents with equal scores keep their order. It must not be that of the list shown, which rankers would seem to foresee.
+    """
     x: dict[Hashable, dict[str, float]] = {}
-    shown: list[tuple[int, Hashable, float, float]] = []
-    for where, row in rows:
-        _, document, position, gain = row[:4]
-        if document is None or document in x:
-            raise TableError(f"{where}: document {document!r} is missing, or stands twice in its list")
-        values = zip(features, row[n_roles:], strict=False)
-        x[document] = {name: float(value) for name, value in values if value is not None and value == value}
-        if position is None or position != position or position == 0:
-            continue
-        if int(position) != position or position < 0:
-            raise TableError(f"{where}: position is {position}; it is an integer from 1 on, or missing for what was not shown")
-        done = 0.0 if gain is None or gain != gain else float(gain)
-        shown.append((int(position), document, done, row[4] if n_roles > 4 else 1.0))
-    where = rows[0][0]
-    shown.sort(key=lambda each: each[0])
-    order = tuple(document for _, document, _, _ in shown)
-    positions = tuple(position for position, *_ in shown)
-    fields: dict[str, Any] = {"positions": None if positions == tuple(range(1, len(order) + 1)) else positions}
-    try:
-        if n_roles > 4:
-            name = "propensities" if propensity_of == "above" else "placements"
-            fields[name] = tuple(chance for *_, chance in shown)
-        made = Impression.shuffled(order, len(x), **fields) if shuffled else Impression(order, **fields)
-        return x, Clicks(made, tuple(gain for _, _, gain, _ in shown))
-    except (TypeError, ValueError) as error:
-        raise TableError(f"{where}, the list that begins there: {error}") from None
+    for row in sorted(rows, key=lambda row: str(row.document)):
+        if row.document is None or row.document != row.document or row.document in x:
+            raise TableError(f"{row.where}: document {row.document!r} is missing, or stands twice in its list")
+        values = zip(features, row.features, strict=True)
+        x[row.document] = {name: float(value) for name, value in values if value is not None and value == value}
+    return x

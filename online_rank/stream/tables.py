@@ -12,45 +12,14 @@ from online_rank.arguments import choice, flag, integer
 from online_rank.query import ONE, Block, single
 from online_rank.query.context import read_context
 from online_rank.query.names import is_index_name
-from online_rank.stream.columns import MISSING, TablePlan, plan_columns
+from online_rank.stream.columns import MISSING, TablePlan, plan_columns, require_names
 from online_rank.stream.grouped import grouped
-from online_rank.stream.letor.repeated import REMEMBERED, RepeatedQid, check_repeated_qid
+from online_rank.stream.letor.repeated import RepeatedQid, check_repeated_qid
+from online_rank.stream.table_order import QueryOrder, TableWarning
 from online_rank.stream.table_rows import Rows, TableError, read_rows
-from online_rank.stream.table_sources import Batches, Frame, batches_of, columns_of
+from online_rank.stream.table_sources import Batches, batches_of, columns_of
 
 __all__ = ["TableIterator", "TableWarning", "iter_table"]
-
-
-class TableWarning(UserWarning):
-    """A table is probably not in the intended order or form."""
-
-
-class _Order:
-    """Checks the order of queries: whether one comes back (among the first ones), or is older than the one before it."""
-
-    def __init__(self, mode: str, plan: TablePlan) -> None:
-        self._mode, self._plan = mode, plan
-        self._seen: set[Any] | None = set() if mode in ("error", "warn") else None
-        self._latest = -np.inf
-
-    def notice(self, qid: Any, time: float, frame: Frame, i: int) -> None:
-        """Check the first row of a query."""
-        if self._seen is None:
-            return
-        if time < self._latest:
-            self._complain(f"{frame.where(i)}: query {qid!r} is older than the one before it", "event time")
-        elif qid in self._seen:
-            self._complain(f"{frame.where(i)}: query {qid!r} comes back after another one", "query")
-        elif len(self._seen) < REMEMBERED:
-            self._seen.add(qid)
-        self._latest = time
-
-    def _complain(self, what: str, role: str) -> None:
-        remedy = f'sort the table by {self._plan.of(role)!r}, or repeated_qid="group" (--group-by-qid) does it'
-        if self._mode == "error":
-            raise TableError(f"{what}; {remedy}")
-        self._seen = None
-        warnings.warn(f"{what}, and is read as a separate query; {remedy}", TableWarning, stacklevel=6)
 
 
 class TableIterator(Iterator[tuple[Any, ...]]):
@@ -73,7 +42,7 @@ class TableIterator(Iterator[tuple[Any, ...]]):
             options[name] for name in ("negative", "with_ids", "max_query_bytes")
         )
         self._n_rows_in_all = None if any(t.n_rows is None for t in tables) else sum(t.n_rows or 0 for t in tables)
-        self._order = _Order(options["repeated_qid"], plan)
+        self._order = QueryOrder(options["repeated_qid"], plan, ', or repeated_qid="group" (--group-by-qid) does it')
         self._queries = self._assembled(tables)
 
     @property
@@ -261,9 +230,7 @@ def iter_table(
     flag("with_ids", with_ids)
     integer("batch_rows", batch_rows, 1)
     integer("max_query_bytes", max_query_bytes, 1)
-    for name, columns in (("features", features), ("exclude", exclude), ("context", context)):
-        if columns is not None and (isinstance(columns, str) or not all(isinstance(column, str) for column in columns)):
-            raise TypeError(f"{name} is a sequence of names of columns")
+    require_names(features=features, exclude=exclude, context=context)
     roles: Any = {"query": query, "grade": grade, "document": document, "event_time": event_time}
     plan = plan_columns(sources[0], features=features, exclude=exclude, context=context, missing=missing, **roles)
     for source in sources[1:]:

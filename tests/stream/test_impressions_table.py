@@ -24,11 +24,11 @@ LOG = {
 FEATURES = [{"a": {"bm25": 2.0}, "b": {"bm25": 5.0}, "c": {"bm25": 1.0}}, {"a": {}, "d": {"bm25": 3.0}}]
 
 
-def tables(tmp_path):
-    frame = pd.DataFrame(LOG)
+def tables(tmp_path, log=LOG):
+    frame = pd.DataFrame(log)
     frame.to_csv(tmp_path / "log.csv", index=False)
-    pl.DataFrame(LOG).write_parquet(tmp_path / "log.parquet")
-    return {"pandas": frame, "polars": pl.DataFrame(LOG), "csv": tmp_path / "log.csv", "parquet": tmp_path / "log.parquet"}
+    pl.DataFrame(log).write_parquet(tmp_path / "log.parquet")
+    return {"pandas": frame, "polars": pl.DataFrame(log), "csv": tmp_path / "log.csv", "parquet": tmp_path / "log.parquet"}
 
 
 @pytest.mark.parametrize("form", ["pandas", "polars", "csv", "parquet"])
@@ -67,7 +67,7 @@ def test_bad_rows_are_named(change, options, message):
 
 
 def test_bad_settings():
-    with pytest.raises(ValueError, match="no column 'rank'; it has 'query'"):
+    with pytest.raises(ValueError, match="no column 'rank'; there are 'query'"):
         iter_impressions(pl.DataFrame(LOG), position="rank")
     with pytest.raises(ValueError, match="propensity_of is 'list'"):
         iter_impressions(pl.DataFrame(LOG), propensity_of="list")
@@ -131,3 +131,48 @@ def test_the_context_of_a_list_comes_with_its_query():
     assert lists[0][0].names == ("x",)
     with pytest.raises(ValueError, match="no column 'who'"):
         iter_impressions(log, context=["who"])
+
+
+def test_an_index_is_no_feature(tmp_path):
+    frame = pd.DataFrame(LOG).drop(columns="propensity")
+    frame.to_csv(tmp_path / "log.csv")
+    frame.iloc[::-1].iloc[::-1].set_index("bm25", drop=False).rename_axis("row").to_parquet(tmp_path / "log.parquet")
+    for name in ("log.csv", "log.parquet"):
+        lists = iter_impressions(tmp_path / name)
+        assert lists.plan.features == ("bm25",)
+        assert [x for x, _ in lists] == FEATURES
+    assert iter_impressions(pd.DataFrame(LOG), exclude=["propensity"]).plan.features == ("bm25",)
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "csv", "parquet"])
+def test_events_by_name_have_the_given_values(form, tmp_path):
+    events = {**LOG, "click": ["purchase", "none", None, "click", "none"]}
+    table = tables(tmp_path, events)[form]
+    read = iter_impressions(table, features=["bm25"], events={"none": 0, "click": 1, "purchase": 3})
+    assert [clicks.gains for _, clicks in read] == [(0.0, 3.0), (1.0, 0.0)]
+    with pytest.raises(TableError, match="row 2: 'none' in column 'click' has no value: events has 'click'"):
+        list(iter_impressions(table, features=["bm25"], events={"click": 1.0}))
+    with pytest.raises(ValueError, match="the value of event 'click'"):
+        iter_impressions(table, events={"click": -1.0})
+
+
+def test_lists_that_come_back_or_are_out_of_order_are_refused():
+    frame = pl.DataFrame(LOG)
+    with pytest.raises(TableError, match="row 4: query 'r1' comes back after another one; sort the table by 'query'"):
+        list(iter_impressions(pl.concat([frame[:1], frame[3:], frame[1:3]])))
+    with pytest.raises(TableError, match="row 4: query 'r2' is older than the one before it; sort the table by 't'"):
+        list(iter_impressions(frame.with_columns(t=pl.Series([5, 5, 5, 4, 4])), event_time="t"))
+    with pytest.raises(TableError, match="row 2: 'query', the query, is missing"):
+        list(iter_impressions(frame.with_columns(query=pl.Series(["r1", None, "r1", "r2", "r2"]))))
+
+
+def test_rows_that_were_not_shown_are_no_list():
+    lists = iter_impressions(pl.DataFrame({**LOG, "position": [None, 0, None, 1, 4]}), features=["bm25"])
+    assert [x for x, _ in lists] == FEATURES[1:]
+    assert (lists.n_lists, lists.n_empty) == (1, 1)
+
+
+def test_a_context_that_changes_within_a_list_is_refused():
+    log = pl.DataFrame({"query": [1, 1], "document": ["a", "b"], "position": [1, 2], "click": [1, 0], "x": [1.0, 2.0]})
+    with pytest.raises(TableError, match="row 2: its list has 'ada' and 'bob' in column 'user', which is of the query itself"):
+        list(iter_impressions(log.with_columns(user=pl.Series(["ada", "bob"])), context=["user"]))

@@ -1,0 +1,131 @@
+"""`online-rank train --clicks`: a log of clicks in, a model out."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from online_rank import load
+from online_rank.cli import main
+from online_rank.cli.events import events_of
+
+#: Columns that a log of another kind would have.
+OTHERS = {"above": "place,topic", "place": "above,topic", "shuffled": "above,place,topic", "moved": "above,place"}
+
+
+def log_of(moved, n=1500):
+    """Lists of 4 of 6 documents, in random order or by a ranker that changes; users look at position p with probability 1/p."""
+    rng, rows = np.random.default_rng(1), []
+    for t in range(n):
+        topic = int(rng.integers(30))
+        quality = np.random.default_rng([topic, 7]).normal(size=6)
+        order = (
+            np.argsort(-quality + 0.7 * np.random.default_rng([topic, t % 3]).normal(size=6)) if moved else rng.permutation(6)
+        )
+        for place, d in enumerate(order.tolist()):
+            clicked = place < 4 and rng.random() < (0.8 if quality[d] > 0 else 0.1) / (place + 1)
+            chances = (1 / (6 - place), 1 / 6)
+            x = quality[d] + 0.3 * rng.normal()
+            rows.append(
+                (f"r{t}", f"{topic}/{d}", place + 1 if place < 4 else None, "click" if clicked else None, *chances, x, topic)
+            )
+    return pd.DataFrame(rows, columns=["query", "document", "position", "click", "above", "place", "x", "topic"])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("logs")
+    log_of(False).to_csv(path / "random.csv")
+    log_of(True).to_csv(path / "moved.csv")
+    return path
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as left:
+        main(["train", *arguments])
+    return left.value.code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("origin", "options"),
+    [
+        ("shuffled", ()),
+        ("above", ("--propensity", "above")),
+        ("place", ("--propensity", "place")),
+        ("moved", ("--topic", "topic")),
+    ],
+)
+def test_each_kind_of_log_is_learned(origin, options, folder, capsys):
+    log, model = folder / ("moved.csv" if origin == "moved" else "random.csv"), folder / f"{origin}.model"
+    code, out, err = run(
+        capsys,
+        str(log),
+        "--clicks",
+        origin,
+        *options,
+        "--exclude",
+        OTHERS[origin],
+        "--event",
+        "click=1",
+        "--save",
+        str(model),
+        "--json",
+    )
+    assert code == 0
+    # The index that `to_csv` added is none, and what is a feature is said.
+    assert "1 features: x\n" in err
+    assert "(unnamed) (the index of a pandas frame)" in err
+    report = json.loads(out)
+    frame = pd.read_csv(log)
+    clicked = frame.click.eq("click")
+    assert (report["lists"], report["documents"]) == (1500, 6000)
+    assert report["clicked"] == frame[clicked]["query"].nunique()
+    assert report["gain_first"] == pytest.approx(clicked[frame.position == 1].mean())
+    if origin in ("shuffled", "above"):
+        # The first of a good ranking is clicked with probability .8 where it is good, which nearly every list has.
+        value = report["value_first"]
+        assert value["lower"] < 0.77 < value["upper"]
+        assert value["lower"] > report["gain_first"]
+    assert ("value_first" in report) == (origin in ("shuffled", "above"))
+    if origin == "moved":
+        assert report["examination"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=0.06)
+    assert load(model).rank_one({"bad": {"x": -1.0}, "good": {"x": 1.0}}) == ["good", "bad"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clicks", "above"], "--clicks above needs --propensity COLUMN"),
+        (["--clicks", "shuffled", "--propensity", "above"], "--clicks shuffled has no --propensity COLUMN"),
+        (["--clicks", "shuffled", "--topic", "topic"], "--topic is for --clicks moved"),
+        (["--clicks", "shuffled", "--event", "buy=1"], "'click' in column 'click' has no value: events has 'buy'"),
+        (["--clicks", "shuffled", "--measure", "map"], "--measure does not go with --clicks"),
+        (["--clicks", "shuffled", "--grade", "x"], "--grade does not go with --clicks"),
+        (["--position", "place"], "--position needs --clicks"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message, folder, capsys):
+    code, out, err = run(capsys, str(folder / "random.csv"), *arguments)
+    assert code == 2
+    assert message in err
+    assert out == ""
+
+
+def test_a_log_without_chance_whose_documents_do_not_move_is_refused(tmp_path, capsys):
+    rows = [(f"r{t}", f"d{d}", d + 1, int(d == t % 3), float(d)) for t in range(60) for d in range(3)]
+    frame = pd.DataFrame(rows, columns=["query", "document", "position", "click", "x"])
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    code, _, err = run(capsys, str(tmp_path / "log.csv"), "--clicks", "moved", "--save", str(tmp_path / "m"))
+    assert code == 2
+    assert "position 2 and position 1 share no documents that were clicked" in err
+    assert not (tmp_path / "m").exists()
+
+
+def test_events():
+    assert events_of(["click=1", "a=b=2.5"]) == {"click": 1, "a=b": 2.5}
+    for bad in ("click", "=1", "click=many", "click=nan"):
+        with pytest.raises(ValueError, match="it is NAME=VALUE, such as click=1"):
+            events_of([bad])
+    with pytest.raises(ValueError, match="names 'click' twice"):
+        events_of(["click=1", "click=3"])
