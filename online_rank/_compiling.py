@@ -27,11 +27,29 @@ class _State:
 
 _state = _State()
 _installing = threading.Lock()
+_watching = False
 _listener: Any = None
 
 
 def watch_compilation() -> None:
-    """Start listening to numba's compile events; a second call does nothing."""
+    """Start listening to numba's compile events once this process compiles something; a second call does nothing.
+
+    A process whose kernels all come from an object file imports no numba for this.
+    """
+    global _watching
+    from online_rank._kernels._jit import on_first_compilation
+
+    with _installing:
+        if _watching:
+            return
+        _watching = True
+        if "numba.core.event" in sys.modules:
+            _listen()
+        else:
+            on_first_compilation(_listen)
+
+
+def _listen() -> None:
     global _listener
     from numba.core import event
 
@@ -48,10 +66,9 @@ def watch_compilation() -> None:
             if not _state.names:
                 _state.spent += time.monotonic() - _state.since
 
-    with _installing:
-        if _listener is None:
-            _listener = Listener()
-            event.register("numba:compile", _listener)
+    _listener = Listener()
+    # numba passes the event during which a listener is registered to that listener too.
+    event.register("numba:compile", _listener)
 
 
 def compiling() -> str | None:
@@ -80,8 +97,8 @@ def lines_while_compiling() -> Iterator[None]:
     def say() -> None:
         last = time.monotonic()
         while not done.wait(_POLL):
-            # A command that needs no kernels does not load numba either.
-            if _listener is None and "numba.core.event" in sys.modules:
+            # A command that needs no kernels does not load them either.
+            if "online_rank._kernels._jit" in sys.modules:
                 watch_compilation()
             if time.monotonic() - last >= _EVERY and (text := compiling()):
                 print(f"online-rank: {text}", file=sys.stderr, flush=True)

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ def test_what_is_being_compiled_is_known():
 
 def test_a_display_that_begins_during_a_compilation(monkeypatch):
     """It hears the end of what it has not heard begin."""
+    monkeypatch.setattr(_compiling, "_watching", False)
     monkeypatch.setattr(_compiling, "_listener", None)
     told = []
     on_first_compilation(lambda: told.append("compiling"))
@@ -70,3 +72,12 @@ def test_help_needs_no_numba():
     code = "import sys\nfrom online_rank.cli import main\ntry: main(['--help'])\nfinally: print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_what_is_compiled_can_be_watched_without_numba():
+    code = (
+        "import sys\nfrom online_rank._compiling import watch_compilation\nwatch_compilation()\nprint('numba' in sys.modules)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "ONLINE_RANK_JIT"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.splitlines() == ["False"]

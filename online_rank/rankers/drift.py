@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import numpy as np
-from river import base, drift
+from river import base
 
 from online_rank import arguments
 from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline, Round, ranker_of, share_lock, steps_of
@@ -98,6 +98,8 @@ class DriftAwareRanker(NestedRanker):
         warning_detector: base.DriftDetector | None = None,
         measure: str | None = None,
     ) -> None:
+        from river import drift  # With it come all data sets of river, and scikit-learn and pandas if installed: half a second.
+
         super().__init__()
         require_model("ranker", ranker)
         arguments.choice("on_drift", on_drift, _ON_DRIFT)

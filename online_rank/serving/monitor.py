@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from river import drift
 
 from online_rank.base import ranker_of, serving_ranker
 from online_rank.feedback import Clicks, PositionBias
@@ -94,6 +93,8 @@ class Monitor:
         *,
         clicks: bool = False,
     ) -> None:
+        from river import drift  # As in `rankers.drift`.
+
         self._measure = parse_measure(measure) if isinstance(measure, str) else measure
         self.losses = LossInterval(sums)
         self._kind = "clicks" if clicks and not self.losses.n else "grades"

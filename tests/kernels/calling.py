@@ -7,6 +7,7 @@ import numba
 import numpy as np
 
 from online_rank._kernels import workspace as workspaces
+from online_rank._kernels._jit import _teach_numba
 from online_rank._kernels.graded import Graded, gain
 
 
@@ -15,6 +16,7 @@ def from_python(inner):
     """A function that Python can call, compiled from the same source as the inner kernel; itself where nothing is compiled."""
     if not hasattr(inner, "py_func"):
         return inner
+    _teach_numba()  # Where kernels were compiled ahead, what `inner` calls is not compiled yet.
     return numba.njit(error_model="numpy")(inner.py_func)
 
 

@@ -7,15 +7,16 @@ import sys
 import pytest
 
 from online_rank._kernels.ahead import loading
+from online_rank._kernels.ahead.building import environment
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone")
 
-ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "gradient.learn", "quantiles.learn_and_gaussianize")
+ENTRIES = ("arrays.all_finite", "averages.scale_and_shift", "dense.score", "quantiles.learn_and_gaussianize")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("ONLINE_RANK_JIT", "NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK")}
 
 
-def run(code, **environment):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**PLAIN, **environment})
+def run(code, **variables):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**PLAIN, **variables})
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -102,31 +103,43 @@ def test_errors_keep_their_kind(folder):
     assert ahead == ["ValueError arrays of a kernel do not fit together"]
 
 
-def test_arrays_without_rows_are_taken(folder):
+def test_arrays_without_rows_are_taken(tmp_path):
     """Gradient descent keeps no state beside its weights: an array of no rows, whose strides numpy gives as 0."""
-    code = (
-        "import numpy as np\n"
-        "from online_rank import GradientRanker\n"
-        "from online_rank._kernels import gradient\n"
-        "model = GradientRanker(optimizer='sgd')\n"
-        "for _ in range(3): model.learn_one(np.arange(12.0).reshape(4, 3) % 5, [0, 1, 2, 0])\n"
-        "print(type(gradient.learn).__name__, model.weights.tolist())\n"
+    target = loading.targets()[0]
+    made = (
+        "import numba\n"
+        "from pathlib import Path\n"
+        "from online_rank._kernels._jit import Kernel\n"
+        "from online_rank._kernels.ahead.building import build\n"
+        "def total(x):\n"
+        "    s = 0.0\n"
+        "    for value in x.ravel():\n"
+        "        s += value\n"
+        "    return s\n"
+        f"print(build([(Kernel(total, {{}}), (numba.float64[:, ::1],))], {target!r}, Path({str(tmp_path)!r}))[1])\n"
     )
-    ahead, jit = run(code, ONLINE_RANK_CACHE_DIR=folder), run(code, ONLINE_RANK_JIT="1")
-    assert ahead[0].partition(" ")[0] == "builtin_function_or_method"
-    assert ahead[0].partition(" ")[2] == jit[0].partition(" ")[2]
+    assert run(made, **environment(target)) == ["{}"]
+    called = (
+        "import numpy as np\n"
+        "from online_rank._kernels.ahead.loading import entry\n"
+        "total = entry('__main__.total', lambda x: 'compiled')\n"
+        "print(total(np.ones((0, 5))), total(np.ones((3, 0))), total(np.ones((3, 5))), total(np.ones((3, 4)).T))\n"
+    )
+    assert run(called, ONLINE_RANK_CACHE_DIR=str(tmp_path)) == ["0.0 0.0 15.0 compiled"]
 
 
-def test_a_model_learns_partly_with_objects(folder):
-    """Kernels that are not in the file are compiled, and call those that are."""
+def test_a_kernel_that_is_not_in_the_file_calls_one_that_is(folder):
     code = (
         "import numpy as np\n"
-        "from online_rank import PerceptronRanker\n"
-        "model = PerceptronRanker()\n"
-        "model.learn_one(np.arange(12.0).reshape(4, 3) % 5, [0, 1, 2, 0])\n"
-        "print(model.weights.tolist(), model.rank_one(np.eye(3)))\n"
+        "from online_rank._kernels import _jit, dense\n"
+        "score = dense.score\n"
+        "def twice(X, w, s):\n"
+        "    score(X, w, s)\n"
+        "    return 2.0 * s\n"
+        "print(_jit.kernel(twice)(np.arange(6.0).reshape(2, 3), np.ones(3), np.empty(2)), type(score).__name__)\n"
     )
-    assert run(code, ONLINE_RANK_CACHE_DIR=folder) == run(code, ONLINE_RANK_JIT="1")
+    assert run(code, ONLINE_RANK_CACHE_DIR=folder) == ["[ 6. 24.] builtin_function_or_method"]
+    assert run(code, ONLINE_RANK_JIT="1") == ["[ 6. 24.] CPUDispatcher"]
 
 
 @pytest.mark.parametrize(
