@@ -41,11 +41,10 @@ class RunFeatures(QueryTransformer):
     scores a weighted sum of the columns `minmax`. So a linear ranker can begin as either, and learn from there.
 
     It learns nothing, and must be the first step, where missing documents are still visible. A column is named after its run
-    and part,
-    as in `"bm25 minmax"`. Features that are not runs follow unchanged; a missing one is 0.
+    and part, as in `"bm25 minmax"`. Features that are not runs follow unchanged; a missing one is 0.
 
-    Reciprocal ranks and `floor` are rounded to multiples of 2^-44, so that their sum over runs does not depend on the order of the runs: a
-    document at ranks 1, 2, 3 ties with one at ranks 3, 1, 2, and the two keep the order of the candidates.
+    Reciprocal ranks and `floor` are rounded to multiples of 2^-44, so that their sum over runs does not depend on the order of
+    the runs: a document at ranks 1, 2, 3 ties with one at ranks 3, 1, 2, and the two keep the order of the candidates.
 
     Queries are `Runs`, in which equal scores stand in the order of their list. In any other form of a query, features are
     scores, a document without one was not returned, and equal scores share the mean of their ranks.
@@ -59,8 +58,8 @@ class RunFeatures(QueryTransformer):
     k
         The constant of the reciprocal rank.
     floor
-        The `"minmax"` of the smallest score of a run: 0.001 in OpenSearch's `normalization-processor`, which so tells the last of
-        a run from documents that the run lacks.
+        The `"minmax"` of the smallest score of a run: 0.001 in OpenSearch's `normalization-processor`, which so tells the last
+        of a run from documents that the run lacks.
 
     Raises
     ------

@@ -132,8 +132,8 @@ def _best_first(name: Hashable, run: Any) -> list[tuple[Hashable, float]]:
     for (_, before), (document, score) in itertools.pairwise(ranked):
         if score > before:
             raise ValueError(
-                f"runs[{name!r}]: {document!r} scores {score!r:.60} behind {before!r:.60}; a list is best first, and larger scores "
-                "are better: negate distances, or give a dict where the order means nothing"
+                f"runs[{name!r}]: {document!r} scores {score!r:.60} behind {before!r:.60}; a list is best first, and larger "
+                "scores are better: negate distances, or give a dict where the order means nothing"
             )
     return ranked
 

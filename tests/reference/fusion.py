@@ -58,7 +58,7 @@ def elasticsearch_linear(lists, weights, constant=1):
 
 
 def opensearch(lists, weights):
-    """`normalization-processor`: min_max, the smallest score 0.001, one result alone 1; weighted arithmetic mean over all lists."""
+    """`normalization-processor`: min_max, the smallest score 0.001, one result alone 1; weighted mean over all lists."""
     scores = {}
     for weight, entries in zip(weights, lists.values(), strict=True):
         for document, value in minmax(entries, floor=0.001).items():
@@ -73,7 +73,8 @@ EXACT_WEIGHTS = (1.0, 2.0, 3.0, 0.5, 0.25)
 def random_lists(rng, weights=EXACT_WEIGHTS, distinct=False):
     """A query of one to five lists, some empty, of up to 12 of 15 documents, scores of both signs, often equal; and weights.
 
-    Scores are not on a grid: there min-max scores such as 1/3 + 1/6 and 1/2 are equal, but not in floating point, in engines neither.
+    Scores are not on a grid: there min-max scores such as 1/3 + 1/6 and 1/2 are equal, but not in floating point, in engines
+    neither.
     """
     lists = {}
     for number in range(int(rng.integers(1, 6))):
