@@ -804,6 +804,17 @@ def serve(
     max_models: Annotated[
         int, typer.Option("--max-models", metavar="N", min=1, help="Most models in memory, with --key.")
     ] = 100,
+    max_keys: Annotated[int, typer.Option("--max-keys", metavar="N", min=1, help="Most models at all, with --key.")] = 100_000,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option("--max-bytes", metavar="BYTES", min=1, help="Size of all models from which no more keys are taken."),
+    ] = None,
+    key_ttl: Annotated[
+        str | None,
+        typer.Option(
+            "--key-ttl", metavar="TIME", help="Delete a key if nothing was ranked or learned for it for so long: 90d."
+        ),
+    ] = None,
     follow: Annotated[
         str | None,
         typer.Option("--follow", metavar="URL", help="Be a read replica of this server: rank as it does, learn nothing."),
@@ -843,7 +854,27 @@ def serve(
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
     seconds = None if idle is None else seconds_of(idle, "--idle")
-    listen(make, Place(host, port, checkpoint, every, key, max_models, max_request, replace_model, seconds, follow))
+    if key is None and (max_bytes is not None or key_ttl is not None):
+        raise typer.BadParameter("--max-bytes and --key-ttl need --key")
+    ttl = None if key_ttl is None else seconds_of(key_ttl, "--key-ttl")
+    listen(
+        make,
+        Place(
+            host,
+            port,
+            checkpoint,
+            every,
+            key,
+            max_models,
+            max_request,
+            replace_model,
+            seconds,
+            follow,
+            max_keys,
+            max_bytes,
+            ttl,
+        ),
+    )
 
 
 def _learn_clicks(

@@ -31,6 +31,9 @@ class Place(NamedTuple):
     replace_model: bool = False
     idle: float | None = None
     follow: str | None = None
+    max_keys: int = 100_000
+    max_bytes: int | None = None
+    ttl: float | None = None
 
 
 def make_app(make: Callable[[], RankingService], place: Place) -> Any:
@@ -55,6 +58,9 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
         by_key=place.key is not None,
         every=place.every,
         max_open=place.max_models,
+        max_keys=place.max_keys,
+        max_bytes=place.max_bytes,
+        ttl=place.ttl,
         replace_model=place.replace_model,
         idle=place.idle,
         only=None if place.follow is None else Replica(place.follow, token=token),

@@ -9,8 +9,8 @@ import urllib.parse
 from typing import Any
 
 from online_rank.serving.durable import DurableService
-from online_rank.serving.models import Answer, ServedModel
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.served import Answer, ServedModel
 from online_rank.storage.files import ModelFileError, from_bytes
 
 __all__ = ["Replica"]

@@ -5,6 +5,7 @@
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
+- `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
 - `GET /follow`: what happens, for read replicas.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
@@ -12,6 +13,8 @@ The fields of a request determine its kind, as in the JSON lines of `online-rank
 """
 
 import asyncio
+import collections
+import functools
 import hmac
 import html
 import importlib.resources
@@ -32,9 +35,10 @@ from online_rank.base import abilities_of
 from online_rank.serving.asgi import Limits, Receive, Refused, Scope, Send, path_of, read_body, send_json
 from online_rank.serving.follow import Replica
 from online_rank.serving.metrics import Figures
-from online_rank.serving.models import Answer, KeyRefused, Models, ServedModel
+from online_rank.serving.models import KeyRefused, Models
 from online_rank.serving.openapi import description, description_page
 from online_rank.serving.protocol import RankingService
+from online_rank.serving.served import Answer, ServedModel
 
 __all__ = ["Limits", "RankingApp"]
 
@@ -101,9 +105,10 @@ class RankingApp:
         self._stopping = asyncio.Event()
         self._n_streams = 0
         self._n_requests = 0
+        #: Requests being answered, by key.
+        self._running: collections.Counter[str | None] = collections.Counter()
         self._snapshots: weakref.WeakKeyDictionary[ServedModel, tuple[int, str]] = weakref.WeakKeyDictionary()
         self._page = _page(key)
-        self._description = description(key, token is not None, _types_of_features(models.example()))
         routes = {
             "/": self._get_page,
             "/stats": self._get_stats,
@@ -118,10 +123,17 @@ class RankingApp:
         }
         self.figures = Figures(models, {*_POSTED, *routes})
         self._app = Starlette(
-            routes=[Route(path, answer) for path, answer in routes.items()],
+            routes=[
+                Route("/models/{key}", self._delete_model, methods=["DELETE"]),
+                *(Route(path, answer) for path, answer in routes.items()),
+            ],
             exception_handlers={KeyRefused: self._answer_refused_key},
             lifespan=self._lifespan,
         )
+
+    @functools.cached_property
+    def _description(self) -> dict[str, Any]:
+        return description(self._key, self._token is not None, _types_of_features(self.models.example()))
 
     def stop(self) -> None:
         """End the event streams of pages, because a stopping server waits for every response."""
@@ -173,11 +185,12 @@ class RankingApp:
         """Handle POST requests directly, without Starlette's routing."""
         started = time.perf_counter()
         headers: Any = ()
+        key = self._key_of(scope)
         self._n_requests += 1
+        self._running[key] += 1
         try:
-            if self._n_requests > self.limits.requests:
-                raise Refused(503, f"{self.limits.requests} requests are being answered already", ((b"retry-after", b"1"),))
-            status, answer = await self._answer(path, scope, receive)
+            self._require_place(key)
+            status, answer = await self._answer(path, key, scope, receive)
         except KeyRefused as error:
             status, answer = self._refused_key(error)
         except Refused as refused:
@@ -186,11 +199,23 @@ class RankingApp:
             return
         finally:
             self._n_requests -= 1
+            self._running[key] -= 1
+            if not self._running[key]:
+                del self._running[key]
         self.figures.answered(path, status, time.perf_counter() - started)
         await send_json(send, status, answer, headers)
 
-    async def _answer(self, path: str, scope: Scope, receive: Receive) -> Answer:
-        limits, key = self.limits, self._key_of(scope)
+    def _require_place(self, key: str | None) -> None:
+        """Raise Refused if too many requests are being answered, at all or of a key."""
+        free, later = self.limits.requests - self._n_requests, ((b"retry-after", b"1"),)
+        if free < 0:
+            raise Refused(503, f"{self.limits.requests} requests are being answered already", later)
+        # One key alone gets half of the places, each of two a third, and so on: there is always room for another one.
+        if self._key is not None and self._running[key] > free + 1:
+            raise Refused(503, f"query parameter {self._key}: {self._running[key] - 1} of its requests are under way", later)
+
+    async def _answer(self, path: str, key: str | None, scope: Scope, receive: Receive) -> Answer:
+        limits = self.limits
         if path == "/model":
             # The time limit of a model is that of a request, in proportion to its size.
             seconds = limits.seconds * limits.model / limits.body
@@ -223,6 +248,12 @@ class RankingApp:
         model = await self.models.get(self._key_of(request.scope), may_make=False)
         headers = {"Content-Disposition": 'attachment; filename="model.npz"'}
         return Response(model.model_file(), media_type="application/octet-stream", headers=headers)
+
+    async def _delete_model(self, request: Request) -> Response:
+        if self._key is None:
+            return JSONResponse({"error": "this server has one model only, which goes with its folder"}, 404)
+        await self.models.delete(request.path_params["key"])
+        return JSONResponse({"deleted": True})
 
     async def _get_follow(self, request: Request) -> Response:
         """Tell a replica the whole service, or what has happened since."""
@@ -295,7 +326,7 @@ class RankingApp:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         followed = [model.follow() for model in self.models.open_models.values() if isinstance(model, Replica)]
-        tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), *followed)]
+        tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), self.models.watch_the_disk(), *followed)]
         yield
         for task in tasks:
             task.cancel()

@@ -25,6 +25,7 @@ _COUNTERS = {
     "refused": "Windows that ended with what the model cannot learn",
     "expired": "Early feedback whose query never came",
     "promotions": "Challengers that took the place of the serving model",
+    "deleted_keys": "Keys deleted, on request or after their time",
     "evicted": "Queries dropped before their feedback arrived",
     "drifts": "Number of rises of the served loss",
 }
@@ -87,6 +88,7 @@ class _OfModels:
         waiting = sum(model.durable.service.n_waiting for model in models)
         yield GaugeMetricFamily("online_rank_pending", "Queries that wait for feedback", value=waiting)
         yield GaugeMetricFamily("online_rank_models", "Models in memory", value=len(models))
+        yield GaugeMetricFamily("online_rank_keys", "Keys that have a model, in memory or not", value=self._models.n_keys)
         journal = sum(model.durable.journal_bytes or 0 for model in models)
         yield GaugeMetricFamily("online_rank_journal_bytes", "Size of the journals", value=journal)
         if len(models) == 1:

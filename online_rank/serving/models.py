@@ -2,35 +2,26 @@
 
 import asyncio
 import collections
-import contextlib
 import logging
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from online_rank import arguments
-from online_rank.base import ranker_of
-from online_rank.measures import learned_measure
-from online_rank.serving.commit import CommitError, GroupCommit
+from online_rank.serving.commit import CommitError
 from online_rank.serving.durable import DurableService
-from online_rank.serving.idle import IdleClock
-from online_rank.serving.monitor import Monitor
-from online_rank.serving.protocol import RankingService, Reply
-from online_rank.serving.told import Told
-from online_rank.storage.files import from_bytes, to_bytes, write_atomically
+from online_rank.serving.protocol import RankingService
+from online_rank.serving.served import Answer, ServedModel
+from online_rank.serving.tenants import keys_in, remove, usage_of
 
-__all__ = ["KEY", "Answer", "KeyRefused", "Models", "ServedModel"]
+__all__ = ["KEY", "KeyRefused", "Models"]
 
 #: The pattern of keys.
 KEY = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
+#: Seconds between two looks at the folders.
+_SECONDS_BETWEEN_SWEEPS = 60.0
 _log = logging.getLogger("online_rank.serving")
-
-#: File name of the model that was replaced last.
-_PREVIOUS = "previous.npz"
-
-#: HTTP status and the answer, for JSON.
-Answer = tuple[int, dict[str, Any]]
 
 
 class KeyRefused(ValueError):
@@ -39,175 +30,6 @@ class KeyRefused(ValueError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-class ServedModel:
-    """A service with its journal and monitor. All methods must be called in one event loop.
-
-    Parameters
-    ----------
-    durable
-        The service and its journal.
-    idle
-        After how many seconds without a request time goes on by itself (`IdleClock`).
-    """
-
-    def __init__(self, durable: DurableService, idle: float | None = None) -> None:
-        self.durable = durable
-        self.commits = GroupCommit(durable)
-        service = durable.service
-        # Shares the service's account of losses, which outlives the process.
-        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
-        self.n_users = 0
-        self.clock = IdleClock(service, idle)
-        self.n_promotions = 0
-        self.told = Told(service)
-        self._before = service.counts()
-        self._replacing = asyncio.Lock()
-        self._previous: bytes | None = None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is waiting for it."""
-        return self.n_users == 0 and self.commits.is_idle
-
-    async def answer(self, request: bytes) -> Answer:
-        """Answer a request of `online_rank.serving.protocol`; feedback is on the disk when this returns."""
-        service, commits = self.durable.service, self.commits
-        self.n_users += 1
-        try:
-            commits.require_working()
-            before = self.monitor.before_learning(service.model)
-            reply = service.handle(request)
-            self.clock.moved()
-            if reply.learned:
-                on_disk = commits.add_and_wait(*reply.outcomes)
-                self.told.add(reply.outcomes)
-                self._watch(reply, before)
-                await on_disk
-            elif reply.changed:
-                commits.add(*reply.outcomes)
-                self.told.add(reply.outcomes)
-                self._watch(reply, before)
-            elif reply.command == "save":
-                await commits.checkpoint()
-                return 200, {"saved": True} if self.durable.path is not None else {"saved": False}
-        except CommitError as error:
-            return 503, {"error": str(error)}
-        finally:
-            self.n_users -= 1
-        if "error" in reply.answer:
-            return 400, {name: value for name, value in reply.answer.items() if name != "line"}
-        return 200, reply.answer
-
-    def let_time_pass(self) -> None:
-        """Learn the queries whose windows have ended meanwhile, where no requests come."""
-        if self.commits.failure is None:
-            before = self.monitor.before_learning(self.durable.service.model)
-            while (reply := self.clock.idle()).changed:
-                self.commits.add(*reply.outcomes)
-                self.told.add(reply.outcomes)
-                self._watch(reply, before)
-
-    def _watch(self, reply: Reply, before: Any) -> None:
-        """Show what a request led to."""
-        self.monitor.changed()
-        if reply.promoted:
-            _log.warning("promoted: %s", reply.promoted)
-            self.n_promotions += 1
-            self._keep_replaced()
-        for learned in (reply, *reply.closed):
-            if learned.feedback is not None:
-                self.monitor.learned(learned, self.durable.service.model, before)
-
-    def _keep_replaced(self) -> None:
-        """Keep the model whose place the challenger took, for `roll_back`."""
-        try:
-            self._previous = to_bytes(self.durable.service.replaced)
-            if self.durable.path is not None:
-                write_atomically(self.durable.path / _PREVIOUS, self._previous)
-        except (OSError, TypeError, ValueError) as error:
-            _log.error("the model before cannot be kept: %s", error)
-
-    def model_file(self) -> bytes:
-        """The current model, in the format of `online_rank.save`."""
-        return to_bytes(self.durable.service.model)
-
-    async def replace(self, content: bytes) -> Answer:
-        """Replace the model by that of a file; `roll_back` restores the previous one.
-
-        The file is checked in full, and the model ranks once, while requests are answered; then it is exchanged between two of
-        them.
-        """
-        try:
-            model = await asyncio.to_thread(_tried, content)
-        except (ValueError, TypeError) as error:
-            return 400, {"error": f"this is not a model that can be served: {error}"}
-        self.n_users += 1
-        try:
-            async with self._replacing:
-                return await self._replaced_by(model)
-        finally:
-            self.n_users -= 1
-
-    async def roll_back(self) -> Answer:
-        """Restore the model that was replaced last; calling it again undoes this."""
-        previous = self._previous
-        if previous is None and self.durable.path is not None:
-            path = self.durable.path / _PREVIOUS
-            previous = await asyncio.to_thread(path.read_bytes) if path.exists() else None
-        return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
-
-    async def _replaced_by(self, model: Any) -> Answer:
-        service, before = self.durable.service, self.model_file()
-        try:
-            service.replace_model(model, service.origin)
-        except (ValueError, TypeError) as error:
-            return 400, {"error": f"this model cannot replace the one that serves: {error}"}
-        self.told.restart()
-        watched, self._previous = self.monitor, before
-        self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
-        self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
-        try:
-            if self.durable.path is not None:
-                await asyncio.to_thread(write_atomically, self.durable.path / _PREVIOUS, before)
-            await self.commits.checkpoint()
-        except (CommitError, OSError) as error:
-            _log.error("a model was replaced, but is not on the disk yet: %s", error)
-            return 503, {"replaced": True, "error": f"it serves, but is not on the disk yet: {error}"}
-        return 200, {"replaced": True}
-
-    def figures(self) -> dict[str, Any]:
-        """Counts and figures, for JSON."""
-        return {**self.monitor.figures(self.durable.service.stats()), "journal_bytes": self.durable.journal_bytes}
-
-    def snapshot(self) -> dict[str, Any]:
-        """The data of the page, for JSON."""
-        return {**self.figures(), **self.monitor.shown(self.durable.service.model)}
-
-    def counts(self) -> collections.Counter[str]:
-        """Counts since it was loaded into memory."""
-        since = {name: count - self._before[name] for name, count in self.durable.service.counts().items()}
-        return collections.Counter({**since, "drifts": self.monitor.n_drifts, "promotions": self.n_promotions})
-
-    async def close(self) -> None:
-        """Write the remaining changes and a checkpoint, then release the directory."""
-        with contextlib.suppress(CommitError):
-            await self.commits.checkpoint()
-        await self.commits.flush()
-        self.durable.close()
-
-
-def _tried(content: bytes) -> Any:
-    """The model of a file, after a copy of it has ranked and learned, so that kernels are compiled. Raises ValueError."""
-    model = from_bytes(content)
-    ranker_of(model)
-    trial = RankingService(from_bytes(content))
-    answer = trial.handle(b'{"id": 1, "docs": {"a": {"1": 1.0}, "b": {"1": 2.0}}}').answer
-    if "error" in answer:
-        raise ValueError(answer["error"])
-    trial.handle(b'{"id": 1, "grades": {"a": 1, "b": 0}}')
-    return model
 
 
 class Models:
@@ -228,6 +50,10 @@ class Models:
         Most models in memory.
     max_keys
         Most keys at all; further ones are refused.
+    max_bytes
+        The size of all folders from which further keys are refused; None for no limit.
+    ttl
+        Seconds after which a key is deleted for which nothing was ranked or learned; None keeps all.
     replace_model
         As for `DurableService`.
     idle
@@ -250,6 +76,8 @@ class Models:
         every: int = 10_000,
         max_open: int = 100,
         max_keys: int = 100_000,
+        max_bytes: int | None = None,
+        ttl: float | None = None,
         replace_model: bool = False,
         idle: float | None = None,
         only: ServedModel | None = None,
@@ -259,6 +87,9 @@ class Models:
         arguments.number("idle", idle, above=0, optional=True)
         arguments.integer("max_open", max_open, 1)
         arguments.integer("max_keys", max_keys, 1)
+        if max_bytes is not None:
+            arguments.integer("max_bytes", max_bytes, 1)
+        arguments.number("ttl", ttl, above=0, optional=True)
         arguments.flag("replace_model", replace_model)
         if by_key and directory is None:
             raise ValueError("one model for each key needs a directory (--checkpoint) to keep models in")
@@ -273,11 +104,15 @@ class Models:
         self._open: dict[str, ServedModel] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
-        self._n_keys = 0
+        self._max_bytes, self._ttl = max_bytes, ttl
+        self._keys: set[str] = set()
+        self._n_bytes = 0
+        self._n_deleted = 0
         self._put_away_counts: collections.Counter[str] = collections.Counter()
         if by_key and self._directory is not None:
             self._directory.mkdir(exist_ok=True)
-            self._n_keys = sum(1 for _ in self._directory.iterdir())
+            self._keys = keys_in(self._directory)
+            self._n_bytes = sum(usage_of(self._path(key)).n_bytes for key in self._keys)
         elif not by_key:
             self._open[""] = only or ServedModel(self._durable(self._directory), idle)
 
@@ -286,6 +121,16 @@ class Models:
         """The models in memory, the most recently used last."""
         return self._open
 
+    @property
+    def n_keys(self) -> int:
+        """Number of keys that have a model, in memory or on the disk."""
+        return len(self._keys)
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of all folders of keys; counted now and then, where there is a limit on it or on their time."""
+        return self._n_bytes
+
     def example(self) -> RankingService:
         """A service with the settings of all: the single one, or a new one."""
         return self._make() if self.by_key else self._open[""].durable.service
@@ -293,7 +138,7 @@ class Models:
     @property
     def counts(self) -> collections.Counter[str]:
         """Counts since the process began, including models no longer in memory. They never fall."""
-        total = self._put_away_counts.copy()
+        total = self._put_away_counts + collections.Counter(deleted_keys=self._n_deleted)
         for model in self._open.values():
             total.update(model.counts())
         return total
@@ -326,11 +171,73 @@ class Models:
         key = _required(key)
         while key not in self._open:
             if key not in self._opening:
-                self._opening[key] = asyncio.create_task(self._bring(key, self._is_new(key, may_make)))
+                self._require_may_make(key, may_make)
+                self._opening[key] = asyncio.create_task(self._bring(key))
             # Shielded: a client that disconnects must not cancel the opening for others.
             await asyncio.shield(self._opening[key])
         model = self._open[key] = self._open.pop(key)
         return model
+
+    async def delete(self, key: str | None) -> None:
+        """Delete the model of a key, with all that is stored about its queries, once its requests are answered.
+
+        Raises
+        ------
+        KeyRefused
+            There is no such key, or its files cannot be deleted.
+        """
+        key = _required(key)
+        async with self._one_at_a_time:
+            if key not in self._keys:
+                raise KeyRefused(404, "there is no model under this key")
+            await self._delete(key)
+
+    async def _delete(self, key: str) -> None:
+        # Later requests for this key wait for the lock, and then begin a new model.
+        model = self._open.pop(key, None)
+        if model is not None:
+            while not model.is_idle:
+                await asyncio.sleep(0.01)
+            self._put_away_counts.update(model.counts())
+            model.durable.close()
+        try:
+            await asyncio.to_thread(remove, self._path(key))
+        except OSError as error:
+            _log.error("key %s cannot be deleted: %s", key, error)
+            raise KeyRefused(503, "the model of this key cannot be deleted; the server's log says why") from None
+        self._keys.discard(key)
+        self._n_deleted += 1
+
+    async def watch_the_disk(self) -> None:
+        """Count what the folders of keys take, and delete keys that were not used for too long, as long as this runs."""
+        while self.by_key and (self._ttl is not None or self._max_bytes is not None):
+            await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS if self._ttl is None else min(_SECONDS_BETWEEN_SWEEPS, self._ttl / 4.0))
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Count what the folders of keys take, and delete keys for which nothing was ranked or learned for too long."""
+        total = 0
+        for key in sorted(self._keys):
+            usage = await asyncio.to_thread(usage_of, self._path(key))
+            if self._ttl is None or time.time() - usage.changed <= self._ttl or not await self._delete_unused(key):
+                total += usage.n_bytes
+        self._n_bytes = total
+
+    async def _delete_unused(self, key: str) -> bool:
+        """Delete a key unless it was used meanwhile. Returns whether it was deleted."""
+        async with self._one_at_a_time:
+            model = self._open.get(key)
+            before = None if model is None else model.durable.service.n_changes
+            usage = await asyncio.to_thread(usage_of, self._path(key))
+            is_used = self._open.get(key) is not model or (model is not None and before != model.durable.service.n_changes)
+            if is_used or key not in self._keys or time.time() - usage.changed <= (self._ttl or 0.0):
+                return False
+            try:
+                await self._delete(key)
+            except KeyRefused:
+                return False
+        _log.info("key %s was not used for %g seconds: deleted", key, self._ttl)
+        return True
 
     async def watch_the_clock(self) -> None:
         """Let time pass for the models in memory, once a second, as long as this runs."""
@@ -364,33 +271,32 @@ class Models:
     def _path(self, key: str) -> Path:
         return Path(self._directory or "") / key
 
-    def _is_new(self, key: str, may_make: bool) -> bool:
-        """Whether a key is new; it is then counted. Raises KeyRefused if it must not be new."""
-        if self._has(key):
-            return False
-        if not may_make:
-            raise KeyRefused(404, "there is no model under this key")
-        self._require_room()
-        self._n_keys += 1
-        return True
+    def _require_may_make(self, key: str, may_make: bool) -> None:
+        """Raise KeyRefused for a new key, if it must not be new."""
+        if not self._has(key):
+            if not may_make:
+                raise KeyRefused(404, "there is no model under this key")
+            self._require_room()
 
     def _has(self, key: str) -> bool:
         """Whether a key has a model, in memory or on the disk."""
-        return key in self._open or key in self._opening or self._path(key).is_dir()
+        return key in self._keys or key in self._opening
 
     def _require_room(self) -> None:
-        if self._n_keys >= self._max_keys:
-            raise KeyRefused(429, f"there are {self._n_keys} keys, and no more are allowed")
+        if len(self._keys | self._opening.keys()) >= self._max_keys:
+            raise KeyRefused(429, f"there are {len(self._keys)} keys, and no more are allowed")
+        if self._max_bytes is not None and self._n_bytes >= self._max_bytes:
+            raise KeyRefused(429, f"the models of all keys take {self._n_bytes} bytes, and no more keys are allowed")
 
-    async def _bring(self, key: str, is_new: bool) -> None:
+    async def _bring(self, key: str) -> None:
         """Open the model of a key; it is in `_opening` meanwhile, then in `_open`. Raises KeyRefused."""
         try:
             async with self._one_at_a_time:
                 await self._make_room()
                 # A long journal takes seconds to replay.
                 self._open[key] = ServedModel(await asyncio.to_thread(self._durable, self._path(key)), self._idle)
+                self._keys.add(key)
         except (OSError, ValueError) as error:  # damaged files too
-            self._n_keys -= is_new
             _log.error("key %s: %s", key, error)
             raise KeyRefused(503, "the model of this key cannot be opened; the server's log says why") from None
         finally:

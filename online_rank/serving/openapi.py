@@ -85,6 +85,17 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
         "oneOf": [request_schema(kind, values) for kind in ("grades", "clicks", "event", "teach", "cmd")],
         "example": EXAMPLES["grades"],
     }
+    deleting = {
+        "delete": {
+            "summary": "Delete a model with all that is stored about its queries",
+            "parameters": [{"name": "key", "in": "path", "required": True, "schema": _KEY}],
+            **secured,
+            "responses": {
+                "200": {"description": "nothing is left of it"},
+                **_errors({**closed, "400": "not a key", "404": "there is no such model", "503": "it cannot be deleted"}),
+            },
+        }
+    }
     return {
         "openapi": "3.1.0",
         "info": {"title": "online_rank", "version": online_rank.__version__, "summary": "A ranker that learns online"},
@@ -97,6 +108,7 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             "/model": get("The model file", "application/octet-stream", also=keyed | secured, **of_model)
             | replacing("Serve the model of another file, which is checked in full", "application/octet-stream"),
             "/model/rollback": replacing("Restore the model that was replaced last", "application/json"),
+            **({"/models/{key}": deleting} if key is not None else {}),
             "/stats": get("Counts and figures", schema=STATS, also=keyed | secured, **of_model),
             "/healthz": get("Whether the service works; 503: restart it", schema=_OK, **{"503": "restart it"}),
             "/readyz": get("Whether requests can be taken", schema=_OK, **{"503": "send requests elsewhere"}),

@@ -1,0 +1,196 @@
+"""A model that is served: a service with its journal and its monitor, in an event loop."""
+
+import asyncio
+import collections
+import contextlib
+import logging
+from typing import Any
+
+from online_rank.base import ranker_of
+from online_rank.measures import learned_measure
+from online_rank.serving.commit import CommitError, GroupCommit
+from online_rank.serving.durable import DurableService
+from online_rank.serving.idle import IdleClock
+from online_rank.serving.monitor import Monitor
+from online_rank.serving.protocol import RankingService, Reply
+from online_rank.serving.told import Told
+from online_rank.storage.files import from_bytes, to_bytes, write_atomically
+
+__all__ = ["Answer", "ServedModel"]
+
+_log = logging.getLogger("online_rank.serving")
+
+#: File name of the model that was replaced last.
+_PREVIOUS = "previous.npz"
+
+#: HTTP status and the answer, for JSON.
+Answer = tuple[int, dict[str, Any]]
+
+
+class ServedModel:
+    """A service with its journal and monitor. All methods must be called in one event loop.
+
+    Parameters
+    ----------
+    durable
+        The service and its journal.
+    idle
+        After how many seconds without a request time goes on by itself (`IdleClock`).
+    """
+
+    def __init__(self, durable: DurableService, idle: float | None = None) -> None:
+        self.durable = durable
+        self.commits = GroupCommit(durable)
+        service = durable.service
+        # Shares the service's account of losses, which outlives the process.
+        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
+        self.n_users = 0
+        self.clock = IdleClock(service, idle)
+        self.n_promotions = 0
+        self.told = Told(service)
+        self._before = service.counts()
+        self._replacing = asyncio.Lock()
+        self._previous: bytes | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is waiting for it."""
+        return self.n_users == 0 and self.commits.is_idle
+
+    async def answer(self, request: bytes) -> Answer:
+        """Answer a request of `online_rank.serving.protocol`; feedback is on the disk when this returns."""
+        service, commits = self.durable.service, self.commits
+        self.n_users += 1
+        try:
+            commits.require_working()
+            before = self.monitor.before_learning(service.model)
+            reply = service.handle(request)
+            self.clock.moved()
+            if reply.learned:
+                on_disk = commits.add_and_wait(*reply.outcomes)
+                self.told.add(reply.outcomes)
+                self._watch(reply, before)
+                await on_disk
+            elif reply.changed:
+                commits.add(*reply.outcomes)
+                self.told.add(reply.outcomes)
+                self._watch(reply, before)
+            elif reply.command == "save":
+                await commits.checkpoint()
+                return 200, {"saved": True} if self.durable.path is not None else {"saved": False}
+        except CommitError as error:
+            return 503, {"error": str(error)}
+        finally:
+            self.n_users -= 1
+        if "error" in reply.answer:
+            return 400, {name: value for name, value in reply.answer.items() if name != "line"}
+        return 200, reply.answer
+
+    def let_time_pass(self) -> None:
+        """Learn the queries whose windows have ended meanwhile, where no requests come."""
+        if self.commits.failure is None:
+            before = self.monitor.before_learning(self.durable.service.model)
+            while (reply := self.clock.idle()).changed:
+                self.commits.add(*reply.outcomes)
+                self.told.add(reply.outcomes)
+                self._watch(reply, before)
+
+    def _watch(self, reply: Reply, before: Any) -> None:
+        """Show what a request led to."""
+        self.monitor.changed()
+        if reply.promoted:
+            _log.warning("promoted: %s", reply.promoted)
+            self.n_promotions += 1
+            self._keep_replaced()
+        for learned in (reply, *reply.closed):
+            if learned.feedback is not None:
+                self.monitor.learned(learned, self.durable.service.model, before)
+
+    def _keep_replaced(self) -> None:
+        """Keep the model whose place the challenger took, for `roll_back`."""
+        try:
+            self._previous = to_bytes(self.durable.service.replaced)
+            if self.durable.path is not None:
+                write_atomically(self.durable.path / _PREVIOUS, self._previous)
+        except (OSError, TypeError, ValueError) as error:
+            _log.error("the model before cannot be kept: %s", error)
+
+    def model_file(self) -> bytes:
+        """The current model, in the format of `online_rank.save`."""
+        return to_bytes(self.durable.service.model)
+
+    async def replace(self, content: bytes) -> Answer:
+        """Replace the model by that of a file; `roll_back` restores the previous one.
+
+        The file is checked in full, and the model ranks once, while requests are answered; then it is exchanged between two of
+        them.
+        """
+        try:
+            model = await asyncio.to_thread(_tried, content)
+        except (ValueError, TypeError) as error:
+            return 400, {"error": f"this is not a model that can be served: {error}"}
+        self.n_users += 1
+        try:
+            async with self._replacing:
+                return await self._replaced_by(model)
+        finally:
+            self.n_users -= 1
+
+    async def roll_back(self) -> Answer:
+        """Restore the model that was replaced last; calling it again undoes this."""
+        previous = self._previous
+        if previous is None and self.durable.path is not None:
+            path = self.durable.path / _PREVIOUS
+            previous = await asyncio.to_thread(path.read_bytes) if path.exists() else None
+        return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
+
+    async def _replaced_by(self, model: Any) -> Answer:
+        service, before = self.durable.service, self.model_file()
+        try:
+            service.replace_model(model, service.origin)
+        except (ValueError, TypeError) as error:
+            return 400, {"error": f"this model cannot replace the one that serves: {error}"}
+        self.told.restart()
+        watched, self._previous = self.monitor, before
+        self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
+        self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
+        try:
+            if self.durable.path is not None:
+                await asyncio.to_thread(write_atomically, self.durable.path / _PREVIOUS, before)
+            await self.commits.checkpoint()
+        except (CommitError, OSError) as error:
+            _log.error("a model was replaced, but is not on the disk yet: %s", error)
+            return 503, {"replaced": True, "error": f"it serves, but is not on the disk yet: {error}"}
+        return 200, {"replaced": True}
+
+    def figures(self) -> dict[str, Any]:
+        """Counts and figures, for JSON."""
+        return {**self.monitor.figures(self.durable.service.stats()), "journal_bytes": self.durable.journal_bytes}
+
+    def snapshot(self) -> dict[str, Any]:
+        """The data of the page, for JSON."""
+        return {**self.figures(), **self.monitor.shown(self.durable.service.model)}
+
+    def counts(self) -> collections.Counter[str]:
+        """Counts since it was loaded into memory."""
+        since = {name: count - self._before[name] for name, count in self.durable.service.counts().items()}
+        return collections.Counter({**since, "drifts": self.monitor.n_drifts, "promotions": self.n_promotions})
+
+    async def close(self) -> None:
+        """Write the remaining changes and a checkpoint, then release the directory."""
+        with contextlib.suppress(CommitError):
+            await self.commits.checkpoint()
+        await self.commits.flush()
+        self.durable.close()
+
+
+def _tried(content: bytes) -> Any:
+    """The model of a file, after a copy of it has ranked and learned, so that kernels are compiled. Raises ValueError."""
+    model = from_bytes(content)
+    ranker_of(model)
+    trial = RankingService(from_bytes(content))
+    answer = trial.handle(b'{"id": 1, "docs": {"a": {"1": 1.0}, "b": {"1": 2.0}}}').answer
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    trial.handle(b'{"id": 1, "grades": {"a": 1, "b": 0}}')
+    return model
