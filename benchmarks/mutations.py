@@ -67,7 +67,7 @@ MUTATIONS = [
         "for w in weights:\n            if not w >= 0:",
         METRICS,
     ),
-    Mutation("metrics/base.py", "self.n_skipped += sign *", "self.n_skipped +=", METRICS),
+    Mutation("metrics/base.py", "self.n_skipped + sign *", "self.n_skipped +", METRICS),
     Mutation("metrics/base.py", "if weight and weight[0] < 0:", "if weight and weight[0] > 0 > 1:", METRICS),
     Mutation("metrics/base.py", "self._total[0] / self._weight[0]", "sum(self._total) / self.n_queries", METRICS),
     Mutation("metrics/base.py", "-math.inf for _ in missing", "0.0 for _ in missing", METRICS),
@@ -88,12 +88,15 @@ MUTATIONS = [
         "tests/metrics online_rank/measures.py tests/rankers",
     ),
     Mutation(
-        "intervals.py", "(0.5 + total) / (n + 1.0)", "total / max(n, 1.0)", "tests/test_intervals.py online_rank/intervals.py"
+        "intervals/losses.py",
+        "(0.5 + total) / (n + 1.0)",
+        "total / max(n, 1.0)",
+        "tests/test_intervals.py online_rank/intervals",
     ),
-    Mutation("feedback/impressions.py", "if len(set(order)) < len(order):", "if False:", FEEDBACK),
-    Mutation("feedback/policies.py", "rest if k < len(scores) else None", "rest", f"{FEEDBACK} tests/rankers/test_swap.py"),
+    Mutation("feedback/impressions.py", "if len(set(drawn)) < len(drawn):", "if False:", FEEDBACK),
+    Mutation("feedback/policies.py", "rest if n < len(scores) else None", "rest", f"{FEEDBACK} tests/rankers/test_swap.py"),
     Mutation("feedback/policies.py", "first = int(rng.integers(2))", "first = 0", FEEDBACK),
-    Mutation("feedback/position_bias.py", "self._wins[self._n_updates % _N_GROUPS]", "self._wins[0]", FEEDBACK),
+    Mutation("feedback/position_bias.py", "all_wins[self._n_updates % _N_GROUPS]", "all_wins[0]", FEEDBACK),
     Mutation("feedback/position_bias.py", "(_N_GROUPS - 1) * without.var(axis=0)", "without.var(axis=0)", FEEDBACK),
     Mutation(
         "rankers/averaged.py",
@@ -115,11 +118,11 @@ MUTATIONS = [
     Mutation(
         "rankers/drift.py", "self._background = None\n            self._n_queries", "pass\n            self._n_queries", NESTED
     ),
-    Mutation("rankers/drift.py", "ranker.max_features = self.ranker.max_features", "pass", NESTED),
+    Mutation("rankers/drift.py", "step.max_features = old.max_features", "pass", NESTED),
     Mutation(
         "rankers/nested.py",
-        "if query.served is not None:\n        return query.served",
-        "if False:\n        return query.served",
+        "if query.served is not None:\n            return query.served",
+        "if False:\n            return query.served",
         f"{NESTED} tests/bounds",
     ),
     Mutation("rankers/adapters.py", "(y[i] > y[j])", "(y[i] >= y[j])", "tests/rankers"),
@@ -134,10 +137,30 @@ MUTATIONS = [
     Mutation("preprocessing/runs.py", "1.0 / (k + np.where", "1.0 / (1.0 + k + np.where", "tests/preprocessing/test_runs.py"),
     Mutation("distributed/mixing.py", "step._meet_features_of(shards)", "pass", "tests/distributed"),
     Mutation("distributed/mixing.py", "- _mass(base)", "", "tests/distributed"),
-    Mutation("evaluate.py", "self.loss += round_.loss * round_.weight", "self.loss += round_.loss", "tests/test_evaluate.py"),
-    Mutation("evaluate.py", "self._spacing *= 2", "pass", "tests/test_evaluate.py"),
+    Mutation(
+        "evaluate/trace.py", "self.loss += round_.loss * round_.weight", "self.loss += round_.loss", "tests/test_evaluate.py"
+    ),
+    Mutation("evaluate/trace.py", "self._spacing *= 2", "pass", "tests/test_evaluate.py"),
     Mutation("stream/synth.py", "np.clip(y + noise, 0, self.n_grades - 1)", "np.abs(y + noise)", "tests/stream/test_synth.py"),
     Mutation("stream/trec.py", "max(int(grade), 0)", "int(grade)", "tests/stream tests/cli/test_doors.py"),
+    Mutation("rankers/selection.py", "1.0 - _ALPHA / (len(self._learners) - 1)", "1.0 - _ALPHA", NESTED),
+    Mutation(
+        "bounds/comparators.py",
+        "max(row[2], np.linalg.norm(before), np.linalg.norm(after))",
+        "max(row[2], np.linalg.norm(after))",
+        "tests/bounds/test_tracker.py tests/bounds/test_streams.py",
+    ),
+    Mutation(
+        "bounds/mixed.py",
+        "np.maximum(tracker._path[:, 2], shard._path[:, 2])",
+        "tracker._path[:, 2]",
+        "tests/distributed/test_mixing.py",
+    ),
+    Mutation(
+        "rankers/kernel.py", "self.tolerance + _ROUNDING", "2.0 * self.tolerance + _ROUNDING", "tests/rankers/test_kernel.py"
+    ),
+    Mutation("rankers/averaged.py", "self._average = self._weights.copy()", "self._average = self._weights", LINEAR),
+    Mutation("serving/models.py", "model.is_idle and model.durable.is_saved:", "model.is_idle:", "tests/serving/test_http.py"),
     Mutation("surrogates.py", "return 2.0 * self._slope * total", "return 2.0 * total", "tests/test_surrogates.py"),
 ]
 
