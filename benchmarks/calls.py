@@ -79,8 +79,9 @@ def counted(call: Callable[[], Any]) -> collections.Counter[str]:
     calls: collections.Counter[str] = collections.Counter()
 
     def note(frame: Any, event: str, _: Any) -> None:
-        if event == "call":
-            calls[f"{frame.f_code.co_filename.rpartition('/online_rank/')[2]}: {frame.f_code.co_qualname}"] += 1
+        # numba shows a kernel as a Python function, and one of an object file not at all.
+        if event == "call" and "/_kernels/" not in (file := frame.f_code.co_filename):
+            calls[f"{file.rpartition('/online_rank/')[2]}: {frame.f_code.co_qualname}"] += 1
 
     sys.setprofile(note)
     try:

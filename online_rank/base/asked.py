@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from online_rank.base.anatomy import abilities_of
 from online_rank.query import Block, read_block, read_query
 
 __all__ = ["read_for", "read_many_for"]
@@ -23,7 +22,7 @@ def read_for(model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any =
     TypeError, ValueError
         Bad input; or there is a context, which no step of the model looks at.
     """
-    able = abilities_of(model)
+    able = model.abilities
     block = read_query(x, y, w, served=served, context=context, documents=able.takes_documents)
     return block if block.context is None or able.takes_context else _refuse(model)
 
@@ -40,7 +39,7 @@ def read_many_for(
     """
     if qid is None and y is None:
         return read_for(model, X, context=context)
-    able = abilities_of(model)
+    able = model.abilities
     block = read_block(X, qid, y, w, served=served, context=context, documents=able.takes_documents)
     return block if block.context is None or able.takes_context else _refuse(model)
 

@@ -190,6 +190,10 @@ class QueryEstimator(QueryStep, abc.ABC):
         """Names of the features in the order of the state's columns; None when features are known by position."""
         return None if self._columns is None else self._columns.names
 
+    def _asks_blocks_of(self, n_features: int | None) -> bool:
+        n = self._n_features
+        return self._asks_blocks and self._columns is None and n > 0 and n_features in (None, n)
+
     @abc.abstractmethod
     def _grow(self, n_new: int) -> None:
         """Add columns for `n_new` features to the state. State arrays are replaced, never changed in place."""
@@ -248,7 +252,18 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     def _has(self, names: tuple[Hashable, ...]) -> bool:
         """Whether these are the names of all columns, in order."""
-        return self._columns is not None and len(names) == self._n_features and names == self._columns.names
+        columns = self._columns
+        if columns is None or len(names) != self._n_features:
+            return False
+        own = columns._names
+        return names == (columns.names if own is None else own)
+
+    def _is_aligned(self, block: Block) -> bool:
+        """Whether the features of a block are an array with the columns of the state, in order."""
+        X, names = block.X, block.names
+        if type(X) is not np.ndarray:
+            return False
+        return self._columns is None and X.shape[1] == self._n_features if names is None else self._has(names)
 
     def _placed(self, X: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """The columns of X at their places in the state."""
@@ -350,8 +365,7 @@ class QueryEstimator(QueryStep, abc.ABC):
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
         columns, n = self._columns, self._n_features
-        undo_state = self._snapshot_touched(block)
-
+        undo_state = self._snapshot_state() if self._touched_only is None else self._snapshot_touched(block)
         return undo_state if columns is None else joined(undo_state, lambda: columns.truncate(n))
 
     def _snapshot_touched(self, block: Any) -> Callable[[], None]:

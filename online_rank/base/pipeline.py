@@ -12,7 +12,6 @@ from river import compose
 
 from online_rank.base.anatomy import Abilities, Able, share_lock
 from online_rank.base.asked import read_for, read_many_for
-from online_rank.base.columns import QueryEstimator
 from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker, best_first
@@ -128,7 +127,8 @@ class RankingPipeline(Able, compose.Pipeline):
         """
         if y is None:
             self._require_grades_unneeded()
-        if w == 1.0 and served is None and context is None and self._reads_plain(x, y):
+        arrays = type(x) is np.ndarray and type(y) is np.ndarray
+        if arrays and w == 1.0 and served is None and context is None and self._reads_plain(x, y):
             block = plain_block(x, y)
         else:
             block = read_for(self, x, y, w, served=served, context=context)
@@ -313,7 +313,7 @@ class RankingPipeline(Able, compose.Pipeline):
 
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """Let each step learn all queries, after adding the steps that learn to `changes`."""
-        able = self.abilities
+        able = self._known or self.abilities
         measures, scaled = able.measures_answers, able.wants_scale
         if block.y is None or not (measures or scaled):
             self._learn_steps(block, changes)
@@ -338,11 +338,12 @@ class RankingPipeline(Able, compose.Pipeline):
             return False
         if type(block.X) is not np.ndarray or type(block.y) is not np.ndarray:
             return False
-        steps = list(self.steps.values())
-        widths = [step._n_features for step in steps if isinstance(step, QueryEstimator)]
-        unnamed = all(step._columns is None for step in steps if isinstance(step, QueryEstimator))
-        ready = unnamed and all(widths) and all(getattr(step, "_asks_blocks", step._is_ranker) for step in steps)
-        return ready and (not isinstance(steps[0], QueryEstimator) or block.X.shape[1] == widths[0])
+        n_features: int | None = block.X.shape[1]
+        for step in self.steps.values():
+            if not step._asks_blocks_of(n_features):
+                return False
+            n_features = None  # The steps behind get what this one makes.
+        return True
 
     def _answer_and_learn(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """As `Ranker._answer_and_learn`."""

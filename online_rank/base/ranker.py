@@ -41,6 +41,7 @@ class Ranker(QueryEstimator):
     """
 
     _is_ranker = True
+    _asks_blocks = True
 
     #: Whether `_learn` of one query is a single kernel, which writes the round last: an interrupt comes before it or after it.
     #: Not inherited by a class that has a `_learn` of its own.
@@ -349,7 +350,11 @@ class Ranker(QueryEstimator):
         """Whether a block with grades has the columns of the state, in order."""
         if block.served is not None or type(block.y) is not np.ndarray:
             return False
-        if not isinstance(block.X, np.ndarray) and not (self.abilities.takes_sparse and isinstance(block.X, SparseRows)):
+        return self._is_aligned(block) if isinstance(block.X, np.ndarray) else self._fits_rows(block)
+
+    def _fits_rows(self, block: Block) -> bool:
+        """As `_fits`, for a block whose features are not an array."""
+        if not (self.abilities.takes_sparse and isinstance(block.X, SparseRows)):
             return False
         if block.names is None:
             return self._columns is None and block.X.shape[1] == self._n_features

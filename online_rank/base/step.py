@@ -18,6 +18,13 @@ class QueryStep(Able, base.Estimator):
     #: Whether it is a ranker. An attribute, because river's `isinstance` takes longer than learning from a short query.
     _is_ranker: ClassVar[bool] = False
 
+    #: Whether it can rank or transform a block of queries as each is asked for, and learn them in turn.
+    _asks_blocks: ClassVar[bool] = False
+
+    def _asks_blocks_of(self, n_features: int | None) -> bool:
+        """Whether it `_asks_blocks`, and is past its first query, for arrays of so many features (None: any) without names."""
+        return self._asks_blocks
+
     #: Makes a pipeline of two steps; `online_rank.base.pipeline`, which knows rankers and transformers, sets it.
     _pipeline: ClassVar[Callable[[Any, Any], Any]]
 

@@ -44,9 +44,6 @@ class QueryTransformer(QueryStep, base.Transformer):
         Returns the transformed queries. A part of them may remain learned if it raises, so callers use `all_or_nothing`.
         """
 
-    #: Whether it has `_ask_and_learn`.
-    _asks_blocks: ClassVar[bool] = False
-
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
         """For each query in turn: transform it as it is asked for, by what is known; then do with it what `_learn_block` does.
 

@@ -351,7 +351,7 @@ class LossTracker(NestedRanker):
         else:
             learned = self._learner._learn(block, rounds)
         if learned == len(block.w):
-            self._add_up(block, rounds, values)
+            self._add_up(block, rounds, values, answered=block.answered is not None)
         return learned
 
     def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
@@ -365,35 +365,38 @@ class LossTracker(NestedRanker):
             moved = asked is not block and self.abilities.measures_answers
             if moved or self._scores_answers(block):
                 self._measure_answers(block, answers, rounds)
-            self._add_up(block._replace(answered=answers) if moved else block, rounds, values)
+            self._add_up(block, rounds, values, answered=moved)
         return learned
 
-    def _add_up(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> None:
-        """Add the rounds of a block, and the losses of the comparators (q, n, 2), to the account."""
-        if self._round_is_served(block):
+    def _add_up(self, block: Block, rounds: np.ndarray, values: np.ndarray, *, answered: bool) -> None:
+        """Add the rounds of a block, and the losses of the comparators (q, n, 2), to the account.
+
+        `answered` says whether transformers learned between the answers to the queries and these.
+        """
+        if self._round_is_served(block, answered):
             rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
         accumulate(rounds, values, self._totals, self._sums)
         if self.abilities.measures_answers or block.served is not None:
             losses = rounds[rounds[:, _SKIPPED] == 0.0, _SERVED_LOSS]
-            add_losses(self._served, np.clip(losses, 0.0, 1.0))
+            add_losses(self._served, np.minimum(np.maximum(losses, 0.0), 1.0))
         if block.served is not None:
             self._n_served += len(rounds)
-            self._n_moved += len(rounds) if block.answered is not None else 0
+            self._n_moved += len(rounds) if answered else 0
         self._learner._last_round = rounds[-1:].copy()
         self._n_documents = self._learned_so_far()
 
-    def _round_is_served(self, block: Block) -> bool:
-        """Whether the loss of a round is that of the served ranking, because its scores decided the update."""
+    def _round_is_served(self, block: Block, answered: bool) -> bool:
+        """Whether the loss of a round is that of the served ranking, because its scores decided the update (see `_add_up`)."""
         if self._nested or self.abilities.takes_clicks:
             return False
-        if block.served is not None or block.answered is not None:
+        if block.served is not None or answered:
             return block.served is not None
         # Without `served` it is unknown whether transformers have learned before a blend.
         return self.served if self._blends else self._learner.average is False
 
     def _scores_answers(self, block: Block) -> bool:
         """Whether the ranker must compute what it would have answered."""
-        return self.served and not self._nested and block.answered is None and not self._round_is_served(block)
+        return self.served and not self._nested and block.answered is None and not self._round_is_served(block, False)
 
     def _is_plain(self, block: Block) -> bool:
         """Whether it holds a perceptron, and a block arrays, for which a kernel learns and measures at once."""

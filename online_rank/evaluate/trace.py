@@ -141,7 +141,7 @@ class Trace:
     def _add(self, n_documents: int, round_: Any, values: dict[str, float], served: float | None = None) -> None:
         """Count one query, and add a record if one is due; `served` is the loss of the served ranking."""
         if served is not None:
-            add_losses(self._served, np.array([served]))
+            add_losses(self._served, (served,))
         self.n_queries += 1
         self.n_documents += n_documents
         self.values = values

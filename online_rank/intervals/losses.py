@@ -1,7 +1,7 @@
 """A running account of losses, and an interval for their expected mean. For the theorem see `online_rank.intervals`."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,9 @@ from online_rank.measures import TIES, Measure, as_scores, gains, query_values
 from online_rank.query import as_grades
 
 __all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "running_sums", "served_loss"]
+
+#: From this number of losses on numpy is faster.
+_MANY = 16
 
 _SCALES = 0.9 * 0.5 ** np.arange(10.0)
 # As a series, since the difference -ln(1 - l) - l loses half of its digits for small scales.
@@ -113,9 +116,7 @@ class LossInterval:
         """
         if not 0.0 <= loss <= 1.0:
             raise ValueError(f"loss is {loss}; it must be a number between 0 and 1")
-        n, total, variation = self.sums.tolist()
-        difference = loss - (0.5 + total) / (n + 1.0)
-        self.sums[:] = n + 1.0, total + loss, variation + difference * difference
+        add_losses(self.sums, (loss,))
 
     def update_many(self, losses: Any) -> None:
         """Add losses (n,) in turn: the same as a loop of `update`, bit for bit."""
@@ -154,9 +155,16 @@ class LossInterval:
         return largest_deviation(float(self.sums[2]), 1.0 - level) / max(1.0, float(self.sums[0]))
 
 
-def add_losses(sums: np.ndarray, losses: np.ndarray) -> None:
+def add_losses(sums: np.ndarray, losses: Sequence[float] | np.ndarray) -> None:
     """Add losses (n,), each in [0, 1], to `sums` (3,) of a `LossInterval`, in place."""
-    sums[:] = running_sums(sums, losses)[-1]
+    if len(losses) >= _MANY:
+        sums[:] = running_sums(sums, np.asarray(losses))[-1]
+        return
+    n, total, variation = sums.tolist()
+    for loss in losses:
+        difference = float(loss) - (0.5 + total) / (n + 1.0)
+        n, total, variation = n + 1.0, total + float(loss), variation + difference * difference
+    sums[:] = n, total, variation
 
 
 def running_sums(sums: np.ndarray, losses: np.ndarray) -> np.ndarray:

@@ -136,8 +136,8 @@ class PairedLosses:
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"losses[{name!r}] is {value}; it must be a number between 0 and 1")
         halves = 0.5 + 0.5 * (values[self._second] - values[self._first])
-        for sums, half in zip(self.sums, halves, strict=True):
-            add_losses(sums, half[None])
+        for sums, half in zip(self.sums, halves.tolist(), strict=True):
+            add_losses(sums, (half,))
 
     def difference(self, a: str, b: str, level: float = 0.95) -> Difference:
         """By how much the loss of `b` exceeds that of `a` (`Difference`); the interval is [-1, 1] before the first query.

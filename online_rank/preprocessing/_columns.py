@@ -34,6 +34,13 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         """An array for the transformed features `X`."""
         return np.empty(X.shape, X.dtype)
 
+    def _made(self, aligned: Block, X: np.ndarray, has_own_names: bool) -> Block:
+        """The transformed queries; `has_own_names` says whether names of `aligned` are known to be those of the state."""
+        names = aligned.names
+        if names is not None:
+            names = self._given_names(names if has_own_names else self._own_names())
+        return with_features(aligned, X, names)
+
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
         """Names of the columns made of features with `names`."""
         return names
@@ -42,13 +49,14 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
         require_finite(asked)
-        self._require_lesson(block)
+        if self._supervised:
+            self._require_lesson(block)
         before, after = self._room(asked.X), self._room(block.X)
         learned = self._ask_learn_transform(asked, block, before, after)
         if learned < len(block.w):
             require_finite(block)
             raise too_large(self, block, learned)
-        return asked._replace(X=before), block._replace(X=after)
+        return with_features(asked, before, asked.names), with_features(block, after, block.names)
 
     def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
         """As `_learn_transform` to `after`; what each query of `asked` is before it is learned goes to `before`."""
@@ -61,21 +69,21 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 
     def _require_lesson(self, block: Block) -> None:
         """Raise TypeError or ValueError unless a supervised transformer can learn from a block."""
-        if self._supervised:
-            if block.y is None:
-                raise TypeError(f"{type(self).__name__} is supervised: it learns from grades, y")
-            if isinstance(block.y, np.ndarray):
-                require_grades(block.y, block.ids)
+        if block.y is None:
+            raise TypeError(f"{type(self).__name__} is supervised: it learns from grades, y")
+        if isinstance(block.y, np.ndarray):
+            require_grades(block.y, block.ids)
 
     def _learn_block(self, block: Block) -> Block:
-        self._require_lesson(block)
+        if self._supervised:
+            self._require_lesson(block)
         aligned = block if self._is_aligned(block) else self._align_and_grow(block)
         out = self._room(aligned.X)
         learned = self._learn_transform(aligned, out)
         if learned < len(block.w):
             require_finite(block)
             raise too_large(self, block, learned)
-        return with_features(aligned, out, None if aligned.names is None else self._given_names(self._own_names()))
+        return self._made(aligned, out, aligned is block)
 
     def _transform_block(self, block: Block) -> Block:
         aligned = block if self._is_aligned(block) else self._align(block)
@@ -86,16 +94,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
             return block._replace(X=out, names=None if block.names is None else self._given_names(block.names))
         out = self._room(aligned.X)
         self._transform(aligned.X, block.offsets, out)
-        return with_features(aligned, out, None if aligned.names is None else self._given_names(self._own_names()))
-
-    def _is_aligned(self, block: Block) -> bool:
-        """Whether the features of a block are an array with the columns of a state without names."""
-        return (
-            block.names is None
-            and self._columns is None
-            and type(block.X) is np.ndarray
-            and block.X.shape[1] == self._n_features
-        )
+        return self._made(aligned, out, aligned is block)
 
 
 class StatelessTransformer(QueryTransformer):

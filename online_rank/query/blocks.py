@@ -105,6 +105,12 @@ def with_features(block: Block, X: np.ndarray, names: tuple[Hashable, ...] | Non
     return _new(Block, (X, *block[1:5], names, *block[6:]))
 
 
+def with_feedback(block: Block, y: Any, w: np.ndarray, served: np.ndarray | None) -> Block:
+    """The same queries with feedback, weights, and the scores that they were served with."""
+    X, _, offsets, _, ids, names, _, *others = block
+    return _new(Block, (X, y, offsets, w, ids, names, served, *others))
+
+
 def as_weights(w: Any, n_queries: int) -> np.ndarray:
     """The weights of queries as float64 (n_queries,); all 1 for None.
 

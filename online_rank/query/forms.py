@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.limits import MAX_FEATURES
-from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single
+from online_rank.query.blocks import ONE, Block, as_array, as_weights, document_name, query_offsets, single, with_feedback
 from online_rank.query.context import as_contexts, read_context
 from online_rank.query.feedback import as_feedback
 from online_rank.query.labels import in_rows_of
@@ -39,6 +39,10 @@ _MANY = 256
 _FLOAT64, _FLOAT32, _INT64 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.int64)
 _ARRAY = np.ndarray
 _ONLY_DICTS = {dict}
+# Plain dicts first, since asking an abstract class takes longer.
+_MAPPING = dict | Mapping
+# `Block(...)` takes three times as long.
+_new = tuple.__new__
 
 
 class _Features(NamedTuple):
@@ -93,13 +97,16 @@ def read_query(
         scores = x.served if served is None else as_served(served, x.n_documents, x.ids)
         if y is None:
             return x
-        return x._replace(y=as_feedback(y, len(x.w), x.n_documents, x.ids), w=_as_weight(w), served=scores)
+        return with_feedback(x, as_feedback(y, len(x.w), x.n_documents, x.ids), ONE if w == 1.0 else _as_weight(w), scores)
     X, ids, names, form = _read(x, documents)
-    n = _length(X)
-    feedback = None if y is None else as_feedback(in_rows_of(x, "y", y), 1, n, ids)
-    scores = None if served is None else as_served(in_rows_of(x, "served", served), n, ids)
+    n = len(X) if type(X) is _ARRAY else _length(X)
+    if form is not None and form is not dict:  # Only frames have labels.
+        y, served = in_rows_of(x, "y", y), in_rows_of(x, "served", served)
+    feedback = None if y is None else as_feedback(y, 1, n, ids)
+    scores = None if served is None else as_served(served, n, ids)
     known = None if context is None else (read_context(context),)
-    return Block(X, feedback, single(n), _as_weight(w), ids, names, scores, form, context=known)
+    weight = ONE if w == 1.0 else _as_weight(w)
+    return _new(Block, (X, feedback, single(n), weight, ids, names, scores, form, None, None, known))
 
 
 def read_block(
@@ -214,9 +221,7 @@ def _length(X: Any) -> int:
 
 
 def _as_weight(w: Any) -> np.ndarray:
-    """The weight of one query as an array, which must not be written to."""
-    if w == 1.0:
-        return ONE
+    """The weight of one query as an array."""
     try:
         return np.array([float(w)])
     except (TypeError, ValueError):
@@ -231,7 +236,7 @@ def _read(x: Any, documents: bool) -> _Features:
         if not documents:
             raise TypeError("x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker")
         return _Features([*x.documents.values()], x.ids, None, dict)
-    if isinstance(x, Mapping):
+    if isinstance(x, _MAPPING):
         documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
         for name, document in () if documents_are_dicts else x.items():
             if not isinstance(document, Mapping):
@@ -299,11 +304,12 @@ def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_g
             rows = [*map(operator.itemgetter(*names), documents)]
         except KeyError:
             return _from_ragged_dicts(documents, ids)
-    _require_few(d)
+    if d > MAX_FEATURES:
+        _require_few(d)
     cells = [*itertools.chain.from_iterable(rows)]
     values = as_floats(cells)
     X = _checked_floats(cells, names, ids, 0) if values is None else values
-    return _Features(X.reshape(n, d), ids, names, dict)
+    return _new(_Features, (X.reshape(n, d), ids, names, dict))
 
 
 @functools.lru_cache(maxsize=256)

@@ -12,6 +12,8 @@ from online_rank.query.labels import by_id
 __all__ = ["MAX_GRADE", "as_grades", "require_grades"]
 
 _INT64 = np.dtype(np.int64)
+# Plain dicts first, since asking an abstract class takes longer.
+_MAPPING = dict | Mapping
 
 
 def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -> np.ndarray:
@@ -46,8 +48,9 @@ def as_grades(y: Any, n_documents: int, ids: Sequence[Hashable] | None = None) -
         # A copy: kernels use checked grades as indices, and another thread may write to the caller's array.
         grades = y.copy()
     else:
-        y = by_id("y", y, ids)
-        grades = _as_integers(_in_order(y, ids) if isinstance(y, Mapping) else y, ids)
+        if type(y) is not dict:
+            y = by_id("y", y, ids)
+        grades = _as_integers(_in_order(y, ids) if isinstance(y, _MAPPING) else y, ids)
     if len(grades) != n_documents:
         raise ValueError(f"y has {len(grades)} grades, but x has {n_documents} documents")
     return grades
@@ -69,7 +72,7 @@ def _in_order(y: Mapping[Hashable, Any], ids: Sequence[Hashable] | None) -> list
     if ids is None or isinstance(ids, range):
         raise TypeError("y is a dict, but the documents of x have no ids: give x as {id: feature dict}, or y as a list")
     try:
-        grades = [y[i] for i in ids]
+        grades = [*map(y.__getitem__, ids)]
     except KeyError:
         missing = [i for i in ids if i not in y]
         raise ValueError(
@@ -87,7 +90,7 @@ def _as_integers(y: Any, ids: Sequence[Hashable] | None) -> np.ndarray:
     """Grades as int64; whole floats are accepted."""
     if isinstance(y, str | bytes) or not (hasattr(y, "__len__") or hasattr(y, "__array__")):
         raise TypeError(f"y is of type {type(y).__name__}; grades are a sequence of integers, one a document")
-    grades = as_array("y", y)
+    grades = np.asarray(y) if type(y) is list else as_array("y", y)
     if grades.dtype is _INT64 and grades.ndim == 1 and grades.flags.c_contiguous and not hasattr(y, "__array__"):
         return grades
     if grades.ndim != 1:

@@ -1,5 +1,6 @@
 """Base class of rankers that hold rankers."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -69,7 +70,7 @@ class NestedRanker(Wrapper, Ranker):
         return self._scores_of(model, query.X, query.offsets) if query.answered is None else query.answered
 
     def _snapshot(self, block: Any = None) -> Callable[[], None]:
-        return joined(super()._snapshot(block), *(snapshot(part, block) for part in self._parts))
+        return joined(super()._snapshot(block), *map(snapshot, self._parts, itertools.repeat(block)))
 
 
 def share_columns(source: Ranker, *rankers: Ranker | RankingPipeline) -> None:

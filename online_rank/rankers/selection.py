@@ -285,7 +285,7 @@ class BestRanker(NestedRanker):
         return len(votes)
 
     def _vote(self, other: int, value: float) -> None:
-        add_losses(self._votes[other], np.array([value]))
+        add_losses(self._votes[other], (value,))
         level = 1.0 - _ALPHA / (len(self._learners) - 1)
         if LossInterval(self._votes[other]).lower_limit(level) > 0.5:
             self._chosen = other
