@@ -147,6 +147,7 @@ def learned_measure(model: Any) -> Measure:
 
 
 _table = np.empty(0)
+_FLOAT64 = np.dtype(np.float64)
 
 
 def discounts(n: int) -> np.ndarray:
@@ -178,6 +179,8 @@ def as_scores(scores: Any) -> np.ndarray:
     ValueError
         They are not a plain sequence.
     """
+    if type(scores) is np.ndarray and scores.dtype is _FLOAT64 and scores.ndim == 1:
+        return _as_plain(scores)
     array = as_array("scores", scores)
     if array.ndim != 1:
         raise ValueError(f"scores have shape {array.shape}; they are a sequence of numbers, one a document")
@@ -236,5 +239,5 @@ def _without_ties(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 def _as_plain(array: np.ndarray) -> np.ndarray:
     """The array made contiguous and writeable, so that kernels are compiled for a single kind of array."""
-    array = np.ascontiguousarray(array)
-    return array if array.flags.writeable else array.copy()
+    flags = array.flags
+    return array if flags.c_contiguous and flags.writeable else array.copy()

@@ -16,7 +16,7 @@ from online_rank.base.names import NameTable
 from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import joined
-from online_rank.query import MAX_FEATURES, Block, SparseRows
+from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
 from online_rank.query.names import HashedNames
 from online_rank.query.sparse import as_rows, worth_rows
 
@@ -202,19 +202,20 @@ class QueryEstimator(QueryStep, abc.ABC):
         """`block` with its features in the order of the state's columns; unknown features are left out."""
         X = block.X
         if not block.n_documents:
-            return block._replace(X=np.empty((0, self._n_features), X.dtype))
+            return with_features(block, np.empty((0, self._n_features), X.dtype), block.names)
         block = self._with_names(block)
         columns = None if block.names is not None and self._has(block.names) else self._find(block)
         if columns is None:
-            return block if self.abilities.takes_sparse or isinstance(X, np.ndarray) else block._replace(X=as_array(X, self))
+            kept = isinstance(X, np.ndarray) or self.abilities.takes_sparse
+            return block if kept else with_features(block, as_array(X, self), block.names)
         if not self._n_features:
-            return block._replace(X=np.empty((block.n_documents, 0)))
+            return with_features(block, np.empty((block.n_documents, 0)), block.names)
         if isinstance(X, SparseRows):
             rows = _moved(X, columns, self._n_features)
-            return block._replace(X=rows if self.abilities.takes_sparse else as_array(rows, self))
+            return with_features(block, rows if self.abilities.takes_sparse else as_array(rows, self), block.names)
         if self.abilities.takes_sparse and worth_rows(X.size, len(X) * self._n_features):
-            return block._replace(X=_moved(as_rows(X), columns, self._n_features))
-        return block._replace(X=self._placed(X, columns))
+            return with_features(block, _moved(as_rows(X), columns, self._n_features), block.names)
+        return with_features(block, self._placed(X, columns), block.names)
 
     def _find(self, block: Block) -> np.ndarray | None:
         """The column of the state for each feature of a block (`_with_names`), -1 for unknown ones; None if the columns are the

@@ -319,7 +319,7 @@ class Ranker(QueryEstimator):
 
     def _score_all(self, block: Block) -> np.ndarray:
         """The scores of a block, finite; float64 (n,)."""
-        X = self._align(block).X
+        X = block.X if self._is_aligned(block) else self._align(block).X
         if not block.n_documents:
             return np.empty(0)
         if not self._n_features:

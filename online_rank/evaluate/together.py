@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank._kernels.codes import AP
 from online_rank.base import Ranker, RankingPipeline
 from online_rank.base.undo import all_or_nothing
-from online_rank.measures import TIES, Measure, gains, query_values
+from online_rank.intervals.losses import served_losses
+from online_rank.measures import Measure
 from online_rank.query import Block
 from online_rank.query.forms import are_plain
 
@@ -123,18 +123,9 @@ class Together:
         try:
             with all_or_nothing(self._model, *self._metrics.values()) as changes, changes:
                 scores, rounds = self._model._answer_and_learn(block)
-                losses = self._losses(scores, y, offsets)
+                losses = served_losses(self._target, scores, y, offsets)
                 columns = {name: running_means(metric, scores, y, offsets, due) for name, metric in self._metrics.items()}
         except (TypeError, ValueError):
             return None
         values = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return Met(sizes, rounds, values or [{}] * len(due), losses)
-
-    def _losses(self, scores: np.ndarray, y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """`intervals.served_loss` of each query; NaN where there is none."""
-        target = self._target
-        values = query_values(target.kind, target.k, target.threshold, TIES["pessimistic"], gains(), scores, y, offsets)
-        losses = np.clip(1.0 - np.where(np.isnan(values), 1.0, values), 0.0, 1.0)
-        seen = (y >= target.threshold).astype(np.int64) if target.kind == AP else y
-        losses[np.minimum.reduceat(seen, offsets[:-1]) == np.maximum.reduceat(seen, offsets[:-1])] = np.nan
-        return losses

@@ -10,8 +10,17 @@ from online_rank._kernels.codes import AP
 from online_rank._kernels.intervals import radius
 from online_rank.measures import TIES, Measure, as_scores, gains, query_values
 from online_rank.query import as_grades
+from online_rank.query.blocks import single
 
-__all__ = ["Interval", "LossInterval", "add_losses", "largest_deviation", "running_sums", "served_loss"]
+__all__ = [
+    "Interval",
+    "LossInterval",
+    "add_losses",
+    "largest_deviation",
+    "running_sums",
+    "served_loss",
+    "served_losses",
+]
 
 #: From this number of losses on numpy is faster.
 _MANY = 16
@@ -199,16 +208,41 @@ def served_loss(measure: Measure, scores: Any, grades: Any) -> float | None:
     >>> served_loss(measure("ap"), {"a": 0.0, "b": 0.0}, {"a": 1, "b": 0}), served_loss(measure("ap"), [0.0, 0.0], [1, 1])
     (0.5, None)
     """
-    if isinstance(scores, Mapping):
+    if type(scores) is not np.ndarray and isinstance(scores, Mapping):
         names = list(scores)
         scores, y = [scores[name] for name in names], as_grades(grades, len(names), names)
     else:
         y = as_grades(grades, len(scores))
-    seen = y >= measure.threshold if measure.kind == AP else y
-    if not seen.size or seen.min() == seen.max():
-        return None
-    ends = np.array([0, len(y)])
-    value = query_values(measure.kind, measure.k, measure.threshold, TIES["pessimistic"], gains(), as_scores(scores), y, ends)[
-        0
-    ]
-    return min(1.0, max(0.0, 1.0 - float(value)))
+    loss = served_losses(measure, as_scores(scores), y, single(len(y))).item() if len(y) else math.nan
+    return None if math.isnan(loss) else loss
+
+
+def served_losses(measure: Measure, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """`served_loss` of each query of a block.
+
+    Parameters
+    ----------
+    measure
+        The measure of the loss.
+    scores, grades
+        float64 (n,) and int64 (n,).
+    offsets
+        int64 (q + 1,): where queries, each of one document or more, begin and end.
+
+    Returns
+    -------
+    float64 (q,), within [0, 1]; NaN for a query of one grade.
+
+    Examples
+    --------
+    >>> from online_rank import measure
+    >>> served_losses(measure("ap"), np.zeros(4), np.array([1, 0, 1, 1]), np.array([0, 2, 4]))
+    array([0.5, nan])
+    """
+    kind, k, threshold = measure
+    values = query_values(kind, k, threshold, TIES["pessimistic"], gains(), scores, grades, offsets)
+    losses = np.minimum(np.maximum(1.0 - values, 0.0), 1.0)
+    seen = (grades >= threshold).astype(np.int64) if kind == AP else grades
+    first = offsets[:-1]
+    losses[np.minimum.reduceat(seen, first) == np.maximum.reduceat(seen, first)] = np.nan
+    return losses

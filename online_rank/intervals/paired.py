@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.intervals.losses import LossInterval, add_losses
+from online_rank.intervals.losses import Interval, LossInterval, add_losses
 
 __all__ = ["EXPECTATION", "Better", "Difference", "PairedLosses"]
 
@@ -26,7 +26,7 @@ EXPECTATION = (
 )
 
 
-class Difference(NamedTuple):
+class Difference(Interval):
     """An interval for the mean difference between the expected losses of two models over the queries so far.
 
     Attributes
@@ -41,11 +41,7 @@ class Difference(NamedTuple):
         The confidence, for all times at once.
     """
 
-    lower: float
-    upper: float
-    mean: float
-    n: int
-    level: float
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"{self.mean:+.4f}, {100 * self.level:g} % interval {self.lower:+.4f} to {self.upper:+.4f}, n = {self.n:,}"

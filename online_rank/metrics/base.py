@@ -1,6 +1,7 @@
 """The base class of ranking metrics: an exact weighted mean over queries, with river's interface."""
 
 import math
+import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -234,13 +235,17 @@ class RankingMetric(Metric):
         for w in weights:
             if not (math.isfinite(w) and w >= 0):
                 raise ValueError(f"w is {w}; the weight of a query is a finite number >= 0")
-        counted = [(value, w) for value, w in zip(values, weights, strict=True) if not math.isnan(value)]
-        weight = _exact_sum([*self._weight, *(sign * w for _, w in counted)])
+        added, products = [], []
+        for value, w in zip(values, weights, strict=True):
+            if not math.isnan(value):
+                added.append(sign * w)
+                products.append(sign * w * value)
+        weight = _exact_sum([*self._weight, *added])
         if weight and weight[0] < 0:
             raise ValueError("more is reverted than was updated")
-        total = _exact_sum([*self._total, *(sign * w * value for value, w in counted)])
-        n_queries = self.n_queries + sign * len(counted)
-        n_skipped = self.n_skipped + sign * (len(values) - len(counted))
+        total = _exact_sum([*self._total, *products])
+        n_queries = self.n_queries + sign * len(added)
+        n_skipped = self.n_skipped + sign * (len(values) - len(added))
         # At once: an interrupt comes before or after.
         vars(self).update(_total=total, _weight=weight, n_queries=n_queries, n_skipped=n_skipped)
 
@@ -285,6 +290,6 @@ def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -
 def _exact_sum(terms: list[float]) -> list[float]:
     """The exact sum of `terms` as few numbers: the first is the rounded sum, the second the rounded remainder, and so on."""
     parts: list[float] = []
-    while rest := math.fsum([*terms, *(-part for part in parts)]):
+    while rest := math.fsum([*terms, *map(operator.neg, parts)]):
         parts.append(rest)
     return parts

@@ -35,7 +35,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return np.empty(X.shape, X.dtype)
 
     def _made(self, aligned: Block, X: np.ndarray, has_own_names: bool) -> Block:
-        """The transformed queries; `has_own_names` says whether names of `aligned` are known to be those of the state."""
+        """The transformed queries; `has_own_names` says whether their names stand for columns as they are."""
         names = aligned.names
         if names is not None:
             names = self._given_names(names if has_own_names else self._own_names())
@@ -91,7 +91,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         if not self._n_features:
             out = self._room(as_array(block.X, self))
             out[:] = 0.0
-            return block._replace(X=out, names=None if block.names is None else self._given_names(block.names))
+            return self._made(block, out, True)
         out = self._room(aligned.X)
         self._transform(aligned.X, block.offsets, out)
         return self._made(aligned, out, aligned is block)
@@ -116,7 +116,7 @@ class StatelessTransformer(QueryTransformer):
         done = self._transform(X, block.offsets, out)
         if done < len(block.w):
             raise too_large(self, block, done)
-        return block._replace(X=out)
+        return with_features(block, out, block.names)
 
     def _learn_block(self, block: Block) -> Block:
         return self._transform_block(block)

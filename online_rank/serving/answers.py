@@ -43,7 +43,9 @@ def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
     if len(docs) > MAX_DOCUMENTS:
         raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
     allowed = MAX_CELLS + CELLS_A_BYTE * n_bytes
-    known = max(getattr(step, "n_features", None) or 0 for step in parts_of(model))
+    known = 0
+    for step in parts_of(model):
+        known = max(known, getattr(step, "n_features", None) or 0)
     if len(docs) * (known + sum(map(len, docs.values()))) <= allowed:  # Regardless of their features.
         return
     n_features = max(known, len(set().union(*docs.values())))

@@ -6,7 +6,9 @@ from typing import Any
 from online_rank.base import abilities_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Clicks, Impression
-from online_rank.intervals import LossInterval, served_loss
+from online_rank.intervals import add_losses, served_loss
+from online_rank.measures import as_scores
+from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.serving.answers import as_served, completed, ranked, require_known, require_moderate
 from online_rank.serving.challenge import drafted_by_challenge
@@ -64,7 +66,7 @@ class LearningService(ServiceState):
             query = self._query_of(decoded(text.encode()))
         if kind == "clicks" and drawn is None:
             raise ValueError(NOT_CLICKS)
-        served = self._served
+        served = self._served.copy()
         with all_or_nothing(self._metric) as changes, changes:
             loss: float | None = None
             if kind == "clicks":
@@ -80,13 +82,12 @@ class LearningService(ServiceState):
                     scores = [of_all[name] for name in query.ids or ()]
                 feedback = completed(feedback, query, ungraded)
                 y = as_grades(feedback, query.n_documents, query.ids)
-                self._metric.update(y, scores)
-                loss = served_loss(self._target, scores, y)
+                by = as_scores(scores)
+                running_means(self._metric, by, y, query.offsets, [1])
+                loss = served_loss(self._target, by, y)
                 options = {"served": scores} if self.learn_served else {}
                 if loss is not None:
-                    account = LossInterval(served)
-                    account.update(loss)
-                    served = account.sums
+                    add_losses(served, (loss,))
             self._learn_once(query_id, query, y, options)
         self._pending.take(query_id)
         self._read.pop(number, None)

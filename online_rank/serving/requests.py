@@ -34,7 +34,7 @@ def kind_of(fields: dict[str, Any]) -> str:
     if "docs" in fields or "runs" in fields:
         kind = "teach" if "grades" in fields else "rank"
     else:
-        kind = next((name for name in _FEEDBACK if name in fields), "")
+        kind = next(filter(fields.__contains__, _FEEDBACK), "")
     needed, allowed = FIELDS.get(kind, (set(), set()))
     if not kind or not needed <= fields.keys() <= needed | allowed:
         found = ", ".join(name[:20] for name in list(fields)[:5]) or "none"

@@ -84,7 +84,7 @@ class ServiceState:
             max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes, plan=copy.copy(plan)
         )
         self._require_plan()
-        self._metric = metric(measure)
+        self._metric: Any = metric(measure)
         #: The learned ids, with the numbers of the changes.
         self._learned: dict[str | int, int] = {}
         #: Waiting queries in parsed form.

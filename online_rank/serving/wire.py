@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from online_rank.limits import MAX_REQUEST_DEPTH
@@ -133,15 +132,17 @@ def _no_object(value: Any) -> ValueError:
     return ValueError(f"it is of type {type(value).__name__}")
 
 
-@contextlib.contextmanager
-def no_collection() -> Iterator[None]:
+class no_collection:
     """A context without garbage collection, which would find nothing and take longer than parsing."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
+
+    __slots__ = ("_was_on",)
+
+    def __enter__(self) -> None:
+        self._was_on = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._was_on:
             gc.enable()
 
 

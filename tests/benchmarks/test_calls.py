@@ -1,0 +1,23 @@
+"""One query takes few Python calls: each step happens once."""
+
+import pytest
+
+from benchmarks import calls
+
+
+@pytest.mark.parametrize("row", calls.BARS)
+def test_a_query_takes_at_most_so_many_calls(row):
+    found = calls.least(row)
+    assert found.total() <= calls.BARS[row], found.most_common(10)
+    assert not any("_kernels" in name for name in found)
+
+
+def test_the_calls_of_a_query_are_counted_one_by_one():
+    def twice():
+        return once() + once()
+
+    def once():
+        return 1
+
+    found = calls.counted(lambda: twice())
+    assert sorted(found.values()) == [1, 2]
