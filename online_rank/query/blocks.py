@@ -100,7 +100,7 @@ def plain_block(x: np.ndarray, y: np.ndarray) -> Block:
     return _new(Block, (x, y, single(len(y)), ONE, None, None, None, None, None, None, None))
 
 
-def with_features(block: Block, X: np.ndarray, names: tuple[Hashable, ...] | None) -> Block:
+def with_features(block: Block, X: Any, names: tuple[Hashable, ...] | None) -> Block:
     """The same queries with other features. `Block._replace` takes ten times as long."""
     return _new(Block, (X, *block[1:5], names, *block[6:]))
 
