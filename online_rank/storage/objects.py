@@ -6,6 +6,7 @@ against its declaration. So a file cannot make the library do anything but build
 Arrays come from the file itself: a claimed size allocates nothing.
 """
 
+import functools
 import inspect
 import types
 import typing
@@ -60,7 +61,7 @@ def schema(cls: type) -> Mapping[str, Field]:
 
 def split(value: Any, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings and the state of an object. Raises TypeError if an attribute is neither, or does not match."""
-    cls = type(value)
+    cls: Any = type(value)
     fields, settings = schema(cls), _settings(cls)
     # Some settings are properties.
     attributes = {name: getattr(value, name) for name in settings if name not in vars(value)} | vars(value)
@@ -120,6 +121,7 @@ def _settings(cls: type) -> tuple[str, ...]:
     return ("window_size",) if cls is utils.Rolling else settings_names(cls)
 
 
+@functools.cache
 def _variadic(cls: type) -> str | None:
     parameters = inspect.signature(cls).parameters.values()
     return None if cls is utils.Rolling else next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
@@ -165,7 +167,7 @@ def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
     if (name := river_name(cls)) is not None:
         _check_river_settings(name, parameters, where)
         return
-    hints = typing.get_type_hints(vars(cls).get("__init__") or cls.__init__)  # type: ignore[misc]
+    hints = _hints(cls)
     for key, value in parameters.items():
         if not _is_a(value, hints.get(key, Any)):
             raise StateError(f"{where}: {cls.__name__} does not accept its parameters: {key} is a {type(value).__name__}")
@@ -173,12 +175,19 @@ def _check_settings(cls: type, parameters: dict[str, Any], where: str) -> None:
             raise StateError(f"{where}.{key} is an integer of more than 64 bits")
 
 
+@functools.cache
 def _has_default(cls: type, name: str) -> bool:
     """Whether the constructor of a class of this library has a default for a parameter."""
     if river_name(cls) is not None:
         return False
     parameter = inspect.signature(cls).parameters.get(name)
     return parameter is not None and parameter.default is not inspect.Parameter.empty
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The annotated types of the constructor's parameters."""
+    return typing.get_type_hints(vars(cls).get("__init__") or cls.__init__)  # type: ignore[misc]
 
 
 def _check_river_settings(name: str, parameters: dict[str, Any], where: str) -> None:

@@ -311,11 +311,17 @@ RIVER = {
 }
 
 
+#: The listed names by their last part.
+_NAMES: dict[str, list[str]] = {}
+for _name in RIVER:
+    _NAMES.setdefault(_name.rpartition(".")[2], []).append(_name)
+
+
 def river_name(cls: type) -> str | None:
     """The name of a class of river in files; None if it is not listed. Imports nothing."""
-    for name in RIVER:
+    for name in _NAMES.get(cls.__name__, ()):
         module, _, bare = name.rpartition(".")
-        if bare == cls.__name__ and getattr(sys.modules.get(module), bare, None) is cls:
+        if getattr(sys.modules.get(module), bare, None) is cls:
             return name
     return None
 
