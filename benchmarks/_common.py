@@ -1,6 +1,7 @@
 """What the benchmarks share: their arguments, and how results are written."""
 
 import argparse
+import contextlib
 import datetime
 import importlib.metadata
 import os
@@ -8,7 +9,8 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +50,14 @@ def save(name: str, markdown: str, *, part: bool = False) -> None:
         path.write_text(merged(path.read_text(), markdown, measured))
     else:
         path.write_text(f"{markdown.rstrip()}\n\n{measured}\n")
+
+
+@contextlib.contextmanager
+def in_memory() -> Iterator[Path]:
+    """A folder in memory, where there is one: for what does not depend on this machine's disk."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
 
 
 def merged(page: str, markdown: str, measured: str) -> str:

@@ -10,17 +10,19 @@ hold when power is lost at any instant is made up:
   again: later syncs succeed without it.
 """
 
-import contextlib
 import ctypes
+import itertools
 import os
 import random
 import shutil
 import struct
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
+from benchmarks._common import in_memory
 from benchmarks._faults import BROKEN, SYNC
 from benchmarks._kills import requests
 from online_rank import PerceptronRanker, StreamScaler
@@ -30,6 +32,9 @@ from online_rank.storage.files import to_bytes
 
 _SECTOR = 512
 _HEAD = struct.Struct("4q")
+
+#: Seconds that pass from one look at the clock to the next.
+_TICK = 0.05
 
 #: Kinds of faults (`fault_arm`).
 KINDS = {"no room": 0, "short write": 1, "broken": BROKEN, "failed sync": SYNC}
@@ -186,6 +191,10 @@ class Lives:
         self._library.fault_record(calls, str(self.folder).encode())
         self._library.fault_arm(ctypes.c_long(fault), kind)
         durable = None
+        # The same calls in each life: what is done once a second must not depend on how long the rest takes.
+        ticks = itertools.count()
+        clock = mock.patch.object(time, "monotonic", side_effect=lambda: _TICK * next(ticks))
+        clock.start()
         try:
             durable = serving(self.folder, self._every)
             while len(self._lines) > left:
@@ -201,6 +210,7 @@ class Lives:
         except (OSError, ValueError, MemoryError):
             return False
         finally:
+            clock.stop()
             self.calls = self._library.fault_count()
             self._library.fault_arm(ctypes.c_long(0), 0)
             if durable is not None:
@@ -236,14 +246,6 @@ def models(lines: Iterable[bytes]) -> list[bytes]:
     return found
 
 
-@contextlib.contextmanager
-def _room() -> Iterator[Path]:
-    """A folder in memory, where there is one: what is simulated is not this machine's disk."""
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        yield Path(folder)
-
-
 def looked_at(place: Path, files: dict[str, bytes], acknowledged: set[int], expected: list[bytes]) -> tuple[int, int, int]:
     """Start a service on files: how many grades are lost, whether its model is another, whether it refuses."""
     shutil.rmtree(place, ignore_errors=True)
@@ -268,7 +270,7 @@ def crashes(n_states: int, seed: int = 0, n_queries: int = 40) -> Crashes:
     totals = [0, 0, 0, 0, 0]
     while totals[0] < n_states:
         lines = requests(n_queries, rng.randrange(1 << 30))
-        with _room() as place:
+        with in_memory() as place:
             lives = Lives(place, lines, rng.choice([5, 11, 40]))
             assert lives.live()
             steps, expected = lives.steps(), models(lines)
@@ -284,21 +286,23 @@ def crashes(n_states: int, seed: int = 0, n_queries: int = 40) -> Crashes:
     return Crashes(*totals)
 
 
-def points(most: int, seed: int = 0, n_queries: int = 40, kinds: Iterable[str] = KINDS) -> Points:
-    """Every fault of a run, one at a time, or `most` of them; then the service is started again, and power is lost at the end.
+def points(number: int, of: int, seed: int = 0, n_queries: int = 40, kinds: Iterable[str] = KINDS) -> Points:
+    """Every fault of a run, one at a time; then the service is started again, and power is lost at the end.
 
+    All faults are dealt out to `of` slices, of which this is the one with a number.
     What is lost is looked for in the folder as the processes left it, and in what the disk holds of it after power was lost: at
     once after the fault, and at some instant of the life that follows.
     """
     rng = random.Random(seed)
     lines, totals = requests(n_queries, seed), [0, 0, 0, 0, 0, 0]
     expected = models(lines)
-    chosen = [(number, KINDS[name]) for name in kinds for number in range(1, _calls(lines, KINDS[name]) + 1)]
-    for number, kind in sorted(rng.sample(chosen, min(most, len(chosen)))):
-        with _room() as place:
+    every = [(call, KINDS[name]) for name in kinds for call in range(1, _calls(lines, KINDS[name]) + 1)]
+    rng.shuffle(every)
+    for call, kind in every[number::of]:
+        with in_memory() as place:
             lives = Lives(place, lines, 8)
             lives.live(left=len(lines) - len(lines) // 3)
-            stopped = not lives.live(number, kind)
+            stopped = not lives.live(call, kind)
             before = len(lives.steps())
             ended = lives.live() or lives.live()
             steps, disk = lives.steps(), Disk()
@@ -320,7 +324,7 @@ def points(most: int, seed: int = 0, n_queries: int = 40, kinds: Iterable[str] =
 
 def _calls(lines: Sequence[bytes], kind: int) -> int:
     """How many calls of a run may fail in this way."""
-    with _room() as place:
+    with in_memory() as place:
         whole = Lives(place, lines, 8)
         whole.live(left=len(lines) - len(lines) // 3)
         whole.live(kind=kind)

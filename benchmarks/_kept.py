@@ -35,15 +35,18 @@ class Kept:
                 new.replace(self._path)
         return self._parts[name]["value"]
 
-    def code_of(self, name: str) -> str:
-        """Which code a part was measured on."""
-        return f"Measured on commit {self._parts[name]['commit']}."
+    def __contains__(self, name: str) -> bool:
+        return name in self._parts
+
+    def code_of(self, *names: str) -> str:
+        """Which code some parts were measured on."""
+        commits = list(dict.fromkeys(self._parts[name]["commit"] for name in names))
+        return f"Measured on commit{'s' * (len(commits) > 1)} {', '.join(commits)}."
 
     @property
     def code(self) -> str:
         """Which code the parts were measured on."""
-        commits = list(dict.fromkeys(part["commit"] for part in self._parts.values()))
-        return f"Measured on commit{'s' * (len(commits) > 1)} {', '.join(commits)}."
+        return self.code_of(*self._parts)
 
 
 def add_keep(options: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import online_rank
+from benchmarks._common import in_memory
 from online_rank import PerceptronRanker, StreamQuantileMap, StreamScaler
 from online_rank.cli import main as command
 from online_rank.serving.durable import read_service
@@ -74,8 +75,8 @@ def kill_train(n_kills: int, seed: int = 0, options: tuple[str, ...] = ("--passe
     """Kill `train` again and again; compare with a run that nobody killed."""
     rng = random.Random(seed)
     kills, same_model, same_figures = 0, True, True
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+    with in_memory() as folder:
+        place = folder
         (place / "train.txt").write_text(letor_text(400, seed))
         base = ("train", str(place / "train.txt"), "--json", "--every", "7", *options)
 
@@ -171,9 +172,9 @@ def kill_stream(
         whole = RankingService(StreamQuantileMap() | PerceptronRanker("ndcg@10"))
         for line in lines if feedback is graded else ():
             whole.handle(line)
-        with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder) / "state"
-            model, answered, acks, ended = Path(folder) / "model.npz", 0, set(), False
+        with in_memory() as folder:
+            place = folder / "state"
+            model, answered, acks, ended = folder / "model.npz", 0, set(), False
             # Killed after its last answer, the service has all in its journal: another one brings it to the files.
             while not ended:
                 limit = rng.randrange(1, 2 * len(lines) // 3) if kills < n_kills else len(lines)
@@ -242,12 +243,15 @@ def talk(arguments: tuple[str, ...], lines: list[bytes], limit: int, rng: random
 
 def warm_up() -> None:
     """Compile everything once, so that children do not."""
+    root = Path(online_rank.__file__).parents[1]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "train.txt").write_text(letor_text(20))
         for extra in ((), ("--seed", "1")):
             # In a process of its own: a fork of one that has threads may not compile.
             command_line = [sys.executable, "-m", "online_rank", "train", f"{folder}/train.txt", "--json", *extra]
-            subprocess.run(command_line, check=True, capture_output=True, cwd=Path(online_rank.__file__).parents[1])
+            subprocess.run(command_line, check=True, capture_output=True, cwd=root)
+        learning = [sys.executable, "-m", "online_rank", "stream", "--clicks"]
+        subprocess.run(learning, input=b"\n".join(requests(20, 0, clicked)), check=True, capture_output=True, cwd=root)
         model = StreamScaler() | PerceptronRanker()
         for _ in range(3):
             model.learn_one(np.ones((3, 2)), [0, 1, 2])

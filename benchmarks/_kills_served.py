@@ -10,12 +10,12 @@ import random
 import signal
 import socket
 import sqlite3
-import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks._common import in_memory
 from benchmarks._kills import command, forked, requests
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.distributed.keyed import KeyedRankers
@@ -24,6 +24,8 @@ from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
 
 _CLIENTS = 4
+#: Seconds after which a server is killed anyway.
+_LONGEST = 30.0
 #: Events between two commits of a worker.
 _AT_ONCE = 7
 
@@ -52,8 +54,8 @@ def kill_serve(n_kills: int, seed: int = 0, keys: tuple[str, ...] = ()) -> Serve
     pairs = _pairs()
     acknowledged: dict[str, set[int]] = {key: set() for key in keys or ("",)}
     unanswered: list[tuple[str, bytes]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "state"
+    with in_memory() as folder:
+        place = folder / "state"
         for life in range(n_kills):
             port = _free_port()
             child = forked(lambda port=port: _serve(place, port, bool(keys)))
@@ -67,7 +69,11 @@ def kill_serve(n_kills: int, seed: int = 0, keys: tuple[str, ...] = ()) -> Serve
                 ]
                 for client in clients:
                     client.start()
-                time.sleep(0.05 + 0.4 * rng.random())
+                # Counted, so that a busy machine does as much.
+                goal, patience = _n(acknowledged) + rng.randrange(60), time.monotonic() + _LONGEST
+                while _n(acknowledged) < goal and time.monotonic() < patience:
+                    time.sleep(0.002)
+                time.sleep(0.005 * rng.random())
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             if life % 10 != 9:
@@ -80,7 +86,11 @@ def kill_serve(n_kills: int, seed: int = 0, keys: tuple[str, ...] = ()) -> Serve
             service = read_service(place / key if key else place)
             lost += len(ids - service._learned.keys())
             doubled += service.counts()["learned"] - len(service._learned)
-    return ServedKills(n_kills, sum(map(len, acknowledged.values())), lost, doubled)
+    return ServedKills(n_kills, _n(acknowledged), lost, doubled)
+
+
+def _n(acknowledged: dict[str, set[int]]) -> int:
+    return sum(map(len, acknowledged.values()))
 
 
 def _serve(place: Path, port: int, by_key: bool) -> None:
@@ -197,8 +207,8 @@ def kill_keyed(n_kills: int, seed: int = 0, n_queries: int = 300) -> KeyedKills:
         whole = _keyed_service()
         for event in events:
             whole.handle(event)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "state.db"
+        with in_memory() as folder:
+            path = folder / "state.db"
             while True:
                 child = forked(lambda path=path, events=events: _work(path, events))
                 time.sleep(0.08 * rng.random())

@@ -7,11 +7,10 @@ refused, everything is as it was, draws included.
 import json
 import random
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks._common import in_memory
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import to_bytes
@@ -105,8 +104,8 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
     accepted = refused = reopened = 0
     broken: list[str] = []
     shown: dict[Any, list[str]] = {}
-    with tempfile.TemporaryDirectory() as place:
-        folder, copy = Path(place) / "run", Path(place) / "copy"
+    with in_memory() as place:
+        folder, copy = place / "run", place / "copy"
         durable = DurableService(new(), folder, every=rng.choice([3, 10, 1000]))
         before = to_bytes(durable.service)
         for n in range(length):
@@ -152,17 +151,12 @@ def sequence(make: Callable[[], Any], rng: random.Random, length: int, reopen: f
     return Rule(length, accepted, refused, reopened, broken)
 
 
-def rule(
-    models: Mapping[str, Callable[[], Any]], n_requests: int, seed: int = 0, length: int = 60, reopen: float = 0.02
-) -> Rule:
-    """Sequences of hostile requests over models in turn, `n_requests` in all."""
+def rule(models: Mapping[str, Callable[[], Any]], seed: int = 0, length: int = 60, reopen: float = 0.02) -> Rule:
+    """A sequence of hostile requests to each model."""
     rng = random.Random(seed)
     total = Rule(0, 0, 0, 0, [])
-    while total.requests < n_requests:
-        for name, make in models.items():
-            one = sequence(make, random.Random(rng.randrange(1 << 40)), length, reopen)
-            sums = [a + b for a, b in zip(total[:4], one[:4], strict=True)]
-            total = Rule(*sums, total.broken + [f"{name}: {text}" for text in one.broken])
-            if total.requests >= n_requests:
-                break
+    for name, make in models.items():
+        one = sequence(make, random.Random(rng.randrange(1 << 40)), length, reopen)
+        sums = [a + b for a, b in zip(total[:4], one[:4], strict=True)]
+        total = Rule(*sums, total.broken + [f"{name}: {text}" for text in one.broken])
     return total

@@ -1,10 +1,11 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
-    python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE]
-        [--only kills,crashes,points,faults,flips,rule,hostile,costs,interrupts,threads,soak]
+    python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE] [--minutes 30]
+        [--only kills,crashes,points,rule,damage,faults,hostile,costs,interrupts,threads,soak]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
-`--keep`, parts that were measured before, at this size and with this seed, are not measured again.
+`--keep`, parts that were measured before, with this seed, are not measured again. The first five are measured in slices, in
+turn, and each slice is kept: with `--minutes` they stop early, and another run adds to them.
 
 - kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
   `KeyedRankers` are killed (SIGKILL) at random instants and started again. What was acknowledged must have been learned, once;
@@ -15,7 +16,8 @@
   renaming fail, kills at each such call, and takes back what was not synced. Nothing acknowledged may be lost.
 - rule: hostile requests to every ranker: after any that is accepted the state can be saved and gone on from, and any that is
   refused leaves all as it was: `_rule`.
-- flips: every byte of a journal, its mark and its checkpoint is changed, one at a time: the service is the same, or refuses.
+- damage: the files of a small folder are changed, cut and removed, one at a time: the service is the same, or refuses:
+  `_damage`.
 - hostile: mutated bytes for the LETOR reader, the protocol and the model loader; and model files whose tree and arrays were
   changed, with good checksums, loaded and used under numba's bounds checks. Only documented exceptions are allowed.
 - costs: the inputs made to take memory and time that were found, and what they take a byte.
@@ -24,6 +26,7 @@
 """
 
 import contextlib
+import math
 import os
 import resource
 import tempfile
@@ -36,28 +39,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks._campaigns import Campaign, Progress, Row, Tally, seed_of
 from benchmarks._common import parser, save, table
-from benchmarks._crashes import crashes, points
+from benchmarks._crashes import Crashes, Points, crashes, points
+from benchmarks._damage import damages
 from benchmarks._faults import faults, interpose
 from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_protocol, structural
 from benchmarks._kept import Kept, add_keep
-from benchmarks._kills import clicked, kill_stream, kill_train, requests, warm_up
-from benchmarks._kills_served import kill_keyed, kill_serve
-from benchmarks._rule import rule
+from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_train, requests, warm_up
+from benchmarks._kills_served import KeyedKills, ServedKills, kill_keyed, kill_serve
+from benchmarks._rule import Rule, rule
 from benchmarks._threads import interrupts, lock_cost, threads
 from online_rank import PerceptronRanker, StreamScaler
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import Outcome, RankingService
-from online_rank.storage.checkpoint import CheckpointError
-from online_rank.storage.files import ModelFileError, to_bytes
-
-Row = tuple[object, ...]
-
-
-class Flips(NamedTuple):
-    flips: int
-    refused: int
-    other_models: int
 
 
 class Soak(NamedTuple):
@@ -65,33 +60,6 @@ class Soak(NamedTuple):
     growth_mb: float
     open_files: int
     percentiles: dict[str, float]
-
-
-def flips(step: int = 1) -> Flips:
-    """Change every `step`-th byte of what a service keeps, one at a time, and start it again."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "state"
-        state = serving(place, every=30)
-        for line in requests(25, 3):
-            reply = state.service.handle(line)
-            commit(state, [reply.outcome], reply.learned)
-        expected = to_bytes(state.service)
-        state.close()
-        files = {path.name: path.read_bytes() for path in place.iterdir() if path.name != "owner"}
-        n = refused = other = 0
-        for name, content in files.items():
-            for i in range(0, len(content), step):
-                n += 1
-                (place / name).write_bytes(content[:i] + bytes([content[i] ^ (1 << i % 8)]) + content[i + 1 :])
-                try:
-                    again = serving(place, every=30)
-                    other += to_bytes(again.service) != expected
-                    again.close()
-                except (CheckpointError, ModelFileError, OSError):
-                    refused += 1
-                for each, before in files.items():
-                    (place / each).write_bytes(before)
-    return Flips(n, refused, other)
 
 
 def serving(place: Path, every: int) -> DurableService:
@@ -138,75 +106,89 @@ def resident_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-def show_kills(size: float, seed: int) -> list[Row]:
-    n = max(3, int(1000 * size))
+def kills(number: int, seed: int) -> Tally:
+    """Forty kills; the full campaign has 25 slices of them."""
+    own = seed_of(seed, number)
+    return {
+        "train, 2 passes": kill_train(4, own, ("--passes", "2"))._asdict(),
+        "train --seed": kill_train(4, own, ("--seed", "1"))._asdict(),
+        "stream": kill_stream(12, own)._asdict(),
+        "stream --clicks": kill_stream(4, own, feedback=clicked)._asdict(),
+        "serve": kill_serve(4, own)._asdict(),
+        "serve --key": kill_serve(4, own, ("a", "b", "c", "d", "e"))._asdict(),
+        "keyed": kill_keyed(8, own)._asdict(),
+    }
+
+
+def kill_rows(tally: Tally) -> list[Row]:
     rows: list[Row] = []
-    for name, extra in (("train, 2 passes", ("--passes", "2")), ("train --seed", ("--seed", "1"))):
-        k = kill_train(max(3, n // 10), seed, extra)
+    for name in ("train, 2 passes", "train --seed"):
+        k = Kills(**tally[name])
         rows.append((f"{name}: kills / same model / same figures", k.kills, yes(k.same_model), yes(k.same_figures)))
-    s = kill_stream(max(3, 3 * n // 10), seed)
+    s, c, w = StreamKills(**tally["stream"]), StreamKills(**tally["stream --clicks"]), KeyedKills(**tally["keyed"])
     rows.append(("stream: kills / grades acknowledged / lost or doubled", s.kills, f"{s.acknowledged:,}", s.lost))
     rows.append(("stream: same model as without kills", "", yes(s.same_model), ""))
-    s = kill_stream(max(3, n // 10), seed, feedback=clicked)
-    rows.append(("stream --clicks: kills / clicks acknowledged / lost or doubled", s.kills, f"{s.acknowledged:,}", s.lost))
-    for name, keys in (("serve", ()), ("serve --key, 5 tenants, 2 in memory", ("a", "b", "c", "d", "e"))):
-        h = kill_serve(max(3, n // 10), seed, keys)
+    rows.append(("stream --clicks: kills / clicks acknowledged / lost or doubled", c.kills, f"{c.acknowledged:,}", c.lost))
+    for name, shown in (("serve", "serve"), ("serve --key", "serve --key, 5 tenants, 2 in memory")):
+        h = ServedKills(**tally[name])
         rows.append(
-            (f"{name}: kills / grades acknowledged / lost or doubled", h.kills, f"{h.acknowledged:,}", h.lost + h.doubled)
+            (f"{shown}: kills / grades acknowledged / lost or doubled", h.kills, f"{h.acknowledged:,}", h.lost + h.doubled)
         )
-    w = kill_keyed(max(3, n // 5), seed)
     rows.append(("keyed worker: kills / grades learned / lost or doubled", w.kills, f"{w.learned:,}", w.lost))
-    return [*rows, ("keyed worker: same model as without kills", "", yes(w.same_model), "")]
+    rows.append(("keyed worker: same model as without kills", "", yes(w.same_model), ""))
+    return [*rows, ("all: kills", sum(counts["kills"] for counts in tally.values()), "", "")]
 
 
-def show_crashes(size: float, seed: int) -> list[Row]:
-    if not interpose():
-        return [("crashes: no C compiler", "", "", "")]
-    c = crashes(max(20, int(5000 * size)), seed)
+def crash_rows(tally: Tally) -> list[Row]:
+    c = Crashes(**tally["crashes"])
     return [
         ("states after power loss / acknowledged before, in all / lost", f"{c.states:,}", f"{c.acknowledged:,}", c.lost),
         ("states after power loss: other models / refused to start", "", c.other_models, c.refused),
     ]
 
 
-def show_points(size: float, seed: int) -> list[Row]:
-    if not interpose():
-        return [("points: no C compiler", "", "", "")]
-    p = points(max(8, int(2000 * size)), seed)
+def point_rows(tally: Tally) -> list[Row]:
+    p = Points(**tally["points"])
     return [
         ("calls that fail: points / the service stopped / acknowledged, in all", p.points, p.stopped, f"{p.acknowledged:,}"),
         ("calls that fail, restarts and power loss after: lost / other models / refused", p.lost, p.other_models, p.refused),
     ]
 
 
-def show_rule(size: float, seed: int) -> list[Row]:
+def hostile_requests(number: int, seed: int) -> Tally:
+    """Sixty hostile requests to each model."""
     from tests.serving.test_rule import MODELS
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        r = rule(MODELS, max(100, int(300_000 * size)), seed)
+        return {"rule": {"models": [*MODELS], **rule(MODELS, seed_of(seed, number))._asdict()}}
+
+
+def rule_rows(tally: Tally) -> list[Row]:
+    counts = dict(tally["rule"])
+    n_models, r = len({*counts.pop("models")}), Rule(**counts)
     complain(r.broken)
     return [
-        (f"hostile requests to {len(MODELS)} models: requests / accepted / refused", f"{r.requests:,}", f"{r.accepted:,}",
+        (f"hostile requests to {n_models} models: requests / accepted / refused", f"{r.requests:,}", f"{r.accepted:,}",
          f"{r.refused:,}"),
         ("hostile requests: folders reopened / the rule broken", "", f"{r.reopened:,}", len(r.broken)),
     ]  # fmt: skip
 
 
+def damage_rows(tally: Tally) -> list[Row]:
+    rows: list[Row] = []
+    for name, c in tally.items():
+        complain(c["other"])
+        rows.append((f"{name}: damages / refused / harmless", f"{c['cases']:,}", f"{c['refused']:,}", f"{c['harmless']:,}"))
+        rows.append((f"{name}: the kind that cannot be told / anything else", "", c["untold"], len(c["other"])))
+    return rows
+
+
 def show_faults(size: float, seed: int) -> list[Row]:
-    if not interpose():
-        return [("faults: no C compiler", "", "", "")]
     f = faults(max(8, int(1000 * size)), seed)
     return [
         ("faults of the disk: points / grades acknowledged / lost", f.points, f"{f.acknowledged:,}", f.lost),
         ("faults of the disk: other models / refused to start again", "", f.other_models, f.refused),
-    ]
-
-
-def show_flips(size: float, seed: int) -> list[Row]:
-    f = flips(max(1, round(1 / size)))
-    return [
-        ("bytes of the service's state changed / refused / another model silently", f"{f.flips:,}", f.refused, f.other_models)
     ]
 
 
@@ -263,13 +245,16 @@ def show_soak(size: float, seed: int) -> list[Row]:
     ]
 
 
+CAMPAIGNS = {
+    "kills": Campaign(25, kills, kill_rows),
+    "crashes": Campaign(50, lambda number, seed: {"crashes": crashes(100, seed_of(seed, number))._asdict()}, crash_rows),
+    "points": Campaign(40, lambda number, seed: {"points": points(number, 40, seed)._asdict()}, point_rows),
+    "rule": Campaign(119, hostile_requests, rule_rows),
+    "damage": Campaign(40, lambda number, seed: damages(number, 40, seed), damage_rows),
+}
+
 PARTS: dict[str, Callable[[float, int], list[Row]]] = {
-    "kills": show_kills,
-    "crashes": show_crashes,
-    "points": show_points,
-    "rule": show_rule,
     "faults": show_faults,
-    "flips": show_flips,
     "hostile": show_hostile,
     "costs": show_costs,
     "interrupts": show_interrupts,
@@ -281,24 +266,34 @@ PARTS: dict[str, Callable[[float, int], list[Row]]] = {
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--campaign", type=float, default=0.05, help="size of everything; 1.0 is the full campaign")
-    options.add_argument("--only", default=",".join(PARTS), help="parts to run, by comma")
+    options.add_argument("--minutes", type=float, default=math.inf, help="after which no further slice of a campaign is begun")
+    options.add_argument("--only", default=",".join([*CAMPAIGNS, *PARTS]), help="parts to run, by comma")
     options.add_argument("--seed", type=int, default=0)
     add_keep(options)
     given = options.parse_args()
-    kept = Kept(given.keep)
-    names = [name for name in PARTS if name in given.only.split(",")]
-    if {"faults", "crashes", "points"} & {*names}:
-        interpose()
+    kept, names = Kept(given.keep), given.only.split(",")
+    if {"faults", "crashes", "points"} & {*names} and not interpose():
+        raise SystemExit("faults, crashes and points need Linux and a C compiler")
     if {"kills", "faults"} & {*names}:
         warm_up()
+    chosen = {name: campaign for name, campaign in CAMPAIGNS.items() if name in names}
+    progress = Progress(chosen, given.campaign, given.seed, kept)
+    progress.measure(given.minutes)
     sections = []
-    for name in names:
+    for name in chosen:
+        rows, note = progress.section(name)
+        sections.append(section(name, rows, note))
+    for name in (name for name in PARTS if name in names):
         part = f"{name}, size {given.campaign:g}, seed {given.seed}"
         rows = kept.part(part, partial(PARTS[name], given.campaign, given.seed))
-        print(*rows, sep="\n", flush=True)
-        sections.append(f"## {name}\n\n{table(('what', '1', '2', '3'), rows)}\n\n{kept.code_of(part)}")
+        sections.append(section(name, rows, kept.code_of(part)))
     note = "Each part with the command that wrote it; `--campaign` multiplies its size, and the module says what it does."
     save("reliability", "\n\n".join(["# Reliability", note, *sections]), part=True)
+
+
+def section(name: str, rows: list[Row], note: str) -> str:
+    print(*rows, sep="\n", flush=True)
+    return f"## {name}\n\n{table(('what', '1', '2', '3'), rows)}\n\n{note}"
 
 
 def complain(crashes: list[str]) -> None:

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import _crashes, _hostile, _kills, _kills_served, _threads, reliability
+from benchmarks import _crashes, _damage, _hostile, _kills, _kills_served, _threads, reliability
 from online_rank.storage.files import ModelFileError, from_bytes
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the harness forks")
@@ -57,10 +57,11 @@ def test_a_changed_model_file_is_refused_or_a_model():
     assert 0 < loaded < 150
 
 
-def test_a_changed_byte_of_the_state_is_noticed_or_changes_nothing():
-    result = reliability.flips(step=101)
-    assert result.refused > 0
-    assert result.other_models == 0
+def test_a_damaged_file_is_noticed_or_changes_nothing():
+    found = _damage.damages(0, 6, seed=1, flips=40, cuts=15)
+    assert [counts["other"] for counts in found.values()] == [[], [], []]
+    assert all(counts["refused"] > 0 and counts["harmless"] > 0 for counts in found.values())
+    assert [counts["untold"] > 0 for counts in found.values()] == [False, False, True]
 
 
 def test_interrupts_and_threads_see_whole_states():
@@ -82,7 +83,7 @@ from benchmarks._faults import interpose
 interpose()
 from benchmarks import _crashes
 print(_crashes.crashes(12, seed=3, n_queries=15))
-print(_crashes.points(3, seed=4, n_queries=9, kinds=["failed sync", "short write"]))
+print(_crashes.points(0, 60, seed=4, n_queries=9, kinds=["failed sync", "short write"]))
 """
 
 
