@@ -1,7 +1,7 @@
 """The base class of transformers of queries."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,18 @@ class QueryTransformer(QueryStep, base.Transformer):
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         """The closed form of the step on this many columns. Raises TypeError, with the reason, if there is none."""
         raise TypeError("its columns are not numbers made of one feature each in closed form")
+
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...] | None:
+        """The columns made of a feature, if they rise with it; None if that is not certain.
+
+        They rise if of two documents of a query that differ in this feature alone the one with the larger value has no smaller
+        columns.
+        """
+        return None
+
+    def _risen_from(self, column: Hashable) -> Hashable:
+        """The feature that a column is made of, for steps with `_rising`."""
+        return column
 
     @abc.abstractmethod
     def _transform_block(self, block: Block) -> Block:

@@ -163,7 +163,7 @@ class Certificate:
         measured = {row.name: _plain(row.value) for row in self.rows() if row.part == "run"}
         return {
             "comparator": self.comparator,
-            "settings": dict(self.settings),
+            "settings": {name: _with_text_keys(value) for name, value in self.settings.items()},
             "loss": _plain(self.loss),
             "holds": self.holds,
             "measured": measured,
@@ -202,7 +202,7 @@ def certify(model: Any, run: Run) -> Certificate:
     values: dict[str, Any] = getattr(model, "_get_params", dict)()
     return Certificate(
         comparator=run.comparator,
-        settings={name: setting(model, name) for name in values if _is_plain(setting(model, name))},
+        settings={name: value for name in values if _is_plain(value := setting(model, name))},
         totals=dict(run.totals),
         facts=dict(run.facts),
         bounds=tuple(checks),
@@ -248,7 +248,11 @@ def _verdict(loss: float, value: float, size: float) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | tuple)
+    return value is None or isinstance(value, bool | int | float | str | tuple | Mapping)
+
+
+def _with_text_keys(value: Any) -> Any:
+    return {str(key): item for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
 def _plain(value: Any) -> Any:

@@ -16,8 +16,9 @@ from online_rank.rankers.drift import DriftAwareRanker
 from online_rank.rankers.inside import clicks_of
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
+from online_rank.rankers.signs import against_signs, signs_inside
 
-__all__ = ["copied", "extend_path", "losses_on_clicks", "require_perceptron"]
+__all__ = ["copied", "extend_path", "losses_on_clicks", "require_perceptron", "require_signs"]
 
 #: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
 _LARGEST_NORM = 1e150
@@ -46,6 +47,18 @@ def require_perceptron(ranker: Any) -> None:
         raise TypeError(f"ranker is of type {type(ranker).__name__}; a LossTracker holds a PerceptronRanker{transformers}")
     if type(ranker)._learn not in (PerceptronRanker._learn, ClickPerceptron._learn):
         raise TypeError(f"ranker is a {type(ranker).__name__}, which learns in its own way: no bound covers it")
+
+
+def require_signs(name: str, learner: Any, features: tuple[Hashable, ...], *weights: np.ndarray) -> None:
+    """Raise ValueError if weights that a comparator moves from or to have other signs than those of the ranker."""
+    for u in weights:
+        for signs in signs_inside(learner):
+            if (wrong := against_signs(signs, features, u)) is not None:
+                feature, weight = wrong
+                raise ValueError(
+                    f"comparators[{name!r}]: {feature!r} has weight {weight:g}, but sign {signs[feature]} in the ranker: "
+                    "no bound covers its path"
+                )
 
 
 def losses_on_clicks(

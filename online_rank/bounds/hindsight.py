@@ -1,6 +1,6 @@
 """The best weights in hindsight, as a batch learner would find them on the whole stream."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,9 +9,10 @@ from online_rank import arguments
 from online_rank._kernels import hindsight as kernels
 from online_rank._progress import progress as shown_progress
 from online_rank.base import QueryEstimator
-from online_rank.base.columns import as_array
+from online_rank.base.columns import as_array, numbers
 from online_rank.measures import discounts, measure
 from online_rank.query import MAX_GRADE, Block, read_block, read_query, require_finite, require_grades
+from online_rank.rankers.signs import checked_signs
 
 __all__ = ["Hindsight", "best_in_hindsight"]
 
@@ -51,6 +52,7 @@ def best_in_hindsight(
     credit: str = "argmax",
     tolerance: float = 1e-3,
     max_evaluations: int = 2000,
+    signs: Mapping[Any, int] | None = None,
     progress: bool | None = None,
 ) -> Hindsight:
     r"""Minimise the regularised surrogate on all queries at once [CT, eq. 4].
@@ -77,6 +79,8 @@ def best_in_hindsight(
         Stop when the gap is at most this part of the objective.
     max_evaluations
         Stop after about this many passes over the queries.
+    signs
+        Signs of weights, as in `PerceptronRanker`: the minimum is then over weights with these signs.
     progress
         Whether to show a progress bar on stderr (extra `cli`); None shows one on a terminal only. The time left is computed for
         all `max_evaluations`.
@@ -105,8 +109,10 @@ def best_in_hindsight(
     arguments.number("tolerance", tolerance, above=0.0)
     arguments.integer("max_evaluations", max_evaluations, 1)
     arguments.choice("credit", credit, ("argmax", "spread"))
+    checked_signs(signs)
     X, y, offsets, names = _block(queries)
-    problem = _Problem(X, y, offsets, measure, lam, credit == "spread")
+    low, high = _limits(signs, numbers(X.shape[1]) if names is None else names)
+    problem = _Problem(X, y, offsets, measure, lam, credit == "spread", (low, high))
     w = np.zeros(X.shape[1])
     with shown_progress("best in hindsight, at most", max_evaluations, "passes", progress) as show:
         for smoothing in _SMOOTHINGS:
@@ -122,8 +128,9 @@ def best_in_hindsight(
                     raise StopIteration
 
             w = minimize(
-                problem.smoothed, w, args=(smoothing,), jac=True, method="L-BFGS-B", options=options, callback=stop_when_done
-            ).x
+                problem.smoothed, w, args=(smoothing,), jac=True, method="L-BFGS-B", options=options, callback=stop_when_done,
+                bounds=None if signs is None else list(zip(low, high, strict=True)),
+            ).x  # fmt: skip
     weights: Any = problem.weights
     if names is not None:
         weights = dict(zip(names, weights.tolist(), strict=True))
@@ -133,12 +140,21 @@ def best_in_hindsight(
 class _Problem:
     """The objective, with the best weights and the best lower bound found so far; initially w = 0 and alpha = 0."""
 
-    def __init__(self, X: np.ndarray, y: np.ndarray, offsets: np.ndarray, name: str, lam: float, spread: bool) -> None:
+    def __init__(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        offsets: np.ndarray,
+        name: str,
+        lam: float,
+        spread: bool,
+        limits: tuple[np.ndarray, np.ndarray],
+    ) -> None:
         longest = int(np.diff(offsets).max(initial=0))
         self.level = np.empty(len(y), dtype=np.int64)
         self.v = np.empty(len(y))
         self.n_queries = kernels.block_weights(y, offsets, *measure(name), discounts(longest), self.level, self.v)
-        self.X, self.offsets, self.lam, self.spread = X, offsets, lam, spread
+        self.X, self.offsets, self.lam, self.spread, self.limits = X, offsets, lam, spread, limits
         self.workspace = np.empty(longest), np.empty(longest), np.empty((3, min(longest, MAX_GRADE + 1) + 1))
         self.weights = np.zeros(X.shape[1])
         self.best = float(self.v.sum()) / max(self.n_queries, 1)
@@ -159,10 +175,18 @@ class _Problem:
         penalty = 0.5 * self.lam * float(w @ w)
         if value + penalty < self.best:
             self.best, self.weights = value + penalty, w.copy()
-        # alpha's own weights are -gradient / lambda; its dual value is sum alpha less lambda / 2 times their squared norm.
-        self.lower = max(self.lower, mass - float(gradient @ gradient) / (2.0 * self.lam))
+        # alpha's own weights are -gradient / lambda, those of a wrong sign 0; its dual value is sum alpha less lambda / 2 times
+        # their squared norm.
+        own = np.clip(-gradient, *self.limits)
+        self.lower = max(self.lower, mass - float(own @ own) / (2.0 * self.lam))
         self.n_evaluations += 1
         return smoothed + penalty, gradient + self.lam * w
+
+
+def _limits(signs: Mapping[Any, int] | None, names: tuple[Hashable, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest weight of each feature."""
+    own = np.array([(signs or {}).get(name, 0) for name in names], dtype=np.float64)
+    return np.where(own > 0.0, 0.0, -np.inf), np.where(own < 0.0, 0.0, np.inf)
 
 
 class _Columns(QueryEstimator):

@@ -9,6 +9,7 @@ from online_rank.bounds.certificate import Run
 from online_rank.bounds.declaration import setting
 from online_rank.measures import measure
 from online_rank.rankers.click_perceptron import ClickPerceptron
+from online_rank.rankers.signs import against_signs, signs_inside
 
 __all__ = ["run_of_perceptron"]
 
@@ -49,6 +50,8 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
     size = 0.0
     if row is not None:
         size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)
+        if (reason := _outside_the_signs(tracker, row)) is not None:
+            unknown |= dict.fromkeys(("comparator_loss", "surrogate_loss", "norm"), reason)
     return Run(properties, totals, facts, unknown, size, comparator, (_note(tracker),))
 
 
@@ -61,10 +64,20 @@ def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[st
     else:
         # The part removed by a cap is unknown, and so is the sum of the updates.
         facts["weight_norm"] = float(np.linalg.norm(tracker._gains()))
+    facts["signs"] = bool(signs_inside(tracker.learner))
     facts["unit_margin"] = model.update != "gradient"
     if not isinstance(model, ClickPerceptron):
         facts["k"] = measure(model.measure).k
     return facts
+
+
+def _outside_the_signs(tracker: Any, row: int) -> str | None:
+    """Why bounds do not cover a comparator whose weights do not have the signs of a model's; None if they do."""
+    for signs in signs_inside(tracker.learner):
+        if (wrong := against_signs(signs, tracker._own_names(), tracker._aligned[row])) is not None:
+            name, weight = wrong
+            return f"covers comparators with the signs of the model, but {name!r} has weight {weight:g} and sign {signs[name]}"
+    return None
 
 
 def _add_facts_of_comparator(

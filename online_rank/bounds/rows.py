@@ -173,8 +173,16 @@ def _limits(c: Any) -> tuple[Any, str] | None:
     if not mass or weight_norm is None or not c.facts.get("unit_margin"):
         return None
     limit = margin_limit(mass=mass, weight_norm=weight_norm)
-    text = f"no weights of norm U have a mean hinge below 1 - {limit:.4g} U on these pairs, none a margin above {limit:.4g}"
+    text = (
+        f"no weights of norm U{_with_signs(c)} have a mean hinge below 1 - {limit:.4g} U on these pairs, "
+        f"none a margin above {limit:.4g}"
+    )
     return limit, text
+
+
+def _with_signs(c: Any) -> str:
+    """The words for the weights that a run with signs speaks of."""
+    return " with these signs" if c.facts.get("signs") else ""
 
 
 @_line("duality_gap", "duality gap")
@@ -183,7 +191,7 @@ def _gap(c: Any) -> tuple[Any, str] | None:
     if c.comparator is None or not mass or weight_norm is None or not c.facts.get("unit_margin"):
         return None
     gap = duality_gap(comparator_loss=c.pair_loss, norm=c.norm, mass=mass, weight_norm=weight_norm)
-    return gap, f"{gap:,.6g}: no weights of this norm have a smaller F by more"
+    return gap, f"{gap:,.6g}: no weights of this norm{_with_signs(c)} have a smaller F by more"
 
 
 @_line("best_blend", "best fixed blend")

@@ -16,7 +16,7 @@ from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
-from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks, require_perceptron
+from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks, require_perceptron, require_signs
 from online_rank.bounds.mixed import mix
 from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
@@ -210,12 +210,14 @@ class LossTracker(NestedRanker):
         Raises
         ------
         KeyError, TypeError, ValueError
-            There is no such comparator, or `weights` is not a valid vector for it.
+            There is no such comparator, or `weights` is not a valid vector for it; or the weights before or after have other
+            signs than those of the ranker (`PerceptronRanker(signs=...)`), so that no bound would cover the path.
         """
         with self._lock:
             row = self._row(name)
             before = self._aligned[row].copy()
             after = self._aligned_to_columns(name, copied(name, weights))
+            require_signs(name, self._learner, self._own_names(), before, after)
             path, shift = self._path.copy(), self._shift.copy()
             extend_path(path[row], before * self._scaled_by, after * self._scaled_by, self._gains())
             shift[row] += after - before

@@ -129,6 +129,21 @@ def _names(given: list[str] | None) -> list[str] | None:
     return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
 
 
+def _signs(given: list[str] | None) -> dict[str, int] | None:
+    """Signs of weights, given as NAME=+ or NAME=-."""
+    found: dict[str, int] = {}
+    for text in given or ():
+        name, _, sign = text.rpartition("=")
+        if not name or sign not in _SIGNS:
+            raise ValueError(f"--sign {text}: give the name of a feature and its sign, as in price=- or clicks=+")
+        if found.setdefault(name, _SIGNS[sign]) != _SIGNS[sign]:
+            raise ValueError(f"--sign {text}: {name} has both signs")
+    return found or None
+
+
+#: The signs of weights, as they may be written.
+_SIGNS = {"+": 1, "+1": 1, "1": 1, "-": -1, "-1": -1}
+
 #: How to count a query without relevant documents.
 NoRelevant = StrEnum("NoRelevant", ["skip", "zero"])
 
@@ -262,6 +277,14 @@ def train(
     ] = Kind.perceptron,
     scale: Scaling = Scale.map,
     log: Log = False,
+    sign: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sign",
+            metavar="NAME=SIGN",
+            help="Keep the weight of a feature at or above 0 (NAME=+) or at or below 0 (NAME=-); may be repeated.",
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", min=0, help="Shuffle the queries, in a buffer of 2,048."),
@@ -391,7 +414,7 @@ def train(
         event_time,
     )
     settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify, ranker.value)
-    settings = settings._replace(shards=shards, rounds=rounds)
+    settings = settings._replace(shards=shards, rounds=rounds, signs=_signs(sign))
     if dry_run:
         look(settings, json)
         return

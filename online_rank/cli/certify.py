@@ -8,6 +8,7 @@ import numpy as np
 
 from online_rank._progress import progress
 from online_rank.base import steps_of
+from online_rank.base.columns import numbers
 from online_rank.bounds import LossTracker, best_in_hindsight
 from online_rank.query import Block, read_query
 from online_rank.rankers.blend import BlendRanker
@@ -36,8 +37,15 @@ def tracked(model: Any, queries: Iterable[tuple], teacher: np.ndarray | None, sh
         y = np.concatenate([grades for _, grades in seen])
         qid = np.repeat(np.arange(len(seen)), [len(grades) for _, grades in seen])
         name = "best in hindsight"
-        weights = best_in_hindsight((X, y, qid), measure=ranker.measure, lam=_LAMBDA, credit="spread", progress=shown).weights
-        if seen and (names := seen[-1][0].names) is not None:
+        names = seen[-1][0].names if seen else None
+        columns = numbers(X.shape[1]) if names is None else names
+        # An array knows its features by their numbers.
+        signs = {str(j + 1): ranker.signs[c] for j, c in enumerate(columns) if c in ranker.signs} if ranker.signs else None
+        found = best_in_hindsight(
+            (X, y, qid), measure=ranker.measure, lam=_LAMBDA, credit="spread", signs=signs or None, progress=shown
+        )
+        weights = found.weights
+        if names is not None:
             weights = dict(zip(names, weights.tolist(), strict=True))
     return _behind(transformers, LossTracker(ranker, {name: weights}, served=True))
 

@@ -76,6 +76,7 @@ class Settings(NamedTuple):
     ranker: str = "perceptron"
     shards: int | None = None
     rounds: int = 1
+    signs: dict[str, int] | None = None
 
     def parts(self) -> list[Any]:
         """The files in parts: one for each shard in each round."""
@@ -116,7 +117,7 @@ class Settings(NamedTuple):
     def from_run(cls, run: dict[str, Any], test: list[str]) -> "Settings":
         """The inverse of `of_run`: the settings of a run, and the files to test it on."""
         reading = Reading(*(run[name] for name in Reading._fields))
-        return cls(**{name: run[name] for name in cls._fields} | {"reading": reading, "test": test})
+        return cls(**{name: run[name] for name in cls._fields if name in run} | {"reading": reading, "test": test})
 
     def check(self) -> None:
         """Raise, before anything is read, for settings that cannot work."""
@@ -133,6 +134,8 @@ class Settings(NamedTuple):
             raise ValueError("--query and --grade are for tables, not for synthetic streams")
         if self.shards is not None:
             self._check_shards()
+        if self.signs and self.ranker != "perceptron":
+            raise ValueError(f"--sign is for --ranker perceptron, whose weights have signs, not for {self.ranker}")
         # A blend is compared with its own candidates while it learns.
         if self.certify and self.ranker == "perceptron" and (self.passes > 1 or "-" in self.files):
             raise ValueError("--certify reads the queries twice for one pass of learning: give files, and --passes 1")

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from rich.table import Table
 
 from online_rank._progress import progress
 from online_rank.base import ranker_of, serving_ranker
+from online_rank.base.columns import are_numbers
+from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
 from online_rank.cli.files import n_features_of, refuse_overwriting, warnings_as_lines
@@ -33,23 +36,34 @@ RANDOM = "random ranking"
 _MIXING = ("shards", "rounds", "bytes_sent")
 
 
-def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron") -> Any:
-    """A model that has learned nothing yet. The ranker "swap" learns from clicks, not for a measure."""
+def new_model(measure: str, scale: str, log: bool, ranker: str = "perceptron", signs: Mapping[str, int] | None = None) -> Any:
+    """A model that has learned nothing yet. The ranker "swap" learns from clicks, not for a measure.
+
+    `signs` are the signs of the weights of features, for a perceptron.
+    """
     from online_rank import BlendRanker, PerceptronRanker, SwapRanker
 
     if ranker in ("blend", "light-blend"):
         return BlendRanker(None if ranker == "blend" else "light", measure=measure)
-    return scaled(SwapRanker() if ranker == "swap" else PerceptronRanker(measure=measure), scale, log)
+    if ranker == "swap":
+        return scaled(SwapRanker(), scale, log)
+    own = signs_of_columns(_fronts(scale, log), signs) if signs else None
+    return scaled(PerceptronRanker(measure=measure, signs=own), scale, log)
 
 
 def scaled(model: Any, scale: str, log: bool) -> Any:
     """A ranker behind the transformers that `--scale` and `--log` name."""
+    for step in reversed(_fronts(scale, log)):
+        model = step | model
+    return model
+
+
+def _fronts(scale: str, log: bool) -> list[Any]:
+    """The transformers that `--scale` and `--log` name."""
     from online_rank import QueryNormalizer, SignedLog, StreamQuantileMap, StreamScaler
 
     fronts: dict[str, Any] = {"map": StreamQuantileMap, "stream": StreamScaler, "query": QueryNormalizer}
-    if scale in fronts:
-        model = fronts[scale]() | model
-    return SignedLog() | model if log else model
+    return ([SignedLog()] if log else []) + ([fronts[scale]()] if scale in fronts else [])
 
 
 class Output(NamedTuple):
@@ -93,8 +107,9 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
         require_replaceable(output.save)
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
-    model = new_model(settings.measure, settings.scale, settings.log, settings.ranker)
     plan = settings.reading.plan(settings.files)
+    _require_known(settings, plan)
+    model = new_model(settings.measure, settings.scale, settings.log, settings.ranker, settings.signs)
     for line in (plan.in_words() if plan else []) + advice(settings):
         output.warn(line)
     if settings.certify:
@@ -151,6 +166,15 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
         _print(report, traces)
         if certificate is not None:
             print(certificate)
+
+
+def _require_known(settings: Settings, plan: Any) -> None:
+    """Raise ValueError if a feature that has a sign is not in the files."""
+    for name in settings.signs or ():
+        if plan is not None and name not in plan.features:
+            raise ValueError(f"--sign {name}: {settings.files[0]} has no such feature; there are {', '.join(plan.features)}")
+        if plan is None and not are_numbers((name,)):
+            raise ValueError(f"--sign {name}: features of LETOR text are known by their number, 1, 2, ...")
 
 
 def _learn(
@@ -232,6 +256,9 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
     directory = CheckpointDirectory(checkpoints.directory)
     try:
         before, now = directory.read(), settings.of_run() | {"every": checkpoints.every}
+        if isinstance(before, dict):
+            # Options that are newer than the checkpoint had their defaults.
+            before = Settings._field_defaults | before
         if before is None:
             directory.write(now)
         elif not checkpoints.resume:

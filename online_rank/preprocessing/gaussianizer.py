@@ -1,5 +1,6 @@
 """Maps features to a normal distribution, by their quantiles in the stream or in a training set."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,9 @@ class StreamGaussianizer(ColumnTransformer):
                 raise ValueError(f"the centroids of feature {j} are not in order, or have weights below 1")
             if weights.sum() != self._count:
                 raise ValueError(f"the centroids of feature {j} do not stand for {self._count} documents")
+
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
+        return (feature,)
 
     def _grow(self, n_new: int) -> None:
         # The state that earlier documents would have left with the new features at 0.

@@ -1,5 +1,6 @@
 """Scaling by the largest absolute value so far, which keeps zeros."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,9 @@ class MaxAbsStreamScaler(QueryEstimator, QueryTransformer):
         """The largest absolute value of each feature: an array of shape (d,), or a dict for features with names."""
         largest = self._largest[: self._n_features]
         return largest.copy() if self.feature_names is None else dict(zip(self.feature_names, largest.tolist(), strict=True))
+
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
+        return (feature,)
 
     def _grow(self, n_new: int) -> None:
         n = self._n_features

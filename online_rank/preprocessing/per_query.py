@@ -1,5 +1,7 @@
 """Transformers without memory: of single values, and of values relative to their query."""
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from online_rank._kernels import preprocessing as kernels
@@ -27,6 +29,9 @@ class SignedLog(StatelessTransformer):
 
     def __init__(self) -> None:
         super().__init__()
+
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
+        return (feature,)
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         return (SignedLogs(),)
@@ -67,6 +72,9 @@ class QueryNormalizer(StatelessTransformer):
         if method not in ("standard", "minmax"):
             raise ValueError(f"method is {method!r}; it is 'standard' or 'minmax'")
         self.method = method
+
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
+        return (feature,)
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         return (InQuery(np.arange(n_features), np.ones(n_features, dtype=bool), self.method),)

@@ -41,6 +41,8 @@ _LARGEST = 8e307
 _REACH, _HEIGHT = 2.0, 0.7
 #: Added to the standard deviation within a query.
 _SOFT = 0.1
+#: The end of the name of a column relative to the query.
+_IN_QUERY = " in query"
 
 #: More knots add no information about a sketch.
 _MOST_KNOTS = 256
@@ -305,6 +307,17 @@ class StreamQuantileMap(ColumnTransformer):
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
         return _column_names(names, self.ramps)
 
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
+        return _column_names((feature,), self.ramps)
+
+    def _risen_from(self, column: Hashable) -> Hashable:
+        pair = column if self._ramps is None else self._ramps._risen_from(column)
+        if are_numbers((pair,)):
+            return str((int(pair) + 1) // 2)  # type: ignore[call-overload]
+        if isinstance(pair, tuple):
+            return pair[0]
+        return pair.removesuffix(_IN_QUERY) if isinstance(pair, str) else pair
+
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         zero = (np.zeros(1), np.zeros(1))
         found = [(table[:n, kernels.VALUE].copy(), table[:n, kernels.SCORE].copy()) for table, n in zip(
@@ -525,6 +538,18 @@ class Ramps(StatelessTransformer):
         integer("n_knots", n_knots, 2, _MOST_KNOTS)
         self.n_knots = n_knots
 
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
+        if are_numbers((feature,)):
+            first = self.n_knots * (int(feature) - 1)  # type: ignore[call-overload]
+            return tuple(str(first + k) for k in range(1, self.n_knots + 1))
+        return _ramp_names((feature,), self.n_knots)
+
+    def _risen_from(self, column: Hashable) -> Hashable:
+        if are_numbers((column,)):
+            return str((int(column) - 1) // self.n_knots + 1)  # type: ignore[call-overload]
+        is_ramp = isinstance(column, tuple) and isinstance(column[-1], str) and column[-1].startswith("> ")
+        return column[0] if is_ramp else column  # type: ignore[index]
+
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         points, ends = _knots(self.n_knots), np.array([0.0, _HEIGHT])
         own = [None, *((points[k : k + 2], ends) for k in range(self.n_knots - 1))]
@@ -558,7 +583,7 @@ def _column_names(names: tuple[Hashable, ...], ramps: int | None) -> tuple[Hasha
         if are_numbers((name,)):
             given += [str(width * (int(name) - 1) + k) for k in range(1, width + 1)]  # type: ignore[call-overload]
         else:
-            pair = (name, f"{name} in query" if isinstance(name, str) else (name, "in query"))
+            pair = (name, f"{name}{_IN_QUERY}" if isinstance(name, str) else (name, "in query"))
             given += pair if ramps is None else _ramp_names(pair, ramps)
     return tuple(given)
 

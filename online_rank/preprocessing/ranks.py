@@ -1,16 +1,21 @@
 """Adds ranks within the query to the features."""
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels.ranks import beside_ranks
-from online_rank.base.columns import as_array
+from online_rank.base.columns import are_numbers, as_array
 from online_rank.base.form import InQuery, Layer
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, require_finite
 
 __all__ = ["QueryRanks"]
+
+#: The beginning of the name of a rank.
+_RANK_OF = "rank of "
 
 
 class QueryRanks(QueryTransformer):
@@ -50,6 +55,15 @@ class QueryRanks(QueryTransformer):
         arguments.flag("keep", keep)
         self.keep = keep
 
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...] | None:
+        # The number of the rank of a feature without a name depends on how many there are.
+        if are_numbers((feature,)):
+            return None
+        return (*((feature,) if self.keep else ()), f"{_RANK_OF}{feature}")
+
+    def _risen_from(self, column: Hashable) -> Hashable:
+        return column.removeprefix(_RANK_OF) if isinstance(column, str) else column
+
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         copies = 1 + self.keep
         relative = np.arange(copies * n_features) >= (n_features if self.keep else 0)
@@ -64,7 +78,7 @@ class QueryRanks(QueryTransformer):
         beside_ranks(X, block.offsets, width, out)
         names = None
         if block.names is not None:
-            names = (*(block.names if self.keep else ()), *(f"rank of {name}" for name in block.names))
+            names = (*(block.names if self.keep else ()), *(f"{_RANK_OF}{name}" for name in block.names))
             if len(set(names)) < len(names):
                 raise ValueError(f"x: a feature is called {max(names, key=names.count)!r}, as the rank of another is")
         return block._replace(X=out, names=names)

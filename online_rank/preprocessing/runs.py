@@ -87,6 +87,10 @@ class RunFeatures(QueryTransformer):
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, takes_sparse=True, learns=False)
 
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
+        # Signs name its columns, since runs are no features.
+        return (feature,)
+
     def __init__(
         self,
         runs: Sequence[str] | None = None,

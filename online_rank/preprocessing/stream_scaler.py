@@ -1,6 +1,6 @@
 """Standardisation by running means and variances."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,9 @@ class StreamScaler(ColumnTransformer):
         if self.feature_names is None:
             return values.copy()
         return dict(zip(self.feature_names, values.tolist(), strict=True))
+
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
+        return (feature,)
 
     def _scale(self) -> np.ndarray:
         """The standard deviations; 0 for a feature that has been constant, which becomes 0."""

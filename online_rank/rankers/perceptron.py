@@ -1,22 +1,25 @@
 """The perceptron for ranking."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from online_rank._kernels import perceptron as dense
 from online_rank._kernels import sparse_perceptron as sparse
-from online_rank._kernels.codes import CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
+from online_rank._kernels.codes import AVERAGED, CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
 from online_rank._kernels.tracked import learn_tracked
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
+from online_rank.base.columns import are_numbers
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
+from online_rank.rankers.signs import against_signs, checked_signs, clip, project, project_rows
 
 __all__ = ["PerceptronRanker"]
 
@@ -85,11 +88,23 @@ class PerceptronRanker(LinearRanker):
         kappa, 0 < kappa <= 1: after each update the weights are scaled down to a norm of kappa times the square root of the sum
         of ||z||^2 + 2 tau V, so that they follow drift (`capped_bound`). It changes all weights, so sparse queries become dense
         arrays. None for no cap.
+    signs
+        Known signs of weights: `{"price": -1, "clicks": 1}`. After each update a weight of the wrong sign becomes 0, so that of
+        two documents that differ in the price alone the dearer one never scores higher. Names are those of the columns that the
+        ranker gets; feature n of an array is called "n". A pipeline refuses transformers whose columns do not rise with a
+        feature, and signs of only some of the columns made of it. Bounds cover comparators with the same signs (Notes). None
+        for no signs.
 
     Notes
     -----
     Algorithm 1 of [CT] as printed is `update="gradient", credit="argmax", mass="slam", within_grade="document",
     learning_rate=1.0, average=False`.
+
+    With `signs` the update is followed by the projection onto the cone K of weights with these signs. The bounds hold for every
+    u in K: with :math:`v = w_t + z_t`, the projection :math:`\Pi(v)` sets to 0 each :math:`v_j` of the wrong sign, so that
+    :math:`\langle u, \Pi(v) - v \rangle \ge 0` and :math:`\langle \Pi(v), \Pi(v) - v \rangle = 0`. Therefore
+    :math:`\langle u, w_{T+1} \rangle \ge \sum_t \langle u, z_t \rangle`, :math:`\|\Pi(v)\| \le \|v\|` and
+    :math:`\|\Pi(v) - u\| \le \|v - u\|`, and these are all that the proofs of the bounds use.
 
     References
     ----------
@@ -109,9 +124,7 @@ class PerceptronRanker(LinearRanker):
     0.369...
     """
 
-    _learns_atomically = True
     #: `_learn` takes pairs, mass and loss from `Block.served` if given.
-
     _schema = Schema(_counters=Array(N_COUNTERS, low=0.0), _config=Derived(), _all_forms=Derived())
 
     def __init__(
@@ -129,6 +142,7 @@ class PerceptronRanker(LinearRanker):
         average: bool | float = True,
         served: str = "current",
         norm_cap: float | None = None,
+        signs: Mapping[Any, int] | None = None,
     ) -> None:
         super().__init__(averages=average is not False, n_counters=N_COUNTERS)
         self.measure = measure
@@ -143,6 +157,8 @@ class PerceptronRanker(LinearRanker):
         self.average = average
         self.served = served
         self.norm_cap = norm_cap
+        self.signs = signs
+        checked_signs(signs)
         self._config = self._checked()
         lean = CREDITS[credit].lean and (within_grade, margin_scale) == ("mean", "constant")
         self._all_forms = None if lean else True
@@ -169,7 +185,67 @@ class PerceptronRanker(LinearRanker):
         # A norm cap may scale down all weights in every query.
         return Abilities(takes_sparse=self.norm_cap is None, takes_served=True)
 
+    @property
+    def _learns_atomically(self) -> bool:  # type: ignore[override]
+        # With signs, the projection follows the kernel.
+        return self.signs is None
+
+    @property
+    @locked
+    def served_weights(self) -> np.ndarray:
+        """The weights that serve rankings, float64 (d,), a copy: the average of those that learn, if the ranker averages."""
+        weights = super().served_weights
+        if self.signs is not None:
+            # An average kept for sparse queries is computed from sums, whose rounding may leave a 0 with the wrong sign.
+            clip(weights, *self._signed_columns())
+        return weights
+
+    def _signed_columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """The columns that have a sign, and their signs, float64."""
+        unnamed = self._columns is None and self._n_features > 0
+        names = tuple(self.signs or ())
+        if unnamed and not are_numbers(names):
+            wrong = next(name for name in names if not are_numbers((name,)))
+            raise ValueError(
+                f"signs names {wrong!r}, but the queries do not name their features: feature n of an array is called 'n'"
+            )
+        columns, signs = self._columns_of(names), np.array(list((self.signs or {}).values()), dtype=np.float64)
+        if unnamed and (columns < 0).any():
+            raise ValueError(f"signs names feature {names[int(np.argmin(columns))]}, but there are {self._n_features} features")
+        return columns[columns >= 0], signs[columns >= 0]
+
+    def _project(self, columns: np.ndarray, signs: np.ndarray) -> None:
+        """Project the weights that one round has changed onto the cone of weights with these signs, and correct the average."""
+        if self._rows is None:
+            project(self._weights, self._average, self._counters[AVERAGED], columns, signs)
+            return
+        _, shift = self._scale_and_shift()
+        lag = self._counters[AVERAGED] - 1.0 if self._decay == 1.0 else self._decay / shift
+        project_rows(self._rows, lag if self._averages else 0.0, columns, signs)
+
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if self.signs is None:
+            return self._learn_freely(block, rounds)
+        columns, signs = self._signed_columns()
+        self._warn_of_unknown_signs(columns)
+        for t, query in enumerate(block.each()):
+            if not self._learn_freely(query, rounds[t : t + 1]):
+                return t
+            self._project(columns, signs)
+        return len(block.w)
+
+    def _warn_of_unknown_signs(self, columns: np.ndarray) -> None:
+        """Before the first round, warn if a feature with a sign is not there: it may be misspelt."""
+        if self._last_round is None and len(columns) < len(self.signs or ()):
+            lacking = [name for name in self.signs or () if self._columns is None or self._columns.missing([name])]
+            warnings.warn(
+                f"signs: the first query has no feature {', '.join(map(repr, lacking))}; a sign holds for "
+                "features of that name alone",
+                stacklevel=6,
+            )
+
+    def _learn_freely(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn queries by the kernel, without regard to signs."""
         X, y, offsets, w, _, _, served, *_ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None and self._all_forms is None:
@@ -199,13 +275,39 @@ class PerceptronRanker(LinearRanker):
         self, asked: Block, block: Block, rounds: np.ndarray, comparators: np.ndarray, values: np.ndarray, answers: np.ndarray
     ) -> int:
         """Learn from arrays, and measure comparators and answers on the way (`learn_tracked`)."""
-        return learn_tracked(
+        if self.signs is not None and len(block.w) > 1:
+            for t, (before, query) in enumerate(zip(asked.each(), block.each(), strict=True)):
+                own = slice(block.offsets[t], block.offsets[t + 1])
+                parts = rounds[t : t + 1], comparators, values[t : t + 1], answers[own]
+                if not self._learn_watched(before, query, *parts):
+                    return t
+            return len(block.w)
+        learned = learn_tracked(
             block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, self._weights, self._average,
             self._counters, rounds, block.served, comparators, values, asked.X, answers,
         )  # fmt: skip
+        if self.signs is not None and learned:
+            columns, signs = self._signed_columns()
+            self._warn_of_unknown_signs(columns)
+            self._project(columns, signs)
+        return learned
 
     def _mix(self, shards: Sequence[Any], base: Any, shares: Sequence[float]) -> None:
         self._mix_weights(shards, base, shares)
+        if self.signs is not None and self._rows is None:
+            # Averages are mixed by differences of sums, whose rounding may leave a 0 with the wrong sign.
+            clip(self._average if self._averages else self._weights, *self._signed_columns())
+
+    def _begin_with(self, weights: np.ndarray, strength: float) -> None:
+        super()._begin_with(weights, strength)
+        self._check_state()
+
+    def _check_state(self) -> None:
+        """Raise ValueError if a weight that learns has the wrong sign."""
+        wrong = against_signs(self.signs, self._own_names(), self.weights)
+        if wrong is not None:
+            name, weight = wrong
+            raise ValueError(f"weights: {name!r} has weight {weight:g}, but signs={{{name!r}: {(self.signs or {})[name]}}}")
 
     def _checked(self) -> np.ndarray:
         """The arguments in the form that the kernel takes. Raises ValueError for arguments that contradict one another."""

@@ -613,8 +613,43 @@ def running_margin(rng: np.random.Generator) -> Iterator[Check]:
     yield Check("running margin", largest, 4.0 * beta * sums.B * sums.R**2, 4.0 * beta * sums.B * sums.R**2)
 
 
+def signed(rng: np.random.Generator) -> Iterator[Check]:
+    """Weights projected onto a cone of signs that holds the comparator, and the initial weights."""
+    stream = Stream(rng)
+    beta, kappa = float(rng.choice([0.0, 0.5])), float(rng.choice([0.0, 0.3]))
+    signs = np.sign(stream.u) * (rng.random(stream.d) < 0.7)
+    beginning = float(rng.choice([0.0, 1.0])) * np.abs(rng.normal(size=stream.d)) * np.sign(stream.u) / stream.scale
+    beginning = np.zeros(stream.d) if kappa else beginning
+    w, sums = beginning.copy(), Sums()
+    for t in range(stream.T):
+        query = stream.query(t)
+        scores = query.X @ w
+        query = stream.graded(query, scores)
+        step = update(stream, query, scores, margin(rng, beta, query, sums.R))
+        sums.add(query, step, stream.u)
+        w = w + step.g
+        if kappa:
+            largest = kappa * math.sqrt(sums.squares + 2.0 * sums.margin)
+            w = w * min(1.0, largest / max(float(np.linalg.norm(w)), 1e-300))
+        for j in range(stream.d):
+            if w[j] * signs[j] < 0.0:
+                w[j] = 0.0
+    norm, begun = float(np.linalg.norm(stream.u)), float(np.linalg.norm(beginning))
+    if kappa:
+        larger = bounds.capped_bound(largest_norm=norm, path_length=0.0, cap=kappa, **sums.arguments(*DATA))
+        yield Check("capped_bound with signs", sums.V, larger, larger)
+        return
+    gains = float(stream.u @ (w - beginning))
+    yield Check("hindsight with signs", sums.V, sums.F + gains, sums.F + norm * float(np.linalg.norm(w)) + norm * begun)
+    larger = bounds.beginning_data_bound(
+        norm=norm, beginning_norm=begun, beginning_product=float(stream.u @ beginning), **sums.arguments(*DATA)
+    )
+    yield Check("mass_data_bound with signs", sums.V, larger, sums.F + norm * begun + larger)
+
+
 THEOREMS = (
     master, served, averaged, drift, capped, scaler, restarts, delayed, mixing, clicked, truncated, projected, running_margin,
+    signed,
 )  # fmt: skip
 
 
