@@ -25,6 +25,7 @@ ATTAINED = {
     "truncated": {"truncation_bound"},
     "projected": {"projection_data_bound"},
     "running_margin": set(),
+    "signed": {"hindsight with signs", "mass_data_bound with signs"},
 }
 
 
