@@ -6,7 +6,7 @@ import itertools
 import re
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -141,6 +141,14 @@ class Columns:
     def since(self, n: int) -> list[Hashable]:
         """The names of all columns but the first `n`."""
         return list(itertools.islice(reversed(self._column), len(self._column) - n))[::-1]
+
+    def rename(self, names: Mapping[Hashable, Hashable]) -> None:
+        """Give columns other names, which no column has."""
+        renamed = {names.get(name, name): column for name, column in self._column.items()}
+        if len(renamed) != len(self._column):
+            raise ValueError("a new name of a column is that of another one")
+        self._column = renamed
+        self._table = self._found = self._names = self._are_numbers = None
 
     def truncate(self, n: int) -> None:
         """Forget all but the first `n` columns. It may be called again after it was interrupted."""

@@ -918,6 +918,27 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return getattr(context.get_parameter_source(name), "name", "DEFAULT") != "DEFAULT"
 
 
+@app.command(cls=_Command)
+def forget(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="The --checkpoint folder of a service that does not run.")],
+    id: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="A query; may be repeated.")] = None,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="ID", help="A user: queries and features with this id as a word of their own."),
+    ] = None,
+) -> None:
+    """Forget queries, and what is known of a user, in the folder of a service.
+
+    Nothing of it is left in the files: waiting queries, learned ids, the journal, names of features. A running service takes
+    POST /forget.
+    """
+    from online_rank.cli.service import forget as forget_in
+
+    if not id and user is None:
+        raise typer.BadParameter("give --id, --user, or both")
+    forget_in(folder, id or [], user)
+
+
 def _require_for_new(context: typer.Context, model: str | None) -> None:
     """Raise a usage error for options of a new model beside a MODEL, which would not apply."""
     for name in _OF_NEW if model is not None else ():

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from online_rank.cli.events import events_of
+from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
-from online_rank.serving.durable import DurableService
+from online_rank.serving.durable import DurableService, read_service
+from online_rank.serving.forgetting import Wanted, without
 from online_rank.serving.idle import IdleClock
+from online_rank.serving.outcomes import PREVIOUS
 from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import encoded
-from online_rank.storage.files import require_replaceable, save
+from online_rank.storage.files import require_replaceable, save, write_atomically
 
-__all__ = ["Beginning", "Feedback", "Pending", "Places", "maker", "run", "say_where_it_goes_on", "seconds_of"]
+__all__ = ["Beginning", "Feedback", "Pending", "Places", "forget", "maker", "run", "say_where_it_goes_on", "seconds_of"]
 
 _CHUNK = 1 << 18
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -202,6 +205,25 @@ def run(service: RankingService, places: Places) -> None:
             _write(b"".join(encoded(answer) + b"\n" for answer in answers))
             state.between_commits()
         _save(state, places)
+
+
+def forget(folder: str, ids: Sequence[str], user: str | None) -> None:
+    """Forget queries and what is known of a user, in the folder of a service that does not run. Raises ValueError, OSError.
+
+    An id of digits is that of a text and of a number.
+    """
+    numbers = [int(each) for each in ids if each.isdecimal() and is_id(int(each))]
+    wanted = Wanted((*ids, *numbers), user)
+    kept = Path(folder) / PREVIOUS
+    previous = kept.read_bytes() if kept.exists() else None
+    with contextlib.closing(DurableService(read_service(folder), folder)) as state:
+        if previous is not None:
+            write_atomically(kept, without(previous, wanted))
+        done = state.forget(wanted)
+        state.save()
+    told = done.answer()["forgotten"]
+    features = f"{told['features']} feature{'' if told['features'] == 1 else 's'}"
+    print(f"{told['waiting']} waiting queries, {told['learned']} learned ids and the names of {features} are forgotten")
 
 
 def _save(state: DurableService, places: Places) -> str | None:

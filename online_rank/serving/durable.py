@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from online_rank.serving.forgetting import Forgotten, Wanted, forget
 from online_rank.serving.identity import go_on
 from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import no_collection, own
@@ -87,6 +88,10 @@ class DurableService:
         self._every = every
         self._folder: StateDirectory | None = None
         self._gone: list[int] = []
+        #: Learned ids to be forgotten with the next checkpoint, by change.
+        self._forgotten: dict[int, str] = {}
+        # How often something was forgotten, and how often before nothing of it was left in the files.
+        self._n_forgets = self._n_purged = 0
         self._saved_at = service.n_changes
         self._patience, self._not_before = _PATIENCE, 0.0
         if self.path is not None:
@@ -183,16 +188,41 @@ class DurableService:
         OSError, ValueError, MemoryError
             It could not be written; `checkpoint_failure` keeps the reason.
         """
+        # What is forgotten from now on is still in this generation.
+        return self._writing(generation, self._forgotten, self._n_forgets)
+
+    def _writing(self, generation: Generation | None, forgotten: dict[int, str], n_forgets: int) -> Iterator[None]:
         if generation is None or self._folder is None:
             return
         try:
+            if forgotten:
+                self._folder.rename_learned(forgotten)
             yield from self._folder.replacing(generation)
+            if n_forgets > self._n_purged:
+                yield
+                self._folder.purge()
         except (OSError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
         del self._gone[: len(generation.gone)]
+        self._forgotten = {change: name for change, name in self._forgotten.items() if change not in forgotten}
+        self._n_purged = n_forgets
         self._saved_at = generation.change
         self.checkpoint_failure, self._patience = None, _PATIENCE
+
+    def forget(self, wanted: Wanted) -> Forgotten:
+        """Let the service forget; once the next checkpoint is written, nothing of it is in the files.
+
+        Raises
+        ------
+        ValueError
+            The model cannot forget it; nothing has changed.
+        """
+        done = forget(self.service, wanted)
+        self._gone += done.queries
+        self._forgotten = self._forgotten | {change: json.dumps(name) for change, name in done.learned.items()}
+        self._n_forgets += 1
+        return done
 
     def tidy(self) -> None:
         """Housekeeping between two commits, after requests were answered."""

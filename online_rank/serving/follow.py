@@ -74,6 +74,10 @@ class Replica(ServedModel):
         """A replica has the model of its server."""
         return await self.replace(b"")
 
+    async def forget(self, request: bytes) -> Answer:
+        """A replica forgets what its server forgets."""
+        return 409, {"error": f"this is a replica: send this to {self._server.geturl()}"}
+
     def figures(self) -> dict[str, Any]:
         """Counts and figures, and how far behind this replica is."""
         behind = {"changes": self.n_behind, "seconds": round(self.seconds_behind, 3)}

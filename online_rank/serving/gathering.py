@@ -3,7 +3,7 @@
 import heapq
 import itertools
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
@@ -123,10 +123,19 @@ class GatheredFeedback(WaitingQueries):
             if end > at:
                 heapq.heappush(self._early_ends, (end, next(self._ties), query_id))
             else:
-                self._n_early -= n_values(self._given.pop(query_id))
-                self._ungraded.pop(query_id, None)
-                del self._early[query_id]
+                self.forget_early((query_id,))
                 self.n_expired += 1
+
+    def early_ids(self) -> list[Hashable]:
+        """The ids of the queries that feedback came for, and that may yet be ranked."""
+        return [*self._early]
+
+    def forget_early(self, query_ids: Iterable[Hashable]) -> None:
+        """Forget feedback on queries that have not come."""
+        for query_id in query_ids:
+            self._n_early -= n_values(self._given.pop(query_id))
+            self._ungraded.pop(query_id, None)
+            del self._early[query_id]
 
     def next_closed(self) -> Any:
         """The id of the waiting query whose window ended first, or None."""

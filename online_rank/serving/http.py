@@ -5,6 +5,7 @@
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
+- `POST /forget` `{"ids": [...], "user": ...}`: forget queries, and what is known of a user.
 - `DELETE /models/KEY`: delete a model with all that is stored about its queries, where there is one for each key.
 - `GET /follow`: what happens, for read replicas.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
@@ -51,7 +52,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-store",
 }
 _OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
-_POSTED = ("/rank", "/learn", "/model", "/model/rollback")
+_POSTED = ("/rank", "/learn", "/model", "/model/rollback", "/forget")
 _LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
@@ -224,6 +225,8 @@ class RankingApp:
         body = await read_body(scope, receive, limits.body, limits.seconds)
         if path == "/model/rollback":
             return await (await self.models.get(key, may_make=False)).roll_back()
+        if path == "/forget":
+            return await (await self.models.get(key, may_make=False)).forget(body)
         return await self.models.answer(key, body)
 
     def _key_of(self, scope: Scope) -> str | None:

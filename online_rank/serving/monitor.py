@@ -117,6 +117,10 @@ class Monitor:
         """Something happened."""
         self.version += 1
 
+    def forget(self) -> None:
+        """Forget the queries that are shown."""
+        self._queries.clear()
+
     def before_learning(self, model: Any) -> np.ndarray | None:
         """The weights, if the next query will be shown on the page; pass the result to `learned`."""
         if time.monotonic() - self._shown_at < _SECONDS_BETWEEN_SHOWN:

@@ -6,7 +6,7 @@ from typing import Any
 
 import online_rank
 from online_rank.serving.models import KEY
-from online_rank.serving.schemas import ACCEPTED, DONE, EXAMPLES, LEARNED, RANKED, STATS, request_schema
+from online_rank.serving.schemas import ACCEPTED, DONE, EXAMPLES, FORGET, FORGOTTEN, LEARNED, RANKED, STATS, request_schema
 
 __all__ = ["description", "description_page"]
 
@@ -109,6 +109,18 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
             | replacing("Serve the model of another file, which is checked in full", "application/octet-stream"),
             "/model/rollback": replacing("Restore the model that was replaced last", "application/json"),
             **({"/models/{key}": deleting} if key is not None else {}),
+            "/forget": {
+                "post": {
+                    "summary": "Forget queries, and what is known of a user: nothing is left in the files when it is answered",
+                    **keyed,
+                    **secured,
+                    "requestBody": {"required": True, "content": {"application/json": {"schema": FORGET}}},
+                    "responses": {
+                        "200": {"description": "OK", "content": {"application/json": {"schema": FORGOTTEN}}},
+                        **_errors({**_REFUSALS, **of_model, "409": "the model keeps it where it cannot be taken away"}),
+                    },
+                }
+            },
             "/stats": get("Counts and figures", schema=STATS, also=keyed | secured, **of_model),
             "/healthz": get("Whether the service works; 503: restart it", schema=_OK, **{"503": "restart it"}),
             "/readyz": get("Whether requests can be taken", schema=_OK, **{"503": "send requests elsewhere"}),

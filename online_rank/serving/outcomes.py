@@ -4,7 +4,10 @@ from typing import Any, NamedTuple
 
 from online_rank.feedback import Clicks
 
-__all__ = ["Outcome", "Reply"]
+__all__ = ["PREVIOUS", "Outcome", "Reply"]
+
+#: File name of the model that was replaced last, in the folder of a service.
+PREVIOUS = "previous.npz"
 
 
 class Outcome(NamedTuple):

@@ -7,7 +7,7 @@ from online_rank.query.grades import MAX_GRADE
 from online_rank.serving.plan import LATEST
 from online_rank.serving.requests import FIELDS
 
-__all__ = ["ACCEPTED", "DONE", "EXAMPLES", "LEARNED", "RANKED", "STATS", "request_schema"]
+__all__ = ["ACCEPTED", "DONE", "EXAMPLES", "FORGET", "FORGOTTEN", "LEARNED", "RANKED", "STATS", "request_schema"]
 
 _ID = {
     "oneOf": [
@@ -128,6 +128,37 @@ ACCEPTED = {
         "early": {"type": "boolean", "description": "its query has not come yet"},
         "late": {"type": "boolean", "description": "its window has ended: not learned"},
         "meta": _META,
+    },
+}
+FORGET = {
+    "type": "object",
+    "required": [],
+    "anyOf": [{"required": ["ids"]}, {"required": ["user"]}],
+    "additionalProperties": False,
+    "properties": {
+        "ids": {"type": "array", "items": _ID, "description": "ids of queries"},
+        "user": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_ID_LENGTH,
+            "description": "the id of a user: queries with it as a word of id or content, features with it in names",
+        },
+    },
+    "example": {"user": "u17"},
+}
+FORGOTTEN = {
+    "type": "object",
+    "required": ["forgotten"],
+    "properties": {
+        "forgotten": {
+            "type": "object",
+            "required": ["waiting", "learned", "features"],
+            "properties": {
+                "waiting": {"type": "integer", "description": "queries that waited for feedback"},
+                "learned": {"type": "integer", "description": "ids that were remembered as learned"},
+                "features": {"type": "integer", "description": "features that lost their names"},
+            },
+        }
     },
 }
 _INTERVAL = {

@@ -10,8 +10,10 @@ from online_rank.base import ranker_of
 from online_rank.measures import learned_measure
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
+from online_rank.serving.forgetting import Wanted, without
 from online_rank.serving.idle import IdleClock
 from online_rank.serving.monitor import Monitor
+from online_rank.serving.outcomes import PREVIOUS
 from online_rank.serving.protocol import RankingService, Reply
 from online_rank.serving.told import Told
 from online_rank.storage.files import from_bytes, to_bytes, write_atomically
@@ -19,9 +21,6 @@ from online_rank.storage.files import from_bytes, to_bytes, write_atomically
 __all__ = ["Answer", "ServedModel"]
 
 _log = logging.getLogger("online_rank.serving")
-
-#: File name of the model that was replaced last.
-_PREVIOUS = "previous.npz"
 
 #: HTTP status and the answer, for JSON.
 Answer = tuple[int, dict[str, Any]]
@@ -111,7 +110,7 @@ class ServedModel:
         try:
             self._previous = to_bytes(self.durable.service.replaced)
             if self.durable.path is not None:
-                write_atomically(self.durable.path / _PREVIOUS, self._previous)
+                write_atomically(self.durable.path / PREVIOUS, self._previous)
         except (OSError, TypeError, ValueError) as error:
             _log.error("the model before cannot be kept: %s", error)
 
@@ -138,11 +137,50 @@ class ServedModel:
 
     async def roll_back(self) -> Answer:
         """Restore the model that was replaced last; calling it again undoes this."""
+        previous = await self._previous_file()
+        return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
+
+    async def forget(self, request: bytes) -> Answer:
+        """Forget queries and what is known of a user (`Wanted`); nothing of it is in the files when this returns."""
+        try:
+            wanted = Wanted.of(request)
+        except ValueError as error:
+            return 400, {"error": str(error)}
+        self.n_users += 1
+        try:
+            self.commits.require_working()
+            previous = await self._previous_file()
+            if previous is not None and wanted.user is not None:
+                previous = await asyncio.to_thread(without, previous, wanted)
+            done = self.durable.forget(wanted)
+            self.told.restart()
+            self.monitor.forget()
+            self.monitor.changed()
+            if previous is not None:
+                await self._keep_previous(previous)
+            await self.commits.checkpoint()
+        except ValueError as error:
+            return 409, {"error": str(error)}
+        except (CommitError, OSError) as error:
+            _log.error("forgotten, but not on the disk yet: %s", error)
+            return 503, {"error": f"forgotten, but files may have it still; send this again: {error}"}
+        finally:
+            self.n_users -= 1
+        return 200, done.answer()
+
+    async def _previous_file(self) -> bytes | None:
+        """The model that was replaced last; None if there is none."""
         previous = self._previous
         if previous is None and self.durable.path is not None:
-            path = self.durable.path / _PREVIOUS
+            path = self.durable.path / PREVIOUS
             previous = await asyncio.to_thread(path.read_bytes) if path.exists() else None
-        return (409, {"error": "no model was replaced"}) if previous is None else await self.replace(previous)
+        return previous
+
+    async def _keep_previous(self, content: bytes) -> None:
+        """Keep a model for `roll_back`. Raises OSError."""
+        self._previous = content
+        if self.durable.path is not None:
+            await asyncio.to_thread(write_atomically, self.durable.path / PREVIOUS, content)
 
     async def _replaced_by(self, model: Any) -> Answer:
         service, before = self.durable.service, self.model_file()
@@ -151,12 +189,11 @@ class ServedModel:
         except (ValueError, TypeError) as error:
             return 400, {"error": f"this model cannot replace the one that serves: {error}"}
         self.told.restart()
-        watched, self._previous = self.monitor, before
+        watched = self.monitor
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
         self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
         try:
-            if self.durable.path is not None:
-                await asyncio.to_thread(write_atomically, self.durable.path / _PREVIOUS, before)
+            await self._keep_previous(before)
             await self.commits.checkpoint()
         except (CommitError, OSError) as error:
             _log.error("a model was replaced, but is not on the disk yet: %s", error)

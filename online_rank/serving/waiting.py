@@ -80,6 +80,10 @@ class WaitingQueries:
         """The numbers of all queries that wait, in order."""
         return [number for number, *_ in self._queries.values()]
 
+    def ids(self) -> list[Hashable]:
+        """The ids of all queries that wait, in order."""
+        return [*self._queries]
+
     def read_from(self, fetch: Callable[[int], Any]) -> None:
         """Queries are on the disk too, where `fetch` reads them by number, those that wait now and all later ones.
 

@@ -175,6 +175,24 @@ class Database(Rows):
         finally:
             os.close(file)
 
+    def purge(self) -> None:
+        """Write database and log anew, so that nothing of deleted rows is left in the files.
+
+        Raises
+        ------
+        OSError, CheckpointError
+            The disk fails, or others read at the time: what was deleted may be in the files still.
+        """
+        self.require_in_place()
+        with self._translated():
+            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.execute("VACUUM")
+            busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._pages = 0
+        self._see()
+        if busy:
+            raise OSError(errno.EBUSY, "is being read, and keeps what was deleted", str(self.path))
+
     def tidy(self) -> None:
         """Move the log into the database if it has become long: to be called by the committing thread, after it has
         answered.

@@ -19,7 +19,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,6 +195,21 @@ class StateDirectory(CheckpointDirectory):
         yield from self.writing(generation.snapshot, generation.change, notes)
         self.journal_bytes -= before
         self.sync_count(at_once=True)
+
+    def rename_learned(self, names: Mapping[int, str]) -> None:
+        """Remember learned ids, by the numbers of their changes, as something else, in JSON.
+
+        Whatever was written before stays readable: the ids are as many as before.
+        """
+        self.require_open()
+        rows = [(name, digest_of_id(change, name), change) for change, name in names.items()]
+        with self._database.transaction(wait=False) as connection:
+            connection.executemany("UPDATE learned SET id = ?, digest = ? WHERE change = ?", rows)
+
+    def purge(self) -> None:
+        """Leave nothing of what was deleted in the files."""
+        self.require_open()
+        self._database.purge()
 
     def tidy(self) -> None:
         """Housekeeping between two commits, after requests were answered: move SQLite's log into the database, sync the

@@ -12,7 +12,7 @@ import math
 import numbers
 import random
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from online_rank.limits import MAX_DEPTH, is_integer
 from online_rank.storage.objects import Budget, class_of, name_of, restore, split
 from online_rank.storage.river_classes import COMPILED, TYPES, compiled_name
 
-__all__ = ["Packed", "adopt", "numeric", "pack", "settings_of", "unpack"]
+__all__ = ["Packed", "adopt", "numeric", "pack", "settings_of", "strings_of", "unpack"]
 
 #: Bytes that objects may allocate in addition to twice the arrays of a file.
 _SPARE_BYTES = 8 << 20
@@ -264,6 +264,30 @@ class _Unpacker:
                 raise StateError(f"{where} has no {part}")
             parts[part] = {key: self.decode(item, f"{where}.{key}", depth + 1) for key, item in node[part].items()}
         return restore(cls, parts["parameters"], parts["state"], where, self._budget)
+
+
+def strings_of(value: Any) -> Iterator[str]:
+    """Every string that a file of a value would have: names of features, settings, keys of dicts.
+
+    Raises TypeError for objects that cannot be saved.
+
+    Examples
+    --------
+    >>> [*strings_of(({"user": 1}, "u17"))]
+    ['user', 'u17']
+    """
+    with contextlib.ExitStack() as held:
+        packer = _Packer(held=held)
+        trees = [packer.encode(value, "model", 0)]
+    while trees:
+        tree = trees.pop()
+        if isinstance(tree, str):
+            yield tree
+        elif isinstance(tree, list):
+            trees += reversed(tree)
+        elif isinstance(tree, dict):
+            trees += [part for name, part in reversed(tree.items()) if name != "class"]
+    yield from packer.strings
 
 
 def unpack(packed: Packed) -> Any:

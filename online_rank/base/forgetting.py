@@ -1,0 +1,78 @@
+"""Names of features that a model has to forget, such as those with the id of a user."""
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from online_rank.base.columns import Columns
+
+__all__ = ["forget_names"]
+
+_CONTAINERS = (list, tuple, set, frozenset)
+
+
+def forget_names(model: Any, is_forgotten: Callable[[str], bool]) -> int:
+    """Take the names of features away from a model, everywhere in it. Returns the number of features.
+
+    Each column gets a name that no feature can have: a tuple with a number. What was learned with it stays where no query
+    reaches it any more.
+
+    Parameters
+    ----------
+    model
+        The model; nothing may use it meanwhile.
+    is_forgotten
+        Whether a name has to go.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker
+    >>> model = PerceptronRanker()
+    >>> model.learn_one([{"price": 1.0, "price*user=u17": 1.0}, {"price": 2.0}], [1, 0])
+    >>> forget_names(model, lambda name: "u17" in name), model.feature_names
+    (1, ('price', ('forgotten', 0)))
+    >>> model.predict_one([{"price*user=u17": 1.0}])
+    [0.0]
+    """
+    tables = {id(columns): columns for columns in _columns_in(model, set())}.values()
+    n = 1 + max((_number(name) for columns in tables for name in columns.names), default=-1)
+    renamed: dict[Hashable, Hashable] = {}
+    for columns in tables:
+        for name in columns.names:
+            if name not in renamed and any(map(is_forgotten, _texts(name))):
+                renamed[name] = ("forgotten", n + len(renamed))
+    for columns in tables:
+        if any(name in renamed for name in columns.names):
+            columns.rename(renamed)
+    return len(renamed)
+
+
+def _number(name: Hashable) -> int:
+    """The number of a forgotten name; -1 for others."""
+    is_forgotten = isinstance(name, tuple) and len(name) == 2 and name[0] == "forgotten" and isinstance(name[1], int)
+    return name[1] if is_forgotten else -1  # type: ignore[index]
+
+
+def _texts(name: Hashable) -> Iterator[str]:
+    """The texts in a name."""
+    if isinstance(name, tuple):
+        for part in () if _number(name) >= 0 else name:
+            yield from _texts(part)
+    elif isinstance(name, str | int):
+        yield str(name)
+
+
+def _columns_in(value: Any, seen: set[int]) -> Iterator[Columns]:
+    """All tables of names in a value."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Columns):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _columns_in(part, seen)
+    elif isinstance(value, _CONTAINERS):
+        for part in value:
+            yield from _columns_in(part, seen)
+    elif type(value).__module__.partition(".")[0] in ("online_rank", "river"):
+        yield from _columns_in(getattr(value, "__dict__", {}), seen)

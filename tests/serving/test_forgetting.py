@@ -1,0 +1,211 @@
+"""What a service forgets on request leaves neither its answers nor its files."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+for package in ("starlette", "prometheus_client", "httpx"):
+    pytest.importorskip(package)
+
+import httpx  # noqa: E402
+from river import linear_model, preprocessing  # noqa: E402
+
+from online_rank import CrossFeatures, ForEachDocument, PairwiseRanker, PerceptronRanker, StreamScaler, save  # noqa: E402
+from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
+from online_rank.serving.durable import DurableService, read_service  # noqa: E402
+from online_rank.serving.forgetting import Wanted, forget  # noqa: E402
+from tests.models import REGISTRY  # noqa: E402
+
+USER = "u17-secret"
+
+
+def make(plan=None):
+    return RankingService(StreamScaler() | CrossFeatures("user") | PerceptronRanker(), plan=plan)
+
+
+def ranked(query_id, user, **more):
+    return {"id": query_id, "docs": {"a": {"price": 1.0}, "b": {"price": 2.0}}, "context": {"user": user}, **more}
+
+
+def run(scenario, models):
+    async def main():
+        app = RankingApp(models)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            try:
+                return await scenario(client, app)
+            finally:
+                await app.models.close()
+
+    return asyncio.run(main())
+
+
+def contents(folder):
+    return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())
+
+
+async def traffic(client):
+    """Queries of two users: learned ones, waiting ones, and feedback on one that never came."""
+    for i, user in enumerate([USER, "other", USER]):
+        assert (await client.post("/rank", json=ranked(f"{user}/{i}", user))).status_code == 200
+        assert (await client.post("/learn", json={"id": f"{user}/{i}", "grades": {"a": 1, "b": 0}})).status_code == 200
+    await client.post("/rank", json=ranked("waits", USER))
+    await client.post("/rank", json=ranked("stays", "other"))
+
+
+def test_a_user_is_forgotten_in_memory_and_on_the_disk(tmp_path):
+    async def scenario(client, app):
+        await traffic(client)
+        service = app.models.open_models[""].durable.service
+        before = service.model.predict_one({"a": {"price": 1.0}}, context={"user": "other"})
+        answer = await client.post("/forget", json={"user": USER})
+        assert answer.json() == {"forgotten": {"waiting": 1, "learned": 2, "features": 1}}
+        assert USER.encode() not in contents(tmp_path)
+        assert service.model.predict_one({"a": {"price": 1.0}}, context={"user": "other"}) == before
+        # As for a user of whom nothing was ever known.
+        unknown = service.model.predict_one({"a": {"price": 1.0}}, context={"user": "nobody"})
+        assert service.model.predict_one({"a": {"price": 1.0}}, context={"user": USER}) == unknown
+        assert (await client.get("/stats")).json()["stats"]["pending"] == 1
+        # Its feedback comes too late; that of others does not, and is still known as repeated.
+        assert "no query is waiting" in (await client.post("/learn", json={"id": "waits", "grades": {"a": 1, "b": 0}})).text
+        again = await client.post("/learn", json={"id": "other/1", "grades": {"a": 1, "b": 0}})
+        assert again.json()["duplicate"]
+        assert (await client.post("/learn", json={"id": "stays", "grades": {"a": 1, "b": 0}})).json()["learned"]
+        return await client.get("/stats")
+
+    told = run(scenario, Models(make, directory=tmp_path)).json()["stats"]
+    assert USER.encode() not in contents(tmp_path)
+    assert read_service(tmp_path).stats()["learned"] == told["learned"] == 4
+
+
+def test_ids_are_forgotten_alone():
+    service = make()
+    for i in (1, 2):
+        service.handle(json.dumps(ranked(i, USER)).encode())
+    done = forget(service, Wanted(ids=(2, 3)))
+    assert done.answer() == {"forgotten": {"waiting": 1, "learned": 0, "features": 0}}
+    assert service.n_waiting == 1
+
+
+def test_a_word_is_not_a_part_of_another():
+    service = make()
+    service.handle(json.dumps(ranked("q", "u170")).encode())
+    assert forget(service, Wanted(user="u17")).answer()["forgotten"]["waiting"] == 0
+    service.handle(json.dumps(ranked("r", "x", meta={"session of": ["u17"]})).encode())
+    assert forget(service, Wanted(user="u17")).answer()["forgotten"]["waiting"] == 1
+
+
+def test_early_feedback_is_forgotten_too():
+    service = make(FeedbackPlan(window=100, events={"click": 1}))
+    for query_id in ("q1", f"{USER}:1", "q2"):
+        service.handle(json.dumps({"id": query_id, "event": "click", "doc": "a", "ts": 5}).encode())
+    done = forget(service, Wanted(ids=("q2",), user=USER))
+    assert done.answer()["forgotten"]["waiting"] == 2
+    assert service.stats()["early"] == 1
+    service._pending._check_state()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (CrossFeatures("user") | PairwiseRanker(linear_model.LogisticRegression()), "nobody can say"),
+        (ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(), "another library"),
+    ],
+)
+def test_a_model_that_keeps_names_elsewhere_says_so_and_changes_nothing(model, message):
+    service = RankingService(model)
+    query = {"docs": {"a": {f"of {USER}": 1.0}, "b": {"x": 2.0}}, "id": "q"}
+    service.handle(json.dumps(query | ({"context": {"user": "x"}} if "nobody" in message else {})).encode())
+    service.handle(b'{"id": "q", "grades": {"a": 1, "b": 0}}')
+    with pytest.raises(ValueError, match=message):
+        forget(service, Wanted(ids=("q",), user=USER))
+    assert "q" in service._learned
+
+
+def test_the_challenger_and_the_model_before_forget_too(tmp_path):
+    rival = StreamScaler() | CrossFeatures("user") | PerceptronRanker("ap")
+    rival.learn_one({"a": {"price": 1.0}, "b": {"price": 2.0}}, {"a": 1, "b": 0}, context={"user": USER})
+    own = RankingService(StreamScaler() | CrossFeatures("user") | PerceptronRanker("ap"), challenge=Challenge(rival))
+    assert forget(own, Wanted(user=USER)).features == 1
+    save(rival, tmp_path / "rival.npz")
+
+    async def scenario(client, app):
+        await traffic(client)
+        content = (tmp_path / "rival.npz").read_bytes()
+        headers = {"content-type": "application/octet-stream"}
+        assert (await client.post("/model", content=content, headers=headers)).status_code == 200
+        assert USER.encode() in (tmp_path / "state" / "previous.npz").read_bytes()
+        assert (await client.post("/forget", json={"user": USER})).status_code == 200
+        assert USER.encode() not in contents(tmp_path / "state")
+        assert (await client.post("/model/rollback", json={})).status_code == 200
+
+    run(scenario, Models(make, directory=tmp_path / "state"))
+
+
+@pytest.mark.parametrize(
+    "request_", [b"{}", b'{"ids": "q"}', b'{"user": " "}', b'{"user": 7}', b'{"all": true}', b'{"ids": [null]}', b"[]"]
+)
+def test_requests_that_say_nothing_are_refused(request_):
+    with pytest.raises(ValueError, match=r"."):
+        Wanted.of(request_)
+
+
+def test_killed_before_the_checkpoint_everything_is_as_before(tmp_path):
+    durable = DurableService(make(), tmp_path)
+    requests = [ranked("q1", USER), {"id": "q1", "grades": {"a": 1, "b": 0}}, ranked("q2", USER)]
+    durable.append([durable.service.handle(json.dumps(each).encode()).outcome for each in requests], sync=True)
+    durable.forget(Wanted(user=USER))
+    # The first step only: the learned ids are renamed, the generation is not written.
+    next(durable.writing(durable.generation()))
+    durable.close()
+    again = DurableService(make(), tmp_path)
+    assert (again.service.stats()["learned"], again.service.n_waiting) == (1, 1)
+    again.forget(Wanted(ids=("q1", "q2"), user=USER))
+    again.save()
+    again.close()
+    assert USER.encode() not in contents(tmp_path)
+    assert read_service(tmp_path).n_waiting == 0
+
+
+def test_the_command_forgets_in_a_folder(tmp_path):
+    async def scenario(client, app):
+        await traffic(client)
+
+    run(scenario, Models(make, directory=tmp_path))
+    assert USER.encode() in contents(tmp_path)
+    command = [sys.executable, "-m", "online_rank", "forget", str(tmp_path), "--user", USER, "--id", "stays"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "2 waiting queries, 2 learned ids and the names of 1 feature are forgotten\n"
+    assert USER.encode() not in contents(tmp_path)
+    run(lambda client, app: client.get("/stats"), Models(make, directory=tmp_path))
+    failed = subprocess.run([*command[:-4], "--id", "q"], capture_output=True, text=True, check=False)
+    assert failed.returncode == 0
+    assert "0 waiting queries, 0 learned ids" in failed.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["scaler | crosses | perceptron", "map | encoder | ridge", "drift, switch", "boosted", "blend, default"]
+)
+def test_models_go_on_after_forgetting(name):
+    from online_rank.base.forgetting import forget_names
+
+    rng = np.random.default_rng(0)
+    model = REGISTRY[name]()
+    options = {"context": {"user": "other"}} if "crosses" in name else {}
+
+    def query():
+        docs = {str(i): {"x": rng.normal(), f"y={USER}": rng.normal(), "z": rng.normal()} for i in range(6)}
+        return docs, {str(i): int(rng.integers(3)) for i in range(6)}
+
+    for _ in range(30):
+        model.learn_one(*query(), **options)
+    assert forget_names(model, Wanted(user=USER).names()) >= 1
+    docs = {"a": {"x": 1.0, "z": 2.0}, "b": {"x": 0.5, "z": -1.0}}
+    before = model.predict_one(docs, **options)
+    for _ in range(30):
+        model.learn_one(*query(), **options)
+    assert np.isfinite([*model.predict_one(docs, **options).values()]).all()
+    assert len(before) == 2
