@@ -18,14 +18,14 @@ class Outcome(NamedTuple):
     fields
         The kind of change: `("rank", draws so far or None, numbers of the queries crowded out, rankings that two models might
         have drafted)`, `("learn", id, number of its query)`, `("teach", id)`, `("feedback", time)`, `("close", id)` at the end
-        of a window, `("drop", id)` if the feedback cannot be learned, `("late", time)`, `("time", time)`, `("promote",)` or
-        `("duplicate",)`.
+        of a window, `("drop", id)` if the feedback cannot be learned, `("late", time)`, `("time", time)`, `("promote",)`,
+        `("replace",)` for a model from a file, or `("duplicate",)`.
     number
         The number of the query that waits from then on, or None.
     waiting
         That query: its id, its size, its time, the request, the scores, the draw.
     feedback
-        The request with the feedback that was learned.
+        The request with the feedback that was learned; the file of a model that replaced another one.
     gone
         The numbers of the queries that no longer wait.
     """

@@ -64,6 +64,7 @@ from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.requests import asked_of, kind_of, require_feedback
 from online_rank.serving.windows import WindowedService
 from online_rank.serving.wire import decoded
+from online_rank.storage.files import from_bytes
 
 __all__ = ["Outcome", "RankingService", "Reply"]
 
@@ -184,6 +185,28 @@ class RankingService(WindowedService):
         scores = dict(zip(asked.ids if isinstance(asked, Runs) else asked, waiting[1], strict=True))
         return Reply(ranked(query_id, scores, json.loads(waiting[2])["order"] if waiting[2] else None))
 
+    def exchange_model(self, model: Any, content: bytes) -> Outcome:
+        """Replace the model as `replace_model` does, between two requests.
+
+        Parameters
+        ----------
+        model
+            The new model.
+        content
+            Its file, for the journal: what follows was learned by this model.
+
+        Returns
+        -------
+        The change, which a journal must record.
+        """
+        before = self.model
+        self.replace_model(model, self.origin)
+        self.replaced = before
+        if self._promoted is None:
+            self._promoted = ""
+        self.n_changes += 1
+        return Outcome(("replace",), feedback=content)
+
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
         kind, *rest = fields
@@ -204,6 +227,8 @@ class RankingService(WindowedService):
             self._gathered(kind_of(request), request, rest[0])
         elif kind == "close":
             self._closed(rest[0], Outcome(tuple(fields)))
+        elif kind == "replace":
+            self.exchange_model(from_bytes(feedback), feedback)
         elif kind == "promote":
             self._promote()
         elif kind == "drop":

@@ -4,6 +4,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+import shutil
 from typing import Any
 
 from online_rank.base import ranker_of
@@ -21,6 +22,9 @@ from online_rank.storage.files import from_bytes, to_bytes, write_atomically
 __all__ = ["Answer", "ServedModel"]
 
 _log = logging.getLogger("online_rank.serving")
+
+#: A model is replaced if the disk has room for so many files of it: in the journal, in the next checkpoint, and to spare.
+_ROOM = 4
 
 #: HTTP status and the answer, for JSON.
 Answer = tuple[int, dict[str, Any]]
@@ -50,6 +54,9 @@ class ServedModel:
         self._before = service.counts()
         self._replacing = asyncio.Lock()
         self._previous: bytes | None = None
+        if service.replaced is not None:
+            # The process may have been killed before the file was written.
+            self._keep_replaced()
 
     @property
     def is_idle(self) -> bool:
@@ -106,7 +113,7 @@ class ServedModel:
                 self.monitor.learned(learned, self.durable.service.model, before)
 
     def _keep_replaced(self) -> None:
-        """Keep the model whose place the challenger took, for `roll_back`."""
+        """Keep the model that was replaced, for `roll_back`."""
         try:
             self._previous = to_bytes(self.durable.service.replaced)
             if self.durable.path is not None:
@@ -131,7 +138,7 @@ class ServedModel:
         self.n_users += 1
         try:
             async with self._replacing:
-                return await self._replaced_by(model)
+                return await self._replaced_by(model, content)
         finally:
             self.n_users -= 1
 
@@ -182,22 +189,33 @@ class ServedModel:
         if self.durable.path is not None:
             await asyncio.to_thread(write_atomically, self.durable.path / PREVIOUS, content)
 
-    async def _replaced_by(self, model: Any) -> Answer:
-        service, before = self.durable.service, self.model_file()
+    async def _replaced_by(self, model: Any, content: bytes) -> Answer:
+        service, commits, path = self.durable.service, self.commits, self.durable.path
+        if path is not None and shutil.disk_usage(path).free < _ROOM * len(content):
+            return 503, {"error": "there is no room on the disk for another model"}
         try:
-            service.replace_model(model, service.origin)
+            commits.require_working()
+            outcome = service.exchange_model(model, content)
+        except CommitError as error:
+            return 503, {"error": str(error)}
         except (ValueError, TypeError) as error:
             return 400, {"error": f"this model cannot replace the one that serves: {error}"}
+        on_disk = commits.add_and_wait(outcome)
         self.told.restart()
-        watched = self.monitor
+        watched, before = self.monitor, to_bytes(service.replaced)
+        self._previous = before
         self.monitor = Monitor(learned_measure(model), service._served, clicks=service.draws)
         self.monitor.n_drifts, self.monitor.version = watched.n_drifts, watched.version + 1
         try:
+            await on_disk
+        except CommitError as error:
+            return 503, {"error": str(error)}
+        # It is in the journal, with the model before it: whatever fails now is made up for, by the next checkpoint or a restart.
+        try:
             await self._keep_previous(before)
-            await self.commits.checkpoint()
+            await commits.checkpoint()
         except (CommitError, OSError) as error:
-            _log.error("a model was replaced, but is not on the disk yet: %s", error)
-            return 503, {"replaced": True, "error": f"it serves, but is not on the disk yet: {error}"}
+            _log.error("a model was replaced, but only the journal has it yet: %s", error)
         return 200, {"replaced": True}
 
     def figures(self) -> dict[str, Any]:

@@ -77,8 +77,10 @@ class ServiceState:
         if challenge is not None:
             challenge.require_rival(model)
         self.n_changes = 0
+        #: None as long as the model is the one that the service began with; then the origin of the challenger that was promoted,
+        #: or "". A restart with the same command goes on with the new model, whatever its settings.
         self._promoted: str | None = None
-        #: The model whose place the challenger took last in this process.
+        #: The model that was replaced last, by a file or by the challenger, in this process or in the journal that it replayed.
         self.replaced: Any = None
         self._pending = PendingQueries(
             max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes, plan=copy.copy(plan)
@@ -149,7 +151,7 @@ class ServiceState:
     def replace_model(self, model: Any, origin: str | None) -> None:
         """Replace the model by another one, from the file `origin`. Waiting queries and counts are kept.
 
-        A checkpoint must follow, because the journal can only be replayed with the model that it began with.
+        A checkpoint must follow before anything else, because the journal does not know of it (`RankingService.exchange_model`).
 
         Raises
         ------
