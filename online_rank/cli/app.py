@@ -554,6 +554,15 @@ def export(
     features_out: Annotated[
         str | None, typer.Option("--features-out", metavar="FILE", help="With --to solr: file for its feature store.")
     ] = None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run",
+            metavar="FILE",
+            help="TREC run of a retriever, once for each, for targets that fuse: the nearest weights are fitted to its queries "
+            "where the target cannot compute the model, and changed rankings are counted.",
+        ),
+    ] = None,
 ) -> None:
     """Write a model for a search engine, an ONNX runtime, other libraries or a C compiler.
 
@@ -561,7 +570,7 @@ def export(
     """
     from online_rank.cli.export import Called, run
 
-    run(model, to, out, Called(name, feature, map_feature), features_out)
+    run(model, to, out, Called(name, feature, map_feature), features_out, runs)
 
 
 @app.command(cls=_Command)

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from online_rank.cli.files import load_model, refuse_overwriting
-from online_rank.export import export, solr_features
+from online_rank.cli.fuse import read_runs
+from online_rank.export import export, fusion_weights, solr_features
 from online_rank.export.reading import Names
+from online_rank.export.table import TARGETS
+from online_rank.query import Runs
 
 __all__ = ["Called", "run"]
 
@@ -54,14 +57,19 @@ def _read(path: str) -> dict[str, Any]:
     return found
 
 
-def run(path: str, to: str, out: str | None, called: Called, features_out: str | None = None) -> None:
-    """Write a model as `to` to a file, or to standard output."""
+def run(
+    path: str, to: str, out: str | None, called: Called, features_out: str | None = None, runs: Sequence[str] | None = None
+) -> None:
+    """Write a model as `to` to a file, or to standard output; `runs` are TREC runs with queries for targets that fuse."""
     if out is not None:
-        refuse_overwriting("--out", out, [path])
+        refuse_overwriting("--out", out, [path, *(runs or ())])
     if features_out is not None and not to.startswith("solr"):
         raise ValueError("--features-out writes Solr's feature store: give it with --to solr")
     model, names = load_model(path), called.names()
-    content = export(model, to, name=called.name, names=names)
+    queries = [query.runs for query in read_runs(runs)] if runs else None
+    content = export(model, to, name=called.name, names=names, queries=queries)
+    if "fusion" in TARGETS[to].kinds:
+        _notice_fusion(model, to, queries)
     if features_out is not None:
         refuse_overwriting("--features-out", features_out, [path, *([out] if out else [])])
         Path(features_out).write_text(json.dumps(solr_features(model, names=names), indent=2, ensure_ascii=False) + "\n")
@@ -75,6 +83,24 @@ def run(path: str, to: str, out: str | None, called: Called, features_out: str |
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
+
+
+def _notice_fusion(model: Any, to: str, queries: Sequence[Runs] | None) -> None:
+    """Print how the target's rankings differ from the model's."""
+    found, title = fusion_weights(model, to, queries), TARGETS[to].title
+    if found.why_fitted is not None:
+        print(
+            f"online-rank: {title} cannot compute this model: {found.why_fitted}. These are the nearest weights",
+            file=sys.stderr,
+        )
+    elif found.note is not None:
+        print(f"online-rank: {title} differs: {found.note}", file=sys.stderr)
+    if queries is not None and found.changed is not None and found.changed_first is not None:
+        print(
+            f"online-rank: of {len(queries):,} queries, {found.changed:.1%} are ranked otherwise than by the model, "
+            f"{found.changed_first:.1%} in the first ten",
+            file=sys.stderr,
+        )
 
 
 def _notice_certificates(model: Any) -> None:

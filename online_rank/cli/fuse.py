@@ -22,7 +22,7 @@ from online_rank.rankers.hybrid import hybrid
 from online_rank.rankers.rules import rule_weights
 from online_rank.stream.trec import read_judgements, read_run, write_run
 
-__all__ = ["Fusion", "Written", "fuse"]
+__all__ = ["Fusion", "Written", "fuse", "read_runs"]
 
 #: What the rules are called; these names are taken.
 _RULES = {"rrf": "reciprocal rank fusion", "minmax": "mean of min-max scores"}
@@ -111,6 +111,11 @@ def _names_of(files: Sequence[str]) -> list[str]:
     if len(set(names)) < len(names) or {*names} & {*_RULES, _LEARNED}:
         raise ValueError(f"the runs are called {', '.join(names)}: they need names of their own, and not those of the rules")
     return names
+
+
+def read_runs(files: Sequence[str]) -> Iterator["_Query"]:
+    """The queries of TREC runs, by name of the files, without judgements."""
+    return _queries([read_run(file) for file in files], _names_of(files), {})
 
 
 def _queries(

@@ -2,10 +2,12 @@
 
 import importlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from online_rank.export.reading import Names
 from online_rank.export.table import TARGETS
+from online_rank.query import Runs
 
 __all__ = ["FORMATS", "export"]
 
@@ -13,7 +15,9 @@ __all__ = ["FORMATS", "export"]
 FORMATS = tuple(TARGETS)
 
 
-def export(model: Any, to: str, *, name: str = "online_rank", names: Names = None) -> str | bytes:
+def export(
+    model: Any, to: str, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
+) -> str | bytes:
     """A model as the content of a file for another program.
 
     Parameters
@@ -27,6 +31,9 @@ def export(model: Any, to: str, *, name: str = "online_rank", names: Names = Non
     names
         The target's names of the d features, in order, or `{name: target's name}` for those that differ; None for the names
         that the model has learned, or f1, f2, ...
+    queries
+        For targets that fuse runs: queries by which the nearest model is fitted, if the target cannot compute this one
+        (`fusion_weights` has the share of changed rankings).
 
     Returns
     -------
@@ -51,7 +58,12 @@ def export(model: Any, to: str, *, name: str = "online_rank", names: Names = Non
     if to not in TARGETS:
         raise ValueError(f"to is {to!r}; it must be one of {', '.join(map(repr, FORMATS))}")
     module, _, function = TARGETS[to].home.partition(":")
-    made = getattr(importlib.import_module(f"online_rank.export.{module}"), function)(model, name=name, names=names)
+    options: dict[str, Any] = {"name": name, "names": names}
+    if "fusion" in TARGETS[to].kinds:
+        options["queries"] = queries
+    elif queries is not None:
+        raise ValueError(f"queries are for targets that fuse runs; {TARGETS[to].title} computes features")
+    made = getattr(importlib.import_module(f"online_rank.export.{module}"), function)(model, **options)
     if isinstance(made, bytes):
         return made
     return (made if isinstance(made, str) else json.dumps(made, indent=2, ensure_ascii=False)).rstrip("\n") + "\n"

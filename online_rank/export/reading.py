@@ -9,6 +9,7 @@ from online_rank.base import serving_steps
 from online_rank.base.closed import form_of
 from online_rank.base.form import Curves, Form, InQuery, Linear, Scale, Take, Tree, Trees, first_at_least, sources_of
 from online_rank.export.table import KINDS, TARGETS
+from online_rank.preprocessing import RunFeatures
 
 __all__ = ["Names", "Prepared", "feature_texts", "kind_of", "prepared", "raw_trees"]
 
@@ -47,6 +48,10 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
     ValueError
         The model has no features yet, or `names` do not fit.
     """
+    if any(isinstance(step, RunFeatures) for step in serving_steps(model)):
+        others = ", ".join(name for name, other in TARGETS.items() if "fusion" in other.kinds)
+        reason = "RunFeatures makes features of the lists of retrievers"
+        raise TypeError(f"{TARGETS[to].title} cannot compute this model: {reason}. Targets that can: {others}")
     form = form_of(model)
     kind, target = kind_of(form), TARGETS[to]
     if kind not in target.kinds:

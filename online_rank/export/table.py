@@ -10,6 +10,7 @@ KINDS = {
     "trees": "sums of trees on raw features",
     "document": "other scores of one document at a time",
     "query": "scores that depend on the other documents of the query",
+    "fusion": "rankers behind RunFeatures",
 }
 
 
@@ -23,7 +24,8 @@ class Target(NamedTuple):
     kinds : tuple of str
         Which of `KINDS` it computes.
     home : str
-        The module of this package and the function that write it: `write(model, name=..., names=...)`.
+        The module of this package and the function that write it: `write(model, name=..., names=...)`; those of the kind
+        "fusion" also take `queries`.
     """
 
     title: str
@@ -31,20 +33,28 @@ class Target(NamedTuple):
     home: str
 
 
-_ALL = tuple(KINDS)
+_FUSION = ("fusion",)
+_ALL = tuple(kind for kind in KINDS if kind not in _FUSION)
 _ENSEMBLES = ("linear", "trees")
 
 #: All targets, by the name that `export` takes.
 TARGETS = {
     "c": Target("a C99 header", _ALL, "c:to_c"),
     "elasticsearch": Target("the LTR plugin of Elasticsearch and OpenSearch", _ENSEMBLES, "elasticsearch:to_elasticsearch"),
+    "elasticsearch-linear": Target("Elasticsearch's linear retriever", _FUSION, "engines:to_elasticsearch_linear"),
+    "elasticsearch-rrf": Target("Elasticsearch's rrf retriever", _FUSION, "engines:to_elasticsearch_rrf"),
     "json": Target("JSON", _ALL, "plain:to_json"),
+    "langchain": Target("LangChain's EnsembleRetriever", _FUSION, "engines:to_langchain"),
     "lightgbm": Target("LightGBM's text", ("trees",), "boosters:to_lightgbm"),
     "onnx": Target("ONNX", _ALL, "onnx:to_onnx_bytes"),
     "opensearch": Target("the LTR plugin of Elasticsearch and OpenSearch", _ENSEMBLES, "elasticsearch:to_elasticsearch"),
+    "opensearch-pipeline": Target("OpenSearch's normalization-processor", _FUSION, "engines:to_opensearch_pipeline"),
     "ranklib": Target("RankLib", ("linear",), "ranklib:to_ranklib"),
     "solr": Target("Solr", _ENSEMBLES, "solr:to_solr"),
+    "solr-function": Target("Solr's function query", _FUSION, "engines:to_solr_function"),
     "solr-normalized": Target("Solr with normalisers", ("linear",), "solr:to_solr_normalized"),
+    "sql": Target("SQL", _FUSION, "engines:to_sql"),
     "vespa": Target("Vespa", ("linear", "trees", "document"), "vespa:to_vespa"),
+    "vespa-global": Target("Vespa's global phase", _FUSION, "engines:to_vespa_global"),
     "xgboost": Target("XGBoost's JSON", ("trees",), "boosters:to_xgboost"),
 }

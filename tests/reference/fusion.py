@@ -3,6 +3,7 @@
 A query is `{retriever: [(document, score), ...]}`, each list best first. Every function returns the documents, best first.
 """
 
+import re
 from fractions import Fraction
 
 
@@ -96,3 +97,41 @@ ENGINES = {
     "Elasticsearch's linear, minmax": ("minmax", {}, elasticsearch_linear, False),
     "OpenSearch's normalization-processor": ("minmax", {"floor": 0.001}, opensearch, False),
 }
+
+
+def solr_function(lists, text, parameters):
+    """`{!func}sum(product(w,scale(query($p,0),0,1)),...)`: scale by the extremes of the whole index, where most score 0."""
+    scores = {}
+    for weight, name in re.findall(r"product\((-?[\d.e-]+),scale\(query\(\$([\w.]+),0\),0,1\)\)", text):
+        entries = lists[parameters.get(name, name)]
+        low, high = (side([0.0, *(score for _, score in entries)]) for side in (min, max))
+        for document in appeared(lists):
+            value = dict(entries).get(document, 0.0)
+            scores[document] = scores.get(document, 0.0) + float(weight) * ((value - low) / (high - low) if high > low else 0.0)
+    return by_score(scores, appeared(lists))
+
+
+def vespa_global(lists, text, features):
+    """Global phase: normalize_linear, reciprocal_rank over all candidates, 0 where not matched; functions foundN."""
+    documents = appeared(lists)
+    every = {name: [dict(lists[run]).get(d, 0.0) for d in documents] for name, run in features.items()}
+    tests = dict(re.findall(r"function (found\d+)\(\) \{\s*expression: if\((.+?) == 0, 0, 1\)", text))
+    scores = dict.fromkeys(documents, 0.0)
+    expression = text[text.index("expression {") :]
+    for weight, call in re.findall(r"(\(?-?[\d.e-]+\)?) \* (\S[^+}\n]*)", expression):
+        if call.strip() in tests:
+            column = [float(x != 0.0) for x in every[tests[call.strip()]]]
+        else:
+            function, inside = re.fullmatch(r"(\w+)\((.*)\)", call.strip()).groups()
+            if function == "normalize_linear":
+                values = every[inside]
+                middle, spread = (min(values) + max(values)) / 2, max(values) - min(values)
+                column = [0.5 + ((x - middle) / spread if spread else 0.0) for x in values]
+            else:
+                inside, k = inside.rsplit(", ", 1)
+                values = every[inside]
+                places = sorted(range(len(values)), key=lambda i: -values[i])
+                column = [1.0 / (float(k) + 1 + places.index(i)) for i in range(len(values))]
+        for document, value in zip(documents, column, strict=True):
+            scores[document] += float(weight.strip("()")) * value
+    return by_score(scores, documents)

@@ -1,0 +1,308 @@
+"""Learned fusion in the words of each engine: weights of retrievers, expressions, SQL."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from online_rank.export.expression import number
+from online_rank.export.fusion import Weights, fusion_weights, normalised
+from online_rank.export.reading import Names, feature_texts
+from online_rank.query import Runs
+
+__all__ = [
+    "to_elasticsearch_linear",
+    "to_elasticsearch_rrf",
+    "to_langchain",
+    "to_opensearch_pipeline",
+    "to_solr_function",
+    "to_sql",
+    "to_vespa_global",
+]
+
+#: OpenSearch's limit of the queries in a hybrid query.
+_OPENSEARCH_MOST = 5
+_SOLR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_VESPA_INPUT = re.compile(r"[A-Za-z_]\w*(\([\w.,\" -]*\))?(\.\w+)*")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def to_elasticsearch_linear(
+    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
+) -> dict[str, Any]:
+    """Fusion as Elasticsearch's `linear` retriever with the normaliser `minmax`.
+
+    Elasticsearch adds the scores themselves of a run in which all scores are equal.
+
+    Parameters
+    ----------
+    model
+        A pipeline of `RunFeatures` and a ranker.
+    name
+        Not used.
+    names
+        The retriever of each run, a dict; where there is none, the run's name stands in its place.
+    queries
+        For a model that Elasticsearch cannot compute: queries by which the nearest weights are fitted.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fusion_weights`.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, RunFeatures
+    >>> model = RunFeatures() | PerceptronRanker.from_rule("minmax", ["text", "vector"], weights=[1.0, 3.0])
+    >>> knn = {"knn": {"field": "embedding", "query_vector_builder": "...", "k": 100}}
+    >>> to_elasticsearch_linear(model, names={"vector": knn})["retriever"]["linear"]["retrievers"][1]["weight"]
+    0.75
+    """
+    found = fusion_weights(model, "elasticsearch-linear", queries)
+    retrievers = _retrievers(found, names)
+    shares = normalised(found.weights["minmax"])
+    each = [{"retriever": x, "weight": w, "normalizer": "minmax"} for x, w in zip(retrievers, shares, strict=True)]
+    return {"retriever": {"linear": {"retrievers": each, "rank_window_size": 100}}}
+
+
+def to_elasticsearch_rrf(
+    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
+) -> dict[str, Any]:
+    """Fusion as Elasticsearch's weighted `rrf` retriever (9.2 or later).
+
+    Parameters
+    ----------
+    model, name, names, queries
+        As in `to_elasticsearch_linear`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fusion_weights`.
+    """
+    found = fusion_weights(model, "elasticsearch-rrf", queries)
+    shares = normalised(found.weights["reciprocal_rank"])
+    each = [{"retriever": x, "weight": w} for x, w in zip(_retrievers(found, names), shares, strict=True)]
+    return {"retriever": {"rrf": {"retrievers": each, "rank_constant": int(found.k), "rank_window_size": 100}}}
+
+
+def to_opensearch_pipeline(
+    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
+) -> dict[str, Any]:
+    """Fusion as an OpenSearch search pipeline with a `normalization-processor`: min_max, weighted arithmetic mean.
+
+    OpenSearch gives the smallest score of a run 0.001 in place of 0, as `RunFeatures(floor=0.001)` does.
+
+    Parameters
+    ----------
+    model, queries
+        As in `to_elasticsearch_linear`.
+    name
+        Name of the pipeline.
+    names
+        Not used: the weights are in the order of the runs, which must be that of the hybrid query.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fusion_weights`; or there are more than five runs.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, RunFeatures
+    >>> model = RunFeatures(floor=0.001) | PerceptronRanker.from_rule("minmax", ["text", "vector"], weights=[1.0, 3.0])
+    >>> made = to_opensearch_pipeline(model, name="shop")
+    >>> made["PUT /_search/pipeline/shop"]["phase_results_processors"][0]["normalization-processor"]["combination"]
+    {'technique': 'arithmetic_mean', 'parameters': {'weights': [0.25, 0.75]}}
+    """
+    found = fusion_weights(model, "opensearch-pipeline", queries)
+    if len(found.runs) > _OPENSEARCH_MOST:
+        raise ValueError(
+            f"a hybrid query of OpenSearch has at most {_OPENSEARCH_MOST} queries; the model has {len(found.runs)}"
+        )
+    combination = {"technique": "arithmetic_mean", "parameters": {"weights": normalised(found.weights["minmax"])}}
+    processor = {"normalization": {"technique": "min_max"}, "combination": combination}
+    described = f"weights of {', '.join(found.runs)}, in the order of the hybrid query"
+    body = {"description": described, "phase_results_processors": [{"normalization-processor": processor}]}
+    return {f"PUT /_search/pipeline/{name}": body}
+
+
+def to_langchain(
+    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
+) -> dict[str, Any]:
+    """Fusion as the arguments `weights` and `c` of LangChain's `EnsembleRetriever`; retrievers are in the order of the runs.
+
+    Parameters
+    ----------
+    model, name, queries
+        As in `to_elasticsearch_linear`.
+    names
+        Not used.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fusion_weights`.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, RunFeatures
+    >>> to_langchain(RunFeatures() | PerceptronRanker.from_rule("rrf", ["text", "vector"], weights=[1.0, 3.0]))
+    {'retrievers': ['text', 'vector'], 'weights': [0.25, 0.75], 'c': 60}
+    """
+    found = fusion_weights(model, "langchain", queries)
+    c = int(found.k) if found.k % 1.0 == 0.0 else found.k
+    return {"retrievers": [*found.runs], "weights": normalised(found.weights["reciprocal_rank"]), "c": c}
+
+
+def to_solr_function(
+    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
+) -> str:
+    """Fusion as a function query of Solr over the queries of the retrievers, given as request parameters.
+
+    Solr's `scale` begins at the smallest value of all documents, which is 0 for those that do not match.
+
+    Parameters
+    ----------
+    model, name, queries
+        As in `to_elasticsearch_linear`.
+    names
+        The request parameter with the query of each run: `{run: parameter}`; None for the names of the runs.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fusion_weights`; or a name cannot be a request parameter.
+    """
+    found = fusion_weights(model, "solr-function", queries)
+    texts, _ = feature_texts(found.runs, len(found.runs), names)
+    for text in texts:
+        if not _SOLR_NAME.fullmatch(text):
+            raise ValueError(f"the run {text!r} cannot be a request parameter of Solr; give names (argument names)")
+    shares = zip(texts, normalised(found.weights["minmax"]), strict=True)
+    return "{!func}sum(" + ",".join(f"product({w!r},scale(query(${text},0),0,1))" for text, w in shares) + ")"
+
+
+def to_vespa_global(
+    model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None
+) -> str:
+    """Fusion as a rank profile of Vespa with a global phase, by `normalize_linear` and `reciprocal_rank`.
+
+    In Vespa all candidates have every feature, 0 where a document did not match, and are normalised together.
+
+    Parameters
+    ----------
+    model, queries
+        As in `to_elasticsearch_linear`.
+    name
+        Name of the profile.
+    names
+        Vespa's feature for each run, such as `bm25(title)`: `{run: feature}`; None for functions with the names of the runs.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fusion_weights`; or a name is no feature of Vespa.
+    """
+    found = fusion_weights(model, "vespa-global", queries)
+    texts, _ = feature_texts(found.runs, len(found.runs), names)
+    for what, text, allowed in (("profile", name, _IDENTIFIER), *(("feature", text, _VESPA_INPUT) for text in texts)):
+        if not allowed.fullmatch(text):
+            raise ValueError(f"{text!r} cannot be the name of a {what} of Vespa; give names (argument names)")
+    k = f"{found.k:g}"
+    makers = {
+        "minmax": lambda j, text: f"normalize_linear({text})",
+        "reciprocal_rank": lambda j, text: f"reciprocal_rank({text}, {k})",
+        "found": lambda j, text: f"found{j}",
+    }
+    terms, functions = [], ""
+    for part, column in found.weights.items():
+        for j, (text, weight) in enumerate(zip(texts, column.tolist(), strict=True), start=1):
+            if weight:
+                terms.append(f"{number(weight)} * {makers[part](j, text)}")
+            if weight and part == "found":
+                functions += f"    function found{j}() {{\n        expression: if({text} == 0, 0, 1)\n    }}\n"
+    score = "\n                + ".join(terms)
+    phase = (
+        f"    global-phase {{\n        rerank-count: 1000\n        expression {{\n                {score}\n        }}\n    }}\n"
+    )
+    return f"rank-profile {name} inherits default {{\n{functions}{phase}}}"
+
+
+def to_sql(model: Any, *, name: str = "online_rank", names: Names = None, queries: Sequence[Runs] | None = None) -> str:
+    """Fusion as a SELECT over a table of candidates, for SQLite, DuckDB and PostgreSQL.
+
+    The table has a column `query`, and for each run a column with its score, NULL where it did not return the document. Equal
+    scores share the mean of their ranks, as in `RunFeatures` for queries that are not `Runs`.
+
+    Parameters
+    ----------
+    model, queries
+        As in `to_elasticsearch_linear`.
+    name
+        Name of the table.
+    names
+        The column of each run, and of each feature of documents: `{name: column}`, for those that differ.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fusion_weights`.
+
+    Examples
+    --------
+    >>> from online_rank import PerceptronRanker, RunFeatures
+    >>> model = RunFeatures() | PerceptronRanker.from_rule("rrf", ["text"])
+    >>> print(to_sql(model, name="candidates"))
+    SELECT *,
+        1.0 * COALESCE(1.0 / (60.0 + RANK() OVER (PARTITION BY "query" ORDER BY "text" DESC NULLS LAST)
+            + (COUNT(*) OVER (PARTITION BY "query", "text") - 1) / 2.0) + 0.0 * "text", 0.0) AS score
+    FROM "candidates"
+    ORDER BY "query", score DESC
+    """
+    found = fusion_weights(model, "sql", queries)
+    known = (*found.runs, *found.features)
+    texts, _ = feature_texts(known, len(known), names)
+    columns = [_quoted(text) for text in texts]
+    terms = []
+    for part, weights in found.weights.items():
+        for column, weight in zip(columns, weights.tolist(), strict=False):
+            if weight:
+                terms.append(f"{number(weight)} * {_sql_part(part, column, found)}")
+    for column, weight in zip(columns[len(found.runs) :], found.features.values(), strict=True):
+        terms.append(f"{number(weight)} * COALESCE({column}, 0.0)")
+    score = "\n    + ".join(terms)
+    return f'SELECT *,\n    {score} AS score\nFROM {_quoted(name)}\nORDER BY "query", score DESC'
+
+
+def _sql_part(part: str, column: str, found: Weights) -> str:
+    """One part of one run."""
+    if part == "found":
+        return f"CASE WHEN {column} IS NULL THEN 0.0 ELSE 1.0 END"
+    window = 'OVER (PARTITION BY "query")'
+    if part == "minmax":
+        low, high = f"MIN({column}) {window}", f"MAX({column}) {window}"
+        smallest = number(found.floor)
+        return (
+            f"CASE WHEN {column} IS NULL THEN 0.0 WHEN {low} = {high} THEN 1.0 WHEN {column} = {low} THEN {smallest}\n"
+            f"        ELSE 1.0 * ({column} - {low}) / ({high} - {low}) END"
+        )
+    # A product with the score, so that it is NULL without one.
+    rank = f'RANK() OVER (PARTITION BY "query" ORDER BY {column} DESC NULLS LAST)'
+    ties = f'(COUNT(*) OVER (PARTITION BY "query", {column}) - 1) / 2.0'
+    return f"COALESCE(1.0 / ({number(found.k)} + {rank}\n            + {ties}) + 0.0 * {column}, 0.0)"
+
+
+def _quoted(name: str) -> str:
+    """A name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _retrievers(found: Weights, names: Names) -> list[Any]:
+    """The retriever of each run: its template, or its name."""
+    if names is None:
+        return [*found.runs]
+    if not isinstance(names, Mapping):
+        raise TypeError("names is {run: retriever}, each retriever a dict")
+    if unknown := [name for name in names if name not in found.runs]:
+        raise ValueError(f"names: the model has no run {unknown[0]!r}; there are {', '.join(found.runs)}")
+    return [names.get(run, run) for run in found.runs]
