@@ -154,6 +154,11 @@ Ties = StrEnum("Ties", ["expected", "optimistic", "pessimistic", "ignored"])
 Scale = StrEnum("Scale", ["map", "stream", "query", "none"])
 
 
+#: What lines of the log are, and their levels.
+Lines = StrEnum("Lines", ["text", "json"])
+Level = StrEnum("Level", ["debug", "info", "warning", "error"])
+
+
 class Total(StrEnum):
     """Which events on a document count."""
 
@@ -758,6 +763,9 @@ NullFeatures = Annotated[
     bool, typer.Option("--null-features", help="A feature that is null counts as missing; without it, it is refused.")
 ]
 
+LogFormat = Annotated[Lines, typer.Option("--log-format", help="Lines of the log on stderr: text, or one JSON object each.")]
+LogLevel = Annotated[Level, typer.Option("--log-level", help="The least level of lines in the log.")]
+
 #: Options for a new model; a saved MODEL has its own settings.
 _OF_NEW = ("ranker", "clicks", "scale", "log")
 
@@ -790,6 +798,8 @@ def stream(
     unanswered: UnansweredQueries = Unanswered.skip,
     idle: Idle = None,
     null_features: NullFeatures = False,
+    log_format: LogFormat = Lines.text,
+    log_level: LogLevel = Level.info,
 ) -> None:
     """Rank and learn by JSON lines on stdin and stdout, for programs in any language.
 
@@ -803,8 +813,10 @@ def stream(
 
     {"cmd": "stats"} returns counts and figures, {"cmd": "save"} writes the checkpoint and the model.
     """
+    from online_rank.cli.logs import log_to_stderr
     from online_rank.cli.service import Beginning, Feedback, Pending, Places, maker, run, seconds_of
 
+    log_to_stderr(log_format.value, log_level.value)
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
@@ -864,6 +876,8 @@ def serve(
     unanswered: UnansweredQueries = Unanswered.skip,
     idle: Idle = None,
     null_features: NullFeatures = False,
+    log_format: LogFormat = Lines.text,
+    log_level: LogLevel = Level.info,
 ) -> None:
     """Rank and learn over HTTP, with a live page and metrics (extra 'serve').
 
@@ -873,10 +887,12 @@ def serve(
 
     / is a page, /docs describes the rest. With ONLINE_RANK_TOKEN in the environment clients must send it as a bearer token.
     """
+    from online_rank.cli.logs import log_to_stderr
     from online_rank.cli.serve import Place
     from online_rank.cli.serve import serve as listen
     from online_rank.cli.service import Beginning, Feedback, Pending, maker, seconds_of
 
+    log_to_stderr(log_format.value, log_level.value)
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")

@@ -2,12 +2,13 @@
 
 import contextlib
 import copy
+import logging
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from online_rank.cli.logs import say
 from online_rank.cli.service import say_where_it_goes_on
 from online_rank.serving.protocol import RankingService
 
@@ -51,7 +52,7 @@ def make_app(make: Callable[[], RankingService], place: Place) -> Any:
     if token is not None and len(token) < 8:
         raise ValueError(f"{TOKEN} is set, but shorter than 8 characters")
     if token is None and place.host not in _LOOPBACK:
-        print(f"online-rank: {TOKEN} is not set: anyone who can reach {place.host} can teach the model", file=sys.stderr)
+        say(f"{TOKEN} is not set: anyone who can reach {place.host} can teach the model", logging.WARNING)
     models = Models(
         make,
         directory=place.checkpoint,
@@ -102,7 +103,7 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
         await begin(sockets)
         port = sockets[0].getsockname()[1]
         address = f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}/"
-        print(f"online-rank: listening on {address}", file=sys.stderr, flush=True)
+        say(f"listening on {address}")
         if started is not None:
             started(app, address)
 

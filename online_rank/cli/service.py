@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import hashlib
+import logging
 import math
 import os
 import select
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from online_rank.cli.events import events_of
+from online_rank.cli.logs import say
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.serving.forgetting import Wanted, without
 from online_rank.serving.idle import IdleClock
-from online_rank.serving.outcomes import PREVIOUS
+from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import encoded
 from online_rank.storage.files import require_replaceable, save, write_atomically
@@ -113,7 +115,7 @@ def say_where_it_goes_on(durable: DurableService) -> None:
     if durable.path is not None and durable.service.n_changes:
         counts = durable.service.counts()
         done = f"{counts['ranked']} queries ranked, {counts['learned']} learned, {durable.service.n_waiting} waiting"
-        print(f"online-rank: continuing from {durable.path}: {done}", file=sys.stderr)
+        say(f"continuing from {durable.path}: {done}")
 
 
 def maker(beginning: Beginning, pending: Pending, feedback: Feedback = _USUAL) -> Callable[[], RankingService]:
@@ -189,7 +191,7 @@ def run(service: RankingService, places: Places) -> None:
                     reply = state.service.handle(line, number)
                     clock.moved()
                     if reply.promoted:
-                        print(f"online-rank: promoted: {reply.promoted}", file=sys.stderr)
+                        say(f"promoted: {reply.promoted}", logging.WARNING)
                     if reply.changed:
                         records += reply.outcomes
                         learned |= reply.learned
@@ -219,6 +221,8 @@ def forget(folder: str, ids: Sequence[str], user: str | None) -> None:
     with contextlib.closing(DurableService(read_service(folder), folder)) as state:
         if previous is not None:
             write_atomically(kept, without(previous, wanted))
+        # Another one begins with the service.
+        (Path(folder) / REFERENCE).unlink(missing_ok=True)
         done = state.forget(wanted)
         state.save()
     told = done.answer()["forgotten"]

@@ -245,7 +245,7 @@ class RankingApp:
     async def _get_stats(self, request: Request) -> Response:
         model = await self.models.get(self._key_of(request.scope), may_make=False)
         shown = model.figures()
-        return JSONResponse({name: shown[name] for name in ("stats", "served", "drifts", "journal_bytes")})
+        return JSONResponse({name: shown[name] for name in ("stats", "served", "drifts", "inputs", "journal_bytes")})
 
     async def _get_model(self, request: Request) -> Response:
         model = await self.models.get(self._key_of(request.scope), may_make=False)

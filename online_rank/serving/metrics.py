@@ -25,6 +25,9 @@ _COUNTERS = {
     "refused": "Windows that ended with what the model cannot learn",
     "expired": "Early feedback whose query never came",
     "promotions": "Challengers that took the place of the serving model",
+    "inputs": "Queries whose features were looked at",
+    "unknown_inputs": "Of these, queries with features that nobody knows",
+    "missing_inputs": "Of these, queries without features that are expected",
     "deleted_keys": "Keys deleted, on request or after their time",
     "evicted": "Queries dropped before their feedback arrived",
     "drifts": "Number of rises of the served loss",
@@ -96,6 +99,9 @@ class _OfModels:
             for name, value in (("", interval.mean), ("_lower", interval.lower), ("_upper", interval.upper)):
                 text = "Mean loss of the rankings served, and its 95 % interval at any time"
                 yield GaugeMetricFamily(f"online_rank_served_loss{name}", text, value=value)
+            drift = max(models[0].inputs.drift().values(), default=0.0)
+            text = "Largest population stability index of a feature"
+            yield GaugeMetricFamily("online_rank_input_drift", text, value=drift)
             if isinstance(models[0], Replica):
                 behind = models[0].seconds_behind
                 yield GaugeMetricFamily("online_rank_behind_seconds", "How far this replica is behind", value=behind)

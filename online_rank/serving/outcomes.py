@@ -4,10 +4,12 @@ from typing import Any, NamedTuple
 
 from online_rank.feedback import Clicks
 
-__all__ = ["PREVIOUS", "Outcome", "Reply"]
+__all__ = ["PREVIOUS", "REFERENCE", "Outcome", "Reply"]
 
 #: File name of the model that was replaced last, in the folder of a service.
 PREVIOUS = "previous.npz"
+#: File name of the features that later ones are compared with, there too.
+REFERENCE = "features.json"
 
 
 class Outcome(NamedTuple):

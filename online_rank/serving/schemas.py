@@ -185,6 +185,11 @@ STATS = {
         },
         "served": {"type": "object", "description": "the served rankings by one kind of feedback, and its measure"},
         "drifts": {"type": "array", "items": {"type": "integer"}, "description": "after how many rankings the loss rose"},
+        "inputs": {
+            "type": "object",
+            "description": "what goes in, by a sample of queries: unknown and missing features, and the population "
+            "stability index of features against the reference",
+        },
         "journal_bytes": {"type": ["integer", "null"]},
     },
 }

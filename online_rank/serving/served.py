@@ -7,16 +7,18 @@ import logging
 import shutil
 from typing import Any
 
-from online_rank.base import ranker_of
+from online_rank.base import ranker_of, serving_steps
 from online_rank.measures import learned_measure
 from online_rank.serving.commit import CommitError, GroupCommit
 from online_rank.serving.durable import DurableService
 from online_rank.serving.forgetting import Wanted, without
 from online_rank.serving.idle import IdleClock
+from online_rank.serving.inputs import InputWatch
 from online_rank.serving.monitor import Monitor
-from online_rank.serving.outcomes import PREVIOUS
+from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
 from online_rank.serving.told import Told
+from online_rank.serving.wire import decoded
 from online_rank.storage.files import from_bytes, to_bytes, write_atomically
 
 __all__ = ["Answer", "ServedModel"]
@@ -51,6 +53,7 @@ class ServedModel:
         self.clock = IdleClock(service, idle)
         self.n_promotions = 0
         self.told = Told(service)
+        self.inputs = self._inputs()
         self._before = service.counts()
         self._replacing = asyncio.Lock()
         self._previous: bytes | None = None
@@ -81,6 +84,8 @@ class ServedModel:
                 commits.add(*reply.outcomes)
                 self.told.add(reply.outcomes)
                 self._watch(reply, before)
+                if self.inputs.is_due():
+                    self._look(reply)
             elif reply.command == "save":
                 await commits.checkpoint()
                 return 200, {"saved": True} if self.durable.path is not None else {"saved": False}
@@ -111,6 +116,37 @@ class ServedModel:
         for learned in (reply, *reply.closed):
             if learned.feedback is not None:
                 self.monitor.learned(learned, self.durable.service.model, before)
+
+    def _inputs(self) -> InputWatch:
+        """What watches the features of queries, with the reference that was kept."""
+        steps = serving_steps(self.durable.service.model)
+        known = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), None)
+        watch = InputWatch(known)
+        if self.durable.path is not None:
+            try:
+                watch.restore((self.durable.path / REFERENCE).read_text("utf-8"))
+            except FileNotFoundError:
+                pass
+            except (OSError, ValueError) as error:
+                _log.error("a new reference of features begins: %s", error)
+        return watch
+
+    def _look(self, reply: Reply) -> None:
+        """Look at the features of a query that was ranked."""
+        outcome = reply.outcome
+        if outcome is None or not outcome.waiting:
+            return
+        docs = decoded(outcome.waiting[3].encode()).get("docs", {})
+        if self.inputs.look(docs):
+            self._keep_reference()
+
+    def _keep_reference(self) -> None:
+        """Keep the reference of features for later processes."""
+        if self.durable.path is not None:
+            try:
+                write_atomically(self.durable.path / REFERENCE, self.inputs.to_json().encode())
+            except OSError as error:
+                _log.error("the reference of features cannot be kept: %s", error)
 
     def _keep_replaced(self) -> None:
         """Keep the model that was replaced, for `roll_back`."""
@@ -163,6 +199,9 @@ class ServedModel:
             self.told.restart()
             self.monitor.forget()
             self.monitor.changed()
+            self.inputs.forget(wanted.names())
+            if self.inputs.has_reference:
+                self._keep_reference()
             if previous is not None:
                 await self._keep_previous(previous)
             await self.commits.checkpoint()
@@ -220,7 +259,11 @@ class ServedModel:
 
     def figures(self) -> dict[str, Any]:
         """Counts and figures, for JSON."""
-        return {**self.monitor.figures(self.durable.service.stats()), "journal_bytes": self.durable.journal_bytes}
+        return {
+            **self.monitor.figures(self.durable.service.stats()),
+            "inputs": self.inputs.figures(),
+            "journal_bytes": self.durable.journal_bytes,
+        }
 
     def snapshot(self) -> dict[str, Any]:
         """The data of the page, for JSON."""
@@ -228,8 +271,10 @@ class ServedModel:
 
     def counts(self) -> collections.Counter[str]:
         """Counts since it was loaded into memory."""
+        watch = self.inputs
+        inputs = {"inputs": watch.n_queries, "unknown_inputs": watch.n_with_unknown, "missing_inputs": watch.n_with_missing}
         since = {name: count - self._before[name] for name, count in self.durable.service.counts().items()}
-        return collections.Counter({**since, "drifts": self.monitor.n_drifts, "promotions": self.n_promotions})
+        return collections.Counter({**since, **inputs, "drifts": self.monitor.n_drifts, "promotions": self.n_promotions})
 
     async def close(self) -> None:
         """Write the remaining changes and a checkpoint, then release the directory."""

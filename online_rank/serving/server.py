@@ -62,7 +62,7 @@ def server(app: Any, n_models: int = 1) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         http=connection,  # type: ignore[arg-type]  # whatever makes a protocol
-        log_level="warning",
+        log_config=None,
         access_log=False,
         server_header=False,
         date_header=False,

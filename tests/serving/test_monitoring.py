@@ -28,3 +28,29 @@ def test_the_dashboard_is_json_with_a_panel_for_each_place():
     panels = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
     assert len(places) == len(panels) == len({panel["id"] for panel in panels})
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_lines_of_the_log_have_levels(form, tmp_path):
+    import subprocess
+    import sys
+
+    code = (
+        "import logging\n"
+        "from online_rank.cli.logs import log_to_stderr, say\n"
+        f"say('before')\nlog_to_stderr({form!r}, 'info')\n"
+        "say('listening on \"x\"')\n"
+        "log = logging.getLogger('online_rank.serving')\n"
+        "log.error('not written: %s', 'full')\nlog.debug('nothing')\n"
+    )
+    first, *lines = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.splitlines()
+    assert first == "online-rank: before"
+    if form == "text":
+        assert lines == ['online-rank: listening on "x"', "online-rank: error: not written: full"]
+        return
+    told = [json.loads(line) for line in lines]
+    assert [(each["level"], each["logger"], each["message"]) for each in told] == [
+        ("info", "online_rank", 'listening on "x"'),
+        ("error", "online_rank.serving", "not written: full"),
+    ]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each["time"]) for each in told)

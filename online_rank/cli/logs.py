@@ -1,0 +1,79 @@
+"""Log lines of services: text or JSON on stderr, with levels."""
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+__all__ = ["log_to_stderr", "say"]
+
+_log = logging.getLogger("online_rank")
+
+
+class _Lines(logging.Formatter):
+    """Lines as they were always: `online-rank: what happened`; warnings and errors say so."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        return f"online-rank: {level}{_message(self, record)}"
+
+
+class _Json(logging.Formatter):
+    """One JSON object a line: time (UTC), level, logger, message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields = {
+            "time": f"{at}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _message(self, record),
+        }
+        return json.dumps(fields, ensure_ascii=False)
+
+
+class _Stderr(logging.StreamHandler):
+    """Writes to what stderr is at the time."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:  # type: ignore[override]
+        """The stream."""
+        return sys.stderr
+
+
+def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    return f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message
+
+
+def log_to_stderr(form: str = "text", level: str = "info") -> None:
+    """Write the log of this library, and of its HTTP server, to stderr.
+
+    Parameters
+    ----------
+    form
+        text or json.
+    level
+        The least level that is written: debug, info, warning or error.
+    """
+    handler = _Stderr()
+    handler.setFormatter(_Json() if form == "json" else _Lines())
+    for name in ("online_rank", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+    _log.setLevel(level.upper())
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, _log.level))
+
+
+def say(message: str, level: int = logging.INFO) -> None:
+    """Say something to whoever started the command, in the log if there is one."""
+    if _log.handlers:
+        _log.log(level, message)
+    else:
+        print(f"online-rank: {message}", file=sys.stderr, flush=True)

@@ -1,0 +1,224 @@
+"""Watches what goes into a model: unknown and missing features, and whether their values are those of before.
+
+The first documents seen become the reference. Queries and documents are sampled, so that watching costs little at any traffic.
+"""
+
+import bisect
+import collections
+import json
+import math
+import time
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from online_rank import arguments
+
+__all__ = ["InputWatch", "stability_index"]
+
+_SECONDS_BETWEEN = 0.05
+_DOCUMENTS = 5
+_MOST_FEATURES = 300
+_MOST_NAMES = 100
+_SHOWN = 10
+_PARTS = 10
+_HALF_LIFE = 1000.0
+_LEAST = 200.0
+#: The share of reference documents from which a feature is expected in every query.
+_EXPECTED = 0.9
+
+
+def stability_index(reference: np.ndarray, current: np.ndarray) -> np.ndarray:
+    r"""The population stability index between two histograms: sum_b (q_b - p_b) ln(q_b / p_b), the symmetric divergence of
+    Kullback and Leibler.
+
+    By the usual rule of thumb [1], below .1 nothing has changed, above .25 much has. Half a document is added to each bin, so
+    that empty ones count little.
+
+    Parameters
+    ----------
+    reference, current
+        Numbers of documents, shape (..., bins).
+
+    References
+    ----------
+    [1] Siddiqi, *Credit Risk Scorecards*, Wiley 2006.
+
+    Examples
+    --------
+    >>> bool(stability_index(np.array([50.0, 50.0]), np.array([50.0, 50.0])) == 0.0)
+    True
+    >>> round(float(stability_index(np.array([79.5, 19.5]), np.array([19.5, 79.5]))), 4)  # .6 ln(.8 / .2), twice
+    1.6636
+    """
+    p, q = ((each + 0.5) / (each + 0.5).sum(axis=-1, keepdims=True) for each in (reference, current))
+    return ((q - p) * np.log(q / p)).sum(axis=-1)
+
+
+class InputWatch:
+    """What goes into a model, from a sample of its queries, since the process began; the reference may be older.
+
+    Parameters
+    ----------
+    known
+        Names of features that the model knows; None if it has not learned yet, or does not know names.
+    documents
+        Number of documents that become the reference.
+    clock
+        The time in seconds; for tests.
+
+    Attributes
+    ----------
+    n_queries, n_with_unknown, n_with_missing : int
+        Numbers of sampled queries: all, those with a feature that neither the model nor the reference knows, and those
+        without a feature that is expected.
+    """
+
+    def __init__(
+        self, known: Iterable[Any] | None = None, *, documents: int = 1000, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        arguments.integer("documents", documents, 10)
+        self.n_queries = self.n_with_unknown = self.n_with_missing = 0
+        self._documents = documents
+        self._clock = clock
+        self._looked_at = -math.inf
+        names = {name for name in known or () if isinstance(name, str)}
+        self._known, self._learns_names = names, not names
+        self._unknown: collections.Counter[str] = collections.Counter()
+        self._missing: collections.Counter[str] = collections.Counter()
+        #: Values seen so far, by feature, until there are enough for the reference.
+        self._values: dict[str, array[float]] = {}
+        self._n_seen = 0
+        self._edges: dict[str, list[float]] = {}
+        self._reference = np.zeros((0, _PARTS + 1))
+        self._current = np.zeros((0, _PARTS + 1))
+        self._expected: frozenset[str] = frozenset()
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the reference is complete."""
+        return bool(self._edges)
+
+    def is_due(self) -> bool:
+        """Whether the next query is to be looked at."""
+        now = self._clock()
+        if now - self._looked_at < _SECONDS_BETWEEN:
+            return False
+        self._looked_at = now
+        return True
+
+    def look(self, documents: dict[str, dict[str, Any]]) -> bool:
+        """Look at some documents of a query. Returns whether the reference has just become complete."""
+        chosen = [*documents.values()][:: max(1, len(documents) // _DOCUMENTS)][:_DOCUMENTS]
+        if not chosen:
+            return False
+        self.n_queries += 1
+        present = set().union(*chosen)
+        if self._learns_names:
+            self._known |= present
+        self._count(present - self._known, self._unknown, "n_with_unknown")
+        self._count(self._expected - present, self._missing, "n_with_missing")
+        if self.has_reference:
+            for each in chosen:
+                self._add(each)
+            return False
+        for each in chosen:
+            self._keep(each)
+        if self._n_seen >= self._documents:
+            self._complete()
+        return self.has_reference
+
+    def figures(self) -> dict[str, Any]:
+        """What was found, for JSON: the names that are unknown or missing most often, and the features that drifted most."""
+        index = self.drift()
+        most = sorted(index, key=index.__getitem__, reverse=True)[:_SHOWN]
+        return {
+            "queries": self.n_queries,
+            "with_unknown": self.n_with_unknown,
+            "with_missing": self.n_with_missing,
+            "unknown": dict(self._unknown.most_common(_SHOWN)),
+            "missing": dict(self._missing.most_common(_SHOWN)),
+            "reference": int(self._reference[0].sum()) if self.has_reference else None,
+            "drift": {name: round(index[name], 4) for name in most},
+        }
+
+    def drift(self) -> dict[str, float]:
+        """The population stability index of each feature; nothing until there are enough documents."""
+        if not self.has_reference or self._current[0].sum() < _LEAST:
+            return {}
+        return dict(zip(self._edges, stability_index(self._reference, self._current).tolist(), strict=True))
+
+    def forget(self, is_forgotten: Callable[[str], bool]) -> None:
+        """Forget names of features."""
+        kept = [j for j, name in enumerate(self._edges) if not is_forgotten(name)]
+        self._reference, self._current = self._reference[kept], self._current[kept]
+        for names in (self._edges, self._values, self._unknown, self._missing):
+            for name in [name for name in names if is_forgotten(name)]:
+                del names[name]
+        self._known = {name for name in self._known if not is_forgotten(name)}
+        self._expected = frozenset(name for name in self._expected if not is_forgotten(name))
+
+    def to_json(self) -> str:
+        """The reference, to be kept."""
+        histograms = zip(self._edges.items(), self._reference.tolist(), strict=True)
+        features = {name: [edges, histogram] for (name, edges), histogram in histograms}
+        return json.dumps({"known": sorted(self._known), "expected": sorted(self._expected), "features": features})
+
+    def restore(self, text: str) -> None:
+        """Take a reference that was kept. Raises ValueError for anything else."""
+        try:
+            fields = json.loads(text)
+            known, expected = ({str(name) for name in fields[key]} for key in ("known", "expected"))
+            edges = {str(name): [float(edge) for edge in found] for name, (found, _) in fields["features"].items()}
+            reference = np.array([histogram for _, histogram in fields["features"].values()], dtype=float)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the reference of features is damaged: {error}") from None
+        if reference.shape != (len(edges), _PARTS + 1) or not len(edges):
+            raise ValueError("the reference of features is damaged: its histograms have another size")
+        self._known, self._learns_names, self._expected = known, False, frozenset(expected)
+        self._edges, self._reference, self._current = edges, reference, np.zeros_like(reference)
+
+    def _count(self, names: set[str] | frozenset[str], counter: collections.Counter[str], total: str) -> None:
+        if names:
+            setattr(self, total, getattr(self, total) + 1)
+            counter.update(name for name in names if name in counter or len(counter) < _MOST_NAMES)
+
+    def _keep(self, document: dict[str, Any]) -> None:
+        """Keep the values of a document for the reference."""
+        for name, value in document.items():
+            if type(value) not in (int, float) or not math.isfinite(value):
+                continue
+            values = self._values.get(name)
+            if values is None:
+                if len(self._values) >= _MOST_FEATURES:
+                    continue
+                values = self._values[name] = array("d")
+            values.append(value)
+        self._n_seen += 1
+
+    def _complete(self) -> None:
+        """Make the reference of what was seen: a bin for documents without the feature, and about ten for its values."""
+        histograms = []
+        for name, values in self._values.items():
+            cuts = np.unique(np.quantile(np.array(values), np.arange(1, _PARTS) / _PARTS, method="inverted_cdf"))
+            self._edges[name] = cuts.tolist()
+            counts = np.bincount(np.searchsorted(cuts, np.array(values)) + 1, minlength=_PARTS + 1).astype(float)
+            counts[0] = self._n_seen - len(values)
+            histograms.append(counts)
+        self._reference = np.array(histograms).reshape(len(histograms), _PARTS + 1)
+        self._current = np.zeros_like(self._reference)
+        self._expected = frozenset(n for n, values in self._values.items() if len(values) >= _EXPECTED * self._n_seen)
+        self._learns_names = False
+        self._values.clear()
+
+    def _add(self, document: dict[str, Any]) -> None:
+        """Count a document after the reference."""
+        bins = []
+        for name, edges in self._edges.items():
+            value = document.get(name)
+            is_number = type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+            bins.append(bisect.bisect_left(edges, value) + 1 if is_number else 0)  # type: ignore[type-var]
+        self._current *= 0.5 ** (1.0 / _HALF_LIFE)
+        self._current[np.arange(len(bins)), bins] += 1.0

@@ -1,0 +1,142 @@
+"""What goes into a model: unknown and missing features, and drift."""
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+
+for package in ("starlette", "prometheus_client", "httpx"):
+    pytest.importorskip(package)
+
+import httpx  # noqa: E402
+
+from online_rank import PerceptronRanker, StreamScaler  # noqa: E402
+from online_rank.serving import Models, RankingApp, RankingService  # noqa: E402
+from online_rank.serving.durable import DurableService  # noqa: E402
+from online_rank.serving.inputs import InputWatch, stability_index  # noqa: E402
+from online_rank.serving.served import ServedModel  # noqa: E402
+
+
+def documents(rng, n=5, shift=0.0, **more):
+    return {str(i): {"price": rng.normal() + shift, "age": int(rng.integers(3)), **more} for i in range(n)}
+
+
+def watched(n=100, **options):
+    watch, rng = InputWatch(documents=200, **options), np.random.default_rng(0)
+    for _ in range(n):
+        watch.look(documents(rng))
+    return watch, rng
+
+
+def test_the_index_is_that_of_the_definition():
+    reference, current = np.array([9.5, 29.5, 59.5]), np.array([19.5, 39.5, 39.5])
+    p, q = (0.1, 0.3, 0.6), (0.2, 0.4, 0.4)
+    expected = sum((b - a) * np.log(b / a) for a, b in zip(p, q, strict=True))
+    assert stability_index(reference, current) == pytest.approx(expected, rel=1e-12)
+    assert stability_index(reference, reference) == 0.0
+
+
+def test_the_first_documents_are_the_reference():
+    watch, _ = watched(39)
+    assert not watch.has_reference
+    assert watch.look(documents(np.random.default_rng(1)))
+    assert watch.figures()["reference"] == 200
+    # Half of 200 documents are at or below the median.
+    edges, histogram = json.loads(watch.to_json())["features"]["price"]
+    assert len(edges) == 9
+    assert histogram == [0.0] + [20.0] * 10
+
+
+def test_values_like_those_of_the_reference_do_not_drift_and_others_do():
+    watch, rng = watched(400)
+    assert max(watch.drift().values()) < 0.15
+    for _ in range(400):
+        watch.look(documents(rng, shift=1.0))
+    drift = watch.drift()
+    assert drift["price"] > 0.25 > 0.15 > drift["age"]
+    assert [*watch.figures()["drift"]] == ["price", "age"]
+
+
+def test_a_typo_is_unknown_and_what_it_should_have_been_is_missing():
+    watch, rng = watched(40)
+    for _ in range(3):
+        docs = {str(i): {"prise": 1.0, "age": 1} for i in range(4)}
+        watch.look(docs)
+    watch.look(documents(rng))
+    found = watch.figures()
+    assert (found["with_unknown"], found["with_missing"]) == (3, 3)
+    assert found["unknown"] == {"prise": 3}
+    assert found["missing"] == {"price": 3}
+
+
+def test_a_model_that_has_learned_knows_its_features_from_the_start():
+    watch = InputWatch(("price", "age"))
+    watch.look({"a": {"price": 1.0, "prise": 1.0}})
+    assert watch.figures()["unknown"] == {"prise": 1}
+
+
+def test_what_is_kept_is_bounded():
+    watch = InputWatch(("x",), documents=10)
+    for i in range(300):
+        watch.look({str(j): {f"f{i}": 1.0, f"g{i}": "text"} for j in range(2)})
+    assert len(watch._unknown) == 100
+    assert len(watch._edges) <= 300
+    assert watch.n_with_unknown == 300
+
+
+def test_few_queries_are_looked_at_where_many_come():
+    now = [0.0]
+    watch = InputWatch(clock=lambda: now[0])
+    due = []
+    for _ in range(1000):
+        now[0] += 0.001
+        due.append(watch.is_due())
+    assert 18 <= sum(due) <= 22
+
+
+def test_the_reference_survives_and_damage_begins_another(tmp_path, caplog):
+    def make():
+        return RankingService(StreamScaler() | PerceptronRanker())
+
+    watch, _ = watched(60)
+    durable = DurableService(make(), tmp_path)
+    (tmp_path / "features.json").write_text(watch.to_json())
+
+    async def main():
+        model = ServedModel(durable)
+        assert model.inputs.has_reference
+        assert model.inputs.to_json() == watch.to_json()
+        (tmp_path / "features.json").write_text("[")
+        assert not ServedModel(durable).inputs.has_reference
+        await model.close()
+
+    asyncio.run(main())
+    assert "a new reference of features begins" in caplog.text
+    with pytest.raises(ValueError, match="damaged"):
+        InputWatch().restore('{"known": [], "expected": [], "features": {"a": [[1], [2]]}}')
+
+
+def test_the_server_looks_and_says(tmp_path):
+    async def main():
+        app = RankingApp(Models(lambda: RankingService(StreamScaler() | PerceptronRanker()), directory=tmp_path))
+        model = app.models.open_models[""]
+        model.inputs = InputWatch(documents=200, clock=iter(range(10**6)).__next__)
+        rng = np.random.default_rng(3)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            for i in range(90):
+                docs = documents(rng) if i < 80 else {"a": {"prise": 1.0}}
+                assert (await client.post("/rank", json={"id": i, "docs": docs})).status_code == 200
+            found = (await client.get("/stats")).json()["inputs"]
+            text = (await client.get("/metrics")).text
+            await client.post("/forget", json={"user": "price"})
+            assert "price" not in (tmp_path / "features.json").read_text()
+            assert model.inputs.figures()["missing"] == {"age": 10}
+        await app.close()
+        return found, text
+
+    found, text = asyncio.run(main())
+    assert found["with_unknown"] == 10
+    assert found["missing"] == {"price": 10, "age": 10}
+    assert "online_rank_unknown_inputs_total 10.0" in text
+    assert "online_rank_input_drift 0." in text
