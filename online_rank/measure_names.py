@@ -104,7 +104,7 @@ def parsed(text: str, *, learned: bool = False) -> Written:
     what = "measure" if learned else "metric"
     if not isinstance(text, str):
         raise TypeError(f"{what} is {text!r:.60}; it is a name, such as 'ndcg@10'")
-    match = re.fullmatch(r"([a-z_]+)(?:@([1-9]\d*))?(?:>=([1-9]\d*))?", text.lower())
+    match = re.fullmatch(r"([a-z0-9_]+)(?:@([1-9]\d*))?(?:>=([1-9]\d*))?", text.lower())
     if match and (name := _SPELLED.get(match[1].replace("_", ""))):
         form = ("@K" if match[2] else "") + (">=GRADE" if match[3] else "")
         if form in (MEASURES[name].learned if learned else MEASURES[name].forms):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from online_rank import measure
+from online_rank import measure, measure_names
+from online_rank._kernels.codes import PRECISION
 from online_rank.measure_names import MEASURES, listed, parsed
 from online_rank.measures import Measure
 from online_rank.metrics import metric
@@ -48,6 +49,14 @@ def test_spellings():
             parsed(text)
     with pytest.raises(TypeError, match="measure is 10; it is a name, such as 'ndcg@10'"):
         measure(10)
+
+
+def test_a_name_may_have_digits(monkeypatch):
+    monkeypatch.setitem(measure_names.MEASURES, "f1", measure_names.Named(PRECISION, ("@K",)))
+    monkeypatch.setitem(measure_names._SPELLED, "f1", "f1")
+    assert parsed("F1@5") == ("f1", 5, None)
+    with pytest.raises(ValueError, match="metric 'ndcg10' is unknown"):
+        parsed("ndcg10")
 
 
 def test_help_lists_the_names():

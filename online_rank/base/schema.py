@@ -369,7 +369,11 @@ def settings_names(cls: Any) -> tuple[str, ...]:
     """Names of the constructor's arguments; an argument `*steps` too."""
     import inspect
 
-    return tuple(name for name, p in inspect.signature(cls).parameters.items() if p.kind is not p.VAR_KEYWORD)
+    none = {inspect.Parameter.VAR_KEYWORD}
+    if cls.__init__ is object.__init__:
+        # The signature is that of `__new__`, which takes anything where a base class makes a lock.
+        none.add(inspect.Parameter.VAR_POSITIONAL)
+    return tuple(name for name, p in inspect.signature(cls).parameters.items() if p.kind not in none)
 
 
 def check_object(value: Any, where: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import QueryEstimator, as_array
+from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, document_name, require_finite, require_grades, with_features
 
@@ -99,6 +100,9 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
 
 class StatelessTransformer(QueryTransformer):
     """A transformer that learns nothing: its output for a query depends on that query alone."""
+
+    #: Nothing but settings.
+    _schema = Schema()
 
     def _abilities(self) -> Abilities:
         return Abilities(learns=False)

@@ -6,7 +6,6 @@ import numpy as np
 
 from online_rank._kernels import preprocessing as kernels
 from online_rank.base.form import InQuery, Layer, SignedLogs
-from online_rank.base.schema import Schema
 from online_rank.preprocessing._columns import StatelessTransformer
 
 __all__ = ["QueryNormalizer", "SignedLog"]
@@ -24,8 +23,6 @@ class SignedLog(StatelessTransformer):
     >>> SignedLog().transform_one([{"clicks": 0, "length": 1e8}, {"clicks": -1, "length": 10}])
     [{'clicks': 0.0, 'length': 18.42...}, {'clicks': -0.693..., 'length': 2.397...}]
     """
-
-    _schema = Schema()
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,8 +61,6 @@ class QueryNormalizer(StatelessTransformer):
            [0.25, 0.  ],
            [1.  , 0.  ]])
     """
-
-    _schema = Schema()
 
     def __init__(self, method: str = "standard"):
         super().__init__()

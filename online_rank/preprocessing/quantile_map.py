@@ -531,8 +531,6 @@ class Ramps(StatelessTransformer):
            [ 3.  ,  0.7 ,  0.7 ]])
     """
 
-    _schema = Schema()
-
     def __init__(self, n_knots: int = 12):
         super().__init__()
         integer("n_knots", n_knots, 2, _MOST_KNOTS)

@@ -123,8 +123,8 @@ def _settings(cls: type) -> tuple[str, ...]:
 
 @functools.cache
 def _variadic(cls: type) -> str | None:
-    parameters = inspect.signature(cls).parameters.values()
-    return None if cls is utils.Rolling else next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    found = inspect.signature(cls).parameters
+    return next((name for name in _settings(cls) if found[name].kind is inspect.Parameter.VAR_POSITIONAL), None)
 
 
 def _listed(items: Any) -> list[Any]:

@@ -9,10 +9,25 @@ import pytest
 from river import base, compose, drift, feature_extraction, preprocessing, stats, utils
 
 import online_rank
-from online_rank import _registry
-from online_rank.base import Columns
-from online_rank.base.schema import Array, Count, Derived, ListOf, Names, Nested, Plain, Real, Schema, StateError, mismatches
+import online_rank.preprocessing
+from online_rank import PerceptronRanker, _registry
+from online_rank.base import Columns, RankingPipeline
+from online_rank.base.schema import (
+    Array,
+    Count,
+    Derived,
+    ListOf,
+    Names,
+    Nested,
+    Plain,
+    Real,
+    Schema,
+    StateError,
+    mismatches,
+    settings_names,
+)
 from online_rank.metrics import NDCG, OffPolicyValue, RandomRanking, SwapComparison, TeamDraft, metric
+from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.serving import Challenge, FeedbackPlan, PendingQueries, RankingService
 from online_rank.storage.files import from_bytes, to_bytes
@@ -272,6 +287,24 @@ def test_an_undeclared_attribute_is_named():
     scaler._extra = 1
     with pytest.raises(TypeError, match="StreamScaler does not declare its attribute '_extra'"):
         to_bytes(scaler)
+
+
+class Halved(StatelessTransformer):
+    def _transform(self, X, offsets, out):
+        out[:] = X / 2.0
+        return len(offsets) - 1
+
+
+def test_a_class_without_a_constructor_has_no_settings_and_can_be_saved(monkeypatch):
+    monkeypatch.setitem(_registry.CLASSES, "Halved", "preprocessing")
+    monkeypatch.setattr(online_rank.preprocessing, "Halved", Halved, raising=False)
+    assert settings_names(Halved) == ()
+    assert settings_names(RankingPipeline) == ("steps",)
+    model = Halved() | PerceptronRanker()
+    model.learn_one([[2.0], [4.0]], [1, 0])
+    again = from_bytes(to_bytes(model))
+    assert again.transform_one(np.array([[2.0], [4.0]])).tolist() == [[1.0], [2.0]]
+    assert again.predict_one([[2.0], [4.0]]) == model.predict_one([[2.0], [4.0]])
 
 
 def test_a_state_that_does_not_match_is_named_before_a_file_is_written():
