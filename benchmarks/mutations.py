@@ -134,7 +134,7 @@ MUTATIONS = [
     Mutation(
         "preprocessing/max_abs.py", "grown[:n] = self._largest[:n]", "pass", "tests/preprocessing tests/rankers/test_sparse.py"
     ),
-    Mutation("preprocessing/runs.py", "1.0 / (k + np.where", "1.0 / (1.0 + k + np.where", "tests/preprocessing/test_runs.py"),
+    Mutation("preprocessing/runs.py", "_GRID / (k + places)", "_GRID / (1.0 + k + places)", "tests/preprocessing/test_runs.py"),
     Mutation("distributed/mixing.py", "step._meet_features_of(shards)", "pass", "tests/distributed"),
     Mutation("distributed/mixing.py", "- _mass(base)", "", "tests/distributed"),
     Mutation(
@@ -148,18 +148,23 @@ MUTATIONS = [
         "bounds/comparators.py",
         "max(row[2], np.linalg.norm(before), np.linalg.norm(after))",
         "max(row[2], np.linalg.norm(after))",
-        "tests/bounds/test_tracker.py tests/bounds/test_streams.py",
+        "tests/bounds/test_kept.py",
     ),
     Mutation(
         "bounds/mixed.py",
         "np.maximum(tracker._path[:, 2], shard._path[:, 2])",
         "tracker._path[:, 2]",
-        "tests/distributed/test_mixing.py",
+        "tests/bounds/test_kept.py",
     ),
     Mutation(
-        "rankers/kernel.py", "self.tolerance + _ROUNDING", "2.0 * self.tolerance + _ROUNDING", "tests/rankers/test_kernel.py"
+        "rankers/kernel.py", "self.tolerance + _ROUNDING", "2.0 * self.tolerance + _ROUNDING", "tests/bounds/test_kept.py"
     ),
-    Mutation("rankers/averaged.py", "self._average = self._weights.copy()", "self._average = self._weights", LINEAR),
+    Mutation(
+        "rankers/averaged.py",
+        "if self._averages:\n            self._average = self._weights.copy()\n\n    @property",
+        "if self._averages:\n            self._average = self._weights\n\n    @property",
+        "tests/rankers/test_beginnings.py",
+    ),
     Mutation("serving/models.py", "model.is_idle and model.durable.is_saved:", "model.is_idle:", "tests/serving/test_http.py"),
     Mutation("surrogates.py", "return 2.0 * self._slope * total", "return 2.0 * total", "tests/test_surrogates.py"),
 ]

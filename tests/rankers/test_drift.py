@@ -94,6 +94,16 @@ def test_reset_is_a_new_ranker():
     assert teach(model, after[10:]).predict_one(after[0][0]) == fresh.predict_one(after[0][0])
 
 
+def test_a_new_ranker_takes_no_more_features_than_the_old_one():
+    before, after = drifting()
+    inner = StreamScaler() | PerceptronRanker()
+    for step in inner.steps.values():
+        step.max_features = 4
+    model = teach(DriftAwareRanker(inner, detector=At((70,))), before + after[:10])
+    assert model.n_drifts == 1
+    assert [step.max_features for step in model.learner.steps.values()] == [4, 4]
+
+
 def test_restarted_average_keeps_what_was_learned():
     before, after = drifting()
     model = teach(DriftAwareRanker(PerceptronRanker(), detector=At((70,)), on_drift="restart_average"), before + after[:10])

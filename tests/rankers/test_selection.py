@@ -225,6 +225,28 @@ class TestDrafts:
             self.vote(model, rng.choice(["a", "b", "c"]))
         assert model.best_ranker is model.learners[0]
 
+    def test_of_several_others_each_is_tested_at_its_part_of_the_level(self):
+        model, accounts = self.model(1.0, -1.0, 2.0), {1: LossInterval(), 2: LossInterval()}
+        too_soon = 0
+        while model.best_ranker is model.learners[0]:
+            shown = self.vote(model, "b")
+            other = max(shown.teams)
+            gain = sum({0: -1, other: 1}[team] for d, team in zip(shown.order, shown.teams, strict=True) if d == "b")
+            accounts[other].update(0.5 + 0.5 * gain)
+            # Two others: each error has half of the 5 %.
+            is_better = accounts[other].lower_limit(1.0 - 0.05 / 2.0) > 0.5
+            assert (model.best_ranker is model.learners[other]) == is_better
+            too_soon += accounts[other].lower_limit(0.95) > 0.5 and not is_better
+        assert too_soon
+
+    def test_the_loss_that_was_served_is_that_of_the_scores_that_were_served(self):
+        model = BestRanker([PerceptronRanker(), PerceptronRanker(average=False)])
+        model.learn_one([[1.0], [0.0]], [1, 0], served=[1.0, 0.0])
+        assert model.last_round.served_loss == 0.0
+        model = BestRanker([PerceptronRanker(), PerceptronRanker(average=False)])
+        model.learn_one([[1.0], [0.0]], [1, 0])
+        assert model.last_round.served_loss == pytest.approx(1.0 - 1.0 / np.log2(3.0))
+
     def test_late_votes_on_a_ranker_that_is_no_longer_best_are_left_out(self):
         model = self.model(1.0, -1.0, -2.0)
         late = [model.show_one(self.QUERY) for _ in range(2)]
