@@ -369,11 +369,9 @@ def settings_names(cls: Any) -> tuple[str, ...]:
     """Names of the constructor's arguments; an argument `*steps` too."""
     import inspect
 
-    none = {inspect.Parameter.VAR_KEYWORD}
-    if cls.__init__ is object.__init__:
-        # The signature is that of `__new__`, which takes anything where a base class makes a lock.
-        none.add(inspect.Parameter.VAR_POSITIONAL)
-    return tuple(name for name, p in inspect.signature(cls).parameters.items() if p.kind not in none)
+    # Without a constructor the signature is that of `__new__`, which takes anything where a base class makes a lock.
+    no_names = (inspect.Parameter.VAR_KEYWORD, *([inspect.Parameter.VAR_POSITIONAL] if cls.__init__ is object.__init__ else []))
+    return tuple(name for name, p in inspect.signature(cls).parameters.items() if p.kind not in no_names)
 
 
 def check_object(value: Any, where: str) -> None:
