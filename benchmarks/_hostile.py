@@ -194,7 +194,7 @@ def models() -> Iterator[tuple[bytes, Any]]:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(5, 3)), [0, 1, 2, 1, 0]
     named = [{f"f{j}": value for j, value in enumerate(row)} for row in X.tolist()]
-    for name in _registry.CLASSES:
+    for name in _registry.classes():
         cls = _registry.public_class(name)
         if inspect.isabstract(cls) or not issubclass(cls, QueryStep) or name_of(cls) is None:
             continue

@@ -4,11 +4,12 @@ Files refer to classes by their bare names, so a class can move to another modul
 class can be saved if it declares its state (`online_rank.base.schema`).
 """
 
+import functools
 import importlib
 import sys
 from typing import Any
 
-__all__ = ["CLASSES", "ROOMS", "TOP_LEVEL", "home_of", "public_class"]
+__all__ = ["ROOMS", "TOP_LEVEL", "classes", "home_of", "public_class"]
 
 #: The public modules. `from online_rank import *` leaves them out, since river has modules of the same names.
 ROOMS = (
@@ -87,27 +88,17 @@ _IN_ROOMS = {
     "BrowsingUser": "stream.clicks",
     "CascadeUser": "stream.clicks",
     "Challenge": "serving",
-    "DCG": "metrics",
     "DependentUser": "stream.clicks",
-    "ERR": "metrics",
     "FeedbackPlan": "serving",
     "FixedRanker": "rankers.fixed",
-    "HitRate": "metrics",
     "LetorPosition": "stream.letor",
-    "LinearNDCG": "metrics",
-    "MAP": "metrics",
-    "MRR": "metrics",
-    "NDCG": "metrics",
     "OffPolicyValue": "metrics",
-    "PairwiseAccuracy": "metrics",
     "PendingQueries": "serving",
     "PositionUser": "stream.clicks",
-    "PrecisionAtK": "metrics",
     "QueryUnion": "base",
     "Ramps": "preprocessing",
     "RandomRanking": "metrics",
     "RankingService": "serving",
-    "RecallAtK": "metrics",
     "SwapComparison": "metrics",
     "TeamDraft": "metrics",
     "SatisfiedUser": "stream.clicks",
@@ -115,13 +106,19 @@ _IN_ROOMS = {
     "TrustUser": "stream.clicks",
 }
 
-#: Module, relative to `online_rank`, of every listed class.
-CLASSES = {name: module for name, module in {**TOP_LEVEL, **_IN_ROOMS}.items() if name[0].isupper()}
+
+@functools.cache
+def classes() -> dict[str, str]:
+    """Module, relative to `online_rank`, of every listed class. Metrics are listed in the table of measures."""
+    from online_rank.measure_names import MEASURES
+
+    metrics = {one.metric: "metrics" for one in MEASURES.values() if one.metric}
+    return {name: module for name, module in {**TOP_LEVEL, **_IN_ROOMS, **metrics}.items() if name[0].isupper()}
 
 
 def home_of(cls: type) -> str | None:
-    """The module of a class, or None if the class is not listed. Imports nothing."""
-    module = CLASSES.get(cls.__name__)
+    """The module of a class, or None if the class is not listed. Imports no room."""
+    module = classes().get(cls.__name__)
     if module is None:
         return None
     return module if getattr(sys.modules.get(f"online_rank.{module}"), cls.__name__, None) is cls else None
@@ -129,7 +126,7 @@ def home_of(cls: type) -> str | None:
 
 def public_class(name: str) -> Any:
     """The listed class of that name. Raises KeyError."""
-    return getattr(importlib.import_module(f"online_rank.{CLASSES[name]}"), name)
+    return getattr(importlib.import_module(f"online_rank.{classes()[name]}"), name)
 
 
 if __name__ == "__main__":  # for `pdoc`, which looks for modules in `__all__`

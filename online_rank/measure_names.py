@@ -1,6 +1,8 @@
 """The table of ranking measures: their names, the forms of a name, and which of them rankers can learn for."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from online_rank._kernels.codes import (
@@ -20,14 +22,6 @@ from online_rank._kernels.codes import (
 __all__ = ["MEASURES", "Named", "Written", "listed", "parsed"]
 
 _ANY = ("", "@K", ">=GRADE", "@K>=GRADE")
-#: The suffixes of names, as shown in help and messages.
-_BRACKETS = {
-    ("",): "",
-    ("", "@K"): "[@K]",
-    ("", ">=GRADE"): "[>=GRADE]",
-    ("@K", "@K>=GRADE"): "@K[>=GRADE]",
-    _ANY: "[@K][>=GRADE]",
-}
 
 
 class Named(NamedTuple):
@@ -39,30 +33,36 @@ class Named(NamedTuple):
         The code of the measure in kernels.
     forms
         The suffixes allowed for metrics: a cutoff `@K`, the smallest relevant grade `>=GRADE`, both or nothing.
+    metric
+        The class of its metric in `online_rank.metrics`; empty if it is only learned for.
+    options
+        The options by which the class is this metric.
     learned
-        The same for measures that a ranker learns for; empty if no ranker does.
+        As `forms`, for measures that a ranker learns for; empty if no ranker does.
     """
 
     kind: int
     forms: tuple[str, ...]
+    metric: str = ""
+    options: Mapping[str, str] = MappingProxyType({})
     learned: tuple[str, ...] = ()
 
 
 #: Every measure, by its name.
 MEASURES = {
-    "ndcg": Named(NDCG, ("", "@K"), learned=("", "@K")),
-    "ap": Named(AP, _ANY, learned=("", ">=GRADE")),
-    "linear_ndcg": Named(LINEAR_NDCG, ("",), learned=("",)),
-    "ndcg_linear": Named(NDCG, ("", "@K")),
-    "dcg": Named(DCG, ("", "@K")),
-    "dcg_linear": Named(DCG, ("", "@K")),
-    "mrr": Named(RECIPROCAL_RANK, _ANY),
-    "err": Named(ERR, ("", "@K")),
-    "p": Named(PRECISION, ("@K", "@K>=GRADE")),
-    "recall": Named(RECALL, ("@K", "@K>=GRADE")),
-    "hit_rate": Named(HIT_RATE, ("@K", "@K>=GRADE")),
-    "map_attainable": Named(AP_ATTAINABLE, ("@K", "@K>=GRADE")),
-    "pairwise_accuracy": Named(PAIRWISE_ACCURACY, ("",)),
+    "ndcg": Named(NDCG, ("", "@K"), "NDCG", learned=("", "@K")),
+    "ap": Named(AP, _ANY, "MAP", learned=("", ">=GRADE")),
+    "linear_ndcg": Named(LINEAR_NDCG, ("",), "LinearNDCG", learned=("",)),
+    "ndcg_linear": Named(NDCG, ("", "@K"), "NDCG", {"gain": "linear"}),
+    "dcg": Named(DCG, ("", "@K"), "DCG"),
+    "dcg_linear": Named(DCG, ("", "@K"), "DCG", {"gain": "linear"}),
+    "mrr": Named(RECIPROCAL_RANK, _ANY, "MRR"),
+    "err": Named(ERR, ("", "@K"), "ERR"),
+    "p": Named(PRECISION, ("@K", "@K>=GRADE"), "PrecisionAtK"),
+    "recall": Named(RECALL, ("@K", "@K>=GRADE"), "RecallAtK"),
+    "hit_rate": Named(HIT_RATE, ("@K", "@K>=GRADE"), "HitRate"),
+    "map_attainable": Named(AP_ATTAINABLE, ("@K", "@K>=GRADE"), "MAP", {"divisor": "attainable"}),
+    "pairwise_accuracy": Named(PAIRWISE_ACCURACY, ("",), "PairwiseAccuracy"),
 }
 _ALIASES = {"map": "ap"}
 #: Underscores may be left out.
@@ -123,4 +123,13 @@ def listed(*, learned: bool = False) -> str:
     'ndcg[@K], ap[>=GRADE], linear_ndcg'
     """
     forms = {name: one.learned if learned else one.forms for name, one in MEASURES.items()}
-    return ", ".join(name + _BRACKETS[form] for name, form in forms.items() if form)
+    return ", ".join(name + _suffix(form) for name, form in forms.items() if form)
+
+
+def _suffix(forms: tuple[str, ...]) -> str:
+    """The suffixes that names of these forms have; those that some lack are in brackets."""
+    found = ""
+    for part in ("@K", ">=GRADE"):
+        n = sum(part in form for form in forms)
+        found += f"[{part}]" if 0 < n < len(forms) else part * (n > 0)
+    return found

@@ -5,32 +5,17 @@ They work wherever a river metric does: `evaluate.progressive_val_score`, `utils
 """
 
 from online_rank._lazy import lazily
+from online_rank.metrics import binary, graded
 from online_rank.metrics.base import RankingMetric
 from online_rank.metrics.baseline import RandomRanking
-from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
-from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccuracy
+from online_rank.metrics.binary import *  # noqa: F403
+from online_rank.metrics.graded import *  # noqa: F403
 from online_rank.metrics.names import metric
 from online_rank.metrics.own import QueryMetric
 
-__all__ = [
-    "DCG",
-    "ERR",
-    "MAP",
-    "MRR",
-    "NDCG",
-    "HitRate",
-    "LinearNDCG",
-    "OffPolicyValue",
-    "PairwiseAccuracy",
-    "PrecisionAtK",
-    "QueryMetric",
-    "RandomRanking",
-    "RankingMetric",
-    "RecallAtK",
-    "SwapComparison",
-    "TeamDraft",
-    "metric",
-]
+__all__ = ["OffPolicyValue", "QueryMetric", "RandomRanking", "RankingMetric", "SwapComparison", "TeamDraft", "metric"]  # noqa: F405
+__all__ += binary.__all__
+__all__ += graded.__all__
 
 # Not metrics of grades, and the only ones that need `feedback` and `intervals`.
 __getattr__, __dir__ = lazily(

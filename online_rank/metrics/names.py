@@ -3,30 +3,11 @@
 import inspect
 from typing import Any
 
-from online_rank.measure_names import parsed
+from online_rank.measure_names import MEASURES, parsed
+from online_rank.metrics import binary, graded
 from online_rank.metrics._river import Metric
-from online_rank.metrics.base import RankingMetric
-from online_rank.metrics.binary import MAP, MRR, HitRate, PrecisionAtK, RecallAtK
-from online_rank.metrics.graded import DCG, ERR, NDCG, LinearNDCG, PairwiseAccuracy
 
 __all__ = ["metric"]
-
-#: The class of each measure, and the options by which it is that measure.
-_CLASSES: dict[str, tuple[type[RankingMetric], dict[str, str]]] = {
-    "ndcg": (NDCG, {}),
-    "ap": (MAP, {}),
-    "linear_ndcg": (LinearNDCG, {}),
-    "ndcg_linear": (NDCG, {"gain": "linear"}),
-    "dcg": (DCG, {}),
-    "dcg_linear": (DCG, {"gain": "linear"}),
-    "mrr": (MRR, {}),
-    "err": (ERR, {}),
-    "p": (PrecisionAtK, {}),
-    "recall": (RecallAtK, {}),
-    "hit_rate": (HitRate, {}),
-    "map_attainable": (MAP, {"divisor": "attainable"}),
-    "pairwise_accuracy": (PairwiseAccuracy, {}),
-}
 
 
 def metric(name: str | Metric, **options: Any) -> Metric:
@@ -57,8 +38,9 @@ def metric(name: str | Metric, **options: Any) -> Metric:
     if isinstance(name, Metric):
         return name
     written = parsed(name)
-    kind, variant = _CLASSES[written.name]
+    named = MEASURES[written.name]
+    kind = getattr(graded, named.metric, None) or getattr(binary, named.metric)
     parameters: dict[str, Any] = {"k": written.k} if "k" in inspect.signature(kind).parameters else {}
     if written.threshold is not None:
         parameters["threshold"] = written.threshold
-    return kind(**parameters, **variant, **options)
+    return kind(**parameters, **named.options, **options)

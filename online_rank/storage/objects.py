@@ -47,8 +47,8 @@ def name_of(cls: type) -> str | None:
 def class_of(name: Any, where: str) -> type:
     """The class with a name in files. Raises StateError for one that cannot be saved."""
     cls = None
-    if type(name) is str and (name in _registry.CLASSES or name in RIVER):
-        cls = _registry.public_class(name) if name in _registry.CLASSES else river_class(name)
+    if type(name) is str and (name in _registry.classes() or name in RIVER):
+        cls = _registry.public_class(name) if name in _registry.classes() else river_class(name)
     if cls is None or name_of(cls) is None:
         raise StateError(f"{where} is of class {str(name)[:80]!r}, which this version of online_rank does not restore")
     return cls

@@ -102,7 +102,7 @@ def test_members_that_overlap_do_not_take_their_size_again_and_again():
 
 
 def settings_that_are_numbers():
-    for name in _registry.CLASSES:
+    for name in _registry.classes():
         if name in ("Ranker", "Round", "CheckpointError", "ModelFileError", "Trace", "LetorPosition"):
             continue
         cls = class_of_or_none(name)

@@ -198,7 +198,7 @@ def kept(model):
 
 
 def storable():
-    return sorted(name for name in _registry.CLASSES if name not in NOT_SAVED and name != "Round")
+    return sorted(name for name in _registry.classes() if name not in NOT_SAVED and name != "Round")
 
 
 @pytest.mark.parametrize("name", storable())
@@ -234,7 +234,7 @@ def test_every_public_class_with_state_is_listed_or_says_why_not():
 
 
 def test_every_listed_class_exists():
-    for name in (*_registry.CLASSES, *RIVER):
+    for name in (*_registry.classes(), *RIVER):
         if name not in NOT_SAVED:
             assert inspect.isclass(class_of(name, "here"))
 
@@ -296,7 +296,7 @@ class Halved(StatelessTransformer):
 
 
 def test_a_class_without_a_constructor_has_no_settings_and_can_be_saved(monkeypatch):
-    monkeypatch.setitem(_registry.CLASSES, "Halved", "preprocessing")
+    monkeypatch.setitem(_registry.classes(), "Halved", "preprocessing")
     monkeypatch.setattr(online_rank.preprocessing, "Halved", Halved, raising=False)
     assert settings_names(Halved) == ()
     assert settings_names(RankingPipeline) == ("steps",)
