@@ -72,6 +72,7 @@ TOP_LEVEL = {
     "StreamTargetEncoder": "preprocessing",
     "SwapRanker": "rankers.swap",
     "TorchRanker": "rankers.torch",
+    "Vectors": "query",
     "best_in_hindsight": "bounds",
     "hybrid": "rankers.hybrid",
     "judged": "query",

@@ -13,6 +13,7 @@ _HOMES = {
     "KINDS": "table",
     "LinearForm": "linear",
     "TARGETS": "table",
+    "adapt": "adapt",
     "export": "formats",
     "from_ranklib": "ranklib",
     "fusion_weights": "fusion",

@@ -7,6 +7,7 @@ A query is m documents with d features each. It may come as
 - a list of m feature dicts;
 - a dict `{document id: feature dict}`;
 - `Runs`: the result lists of several retrievers, before `RunFeatures`;
+- `Vectors`: the vectors of the query and of its documents;
 - a pandas, polars or pyarrow data frame with one row a document.
 
 Named features (dicts, frames) may appear, vanish and come back; a missing one is 0.
@@ -41,6 +42,7 @@ from online_rank.query.grades import MAX_GRADE, as_grades, require_grades
 from online_rank.query.judged import judged
 from online_rank.query.runs import Retrieved, Runs
 from online_rank.query.sparse import SparseRows
+from online_rank.query.vectors import Vectors
 
 __all__ = [
     "MAX_FEATURES",
@@ -51,6 +53,7 @@ __all__ = [
     "Retrieved",
     "Runs",
     "SparseRows",
+    "Vectors",
     "answer_in_kind",
     "are_plain",
     "as_array",

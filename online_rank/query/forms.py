@@ -19,6 +19,7 @@ from online_rank.query.names import are_texts, distinct, index_among
 from online_rank.query.runs import Runs
 from online_rank.query.served import as_served
 from online_rank.query.sparse import SparseRows, checked_rows, from_scipy, is_scipy, worth_rows
+from online_rank.query.vectors import Vectors
 
 __all__ = [
     "MAX_FEATURES",
@@ -236,6 +237,8 @@ def _read(x: Any, documents: bool) -> _Features:
         if not documents:
             raise TypeError("x is Runs, whose absent scores are not 0: put RunFeatures() first, as in RunFeatures() | ranker")
         return _Features([*x.documents.values()], x.ids, None, dict)
+    if isinstance(x, Vectors):
+        return _Features(x.products) if x.ids is None else _Features(x.products, x.ids, None, dict)
     if isinstance(x, _MAPPING):
         documents_are_dicts = {*map(type, x.values())} == _ONLY_DICTS
         for name, document in () if documents_are_dicts else x.items():
