@@ -47,9 +47,10 @@ SHOWN = {
         rows=(
             "random ranking",
             "PerceptronRanker()*",
+            "map | PerceptronRanker()",
             "map | RidgeRanker()",
-            "map | BlendRanker('light')",
-            "map | BlendRanker()",
+            "BlendRanker('light')",
+            "BlendRanker()",
             "LightGBM*",
             "XGBoost*",
         ),
@@ -68,8 +69,8 @@ SHOWN = {
     "weblike": Part(
         rows=(
             "map | RidgeRanker()",
-            "map | BlendRanker('light')",
-            "map | BlendRanker()",
+            "BlendRanker('light')",
+            "BlendRanker()",
             "LightGBM lambdarank",
         ),
     ),

@@ -11,7 +11,7 @@ import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import copy_to
-from online_rank._kernels.primitives import bit_pattern
+from online_rank._kernels.primitives import bit_pattern, four_row_dots, row_dot
 from online_rank._kernels.quantiles import normal_quantile
 
 # Added to the standard deviation within a query, so that a feature that hardly varies there stays small.
@@ -24,9 +24,10 @@ _CLOSE = 1e-300
 # ones), and of those the unit, the cell of 0 and how many bits of a number are left out; how often a search halves.
 LOWEST, HIGHEST, DENSITY, UNIT, ORIGIN, SHIFT, STEPS = range(7)
 FINDER = 7
-# A knot: its value, its score, the slope to the next one, and room.
+# A knot: its value, its score, the slope to the next one, and room. After the last one come `BEYOND` infinite ones, with which
+# values are compared without asking whether there is a next knot.
 VALUE, SCORE, SLOPE = range(3)
-KNOT = 4
+KNOT, BEYOND = 4, 3
 
 
 @kernel
@@ -80,23 +81,38 @@ def _join(a, n_a, w_a, b, n_b, w_b, draw, out):
     return room
 
 
+@leaf
+def _sort_few(values, ascending):
+    """Sort by counting smaller values: n^2 comparisons without branches, in a third of the time of quicksort for n = 96."""
+    n = values.shape[0]
+    for i in range(n):
+        x, place = values[i], 0
+        for k in range(i):
+            place += values[k] <= x
+        for k in range(i + 1, n):
+            place += values[k] < x
+        ascending[place] = x
+
+
 @kernel
-def join_documents(first, stop, documents, share, keep, draw, points, sizes, masses):
+def join_documents(first, stop, documents, share, keep, draw, largest, points, sizes, masses):
     """Merge sampled documents (n, d), each standing for `share` documents, into the sketches of the features first..stop.
 
     keep : factor for the earlier weight of the sketches
+    largest : larger values are clipped to this
     points : (d, P), sizes : (d,) and masses : (d,), changed in place
     """
-    column, joined = np.empty(documents.shape[0]), np.empty(points.shape[1])
+    found, column = np.empty(documents.shape[0]), np.empty(documents.shape[0])
+    joined = np.empty(points.shape[1])
     for j in range(first, stop):
         n = 0
         for i in range(documents.shape[0]):
             if documents[i, j] != 0.0:
-                column[n] = documents[i, j]
+                found[n] = min(max(documents[i, j], -largest), largest)
                 n += 1
         masses[j] *= keep
         if n > 0:
-            column[:n].sort()
+            _sort_few(found[:n], column)
             size = sizes[j] if masses[j] > 0.0 else 0
             weight = masses[j] / size if size > 0 else 0.0
             sizes[j] = _join(points[j], size, weight, column, n, share, draw, joined)
@@ -184,12 +200,12 @@ def find_knots(
     total : weight of all documents
     old_points : (d', P), d' <= d; and so on: sketches of the first features that count too
     rare, counts : (d,) out: 1 if 0 has more than half of the weight; number of knots
-    knots : (d, K + 1, KNOT) out: values after the last one are infinite
+    knots : (d, K + BEYOND, KNOT) out: values after the last one are infinite
     cells : (d, 256) uint8 out: the last knot before each cell; finders : (FINDER, d) out
     """
     room = 2 * points.shape[1]
     joined, values, weights = np.empty(room), np.empty(room + 1), np.empty(room + 1)
-    chosen, scores = np.empty(knots.shape[1] - 1), np.empty(knots.shape[1] - 1)
+    chosen, scores = np.empty(knots.shape[1] - BEYOND), np.empty(knots.shape[1] - BEYOND)
     held, finder, best = np.empty(cells.shape[1], dtype=np.int64), np.empty(FINDER), np.empty(FINDER)
     for j in range(first, stop):
         size, mass, whole = sizes[j], masses[j], total + old_total
@@ -297,13 +313,24 @@ def _make_cells(knots, n, cells, best, held, finder):
 
 
 @leaf
-def _find_cells(X, lowest, highest, density, cells, bad):
-    """The cell of each value among cells of equal widths; bad (d,) becomes NaN if a value is not finite."""
+def _are_finite(X, zeros):
+    """Whether all values are finite; `zeros` (d,) are 0. It also brings the features into the cache, row after row."""
+    total, n = 0.0, X.shape[0]
+    for i in range(0, n - 3, 4):
+        a, b, c, d = four_row_dots(X, i, zeros)
+        total += (a + b) + (c + d)
+    for i in range(n - n % 4, n):
+        total += row_dot(X, i, zeros)
+    return total == 0.0
+
+
+@leaf
+def _find_cells(X, lowest, highest, density, cells):
+    """The cell of each value among cells of equal widths."""
     for i in range(X.shape[0]):
         row, found = X[i], cells[i]
         for j in range(row.shape[0]):
             x = np.float64(row[j])
-            bad[j] += x - x
             # NaN becomes the lowest: every comparison with it is false.
             z = x if x > lowest[j] else lowest[j]
             z = z if z < highest[j] else highest[j]
@@ -323,37 +350,52 @@ def _find_log_cells(X, j, finders, cells):
         cells[i, j] = np.uint8(origin + (place if z >= 0.0 else -place))
 
 
+# Each of the next three writes g[:, j] = g(x) of the column j of X: linear between the knots, flat (K + BEYOND, KNOT), and
+# constant beyond. They differ in how they find the last knot below a value. None of them branches: which knot it is cannot be
+# predicted. Indices are unsigned, which avoids tests for negative ones.
+
+
 @leaf
 def _map_column(X, j, lowest, highest, knots, starts, cells, g):
-    """g[:, j] = g(x) of the column j of X: linear between the knots, flat (K + 1, KNOT), and constant beyond.
-
-    No cell has more than one knot, so the knot is the last one before the cell, or the next. Indices are unsigned, which avoids
-    tests for negative ones.
-    """
+    """Where no cell has more than one knot: the knot is the last one before the cell, or the next."""
     own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
     for i in range(X.shape[0]):
         x = np.float64(X[i, own])
         z = x if x > lowest else lowest
         z = z if z < highest else highest
         at = one * np.uint64(starts[np.uint64(cells[i, own])])
-        at += one if knots[at + one + value] <= z else np.uint64(0)
+        at += one * np.uint64(knots[at + one + value] <= z)
+        g[i, own] = knots[at + score] + (z - knots[at + value]) * knots[at + slope]
+
+
+@leaf
+def _map_full_column(X, j, lowest, highest, knots, starts, cells, g):
+    """Where no cell has more than three knots."""
+    own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
+    two, three = one + one, one + one + one
+    for i in range(X.shape[0]):
+        x = np.float64(X[i, own])
+        z = x if x > lowest else lowest
+        z = z if z < highest else highest
+        at = one * np.uint64(starts[np.uint64(cells[i, own])])
+        first, second = np.uint64(knots[at + one + value] <= z), np.uint64(knots[at + two + value] <= z)
+        at += one * (first + second + np.uint64(knots[at + three + value] <= z))
         g[i, own] = knots[at + score] + (z - knots[at + value]) * knots[at + slope]
 
 
 @leaf
 def _search_column(X, j, lowest, highest, steps, knots, starts, cells, g):
-    """As `_map_column`, for cells with up to 2^steps - 1 knots: binary search for the last knot below a value."""
+    """For cells with up to 2^steps - 1 knots: binary search."""
     own, value, score, slope, one = np.uint64(j), np.uint64(VALUE), np.uint64(SCORE), np.uint64(SLOPE), np.uint64(KNOT)
-    end = np.uint64(knots.shape[0])
+    last = np.uint64(knots.shape[0]) - one
     for i in range(X.shape[0]):
         x = np.float64(X[i, own])
         z = x if x > lowest else lowest
         z = z if z < highest else highest
         at = one * np.uint64(starts[np.uint64(cells[i, own])])
         for s in range(steps - 1, -1, -1):
-            ahead = at + (one << np.uint64(s))
-            if ahead < end and knots[ahead + value] <= z:
-                at = ahead
+            step = one << np.uint64(s)
+            at += step * np.uint64(knots[min(at + step, last) + value] <= z)
         g[i, own] = knots[at + score] + (z - knots[at + value]) * knots[at + slope]
 
 
@@ -401,28 +443,28 @@ def map_queries(X, offsets, rare, counts, knots, cells, finders, out):
     for t in range(offsets.shape[0] - 1):
         longest = max(longest, offsets[t + 1] - offsets[t])
     g, found = np.empty((longest, d), dtype=np.float32), np.empty((longest, d), dtype=np.uint8)
-    bad, means, factors = np.zeros(d), np.empty(d), np.empty(d)
+    zeros, means, factors, sound = np.zeros(d), np.empty(d), np.empty(d), True
     for t in range(offsets.shape[0] - 1):
         a, b = offsets[t], offsets[t + 1]
         m = b - a
         if m == 0:
             continue
         own = X[a:b]
-        _find_cells(own, finders[LOWEST], finders[HIGHEST], finders[DENSITY], found, bad)
+        sound &= _are_finite(own, zeros)
+        _find_cells(own, finders[LOWEST], finders[HIGHEST], finders[DENSITY], found)
         for j in range(d):
             if finders[UNIT, j] > 0.0:
                 _find_log_cells(own, j, finders, found)
             lowest, highest, steps = finders[LOWEST, j], finders[HIGHEST, j], np.int64(finders[STEPS, j])
-            if steps > 1:
-                _search_column(own, j, lowest, highest, steps, knots[j].reshape(-1), cells[j], found, g)
-            else:
+            if steps < 2:
                 _map_column(own, j, lowest, highest, knots[j].reshape(-1), cells[j], found, g)
+            elif steps == 2:
+                _map_full_column(own, j, lowest, highest, knots[j].reshape(-1), cells[j], found, g)
+            else:
+                _search_column(own, j, lowest, highest, steps, knots[j].reshape(-1), cells[j], found, g)
         _relate(g[:m], rare, means, factors)
         _write(g[:m], means, factors, out[a:b])
-    total = 0.0
-    for j in range(d):
-        total += bad[j]
-    return total == 0.0
+    return sound
 
 
 @kernel

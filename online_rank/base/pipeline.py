@@ -21,7 +21,7 @@ from online_rank.base.signs import require_signs_hold
 from online_rank.base.step import QueryStep, check_calling_pipeline, require_query_step
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing, joined, snapshot
-from online_rank.query import Block, answer_in_kind, are_plain, feature_dicts, in_form, plain_block
+from online_rank.query import Block, answer_in_kind, are_plain, feature_dicts, in_form, is_plain, plain_block
 
 __all__ = ["RankingPipeline"]
 
@@ -178,7 +178,7 @@ class RankingPipeline(Able, compose.Pipeline):
 
     def predict_one(self, x: Any, *, context: Any = None) -> list[float] | dict[Hashable, float]:
         """Scores of the documents of a query, as `Ranker.predict_one` gives them."""
-        block = read_for(self, x, context=context)
+        block = self._read(x, context)
         return answer_in_kind(self._score_block(block), block)
 
     def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:
@@ -194,7 +194,7 @@ class RankingPipeline(Able, compose.Pipeline):
 
     def rank_one(self, x: Any, *, context: Any = None) -> list[Hashable]:
         """The documents of a query, best first, as `Ranker.rank_one` gives them."""
-        block = read_for(self, x, context=context)
+        block = self._read(x, context)
         return best_first(self._score_block(block), block.ids)
 
     def show_one(self, x: Any, policy: Any = None, *, context: Any = None) -> Any:
@@ -303,11 +303,24 @@ class RankingPipeline(Able, compose.Pipeline):
     def _transformers(self) -> list[QueryTransformer]:
         return [step for step in self.steps.values() if not step._is_ranker]
 
+    @property
+    def _n_unnamed(self) -> int:
+        """The number of features of the first step, where they are known by position; otherwise 0."""
+        first: Any = next(iter(self.steps.values()), None)
+        n_features: int = getattr(first, "_n_features", 0)
+        return n_features if n_features and first._columns is None else 0
+
     def _reads_plain(self, x: Any, y: Any) -> bool:
         """Whether a query and its grades are arrays with the columns of the first step, which need no conversion."""
-        first = next(iter(self.steps.values()), None)
-        n_features = getattr(first, "_n_features", 0)
-        return n_features > 0 and first._columns is None and are_plain(x, y, n_features)  # type: ignore[union-attr]
+        n_features = self._n_unnamed
+        return n_features > 0 and are_plain(x, y, n_features)
+
+    def _read(self, x: Any, context: Any = None) -> Block:
+        """A query to rank."""
+        n_features = self._n_unnamed
+        if context is None and n_features and is_plain(x, n_features):
+            return plain_block(x)
+        return read_for(self, x, context=context)
 
     def _require_grades_unneeded(self) -> None:
         if self._supervised:

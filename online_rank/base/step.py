@@ -49,6 +49,10 @@ class QueryStep(Able, base.Estimator):
         """
         return self._snapshot_state()
 
+    def _light_snapshot(self, block: Any) -> Callable[[], None] | None:
+        """As `_snapshot`, where learning `block` changes so little that undoing it takes next to nothing; None elsewhere."""
+        return None
+
     def _snapshot_state(self, kept_otherwise: frozenset[str] = frozenset()) -> Callable[[], None]:
         """The snapshot of all attributes except the arrays that the caller saves itself."""
         if self._changes_in_place:

@@ -106,6 +106,9 @@ def snapshot(part: Any, block: Any = None) -> Undo:
     A function that undoes the changes since.
     """
     if hasattr(type(part), "_snapshot"):
+        light = getattr(part, "_light_snapshot", None) if block is not None else None
+        if light is not None and (undo := light(block)) is not None:
+            return undo
         values = vars(part).values()
         if not any(map(_is_foreign, {*map(type, values)})):
             return part._snapshot(block)

@@ -3,7 +3,7 @@
 import copy
 import functools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
 from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer
-from online_rank.query import Block, SparseRows, require_finite
+from online_rank.query import Block, SparseRows, require_finite, with_features
 
 __all__ = ["Ramps", "StreamQuantileMap"]
 
@@ -26,8 +26,9 @@ __all__ = ["Ramps", "StreamQuantileMap"]
 _POINTS, _DOCUMENTS = 224, 96
 #: A stretch of the stream is this share of what came before, until memory is full.
 _GROWTH, _OLDEST = 8, 16
-#: Sketches are renewed in this many parts, one in each query, so that no query waits for all; few features are one part.
-_PARTS, _AT_ONCE = 4, 64
+#: Sketches are renewed in this many parts, one in each query, so that no query waits for all; few features are one part, which
+#: takes half a millisecond.
+_PARTS, _AT_ONCE = 4, 160
 #: A shorter memory would be smaller than a sketch.
 _LEAST_MEMORY = 1024
 _MASK = (1 << 63) - 1
@@ -63,7 +64,7 @@ class _Table(NamedTuple):
         return cls(
             np.zeros(d, dtype=np.uint8),
             np.zeros(d, dtype=np.int64),
-            np.zeros((d, n_knots + 1, kernels.KNOT)),
+            np.zeros((d, n_knots + kernels.BEYOND, kernels.KNOT)),
             np.zeros((d, _CELLS), dtype=np.uint8),
             np.zeros((kernels.FINDER, d)),
         )
@@ -171,7 +172,7 @@ class StreamQuantileMap(ColumnTransformer):
         _count_before=Count(),
         _passes=Flag(),
         _places=Derived(),
-        _table=Derived("d", lambda step: kernels.KNOT * (step.n_knots + 1) + _CELLS // 8 + kernels.FINDER + 2),
+        _table=Derived("d", lambda step: kernels.KNOT * (step.n_knots + kernels.BEYOND) + _CELLS // 8 + kernels.FINDER + 2),
     )
 
     _changes_in_place = False
@@ -292,10 +293,38 @@ class StreamQuantileMap(ColumnTransformer):
     def _learn_block(self, block: Block) -> Block:
         if not self._n_features and isinstance(block.X, SparseRows) and block.n_documents:
             self._passes = True
-        return self._passed(block) if self._passes else super()._learn_block(block)
+        if self._passes:
+            return self._passed(block)
+        if self._is_quiet(block) and (mapped := self._mapped(block)) is not None:
+            self._count += 0 if self._is_frozen else len(block.X)
+            return mapped
+        return super()._learn_block(block)
 
     def _transform_block(self, block: Block) -> Block:
-        return self._passed(block) if self._passes else super()._transform_block(block)
+        if self._passes:
+            return self._passed(block)
+        mapped = self._mapped(block) if self._n_features and self._is_aligned(block) else None
+        return super()._transform_block(block) if mapped is None else mapped
+
+    def _is_quiet(self, block: Block) -> bool:
+        """Whether learning a block changes nothing but the number of documents."""
+        return bool(self._n_features) and self._is_aligned(block) and len(block.X) <= self._documents_left()
+
+    def _mapped(self, block: Block) -> Block | None:
+        """An aligned block, transformed; None if a value is not finite."""
+        out = self._room(block.X)
+        return with_features(block, out, None) if self._transform(block.X, block.offsets, out) else None
+
+    def _light_snapshot(self, block: Block) -> Callable[[], None] | None:
+        # A subclass may keep more.
+        if type(self) is not StreamQuantileMap or not self._is_quiet(block):
+            return None
+        count = self._count
+
+        def undo() -> None:
+            self._count = count
+
+        return undo
 
     def _passed(self, block: Block) -> Block:
         require_finite(block)
@@ -340,7 +369,9 @@ class StreamQuantileMap(ColumnTransformer):
         while t < n:
             start = int(offsets[t])
             # Queries in which nothing happens to the map are mapped together.
-            quiet = int(np.searchsorted(offsets, start + self._documents_left(), side="right")) - 1
+            quiet = t
+            if n > 1:
+                quiet = int(np.searchsorted(offsets, start + self._documents_left(), side="right")) - 1
             upto = min(max(quiet, t + 1), n)
             stop, places, table = int(offsets[upto]), offsets[t : upto + 1] - start, self._table
             if before is not None:
@@ -414,10 +445,9 @@ class StreamQuantileMap(ColumnTransformer):
         total = max(float(min(self._total + self._span, self.memory)), float(self._span))
         keep = (total - self._span) / self._total if self._total > 0.0 else 0.0
         self._points, self._sizes, self._masses = self._points.copy(), self._sizes.copy(), self._masses.copy()
-        # Avoid -0.0, since the order of equal values is arbitrary.
-        documents = np.clip(np.stack(self._rows), -_LARGEST, _LARGEST) + 0.0
+        documents = np.concatenate(self._rows).reshape(len(self._rows), -1)
         kernels.join_documents(
-            self._cursor, stop, documents, self._span / len(self._rows), keep, self._draw(),
+            self._cursor, stop, documents, self._span / len(self._rows), keep, self._draw(), _LARGEST,
             self._points, self._sizes, self._masses,
         )  # fmt: skip
         self._table = self._table.copy()

@@ -95,9 +95,9 @@ def single(n_documents: int) -> np.ndarray:
 _new = tuple.__new__
 
 
-def plain_block(x: np.ndarray, y: np.ndarray) -> Block:
+def plain_block(x: np.ndarray, y: np.ndarray | None = None) -> Block:
     """A query of weight 1 that needs no conversion (`are_plain`). `Block(...)` takes three times as long."""
-    return _new(Block, (x, y, single(len(y)), ONE, None, None, None, None, None, None, None))
+    return _new(Block, (x, y, single(len(x)), ONE, None, None, None, None, None, None, None))
 
 
 def with_features(block: Block, X: Any, names: tuple[Hashable, ...] | None) -> Block:

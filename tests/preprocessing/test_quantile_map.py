@@ -177,9 +177,9 @@ def test_wide_queries_renew_a_part_of_the_features_each():
     rng = np.random.default_rng(0)
     parts = []
     for _ in range(4):
-        wide.learn_one(rng.normal(size=(10, 300)))
+        wide.learn_one(rng.normal(size=(10, 800)))
         parts.append(int((wide._sizes > 0).sum()))
-    assert parts == [75, 150, 225, 300]
+    assert parts == [200, 400, 600, 800]
 
 
 @settings(deadline=None, max_examples=40)
@@ -378,6 +378,38 @@ def test_a_rejected_query_leaves_the_sample_as_it_was():
     with pytest.raises(ValueError, match="feature 1 of document 25"):
         model.learn_many(X, rng.integers(0, 3, 30), np.repeat([0, 1, 2], 10))
     assert to_bytes(model) == before
+
+
+class Counting(StreamQuantileMap):
+    """A map that also counts queries, in an attribute of its own."""
+
+    n_queries = 0
+
+    def _learn_block(self, block):
+        self.n_queries += len(block.w)
+        return super()._learn_block(block)
+
+
+@pytest.mark.parametrize("kind", [StreamQuantileMap, Counting])
+def test_a_query_in_which_the_map_does_not_change_is_undone(kind):
+    model = kind() | PerceptronRanker()
+    rng = np.random.default_rng(0)
+    quantiles = model[kind.__name__]
+    while not (quantiles.n_documents > 5000 and quantiles._documents_left() > 60):
+        model.learn_one(rng.normal(size=(10, 3)), rng.integers(0, 3, 10))
+    before = vars(quantiles).copy()
+    X, y = rng.normal(size=(10, 3)), np.full(10, -1)
+    for learn in (lambda: model.learn_one(X, y), lambda: model.learn_many(np.tile(X, (3, 1)), np.tile(y, 3), np.repeat([0, 1, 2], 10))):
+        with pytest.raises(ValueError, match="-1"):
+            learn()
+        assert all(vars(quantiles)[name] is value for name, value in before.items())
+    X[4, 2] = np.inf
+    for ask in (model.rank_one, quantiles.transform_one, lambda x: model.learn_one(x, abs(y))):
+        with pytest.raises(ValueError, match="feature 2 of document 4"):
+            ask(X)
+        assert quantiles.n_documents == before["_count"]
+    model.learn_one(rng.normal(size=(10, 3)), rng.integers(0, 3, 10))
+    assert quantiles.n_documents == before["_count"] + 10
 
 
 @pytest.mark.parametrize(
