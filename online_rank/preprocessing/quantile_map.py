@@ -296,7 +296,7 @@ class StreamQuantileMap(ColumnTransformer):
         if self._passes:
             return self._passed(block)
         if self._is_quiet(block) and (mapped := self._mapped(block)) is not None:
-            self._count += 0 if self._is_frozen else len(block.X)
+            self._count_documents(block.X)
             return mapped
         return super()._learn_block(block)
 
@@ -307,8 +307,15 @@ class StreamQuantileMap(ColumnTransformer):
         return super()._transform_block(block) if mapped is None else mapped
 
     def _is_quiet(self, block: Block) -> bool:
-        """Whether learning a block changes nothing but the number of documents."""
+        """Whether learning a block changes nothing but the number of documents and the sample."""
         return bool(self._n_features) and self._is_aligned(block) and len(block.X) <= self._documents_left()
+
+    def _count_documents(self, X: np.ndarray) -> None:
+        """Learn documents of which none ends a stretch."""
+        if not self._is_frozen:
+            if self._places is not None:
+                self._sample(X)
+            self._count += len(X)
 
     def _mapped(self, block: Block) -> Block | None:
         """An aligned block, transformed; None if a value is not finite."""
@@ -319,10 +326,10 @@ class StreamQuantileMap(ColumnTransformer):
         # A subclass may keep more.
         if type(self) is not StreamQuantileMap or not self._is_quiet(block):
             return None
-        count = self._count
+        count, rows = self._count, self._rows
 
         def undo() -> None:
-            self._count = count
+            self._count, self._rows = count, rows
 
         return undo
 
@@ -368,7 +375,7 @@ class StreamQuantileMap(ColumnTransformer):
         t = 0
         while t < n:
             start = int(offsets[t])
-            # Queries in which nothing happens to the map are mapped together.
+            # Queries in which the map stays are mapped together.
             quiet = t
             if n > 1:
                 quiet = int(np.searchsorted(offsets, start + self._documents_left(), side="right")) - 1
@@ -377,7 +384,7 @@ class StreamQuantileMap(ColumnTransformer):
             if before is not None:
                 self._transform(asked.X[start:stop], places, before[start:stop])
             if quiet > t:
-                self._count += 0 if self._is_frozen else stop - start
+                self._count_documents(X[start:stop])
             elif stop > start and not self._learn_documents(X[start:stop]):
                 return t
             if before is not None and asked.X is X and self._table is table:
@@ -401,16 +408,12 @@ class StreamQuantileMap(ColumnTransformer):
         return self.frozen_after is not None and self._start >= self.frozen_after
 
     def _documents_left(self) -> int:
-        """How many documents may come before something happens: one is sampled, or those of a stretch join."""
+        """How many documents may come before the sketches change; 0 in a short stretch, of which whole queries are taken."""
         if self._cursor < self._n_features:
             return 0
         if self._is_frozen:
             return _FOREVER
-        if self._places is None:
-            return 0
-        taken = len(self._rows)
-        ahead = self._due - 1 if taken == _DOCUMENTS else min(self._due - 1, self._places[taken])
-        return ahead - self._count
+        return 0 if self._places is None else self._due - 1 - self._count
 
     def _learn_documents(self, X: np.ndarray) -> bool:
         """Sample a query; after a stretch, merge its sample into the sketches of the features that are due.
