@@ -17,7 +17,7 @@ from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
 from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer
-from online_rank.query import Block, SparseRows, require_finite, with_features
+from online_rank.query import Block, SparseRows, require_finite
 
 __all__ = ["Ramps", "StreamQuantileMap"]
 
@@ -320,7 +320,7 @@ class StreamQuantileMap(ColumnTransformer):
     def _mapped(self, block: Block) -> Block | None:
         """An aligned block, transformed; None if a value is not finite."""
         out = self._room(block.X)
-        return with_features(block, out, None) if self._transform(block.X, block.offsets, out) else None
+        return self._made(block, out, True) if self._transform(block.X, block.offsets, out) else None
 
     def _light_snapshot(self, block: Block) -> Callable[[], None] | None:
         # A subclass may keep more.
