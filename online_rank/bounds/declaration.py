@@ -146,6 +146,8 @@ def bound(
             unless=unless,
         )
 
+        if (known := BOUNDS.get(declared.name)) is not None and known.value.__module__ != function.__module__:
+            raise ValueError(f"{declared.name} is a bound of {known.value.__module__} already; give this one another name")
         plain = [name for name, p in parameters.items() if p.annotation in (float, int, float | None)]
 
         @functools.wraps(function)

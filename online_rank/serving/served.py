@@ -249,7 +249,7 @@ class ServedModel:
             await on_disk
         except CommitError as error:
             return 503, {"error": str(error)}
-        # It is in the journal, with the model before it: whatever fails now is made up for, by the next checkpoint or a restart.
+        # It is in the journal, with the model before it: the next checkpoint or a restart makes up for whatever fails now.
         try:
             await self._keep_previous(before)
             await commits.checkpoint()

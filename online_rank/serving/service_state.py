@@ -77,7 +77,7 @@ class ServiceState:
         if challenge is not None:
             challenge.require_rival(model)
         self.n_changes = 0
-        #: None as long as the model is the one that the service began with; then the origin of the challenger that was promoted,
+        #: None while the model is the one that the service began with; then the origin of the challenger that was promoted,
         #: or "". A restart with the same command goes on with the new model, whatever its settings.
         self._promoted: str | None = None
         #: The model that was replaced last, by a file or by the challenger, in this process or in the journal that it replayed.
@@ -151,7 +151,7 @@ class ServiceState:
     def replace_model(self, model: Any, origin: str | None) -> None:
         """Replace the model by another one, from the file `origin`. Waiting queries and counts are kept.
 
-        A checkpoint must follow before anything else, because the journal does not know of it (`RankingService.exchange_model`).
+        A checkpoint must follow before anything else: the journal does not know of it (`RankingService.exchange_model`).
 
         Raises
         ------

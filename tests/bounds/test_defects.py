@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from online_rank import DriftAwareRanker, LossTracker, PerceptronRanker, StreamScaler
+from online_rank.bounds.declaration import BOUNDS, bound
 from online_rank.distributed.mixing import mix
 from online_rank.feedback import PlackettLuce
 from online_rank.rankers import ClickPerceptron
@@ -32,6 +33,17 @@ def mixed(*shards, u, **options):
             model.learn_one(x, y)
         models.append(model)
     return mix(models, base=base)
+
+
+def test_a_second_bound_of_one_name_is_refused():
+    before = BOUNDS["mass_bound"]
+    with pytest.raises(ValueError, match=r"mass_bound is a bound of online_rank\.bounds\.mass already"):
+
+        @bound("F", of=PerceptronRanker)
+        def mass_bound(*, comparator_loss: float) -> float:
+            return comparator_loss
+
+    assert BOUNDS["mass_bound"] is before
 
 
 def test_an_idle_machine_does_not_set_comparators_to_zero():
