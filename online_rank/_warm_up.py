@@ -49,15 +49,17 @@ def warm_up(*models: Any) -> None:
         return
     chosen = models or (PerceptronRanker(), StreamQuantileMap() | PerceptronRanker(), GradientRanker())
     for dtype, model in itertools.product((np.float64, np.float32), chosen):
-        _use(model, (np.arange(12.0).reshape(4, 3) % 5).astype(dtype))
+        _use(model, (np.arange(12.0).reshape(4, 3) % 5).astype(dtype), np.array([0, 1, 2, 0]))
 
 
-def _use(model: Any, X: np.ndarray) -> None:
+def _use(model: Any, X: Any, grades: np.ndarray) -> None:
     """Let a copy of a model learn and rank two small queries, one at a time and as a block."""
     from online_rank.metrics import NDCG
 
-    grades, qid = [0, 1, 2, 0], [0, 0, 1, 1]
+    qid = [0, 0, 1, 1]
     learner = model.clone()
+    # The first query fixes the number of features; only later ones are plain.
+    learner.learn_one(X, grades)
     learner.learn_one(X, grades)
     learner.learn_many(X, grades, qid)
     NDCG(k=10).update(grades, learner.predict_one(X))
@@ -81,10 +83,11 @@ def models() -> Iterator[Any]:
     yield o.BlendRanker()
     yield o.KernelPerceptronRanker()
     yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
+    yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
     yield o.DriftAwareRanker(o.PerceptronRanker())
     for transformer in (
         o.StreamScaler(), o.StreamQuantileMap(), o.StreamGaussianizer(), o.MaxAbsStreamScaler(),
-        o.SignedLog(), o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"), o.QueryRanks(),
+        o.SignedLog(), o.QueryNormalizer("standard"), o.QueryNormalizer("minmax"), o.QueryRanks(), o.StreamTargetEncoder(),
     ):  # fmt: skip
         yield transformer | o.PerceptronRanker()
     yield o.StreamQuantileMap() | o.BlendRanker()
@@ -92,14 +95,52 @@ def models() -> Iterator[Any]:
 
 def _use_everything() -> None:
     """Call every kernel of an object file as users' code does: with read-only arrays."""
-    import online_rank as o
-    from online_rank import evaluate, metrics, stream
-
     for dtype, model in itertools.product((np.float64, np.float32), models()):
-        X = (np.arange(12.0).reshape(4, 3) % 5).astype(dtype)
-        _use(model, X)
-        X.setflags(write=False)
-        _use(model, X)
+        X, grades = (np.arange(12.0).reshape(4, 3) % 5).astype(dtype), np.array([0, 1, 2, 0])
+        _use(model, X, grades)
+        for array in (X, grades):
+            array.setflags(write=False)
+        _use(model, X, grades)
+    _learn_what_was_served()
+    _grow_trees()
+    _use_named_features()
+    _use_sparse_rows()
+    _use_clicks()
+    _use_streams()
+    _use_machines()
+
+
+def _learn_what_was_served() -> None:
+    """Learn queries whose grades come late."""
+    import online_rank as o
+    from online_rank.intervals import largest_deviation
+
+    X, grades = np.arange(12.0).reshape(4, 3) % 5, np.array([0, 1, 2, 0])
+    for array in (X, grades):
+        array.setflags(write=False)
+    for model in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})):
+        for _ in range(2):
+            model.learn_one(X, grades, served=[0.1, 0.4, 0.2, 0.3])
+    tracked = o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True)
+    _use(tracked, X, grades)
+    _use(o.StreamScaler() | tracked, X, grades)
+    largest_deviation(1.0, 0.05)
+
+
+def _grow_trees() -> None:
+    """Trees grow only after some queries."""
+    from online_rank import BoostedRanker
+
+    trees = BoostedRanker(depth=2, rate=1.0)
+    for t in range(16):
+        trees.learn_one(np.arange(12.0).reshape(4, 3) % (t + 2), [0, 1, 2, 0])
+    trees.rank_one(np.eye(3))
+
+
+def _use_named_features() -> None:
+    """Learn documents given as dicts, with text among their features."""
+    import online_rank as o
+
     documents = {str(i): {"a": float(i), "b": float(i % 2)} for i in range(4)}
     grades = dict(zip(documents, (0, 1, 2, 0), strict=True))
     texts = {name: {**features, "t": "x y"} for name, features in documents.items()}
@@ -107,17 +148,72 @@ def _use_everything() -> None:
     for learner, query in ((o.StreamScaler() | o.PerceptronRanker(), documents), (hashed | o.PerceptronRanker(), texts)):
         learner.learn_one(query, grades)
         learner.rank_one(query)
-    for name in ("PlackettLuce", "FairPairs"):
-        clicks = o.SwapRanker(policy=getattr(o, name)(seed=1))
+    clicked = hashed | o.SwapRanker(policy=o.PlackettLuce(seed=1))
+    for _ in range(2):
+        shown = clicked.show_one(texts)
+        clicked.learn_one(texts, shown.clicked([shown.order[-1]]))
+
+
+def _use_sparse_rows() -> None:
+    from scipy.sparse import csr_array
+
+    import online_rank as o
+
+    X, grades = csr_array(np.arange(12.0).reshape(4, 3) % 5), np.array([0, 1, 2, 0])
+    grades.setflags(write=False)
+    _use(o.PerceptronRanker(), X, grades)
+    _use(o.GradientRanker(), X, grades)
+    _use(o.MaxAbsStreamScaler() | o.PerceptronRanker(), X, grades)
+    _use(o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True), X, grades)
+
+
+def _use_clicks() -> None:
+    """Learn from clicks on lists that were drawn, of dicts and of arrays."""
+    import online_rank as o
+
+    documents = {str(i): {"a": float(i), "b": float(i % 2)} for i in range(4)}
+    X = np.arange(12.0).reshape(4, 3) % 5
+    X.setflags(write=False)
+    bias = o.PositionBias(3)
+    for policy, query in itertools.product(("PlackettLuce", "FairPairs"), (documents, X, X.astype(np.float32))):
+        ranker = o.SwapRanker(policy=getattr(o, policy)(seed=1))
         for _ in range(2):
-            shown = clicks.show_one(documents)
-            clicks.learn_one(documents, shown.clicked([shown.order[-1]]))
-    text = "".join(f"{g} qid:{q} 1:{q}.5 2:{g} # doc\n" for q in range(3) for g in (0, 2, 1))
+            shown = ranker.show_one(query)
+            clicks = shown.clicked([shown.order[-1]])
+            ranker.learn_one(query, clicks)
+            bias.update(clicks)
+    perceptron = o.ClickPerceptron(policy=o.FairPairs(seed=1))
+    for _ in range(2):
+        shown = perceptron.show_one(X)
+        perceptron.learn_one(X, shown.clicked([shown.order[-1]]))
+
+
+def _use_streams() -> None:
+    """Read text, and rank and learn it one by one and in blocks, with an interval of the loss."""
+    import online_rank as o
+    from online_rank import evaluate, metrics, stream
+
+    text = "".join(f"{g} qid:{q} 1:{q}.5 2:{g} # doc\n" for q in range(24) for g in (0, 2, 1))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "queries.txt")
         path.write_text(text)
         queries = list(stream.iter_letor(path))
-        evaluate.progressive(queries, o.StreamScaler() | o.PerceptronRanker(), {"ndcg@10": metrics.NDCG(k=10)})
+        for ranker in (o.PerceptronRanker(), o.LossTracker(o.PerceptronRanker(), served=True)):
+            for model in (ranker, o.StreamScaler() | ranker, o.StreamQuantileMap() | ranker):
+                evaluate.progressive(queries, model.clone(), {"ndcg@10": metrics.NDCG(k=10)})
+        o.best_in_hindsight(queries[:2], max_evaluations=2, progress=False)
+
+
+def _use_machines() -> None:
+    from online_rank import PerceptronRanker, StreamQuantileMap, StreamScaler
+    from online_rank.distributed import mix
+
+    X, grades = np.arange(12.0).reshape(4, 3) % 5, [0, 1, 2, 0]
+    for first in (StreamScaler(), StreamQuantileMap()):
+        parts = [(first | PerceptronRanker()).clone() for _ in range(2)]
+        for part in parts:
+            part.learn_one(X, grades)
+        mix(parts)
 
 
 def _build(folder: Path, targets: Iterable[str], only: Iterable[str] = ()) -> int:

@@ -161,3 +161,23 @@ def test_an_edited_kernel_is_compiled_by_numba(folder, tmp_path):
         ONLINE_RANK_CACHE_DIR=folder,
     )
     assert line.startswith(f"there is no object file {loading.targets()[0]}-")
+
+
+def test_what_later_queries_call_is_recorded():
+    """Kernels of trees, of blocks that are ranked and learned, and of a second read-only query were left to numba."""
+    code = (
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "from online_rank import _warm_up\n"
+        "from online_rank._kernels import _jit\n"
+        "from online_rank._kernels.ahead.building import _merged\n"
+        "_warm_up._use_everything()\n"
+        "for kernel, kinds in _merged(_jit.recorded):\n"
+        "    print(kernel.entry_name, *[getattr(kind, 'mutable', '') for kind in kinds[1:2]])\n"
+    )
+    lines = run(code, _ONLINE_RANK_RECORD="1", NUMBA_DISABLE_JIT="1")
+    # Their second argument, the grades, may be read-only.
+    assert {"perceptron.learn False", "gradient.learn False", "direct.learn False"} <= {*lines}
+    found = {line.partition(" ")[0] for line in lines}
+    later = {"trees.find_splits", "trees.add_tree", "graded.ranking_losses", "comparators.compare", "tracked.learn_tracked"}
+    others = {"sparse_gradient.learn", "sparse_clicks.learn", "clicks.harvest", "intervals.radius", "hindsight.objective"}
+    assert later | others <= found
