@@ -353,7 +353,7 @@ class BoostedRanker(Ranker):
             last=self._bins[k - 1],
             done=0,
             chosen=chosen,
-            used=used,
+            used=used.view(np.uint8),  # Kernels compiled ahead take no arrays of flags.
             offsets=offsets,
             bins=np.empty((parts, n, kernels.PART), dtype=np.uint8),
             gh=np.empty((n, 2)),

@@ -173,8 +173,10 @@ def test_what_later_queries_call_is_recorded():
         "_warm_up._use_everything()\n"
         "for kernel, kinds in _merged(_jit.recorded):\n"
         "    print(kernel.entry_name, *[getattr(kind, 'mutable', '') for kind in kinds[1:2]])\n"
+        "print(*{str(kind.dtype) for _, kinds in _jit.recorded for kind in kinds if hasattr(kind, 'layout')})\n"
     )
-    lines = run(code, _ONLINE_RANK_RECORD="1", NUMBA_DISABLE_JIT="1")
+    *lines, dtypes = run(code, _ONLINE_RANK_RECORD="1", NUMBA_DISABLE_JIT="1")
+    assert {*dtypes.split()} <= {*loading.TYPE_NUMBERS}
     # Their second argument, the grades, may be read-only.
     assert {"perceptron.learn False", "gradient.learn False", "direct.learn False"} <= {*lines}
     found = {line.partition(" ")[0] for line in lines}
