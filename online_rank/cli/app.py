@@ -220,8 +220,15 @@ def warm_up() -> None:
     online_rank.warm_up()
 
 
+DemoKind = StrEnum("DemoKind", ["hybrid"])
+
+
 @app.command(cls=_Command)
 def demo(
+    kind: Annotated[
+        DemoKind | None,
+        typer.Argument(help="[bold]hybrid[/bold]: how to fuse several retrievers, learned from clicks."),
+    ] = None,
     queries: Annotated[int, typer.Option("--queries", metavar="N", min=100, help="Length of the stream.")] = 6000,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the stream.")] = 0,
     clicks: Annotated[bool, typer.Option("--clicks", help="Learn from the clicks of simulated users, without grades.")] = False,
@@ -236,7 +243,17 @@ def demo(
     speed: Annotated[float, typer.Option("--speed", metavar="N", min=0.1, help="Queries per second on the page.")] = 60.0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True,
 ) -> None:
-    """Watch a ranker learn from a stream of queries whose truth changes halfway, or from clicks."""
+    """Watch a ranker learn from a stream of queries whose truth changes halfway, from clicks, or how to fuse retrievers."""
+    if kind is not None:
+        if clicks:
+            raise ValueError("demo hybrid learns from clicks in any case: leave out --clicks")
+        from online_rank.cli import demo_hybrid, live_hybrid
+
+        if live:
+            live_hybrid.run(seed, port, speed, browser)
+        else:
+            demo_hybrid.run(queries, seed)
+        return
     if live:
         from online_rank.cli.live import run as run_live
 

@@ -14,7 +14,7 @@ from online_rank.serving.protocol import RankingService
 from online_rank.stream.clicks import user
 from online_rank.stream.synth import Drifting
 
-__all__ = ["run"]
+__all__ = ["answer", "run"]
 
 _MEASURE = "ndcg@10"
 _HALF_LIFE = 200
@@ -94,14 +94,15 @@ async def _feed(app: Any, stream: Any, feedback: Feedback, a_second: float) -> N
     for number, (X, y) in enumerate(stream, start=1):
         names = [f"item {number % 1000:03d}-{i:02d}" for i in range(len(y))]
         docs = {name: dict(zip(_FEATURES, row, strict=True)) for name, row in zip(names, X.round(4).tolist(), strict=True)}
-        answer = await _answer(model, {"id": number, "docs": docs})
-        ranking = answer["ranking"][: answer.get("shown")]
-        await _answer(model, {"id": number, **feedback(number, ranking, dict(zip(names, y.tolist(), strict=True)))})
+        found = await answer(model, {"id": number, "docs": docs})
+        ranking = found["ranking"][: found.get("shown")]
+        await answer(model, {"id": number, **feedback(number, ranking, dict(zip(names, y.tolist(), strict=True)))})
         await asyncio.sleep(1.0 / a_second)
 
 
-async def _answer(model: Any, request: dict[str, Any]) -> dict[str, Any]:
-    status, answer = await model.answer(json.dumps(request).encode())
+async def answer(model: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a served model. Raises RuntimeError if it refuses the request."""
+    status, found = await model.answer(json.dumps(request).encode())
     if status != 200:
-        raise RuntimeError(f"the stream's own request was refused: {answer}")
-    return answer
+        raise RuntimeError(f"the stream's own request was refused: {found}")
+    return dict(found)

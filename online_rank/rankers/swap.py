@@ -10,6 +10,7 @@ from online_rank._kernels import sparse_clicks as sparse
 from online_rank._kernels.codes import OPTIMIZER_ROWS, SCALE_FREE
 from online_rank._kernels.sparse import OPTIMIZER, WEIGHT
 from online_rank.base.anatomy import Abilities
+from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Flag, Real, Schema
 from online_rank.feedback.arrays import ShownBlock, shown_block
 from online_rank.feedback.policies import PlackettLuce, Policy, require_policy
@@ -104,6 +105,14 @@ class SwapRanker(LinearRanker):
         if self._rows is not None:
             return sparse.confidence(self._counters)
         return kernels.confidence(self._state[0], self._state[1])
+
+    @property
+    @locked
+    def beginning(self) -> np.ndarray:
+        """The weights that it began with, on the scale of `weights`, float64 (d,), a copy; 0 where it began with nothing."""
+        if self._rows is not None:
+            return self._rows[: self._n_features, sparse.BEGINNING].copy()
+        return self._beginning.copy() if self._begun else np.zeros(self._n_features)
 
     _schema = Schema(
         _counters=Array(6, low=0.0),

@@ -164,7 +164,7 @@ class Monitor:
         """The further data of the page, for JSON."""
         return {
             "course": [list(map(_finite, row)) for row in self._course.rows],
-            "weights": _weights(model),
+            **_weights(model),
             "bias": self._position_bias(),
             "queries": list(self._queries),
         }
@@ -248,20 +248,33 @@ def _changes(model: Any, before: np.ndarray, most: int = 3) -> list[list[Any]] |
     return [pair for pair in _largest(ranker, change, most) if pair[1]]
 
 
-def _weights(model: Any) -> list[list[Any]]:
-    """The largest weights that serve rankings: name and weight."""
+def _weights(model: Any) -> dict[str, list[Any]]:
+    """The largest weights that serve rankings, name and weight; and those that the ranker began with, for the same features."""
     ranker = serving_ranker(model)
-    weights = getattr(ranker, "served_weights", None)
-    return _largest(ranker, weights, _SHOWN_WEIGHTS) if isinstance(weights, np.ndarray) else []
+    weights, begun = (getattr(ranker, name, None) for name in ("served_weights", "beginning"))
+    if not isinstance(weights, np.ndarray):
+        return {"weights": [], "begun": []}
+    places = _places_of_largest(weights, _SHOWN_WEIGHTS)
+    shown = begun[places].tolist() if isinstance(begun, np.ndarray) and len(begun) == len(weights) and begun.any() else []
+    return {"weights": _named(ranker, weights, places), "begun": shown}
 
 
 def _largest(ranker: Any, values: np.ndarray, most: int) -> list[list[Any]]:
-    """Names and values of the features whose values are largest, without sorting all of them."""
+    """Names and values of the features whose values are largest."""
+    return _named(ranker, values, _places_of_largest(values, most))
+
+
+def _places_of_largest(values: np.ndarray, most: int) -> list[int]:
+    """Where the largest absolute values are, without sorting all of them."""
     sizes = np.abs(values)
     chosen = np.argpartition(-sizes, most - 1)[:most] if len(values) > most else np.arange(len(values))
-    order = sorted(chosen.tolist(), key=lambda j: (-sizes[j], j))
+    return sorted(chosen.tolist(), key=lambda j: (-sizes[j], j))
+
+
+def _named(ranker: Any, values: np.ndarray, places: list[int]) -> list[list[Any]]:
+    """Names and values of the features at the places."""
     names = ranker.feature_names or range(len(values))
-    return [[_shown(names[j]), float(values[j])] for j in order]
+    return [[_shown(names[j]), float(values[j])] for j in places]
 
 
 def _shown(name: Any) -> str:
