@@ -6,7 +6,7 @@ import itertools
 import re
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from online_rank.base.schema import Integer, Names, Schema
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import joined
 from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
-from online_rank.query.names import HashedNames
+from online_rank.query.names import HashedNames, are_texts
 from online_rank.query.sparse import as_rows, worth_rows
 
 __all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers"]
@@ -29,6 +29,8 @@ _MAX_CELLS = 1 << 24
 _MANY_NAMES = 1 << 14
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+#: Texts that an integer has.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @functools.lru_cache(maxsize=64)
@@ -59,12 +61,14 @@ class Columns:
     (('clicks', 'age', 'bm25'), array([ 2, -1]))
     """
 
-    __slots__ = ("_are_numbers", "_column", "_found", "_names", "_table")
+    __slots__ = ("_are_numbers", "_column", "_found", "_has_others", "_names", "_table")
 
     def __init__(self, names: Iterable[Hashable] = ()) -> None:
         self._column = {name: j for j, name in enumerate(names)}
         self._names: tuple[Hashable, ...] | None = None
         self._are_numbers: bool | None = None
+        #: Whether there may be names that are no strings.
+        self._has_others = bool(self._column) and not are_texts(self._column)
         # The names last looked up, and their columns: one query looks them up several times.
         self._found: tuple[Iterable[Hashable], np.ndarray] | None = None
         # The same mapping as `_column`, built when many names are first looked up in a large one.
@@ -86,7 +90,7 @@ class Columns:
 
     def __deepcopy__(self, memo: Any) -> "Columns":
         copy = Columns()
-        copy._column = self._column.copy()
+        copy._column, copy._has_others = self._column.copy(), self._has_others
         return copy
 
     @property
@@ -129,12 +133,30 @@ class Columns:
         column = self._column
         return [name for name in names if name not in column]
 
+    def require_one_type(self, names: Sequence[Hashable]) -> None:
+        """Raise ValueError for an integer among new `names` whose text has a column, or is among them too, and the reverse.
+
+        In Python 7 and "7" are two names, but in JSON and in the header of a table they are one.
+        """
+        if not self._has_others and (isinstance(names, HashedNames) or are_texts(names)):
+            return
+        new = frozenset(names)
+        for name in names:
+            twin: Hashable = None
+            if isinstance(name, str):
+                twin = int(name) if _INTEGER.fullmatch(name) else None
+            elif isinstance(name, int | np.integer) and not isinstance(name, bool):
+                twin = str(name)
+            if twin is not None and (twin in self._column or twin in new):
+                raise ValueError(f"x has a feature {name!r}, and there is a feature {twin!r}: names are strings, or integers")
+
     def add(self, names: Iterable[Hashable]) -> int:
         """Give each unknown name the next column. Returns the number of new names."""
         before = len(self._column)
         for name in names:
             self._column.setdefault(name, len(self._column))
         if len(self._column) > before:
+            self._has_others = self._has_others or not are_texts(self.since(before))
             self._names = self._are_numbers = self._found = None
         return len(self._column) - before
 
@@ -252,7 +274,10 @@ class QueryEstimator(QueryStep, abc.ABC):
     def _columns_of(self, names: tuple[Hashable, ...]) -> np.ndarray:
         """The column of each name, int64; -1 for unknown names. In a state without names, "n" is column n - 1."""
         if self._columns is not None:
-            return self._columns.of(names)
+            columns = self._columns.of(names)
+            if columns.size and columns.min() < 0:
+                self._columns.require_one_type(names)
+            return columns
         if not self._n_features:
             return np.full(len(names), -1)
         places = np.array([int(name) - 1 for name in names], dtype=np.int64)  # type: ignore[call-overload]
@@ -309,6 +334,7 @@ class QueryEstimator(QueryStep, abc.ABC):
         if names is not None:
             columns = Columns() if columns is None else columns
             new = columns.missing(names)
+            columns.require_one_type(new)
             if (beyond := self._n_features + len(new) - self.max_features) > 0:
                 new = new[: len(new) - beyond]
                 self._ignore(beyond)
