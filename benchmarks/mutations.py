@@ -31,6 +31,8 @@ class Mutation(NamedTuple):
 
 QUERY, BASE, METRICS, FEEDBACK = "tests/query", "tests/base", "tests/metrics tests/test_api.py", "tests/feedback tests/metrics"
 NESTED = "tests/rankers/test_selection.py tests/rankers/test_drift.py"
+STATE = "tests/storage/test_state.py"
+COMMIT, REPLACED = "tests/serving/test_http.py::TestGroupCommit", "tests/serving/test_replaced.py"
 LINEAR = "tests/rankers/test_perceptron.py tests/rankers/test_sparse.py tests/rankers/test_properties.py"
 
 MUTATIONS = [
@@ -166,6 +168,121 @@ MUTATIONS = [
         "tests/rankers/test_beginnings.py",
     ),
     Mutation("serving/models.py", "model.is_idle and model.durable.is_saved:", "model.is_idle:", "tests/serving/test_http.py"),
+    # Acknowledged before it is on the disk.
+    Mutation(
+        "storage/state.py",
+        "transaction(wait, n_bytes)",
+        "transaction(False, n_bytes)",
+        f"{STATE}::test_nothing_is_counted_as_acknowledged_before_it_was_synced",
+    ),
+    Mutation(
+        "storage/database.py",
+        "'FULL' if wait else",
+        "'NORMAL' if wait else",
+        f"{STATE}::test_nothing_is_counted_as_acknowledged_before_it_was_synced",
+    ),
+    Mutation(
+        "serving/commit.py",
+        "        try:\n            if outcomes or waiting:",
+        "        _settle(waiting)\n        try:\n            if outcomes or waiting:",
+        COMMIT,
+    ),
+    Mutation("serving/commit.py", "outcomes, bool(waiting))", "outcomes, False)", COMMIT),
+    Mutation(
+        "serving/served.py", "self._watch(reply, before)\n                await on_disk", "self._watch(reply, before)", COMMIT
+    ),
+    # What a restart finds.
+    Mutation(
+        "serving/durable.py",
+        "self._saved_at = folder.saved.start",
+        "pass",
+        f"{STATE}::test_a_service_that_is_killed_again_and_again_writes_checkpoints_all_the_same",
+    ),
+    Mutation("serving/protocol.py", "self.exchange_model(from_bytes(feedback), feedback)", "self.n_changes += 1", REPLACED),
+    Mutation("serving/served.py", "on_disk = commits.add_and_wait(outcome)", "on_disk = commits.wait()", REPLACED),
+    Mutation(
+        "storage/folder.py",
+        "sync_directory(self.path.absolute().parent)",
+        "pass",
+        f"{STATE}::test_the_folder_and_the_one_around_it_are_synced",
+    ),
+    Mutation(
+        "storage/checkpoint.py",
+        "            sync_directory(self.path)\n",
+        "",
+        f"{STATE}::test_the_folder_and_the_one_around_it_are_synced",
+    ),
+    Mutation(
+        "storage/state.py",
+        "            sync_directory(self.path)\n",
+        "",
+        f"{STATE}::test_the_folder_and_the_one_around_it_are_synced",
+    ),
+    Mutation(
+        "storage/database.py",
+        "            sync_directory(self._log.parent)\n",
+        "",
+        f"{STATE}::test_the_log_is_written_anew_before_it_is_believed",
+    ),
+    Mutation(
+        "storage/database.py",
+        "        self._write_log_anew()\n",
+        "",
+        f"{STATE}::test_the_log_is_written_anew_before_it_is_believed",
+    ),
+    Mutation("storage/folder.py", "mode=0o700", "mode=0o755", f"{STATE}::test_the_state_of_a_service_is_for_its_owner_alone"),
+    Mutation(
+        "storage/folder.py",
+        "os.O_NOFOLLOW, 0o600",
+        "os.O_NOFOLLOW, 0o700",
+        f"{STATE}::test_the_state_of_a_service_is_for_its_owner_alone",
+    ),
+    Mutation("storage/folder.py", "flags | os.O_NOFOLLOW", "flags", f"{STATE}::test_links_are_not_followed"),
+    # Damage.
+    Mutation(
+        "storage/checkpoint.py",
+        "if digest != _sealed(change, notes, manifest):",
+        "if False:",
+        f"{STATE}::test_a_row_whose_digest_does_not_match_is_noticed",
+    ),
+    Mutation(
+        "storage/generations.py",
+        "or digest_of(piece) != name",
+        "",
+        f"{STATE}::test_a_row_whose_digest_does_not_match_is_noticed",
+    ),
+    Mutation("storage/saved.py", "and digest == self.chain", "", f"{STATE}::test_a_row_whose_digest_does_not_match_is_noticed"),
+    Mutation(
+        "storage/saved.py",
+        "digest == digest_of_id(change, query_id)",
+        "True",
+        f"{STATE}::test_a_row_whose_digest_does_not_match_is_noticed",
+    ),
+    Mutation(
+        "storage/saved.py",
+        "and digest == digest_of_query(number, content)",
+        "",
+        f"{STATE}::test_a_row_whose_digest_does_not_match_is_noticed",
+    ),
+    Mutation(
+        "storage/state.py",
+        "and row[1] == digest_of_query(number, row[0])",
+        "",
+        f"{STATE}::test_a_query_that_was_damaged_meanwhile_is_not_learned",
+    ),
+    Mutation(
+        "storage/checkpoint.py",
+        "            _value_of(row, self._database)\n",
+        "            pass\n",
+        f"{STATE}::test_a_state_that_cannot_be_read_back_does_not_replace_the_one_before",
+    ),
+    Mutation("storage/state.py", "missing <= 0", "True", f"{STATE}::test_an_older_database_is_noticed"),
+    Mutation(
+        "storage/state.py",
+        "        self._place = _other(self._place)\n",
+        "",
+        f"{STATE}::test_a_count_that_is_cut_short_leaves_the_one_before",
+    ),
     Mutation("surrogates.py", "return 2.0 * self._slope * total", "return 2.0 * total", "tests/test_surrogates.py"),
 ]
 

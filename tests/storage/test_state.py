@@ -13,7 +13,7 @@ import pytest
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService, read_service
-from online_rank.storage.checkpoint import CheckpointError
+from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.files import ModelFileError, to_bytes
 
 ASK = [b'{"id": %d, "docs": {"a": {"x": 3}, "b": {"x": 1, "y": 2}}}' % i for i in range(6)]
@@ -203,10 +203,22 @@ def test_nothing_is_counted_as_acknowledged_before_it_was_synced(tmp_path, monke
 
 
 def test_the_folder_and_the_one_around_it_are_synced(tmp_path, monkeypatch):
-    synced, real = [], os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), real(file)))
-    serving(tmp_path / "run").close()
-    assert {str(tmp_path), str(tmp_path / "run"), str(tmp_path / "run" / "acknowledged")} <= set(synced)
+    """The names of all files are on the disk before anything is answered."""
+    synced, real = {}, os.fsync
+
+    def watched(file):
+        path = os.readlink(f"/proc/self/fd/{file}")
+        synced[path] = {*os.listdir(path)} if os.path.isdir(path) else set()
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    durable = serving(tmp_path / "run")
+    durable.close()
+    assert "run" in synced[str(tmp_path)]
+    assert synced[str(tmp_path / "run")] >= {"state.db", "acknowledged"}
+    assert str(tmp_path / "run" / "acknowledged") in synced
+    with CheckpointDirectory(tmp_path / "train"):
+        assert "state.db" in synced[str(tmp_path / "train")]
 
 
 def test_the_state_of_a_service_is_for_its_owner_alone(tmp_path):
@@ -402,6 +414,18 @@ def test_a_row_whose_digest_does_not_match_is_noticed(tmp_path, table):
         serving(place)
 
 
+def test_a_query_that_was_damaged_meanwhile_is_not_learned(tmp_path):
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:3])
+    with sqlite3.connect(tmp_path / "state.db") as editor:
+        editor.execute("UPDATE query SET content = CAST(replace(content, '\"y\": 2', '\"y\": 9') AS BLOB)")
+        assert editor.execute("SELECT changes()").fetchone()[0] == 2
+    number = durable.service.waiting_numbers()[0]
+    with pytest.raises(CheckpointError, match=f"query {number} is missing or damaged"):
+        durable._folder.query(number)
+    durable.close()
+
+
 @pytest.mark.parametrize("table", ["piece", "query", "learned", "journal"])
 def test_a_row_that_is_missing_is_noticed(tmp_path, table):
     place = tmp_path / "run"
@@ -542,7 +566,7 @@ def test_the_log_is_written_anew_before_it_is_believed(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda f: (order.append(named(f)), sync(f))[1])
     monkeypatch.setattr(Database, "_checkpoint", lambda self, kind: (order.append(kind), checkpoint(self, kind))[1])
     serving(tmp_path).close()
-    assert order.index((str(log), 0, size)) < order.index(str(log)) < order.index("TRUNCATE")
+    assert order.index((str(log), 0, size)) < order.index(str(log)) < order.index(str(tmp_path)) < order.index("TRUNCATE")
 
 
 def test_a_count_that_is_cut_short_leaves_the_one_before(tmp_path, monkeypatch):
