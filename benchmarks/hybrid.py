@@ -1,6 +1,6 @@
 """Fusing several retrievers: what today's rules rank, and what learning one query at a time adds.
 
-    python -m benchmarks.hybrid [--orders 20]
+    python -m benchmarks.hybrid [--orders 20] [--part clicks] [--runs 40]
 
 Cranfield (`ONLINE_RANK_DATA`): five retrievers made from the text, 100 documents of each; each question is ranked, then
 learned, in random orders of the questions, so nothing is held out. NDCG@10 is over all relevant documents, returned or not.
@@ -15,6 +15,10 @@ import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import data_folder
+from benchmarks._hybrid_checks import certificate, engines, exports
+from benchmarks._hybrid_clicks import Prepared, strengths
+from benchmarks._hybrid_clicks import section as clicks
+from benchmarks._hybrid_vectors import section as vectors
 from benchmarks._retrievers import Fused, read, retrieved
 from online_rank import RunFeatures, hybrid
 from online_rank.base import ranker_of
@@ -83,12 +87,48 @@ def paired(difference: np.ndarray) -> str:
     return f"{means.mean():+.4f} ± {means.std(ddof=1) / math.sqrt(len(means)):.4f}"
 
 
+#: What can be measured alone; the page keeps its other sections.
+PARTS = ("grades", "clicks", "strength", "vectors", "exports", "engines", "certificate")
+
+
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--orders", type=int, default=20)
-    orders = arguments.parse_args().orders
-    queries = retrieved(read(data_folder() / "cranfield"))
+    arguments.add_argument("--part", choices=PARTS, default="grades")
+    arguments.add_argument("--runs", type=int, default=40, help="of users; 250 times as many lists, 25 times as many streams")
+    given = arguments.parse_args()
+    alone = {
+        "strength": strengths,
+        "engines": lambda: engines(250 * given.runs),
+        "certificate": lambda: certificate(25 * given.runs),
+    }
+    if given.part in alone:
+        save("hybrid", alone[given.part](), part=True)
+        return
+    collection = read(data_folder() / "cranfield")
+    if given.part == "vectors":
+        save("hybrid", vectors(collection, given.orders, given.runs), part=True)
+        return
+    queries = retrieved(collection)
     names = list(dict.fromkeys(name for query in queries for x in query.runs.documents.values() for name in x))
+    if given.part == "clicks":
+        save("hybrid", clicks([*map(prepared, queries)], given.runs), part=True)
+    elif given.part == "exports":
+        save("hybrid", exports(queries, names), part=True)
+    else:
+        grades(queries, names, given.orders)
+
+
+def prepared(query: Fused) -> Prepared:
+    """A question with min-max scores as features."""
+    made = RunFeatures(parts=("minmax",)).transform_one(query.runs)
+    y = np.array([query.grades[document] for document in query.runs.ids])
+    discount = 1.0 / np.log2(np.arange(len(query.ideal[:10])) + 2.0)
+    return Prepared(np.array([[*x.values()] for x in made.values()]), y, float((np.exp2(query.ideal[:10]) - 1.0) @ discount))
+
+
+def grades(queries: list[Fused], names: list[str], orders: int) -> None:
+    """The page itself: learning from grades."""
     rules = {rule: by_rule(rule, names, queries) for rule in RULES}
     single = {name: np.mean([ndcg(FixedOrder(name).rank(query), query) for query in queries]) for name in names}
     best = max(single, key=single.__getitem__)

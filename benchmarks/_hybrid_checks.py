@@ -1,0 +1,92 @@
+"""What holds on every stream: the beginning, the certificate; and what exports change."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks._common import table
+from benchmarks._retrievers import Fused
+from online_rank import RunFeatures, Runs, hybrid
+from online_rank.base import ranker_of
+from online_rank.export import TARGETS, fusion_weights
+from online_rank.measures import measure
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.rules import rule_weights
+from tests.reference import fusion
+
+
+def engines(n: int) -> str:
+    """The section on the order before any feedback."""
+    rows = []
+    for name, (today, options, oracle, distinct) in fusion.ENGINES.items():
+        rng, other = np.random.default_rng(11), 0
+        for _ in range(n):
+            lists, weights = fusion.random_lists(rng, distinct=distinct)
+            model = hybrid([*lists], today=today, weights=weights, **options)
+            other += model.rank_one(Runs(lists)) != oracle(lists, weights)
+        rows.append((name, f"{n:,}", str(other)))
+        print("|".join(rows[-1]), flush=True)
+    return f"""## Before any feedback
+
+Random runs of one to five retrievers, with ties, missing documents, empty lists and negative scores; weights 1, 2, 3, 1/2, 1/4.
+The order of `hybrid` beside that of each engine's documented formula in exact arithmetic (`tests/reference/fusion.py`), all
+documents.
+
+{table(("engine", "runs", "ranked otherwise"), rows)}
+"""
+
+
+def certificate(n: int, length: int = 15) -> str:
+    """The section on the certificate against today's fusion."""
+    of, violations, slack = measure("ndcg@10"), 0, []
+    for seed in range(n):
+        rng = np.random.default_rng(seed)
+        names, rule = ["a", "b", "c"], ("rrf", "minmax")[seed % 2]
+        model, today = hybrid(names, today=rule), RunFeatures(names) | FixedRanker(rule_weights(rule, names))
+        lost = 0.0
+        for _ in range(length):
+            query = _drawn(rng, names)
+            by_rule = today.predict_one(query)
+            worst = sorted(by_rule, key=by_rule.__getitem__)[:2]
+            grades = {d: int(d in worst) if seed % 4 < 2 else int(rng.integers(3)) for d in by_rule}
+            if len({*grades.values()}) > 1:
+                lost += of.loss([*by_rule.values()], [*grades.values()], ties="pessimistic")
+            model.learn_one(query, grades)
+        blend = ranker_of(model)
+        account = blend.account
+        bound = lost + np.log(2.0) / blend.step + account.mixability_gap + account.served - account.mixed
+        violations += account.served > bound + 1e-9
+        slack.append(bound - account.served)
+    row = f"{n:,}", violations, f"{min(slack):.3f}", f"{np.mean(slack):.3f}"
+    return f"""## Certificate against today's fusion
+
+{n:,} streams of {length} queries; in half of them the two documents that today's fusion ranks last are relevant, in the others
+grades are random. The loss of the rule is counted by another program.
+
+{table(("streams", "violations", "smallest slack", "mean slack"), [row])}
+"""
+
+
+def _drawn(rng: np.random.Generator, names: Sequence[str]) -> Runs:
+    """Six of twelve documents for each retriever."""
+    return Runs({x: dict(zip(rng.permutation(12)[:6].tolist(), rng.normal(size=6).tolist(), strict=True)) for x in names})
+
+
+def exports(queries: Sequence[Fused], names: Sequence[str]) -> str:
+    """The section on changed rankings: `hybrid` after one pass, and each target."""
+    rows = []
+    for today in ("rrf", "minmax"):
+        model = hybrid(names, today=today)
+        for i in np.random.default_rng(0).permutation(len(queries)).tolist():
+            model.learn_one(queries[i].runs, queries[i].grades)
+        for to, target in TARGETS.items():
+            if "fusion" in target.kinds:
+                found = fusion_weights(model, to, [query.runs for query in queries])
+                rows.append((today, to, f"{found.changed:.1%}", f"{found.changed_first:.1%}"))
+                print("|".join(rows[-1]), flush=True)
+    return f"""## Rankings changed by exports
+
+`hybrid` after one pass over {len(queries)} questions of Cranfield, and the nearest weights of each engine, fitted to them.
+
+{table(("today", "target", "rankings changed", "in the first ten"), rows)}
+"""
