@@ -30,7 +30,8 @@ def engines(n: int) -> str:
 
 Random runs of one to five retrievers, with ties, missing documents, empty lists and negative scores; weights 1, 2, 3, 1/2, 1/4.
 The order of `hybrid` beside that of each engine's documented formula in exact arithmetic (`tests/reference/fusion.py`), all
-documents.
+documents. Where sums of different terms are equal as fractions, as .25/63 + 2/72 and 2/63, rounding decides, here and in the
+engines.
 
 {table(("engine", "runs", "ranked otherwise"), rows)}
 """
