@@ -102,7 +102,7 @@ def test_every_tree_is_that_of_plain_loops(monkeypatch):
             used = rng.choice(len(window), max(1, round(0.8 * len(window))), replace=False)
             g, h, rows, all_bins = [], [], [], []
             for q, (b, grades, scores) in enumerate(window):
-                first, second = reference.gradients(scores, grades.tolist(), 10, 13)
+                first, second = reference.gradients(scores, grades.tolist(), 10, 10 + 20)
                 rows += list(range(len(g), len(g) + len(b))) if q in used else []
                 g, h, all_bins = g + first, h + second, all_bins + b[:, columns].tolist()
             pending = columns, reference.grow(all_bins, rows, g, h, 2, 4, 64)
