@@ -53,6 +53,7 @@ Ids are strings or integers; each identifies one query.
 """
 
 import json
+import secrets
 import time
 from typing import Any
 
@@ -210,6 +211,8 @@ class RankingService(WindowedService):
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
         kind, *rest = fields
+        if kind in ("learn", "teach", "close", "drop"):
+            self._forget_learned(rest[0])
         if kind == "rank":
             n_shown, gone, n_asked = rest
             if n_shown is not None:
@@ -239,6 +242,13 @@ class RankingService(WindowedService):
             if kind != "time":
                 self._counts["late" if kind == "late" else "duplicates"] += 1
             self.n_changes += 1
+
+    def _forget_learned(self, query_id: Any) -> None:
+        """What is learned again had been forgotten, in a process that ended before its checkpoint."""
+        change = self._learned.get(query_id)
+        if change is not None:
+            self.renamed[change] = secrets.token_hex(16)
+            self._learned = {self.renamed.get(at, known): at for known, at in self._learned.items()}
 
     def _handled(self, kind: str, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
         """Answer a request of a kind. Raises ValueError, and others, before anything changes."""

@@ -39,6 +39,7 @@ class ServiceState:
         _longest_delay=Count(),
         _promoted=Text(optional=True),
         replaced=Derived(),
+        renamed=Derived(),
         _target=Derived(),
         _read=Derived(),
     )
@@ -82,6 +83,8 @@ class ServiceState:
         self._promoted: str | None = None
         #: The model that was replaced last, by a file or by the challenger, in this process or in the journal that it replayed.
         self.replaced: Any = None
+        #: Learned ids that the replay of a journal found to be forgotten: by their changes, what they are remembered as.
+        self.renamed: dict[int, str] = {}
         self._pending = PendingQueries(
             max_queries=max_pending, max_age=max_age, max_bytes=max_pending_bytes, plan=copy.copy(plan)
         )

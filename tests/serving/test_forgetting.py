@@ -18,6 +18,7 @@ from online_rank import CrossFeatures, ForEachDocument, PairwiseRanker, Perceptr
 from online_rank.serving import Challenge, FeedbackPlan, Models, RankingApp, RankingService  # noqa: E402
 from online_rank.serving.durable import DurableService, read_service  # noqa: E402
 from online_rank.serving.forgetting import Wanted, forget  # noqa: E402
+from online_rank.storage.files import to_bytes  # noqa: E402
 from tests.models import REGISTRY  # noqa: E402
 
 USER = "u17-secret"
@@ -209,3 +210,46 @@ def test_models_go_on_after_forgetting(name):
         model.learn_one(*query(), **options)
     assert np.isfinite([*model.predict_one(docs, **options).values()]).all()
     assert len(before) == 2
+
+
+@pytest.mark.parametrize("kind", ["learn", "teach", "close", "drop"])
+def test_what_is_learned_after_forgetting_survives_a_crash_before_the_checkpoint(tmp_path, monkeypatch, kind):
+    """The journal does not know what was forgotten: a new query under an old id was replayed as a duplicate of the old one."""
+    plan = FeedbackPlan(window=10) if kind in ("close", "drop") else None
+
+    def opened():
+        return DurableService(RankingService(PerceptronRanker(), plan=plan), tmp_path / "state", 1000)
+
+    def send(durable, at, **fields):
+        reply = durable.service.handle(json.dumps({"ts": at, **fields}).encode())
+        assert "error" not in reply.answer
+        durable.append(reply.outcomes, True)
+
+    def learn(durable, at, grades):
+        docs = {"a": {"x": 3.0}, "b": {"x": 1.0, "y": 2.0}}
+        if kind == "teach":
+            send(durable, at, id=USER, docs=docs, grades=grades)
+        else:
+            send(durable, at, id=USER, docs=docs)
+            send(durable, at, id=USER, grades=grades)
+            send(durable, at + 50, id=f"{at}", docs=docs)  # time goes on, and windows end
+
+    durable = opened()
+    learn(durable, 100, {"a": 0, "b": 2})
+    durable.save()
+    durable.forget(Wanted(user=USER))
+    if kind == "drop":
+
+        def fail(*_, **__):
+            raise ValueError("no")
+
+        monkeypatch.setattr(type(durable.service), "_closed", fail)
+    learn(durable, 200, {"a": 2, "b": 0})
+    durable.close()
+    for _ in range(2):
+        again = opened()
+        assert again.service.counts() == durable.service.counts()
+        assert to_bytes(again.service.model) == to_bytes(durable.service.model)
+        assert len(again.service.learned_changes()) == len(durable.service.learned_changes())
+        again.save()
+        again.close()
