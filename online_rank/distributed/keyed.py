@@ -21,18 +21,19 @@ worker blocks others until it times out, or until a worker starts with the same 
 broker that does not hide aborted messages shows answers twice even so.
 """
 
+import base64
 import collections
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from online_rank.arguments import integer
+from online_rank import arguments
 from online_rank.distributed.parts import MAX_VALUE, joined, names_of, written
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 from online_rank.storage.tree import settings_of
 
-__all__ = ["KeyedRankers", "KeyedStateError", "rankers"]
+__all__ = ["KeyedRankers", "KeyedStateError", "dead_letter", "rankers"]
 
 #: Largest size of the header before a request in its stored value, with topic names of the maximal length.
 _HEAD = 1000
@@ -102,6 +103,9 @@ class KeyedRankers:
         changed: a state is restored with the `every` that it was written with.
     max_services
         Number of services kept in memory; others are restored from their state when needed.
+    ttl
+        Seconds without an event, by the timestamps of events, after which a key begins anew at its next one; None for never.
+        State that nobody asks for stays until then: a tombstone deletes it.
 
     Examples
     --------
@@ -122,14 +126,23 @@ class KeyedRankers:
     {'id': 1, 'learned': False, 'duplicate': True}
     """
 
-    def __init__(self, make_service: Callable[[], RankingService], *, every: int = 256, max_services: int = 1000) -> None:
-        integer("every", every, 1)
-        integer("max_services", max_services, 1)
+    def __init__(
+        self,
+        make_service: Callable[[], RankingService],
+        *,
+        every: int = 256,
+        max_services: int = 1000,
+        ttl: float | None = None,
+    ) -> None:
+        arguments.integer("every", every, 1)
+        arguments.number("ttl", ttl, above=0, optional=True)
+        arguments.integer("max_services", max_services, 1)
         if not isinstance(service := make_service(), RankingService):
             raise TypeError(f"make_service gives a {type(service).__name__}; it must give a RankingService")
         self.make_service = make_service
         self.every = every
         self.max_services = max_services
+        self.ttl = ttl
         self._settings = settings_of(service)
         self._services: collections.OrderedDict[Any, _Kept] = collections.OrderedDict()
 
@@ -174,8 +187,12 @@ class KeyedRankers:
         # Removed from memory until it is written, so that it is never ahead of its state.
         del self._services[key]
         if request is None:
-            kept, answer = self._deleted(kept, at, state), {"deleted": True}
+            places = kept.places | {(at.topic, at.partition): at}
+            kept, answer = self._deleted(kept, at.number, places, state), {"deleted": True}
         else:
+            if self._has_expired(kept, at):
+                kept = self._deleted(kept, at.number, kept.places, state)
+                at = at._replace(number=kept.number + 1)
             kept, answer = self._handled(kept, at, request, state)
         self._services[key] = kept
         return answer
@@ -213,17 +230,23 @@ class KeyedRankers:
                 _delete_events(replaced.every, state)
         return kept._replace(whole=whole, slot=slot)
 
-    def _deleted(self, kept: _Kept, at: _Place, state: Any) -> _Kept:
+    def _has_expired(self, kept: _Kept, at: _Place) -> bool:
+        """Whether a key was not used for too long before an event."""
+        if self.ttl is None or not kept.places or _came(kept.places, at):
+            return False
+        return at.timestamp - max(place.timestamp for place in kept.places.values()) > 1000.0 * self.ttl
+
+    def _deleted(self, kept: _Kept, number: int, places: _Places, state: Any) -> _Kept:
         """Forget a key, in memory and in its state, except for the positions of its events."""
         before = [whole for slot in (0, 1) if (whole := _whole(slot, state)) is not None]
-        empty = _Whole(at.number, self.every, kept.places | {(at.topic, at.partition): at}, [])
+        empty = _Whole(number, self.every, places, [])
         for slot in (0, 1):
             state.set_bytes(_whole_name(slot), empty.encoded())
         for name in set().union(*(names_of(whole.parts) for whole in before)):
             state.delete(name)
         for every in {self.every, *(whole.every for whole in before)}:
             _delete_events(every, state)
-        return _Kept(at.number, empty.places, self.make_service(), empty, 0)
+        return _Kept(number, places, self.make_service(), empty, 0)
 
     def _current(self, key: Any, state: Any) -> _Kept:
         """The service of a state: the one in memory, unless the state has changed without it."""
@@ -274,7 +297,56 @@ class KeyedRankers:
         return _Whole(0, self.every if first is None else int(first), {}, []), b"", 1
 
 
-def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every: int = 256, max_services: int = 1000) -> Any:
+def dead_letter(request: Any, key: Any, at: tuple[str, int, int], answer: dict[str, Any]) -> dict[str, Any] | None:
+    r"""What a dead-letter topic gets of an event that was answered by an error: the event, its place, and the error.
+
+    Parameters
+    ----------
+    request, key
+        The event and its key.
+    at
+        Its topic, partition and offset.
+    answer
+        Its answer.
+
+    Returns
+    -------
+    For JSON; None for an event that was not refused. Bytes that are not UTF-8 are given in base64.
+
+    Examples
+    --------
+    >>> dead_letter(b'{"id": 1', "shop", ("events", 0, 17), {"error": "not a JSON object", "line": 17})
+    {'error': 'not a JSON object', 'topic': 'events', 'partition': 0, 'offset': 17, 'key': 'shop', 'event': '{"id": 1'}
+    >>> dead_letter(b"\xff", b"shop", ("events", 0, 18), {"error": "not UTF-8"})["event"]
+    {'base64': '/w=='}
+    >>> dead_letter(b"{}", "shop", ("events", 0, 19), {"id": 1, "learned": True}) is None
+    True
+    """
+    if "error" not in answer:
+        return None
+    topic, partition, offset = at
+    place = {"topic": topic, "partition": partition, "offset": offset}
+    return {"error": answer["error"], **place, "key": _readable(key), "event": _readable(request)}
+
+
+def _readable(value: Any) -> Any:
+    if not isinstance(value, bytes):
+        return value if value is None or isinstance(value, str | int) else repr(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def rankers(
+    dataframe: Any,
+    make_service: Callable[[], RankingService],
+    *,
+    every: int = 256,
+    max_services: int = 1000,
+    ttl: float | None = None,
+    dead_letters: Any = None,
+) -> Any:
     """A stream of answers to a stream of events, with one ranker for each key.
 
     Parameters
@@ -282,8 +354,11 @@ def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every
     dataframe
         A `quixstreams` StreamingDataFrame of a topic with `value_deserializer="bytes"`; messages have keys. Its Application may
         have either `processing_guarantee`.
-    make_service, every, max_services
+    make_service, every, max_services, ttl
         As in `KeyedRankers`.
+    dead_letters
+        A topic for events that are answered by an error, with their places and the errors (`dead_letter`); None for none. Its
+        messages may be larger than the events, by about 2 KB, or by a third for events that are not UTF-8.
 
     Returns
     -------
@@ -300,7 +375,7 @@ def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every
     """
     from quixstreams import message_context
 
-    handler = KeyedRankers(make_service, every=every, max_services=max_services)
+    handler = KeyedRankers(make_service, every=every, max_services=max_services, ttl=ttl)
     context = dataframe.processing_context
     if not context.exactly_once and not 1 <= context.commit_every <= every:
         raise ValueError(
@@ -308,11 +383,15 @@ def rankers(dataframe: Any, make_service: Callable[[], RankingService], *, every
             "in the middle of a commit leaves a complete state"
         )
 
-    def answer(value: Any, key: Any, timestamp: int, headers: Any, state: Any) -> dict[str, Any]:
+    def answer(value: Any, key: Any, timestamp: int, headers: Any, state: Any) -> Any:
         at = message_context()
-        return handler.event(value, key, state, at.topic, at.partition, at.offset, timestamp)
+        answered = handler.event(value, key, state, at.topic, at.partition, at.offset, timestamp)
+        return answered, dead_letter(value, key, (at.topic, at.partition, at.offset), answered)
 
-    return dataframe.apply(answer, stateful=True, metadata=True)
+    both = dataframe.apply(answer, stateful=True, metadata=True)
+    if dead_letters is not None:
+        both.filter(lambda each: each[1] is not None).apply(lambda each: each[1]).to_topic(dead_letters)
+    return both.apply(lambda each: each[0])
 
 
 def _came(places: _Places, at: _Place) -> bool:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from online_rank import PerceptronRanker, StreamScaler, SwapRanker
 from online_rank.distributed import to_bytes
-from online_rank.distributed.keyed import KeyedRankers, KeyedStateError
+from online_rank.distributed.keyed import KeyedRankers, KeyedStateError, rankers
 from online_rank.distributed.parts import MAX_VALUE, cut, joined, names_of, written
+from online_rank.serving import FeedbackPlan
 from online_rank.serving.protocol import RankingService
 
 
@@ -31,6 +32,14 @@ def clicked():
     return RankingService(StreamScaler() | SwapRanker(), max_pending=5)
 
 
+def gathered():
+    plan = FeedbackPlan(window=3, events={"click": 1, "purchase": 3}, unanswered="negative")
+    return RankingService(StreamScaler() | PerceptronRanker(), max_pending=5, plan=plan)
+
+
+MAKERS = {"grades": graded, "clicks": clicked, "window": gathered}
+
+
 def events_of(n, seed=0, kind="grades"):
     """Queries, feedback on some of the last ones, nonsense, and feedback that comes twice, as (key, request)."""
     rng = np.random.default_rng(seed)
@@ -38,8 +47,14 @@ def events_of(n, seed=0, kind="grades"):
     for i in range(n):
         key = f"k{rng.integers(3)}"
         docs = {f"d{j}": {"a": round(float(x), 3), "b": float(j)} for j, x in enumerate(rng.normal(size=4))}
-        events.append((key, {"id": i, "docs": docs}))
-        if rng.random() < 0.8:
+        events.append((key, {"id": i, "docs": docs} | ({"ts": i} if kind == "window" else {})))
+        for _ in range(int(rng.integers(4)) if kind == "window" else 0):
+            # Of this query or another one: in time, early, late, doubled.
+            about, at = int(rng.integers(max(0, i - 4), i + 2)), float(rng.integers(max(0, i - 1), i + 3))
+            event = {"event": ("click", "purchase")[rng.integers(2)], "doc": f"d{rng.integers(4)}"}
+            events.append((key, {"id": about, **event, "ts": at}))
+            events += events[-1:] if rng.random() < 0.2 else []
+        if kind != "window" and rng.random() < 0.8:
             feedback = {f"d{j}": int(docs[f"d{j}"]["a"] > 0) for j in range(4)}
             events.append((key, {"id": i, kind: feedback if kind == "grades" else [d for d, g in feedback.items() if g][:1]}))
             if rng.random() < 0.2:
@@ -63,10 +78,10 @@ def run(events, make, **options):
     return answers, digests(handle, states)
 
 
-@given(st.integers(0, 2**16), st.integers(1, 9), st.sampled_from(["grades", "clicks"]), st.data())
+@given(st.integers(0, 2**16), st.integers(1, 9), st.sampled_from([*MAKERS]), st.data())
 @settings(deadline=None, max_examples=60)
 def test_failures_anywhere_change_neither_answers_nor_state(seed, every, kind, data):
-    make = graded if kind == "grades" else clicked
+    make = MAKERS[kind]
     events = events_of(25, seed, kind)
     expected, whole = run(events, make)
     handle, states, answers = KeyedRankers(make, every=every, max_services=2), {}, {}
@@ -241,6 +256,29 @@ def test_a_tombstone_deletes_the_key(n):
     assert KeyedRankers(graded).event(None, "new", State(), "events", 0, 0) == {"deleted": True}
 
 
+def test_a_key_begins_anew_after_its_time_and_the_same_after_a_failure():
+    def send(handle, i, seconds):
+        return handle.event(json.dumps(long_query(i, 3)).encode(), "k", state, "events", 0, i, int(1000 * seconds))
+
+    handle, state = KeyedRankers(graded, every=10, ttl=60), State()
+    for i in range(5):
+        send(handle, i, 50 * i)
+    assert handle.service("k", state).stats()["ranked"] == 5
+    before = State(state)
+    assert "ranking" in send(handle, 5, 261)
+    assert handle.service("k", state).stats()["ranked"] == 1
+    for handler in (handle, KeyedRankers(graded, every=10, ttl=60)):
+        assert handler.service("k", state).stats()["ranked"] == 1
+        assert "ranking" in send(handler, 5, 261)  # it comes again, and counts once
+        assert handler.service("k", state).stats()["ranked"] == 1
+    # Of the writes only the event became durable: the key is as before, and the event comes again.
+    state = State(before | {name: value for name, value in state.items() if name.startswith("event")})
+    again = KeyedRankers(graded, every=10, ttl=60)
+    assert again.service("k", state).stats()["ranked"] == 5
+    assert "ranking" in send(again, 5, 261)
+    assert KeyedRankers(graded, every=10).service("k", state).stats()["ranked"] == 1
+
+
 @given(st.lists(st.tuples(st.sampled_from([2, 7, 50]), st.integers(1, 9)), min_size=1, max_size=4), st.data())
 @settings(deadline=None, max_examples=12)
 def test_every_may_be_changed(lives, data):
@@ -279,3 +317,47 @@ def test_parts_make_the_content_again(content, times, seed):
     if digests:
         del state[next(iter(state))]
         assert joined(digests, state) is None
+
+
+class Frame:
+    """What `rankers` needs of a StreamingDataFrame, over a list of messages."""
+
+    class processing_context:
+        exactly_once = True
+
+    def __init__(self, values):
+        self.values = values
+
+    def apply(self, function, stateful=False, metadata=False):
+        call = (lambda each: function(*each)) if metadata else function
+        return Frame([call(each) for each in self.values])
+
+    def filter(self, function):
+        return Frame([each for each in self.values if function(each)])
+
+    def to_topic(self, topic):
+        topic += self.values
+
+
+def test_refused_events_go_to_the_topic_for_them_and_all_are_answered(monkeypatch):
+    import sys
+    import types
+
+    offsets = iter(range(10))
+
+    def message_context():
+        return types.SimpleNamespace(topic="events", partition=3, offset=next(offsets))
+
+    monkeypatch.setitem(sys.modules, "quixstreams", types.SimpleNamespace(message_context=message_context))
+    state, refused = State(), []
+    requests = [json.dumps(long_query(1, 3)).encode(), b'{"id": 1', None, 7, b"\xff"]
+    frame = Frame([(request, b"shop", 1000, [], state) for request in requests])
+    answers = rankers(frame, graded, ttl=60, dead_letters=refused).values
+    assert ["error" in answer for answer in answers] == [False, True, False, True, True]
+    places = {"topic": "events", "partition": 3, "key": "shop"}
+    errors = [answer["error"] for answer in answers if "error" in answer]
+    assert refused == [
+        {"error": errors[0], "offset": 1, "event": '{"id": 1'} | places,
+        {"error": errors[1], "offset": 3, "event": 7} | places,
+        {"error": errors[2], "offset": 4, "event": {"base64": "/w=="}} | places,
+    ]
