@@ -220,7 +220,7 @@ class DurableService:
         """
         done = forget(self.service, wanted)
         self._gone += done.queries
-        self._forgotten = self._forgotten | {change: json.dumps(name) for change, name in done.learned.items()}
+        self._forgotten = self._forgotten | {change: json.dumps((name, 0)) for change, name in done.learned.items()}
         self._n_forgets += 1
         return done
 
@@ -282,7 +282,8 @@ def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
     if not isinstance(service, RankingService):
         raise CheckpointError(f"{path} does not hold the state of a service")
     with no_collection():
-        learned = {own(query_id.encode()): change for change, query_id in saved.learned()}
+        rows = ((change, own(row.encode())) for change, row in saved.learned())
+        learned = {query_id: (change, digest) for change, (query_id, digest) in rows}
         service.restore(learned, {number: _parsed(content) for number, content in saved.waiting()})
     for outcome, number, content in saved.since():
         fields, _, feedback = outcome.partition(b"\n")
@@ -297,11 +298,11 @@ def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
 def _change(outcome: Outcome) -> Change:
     """The change of a request, in the form of the journal."""
     fields = json.dumps(outcome.fields).encode()
-    query_id, query = outcome.fields[1] if outcome.fields[0] in _ENDS else None, b""
+    learned, query = json.dumps((outcome.fields[1], outcome.digest)) if outcome.fields[0] in _ENDS else None, b""
     if outcome.number is not None:
         (waiting_id, size, at, text, scores, drawn) = outcome.waiting
         query = json.dumps((waiting_id, size, at, scores, drawn)).encode() + b"\n" + text.encode()
-    return Change(fields + b"\n" + outcome.feedback, outcome.number, query, None if query_id is None else json.dumps(query_id))
+    return Change(fields + b"\n" + outcome.feedback, outcome.number, query, learned)
 
 
 def _parsed(query: bytes) -> tuple[Any, ...]:

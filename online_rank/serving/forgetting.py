@@ -122,7 +122,7 @@ def forget(service: RankingService, wanted: Wanted) -> Forgotten:
     for query_id in waiting:
         pending.take(query_id)
     pending.forget_early(early)
-    changes = {service._learned[query_id]: placeholder for query_id, placeholder in learned.items()}
+    changes = {service._learned[query_id][0]: placeholder for query_id, placeholder in learned.items()}
     if learned:
         service._learned = {learned.get(query_id, query_id): change for query_id, change in service._learned.items()}
     service._read.clear()

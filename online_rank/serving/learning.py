@@ -13,7 +13,7 @@ from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.serving.answers import as_served, completed, ranked, require_known, require_moderate
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply
-from online_rank.serving.requests import asked_of, ids_of, require_feedback
+from online_rank.serving.requests import asked_of, digest_of, ids_of, require_feedback
 from online_rank.serving.service_state import ServiceState
 from online_rank.serving.wire import decoded
 
@@ -28,20 +28,22 @@ class LearningService(ServiceState):
     def _learn(self, kind: str, fields: dict[str, Any], request: bytes) -> Reply:
         """Learn a query from the first feedback that comes for it."""
         query_id = fields["id"]
+        digest = digest_of(kind, fields)
         if query_id in self._learned:
-            return self._duplicate(query_id)
+            return self._came_again(query_id, digest)
         number = self._pending.number(query_id)
         if number is None:
             raise ValueError("no query is waiting under this id: it was never ranked, or dropped since (see stats: evicted)")
-        outcome = Outcome(("learn", query_id, number), feedback=request, gone=(number,))
+        outcome = Outcome(("learn", query_id, number), feedback=request, gone=(number,), digest=digest)
         return self._learn_waiting(query_id, kind, fields[kind], fields.get("ungraded"), outcome)
 
     def _teach(self, fields: dict[str, Any], request: bytes) -> Reply:
         """Learn a query that somebody else has ranked, from its documents and their grades."""
         query_id, asked = fields["id"], asked_of(fields, self.null_is_missing)
         require_feedback("grades", fields)
+        digest = digest_of("grades", fields)
         if query_id in self._learned:
-            return self._duplicate(query_id)
+            return self._came_again(query_id, digest)
         docs: Any = asked.documents if isinstance(asked, Runs) else asked
         require_moderate(self.model, docs, len(request))
         grades, ungraded = fields["grades"], fields.get("ungraded")
@@ -50,11 +52,11 @@ class LearningService(ServiceState):
         scores = self.model.predict_one(query)
         loss = served_loss(self._target, [*scores.values()], y)
         number = self._pending.number(query_id)
-        self._learn_once(query_id, query, y, {})
+        self._learn_once(query_id, query, y, {}, digest)
         if number is not None:
             self._pending.take(query_id)
             self._read.pop(number, None)
-        outcome = Outcome(("teach", query_id), feedback=request, gone=() if number is None else (number,))
+        outcome = Outcome(("teach", query_id), feedback=request, gone=() if number is None else (number,), digest=digest)
         return Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
 
     def _learn_waiting(self, query_id: Any, kind: str, feedback: Any, ungraded: Any, outcome: Outcome) -> Reply:
@@ -72,6 +74,9 @@ class LearningService(ServiceState):
             if kind == "clicks":
                 feedback = Impression.from_dict(json.loads(drawn)).clicked(feedback)
                 y, options = feedback, {}
+                if drafted_by_challenge(y) and self.challenge is None:
+                    # Its vote is for a comparison that has ended.
+                    return self._forgotten_as_late(query_id, outcome)
             else:
                 if drawn:
                     answered = ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
@@ -88,7 +93,7 @@ class LearningService(ServiceState):
                 options = {"served": scores} if self.learn_served else {}
                 if loss is not None:
                     add_losses(served, (loss,))
-            self._learn_once(query_id, query, y, options)
+            self._learn_once(query_id, query, y, options, outcome.digest)
         self._pending.take(query_id)
         self._read.pop(number, None)
         self._longest_delay = max(self._longest_delay, len(self._pending))
@@ -99,14 +104,14 @@ class LearningService(ServiceState):
         known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
         return Reply({"id": query_id, "learned": True, "loss": shown_loss}, outcome, True, None, feedback, known, loss)
 
-    def _learn_once(self, query_id: Any, query: Block, y: Any, options: dict[str, Any]) -> None:
+    def _learn_once(self, query_id: Any, query: Block, y: Any, options: dict[str, Any], digest: int) -> None:
         """Let the model learn, and remember the id: the last that can fail, and what makes it known has its place already."""
         challenge = self.challenge
         drafted = drafted_by_challenge(y)
         if challenge is not None and not isinstance(y, Clicks):
             before = challenge.sums
             challenge.compare(self._target, self.model, query, y)
-        self._learned[query_id] = self.n_changes + 1
+        self._learned[query_id] = (self.n_changes + 1, digest)
         try:
             if not drafted:
                 self.model.learn_one(query, y, **options)
@@ -136,6 +141,24 @@ class LearningService(ServiceState):
     def _known(self, text: str, drawn: str | None) -> Any:
         """The documents that feedback on a query may be about."""
         return json.loads(drawn)["order"] if drawn else ids_of(asked_of(decoded(text.encode()), self.null_is_missing))
+
+    def _came_again(self, query_id: Any, digest: int) -> Reply:
+        """The answer to feedback on a learned query: repeated, or a correction, which comes too late."""
+        _, before = self._learned[query_id]
+        return self._duplicate(query_id) if before in (0, digest) else self._too_late(query_id, Outcome(("late", None)))
+
+    def _too_late(self, query_id: Any, outcome: Outcome) -> Reply:
+        self._counts["late"] += 1
+        self.n_changes += 1
+        return Reply({"id": query_id, "learned": False, "late": True}, outcome, learned=True)
+
+    def _forgotten_as_late(self, query_id: Any, outcome: Outcome) -> Reply:
+        """The answer to clicks on a list that two models drafted, one of which has won since."""
+        self._learned[query_id] = (self.n_changes + 1, outcome.digest)
+        self._limit_learned()
+        self._read.pop(self._pending.number(query_id) or 0, None)
+        self._pending.take(query_id)
+        return self._too_late(query_id, outcome)
 
     def _duplicate(self, query_id: Any) -> Reply:
         self._counts["duplicates"] += 1

@@ -20,7 +20,7 @@ _COUNTERS = {
     "learned": "Queries learned",
     "duplicates": "Repeated feedback",
     "accepted": "Pieces of feedback accepted for the end of a window",
-    "late": "Feedback that came after the end of its window",
+    "late": "Feedback that came too late: after its window, after learning, after a promotion",
     "unanswered": "Windows that ended without feedback",
     "refused": "Windows that ended with what the model cannot learn",
     "expired": "Early feedback whose query never came",

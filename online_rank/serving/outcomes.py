@@ -20,8 +20,8 @@ class Outcome(NamedTuple):
     fields
         The kind of change: `("rank", draws so far or None, numbers of the queries crowded out, rankings that two models might
         have drafted)`, `("learn", id, number of its query)`, `("teach", id)`, `("feedback", time)`, `("close", id)` at the end
-        of a window, `("drop", id)` if the feedback cannot be learned, `("late", time)`, `("time", time)`, `("promote",)`,
-        `("replace",)` for a model from a file, or `("duplicate",)`.
+        of a window, `("drop", id)` if the feedback cannot be learned, `("late", time or None)`, `("time", time)`,
+        `("promote",)`, `("replace",)` for a model from a file, or `("duplicate",)`.
     number
         The number of the query that waits from then on, or None.
     waiting
@@ -30,6 +30,8 @@ class Outcome(NamedTuple):
         The request with the feedback that was learned; the file of a model that replaced another one.
     gone
         The numbers of the queries that no longer wait.
+    digest
+        A digest of the feedback that was learned at once; 0 for a window.
     """
 
     fields: tuple[Any, ...]
@@ -37,6 +39,7 @@ class Outcome(NamedTuple):
     waiting: tuple[Any, ...] = ()
     feedback: bytes = b""
     gone: tuple[int, ...] = ()
+    digest: int = 0
 
 
 class Reply(NamedTuple):

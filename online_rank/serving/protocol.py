@@ -6,7 +6,8 @@ Each request is a JSON object on a line of its own, and each gets one line in an
         -> {"id": "q1", "ranking": ["a", "b"], "scores": [0.7, 0.2]}             best first
     {"id": "q1", "grades": {"a": 0, "b": 2}}
         -> {"id": "q1", "learned": true, "loss": 0.37}
-        -> {"id": "q1", "learned": false, "duplicate": true}                     its grades were learned before
+        -> {"id": "q1", "learned": false, "duplicate": true}                     these grades were learned before
+        -> {"id": "q1", "learned": false, "late": true}                          other grades were learned before: too late
 
 A service that learns from clicks draws the documents to show, which come first in the ranking, and learns from the clicks on
 them. The other documents follow, by score:
@@ -237,7 +238,7 @@ class RankingService(WindowedService):
         elif kind == "drop":
             self._dropped(rest[0])
         else:
-            if kind != "duplicate":
+            if kind != "duplicate" and rest[0] is not None:
                 self._pending.advance(rest[0])
             if kind != "time":
                 self._counts["late" if kind == "late" else "duplicates"] += 1

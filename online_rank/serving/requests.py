@@ -1,12 +1,14 @@
 """The fields of requests in the protocol, and the checks common to all of them."""
 
+import json
+import zlib
 from typing import Any
 
 from online_rank.limits import MAX_ID_LENGTH, is_id
 from online_rank.query import Runs
 from online_rank.serving.plan import require_time
 
-__all__ = ["FIELDS", "asked_of", "ids_of", "kind_of", "require_feedback"]
+__all__ = ["FIELDS", "asked_of", "digest_of", "ids_of", "kind_of", "require_feedback"]
 
 _DICTS = {dict}
 
@@ -85,6 +87,17 @@ def asked_of(fields: dict[str, Any], null_is_missing: bool = False) -> Any:
 def ids_of(asked: Any) -> Any:
     """The documents of a query returned by `asked_of`."""
     return asked.ids if isinstance(asked, Runs) else asked
+
+
+def digest_of(kind: str, fields: dict[str, Any]) -> int:
+    """A digest of the feedback in a request, by which repeated feedback is told from another one.
+
+    Examples
+    --------
+    >>> digest_of("grades", {"id": 1, "grades": {"a": 0, "b": 1}}) == digest_of("grades", {"grades": {"b": 1, "a": 0}, "ts": 5})
+    True
+    """
+    return zlib.crc32(json.dumps((fields[kind], fields.get("ungraded")), sort_keys=True).encode())
 
 
 def require_feedback(kind: str, fields: dict[str, Any]) -> None:

@@ -115,6 +115,10 @@ LEARNED = {
         "learned": {"type": "boolean"},
         "loss": {"type": "number", "description": "of the ranking that was served"},
         "duplicate": {"type": "boolean", "description": "it was learned before"},
+        "late": {
+            "type": "boolean",
+            "description": "other feedback was learned before, or a challenge has ended",
+        },
         "meta": _META,
     },
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from online_rank.arguments import flag, integer
 from online_rank.base import abilities_of, ranker_of
-from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text
+from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
 from online_rank.intervals import Interval, LossInterval
 from online_rank.measures import learned_measure
 from online_rank.metrics import metric
@@ -33,7 +33,7 @@ class ServiceState:
         n_changes=Count(),
         _pending=Nested("PendingQueries"),
         _metric=Nested("RankingMetric"),
-        _learned=DictOf(Plain(), Plain()),
+        _learned=DictOf(Plain(), TupleOf(Count(), Count())),
         _counts=DictOf(Text(*_COUNTED), Count()),
         _served=Array(3),
         _longest_delay=Count(),
@@ -90,8 +90,9 @@ class ServiceState:
         )
         self._require_plan()
         self._metric: Any = metric(measure)
-        #: The learned ids, with the numbers of the changes.
-        self._learned: dict[str | int, int] = {}
+        #: The learned ids, with the numbers of the changes, and digests of the feedback.
+        #: A digest of 0 stands for feedback of a window, or none.
+        self._learned: dict[str | int, tuple[int, int]] = {}
         #: Waiting queries in parsed form.
         self._read: dict[int, Block] = {}
         self._counts = dict.fromkeys(_COUNTED, 0)
@@ -206,7 +207,7 @@ class ServiceState:
 
     def learned_changes(self) -> list[int]:
         """The numbers of the changes by which the known ids were learned, in order."""
-        return [*self._learned.values()]
+        return [change for change, _ in self._learned.values()]
 
     def stored(self, number: int) -> None:
         """Queries up to this number are on the disk."""
@@ -216,7 +217,7 @@ class ServiceState:
         """Declare that queries are also on the disk, where `fetch` reads them by number: only the last ones stay in memory."""
         self._pending.read_from(fetch)
 
-    def restore(self, learned: dict[str | int, int], waiting: dict[int, tuple[Any, ...]]) -> None:
+    def restore(self, learned: dict[str | int, tuple[int, int]], waiting: dict[int, tuple[Any, ...]]) -> None:
         """Restore the ids, with their changes, and the queries, by number, of a service saved `without_rows`."""
         self._learned = learned
         for number, (query_id, size, at, *query) in waiting.items():

@@ -110,7 +110,7 @@ class WindowedService(LearningService):
 
     def _forgotten(self, query_id: Any) -> None:
         """A query goes without being learned; feedback on it is late from now on."""
-        self._learned[query_id] = self.n_changes + 1
+        self._learned[query_id] = (self.n_changes + 1, 0)
         self._read.pop(self._pending.number(query_id) or 0, None)
         self._pending.take(query_id)
         self._limit_learned()

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker, SwapRanker
+from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
 from online_rank.intervals import PairedLosses, served_loss
 from online_rank.measures import measure
 from online_rank.rankers.fixed import FixedRanker
@@ -149,3 +149,18 @@ def test_it_survives_crashes_and_a_restart_goes_on_with_the_winner(tmp_path, kin
     assert (whole.challenge is None) == (kind != "clicks")
     assert (state.service.challenge is None) == (kind != "clicks")
     state.close()
+
+
+def test_votes_on_a_drafted_list_come_too_late_after_the_promotion():
+    service = RankingService(SwapRanker(PlackettLuce(2)), challenge=Challenge(SwapRanker(PlackettLuce(2)), promote_at=0.95))
+    drafted = None
+    for i in range(4):
+        service.handle(b'{"id": %d, "docs": {"a": {"x": 1}, "b": {"x": 2}}}' % i)
+        drawn = json.loads(service._pending.get(i)[2])
+        drafted = i if drawn.get("teams") else drafted
+    service._promote()
+    learned = service.stats()["learned"]
+    answer = service.handle(b'{"id": %d, "clicks": ["a"]}' % drafted).answer
+    assert answer == {"id": drafted, "learned": False, "late": True}
+    assert (service.stats()["learned"], service.stats()["late"], service.n_waiting) == (learned, 1, 3)
+    assert service.handle(b'{"id": %d, "clicks": ["a"]}' % drafted).answer["duplicate"]

@@ -385,3 +385,46 @@ def test_grades_that_come_late_are_certified_for_what_was_served():
     again = services[False].model.certificate()
     assert again.holds
     assert again.loss != pytest.approx(losses[False], abs=1e-3)
+
+
+def test_a_correction_after_learning_comes_too_late_and_a_repetition_does_not():
+    def feedback(**more):
+        return service.handle(json.dumps({"id": 1, **more}).encode()).answer
+
+    service = RankingService(PerceptronRanker())
+    service.handle(b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}}')
+    assert feedback(grades={"a": 2, "b": 0})["learned"]
+    weights = service.model.weights.copy()
+    assert feedback(grades={"b": 0, "a": 2}, ts=7, meta="again") == {
+        "id": 1,
+        "learned": False,
+        "duplicate": True,
+        "meta": "again",
+    }
+    assert feedback(grades={"a": 0, "b": 2}) == {"id": 1, "learned": False, "late": True}
+    assert feedback(grades={"a": 2}, ungraded=0) == {"id": 1, "learned": False, "late": True}
+    assert (service.stats()["duplicates"], service.stats()["late"], service.stats()["learned"]) == (1, 2, 1)
+    assert (service.model.weights == weights).all()
+
+
+def test_what_came_too_late_is_replayed(tmp_path):
+    from online_rank.serving.durable import DurableService
+
+    requests = [
+        b'{"id": 1, "docs": {"a": {"x": 1}, "b": {"x": 2}}}',
+        b'{"id": 1, "grades": {"a": 2, "b": 0}}',
+        b'{"id": 1, "grades": {"a": 0, "b": 2}}',
+    ]
+    for every in (1000, 1):
+        folder = tmp_path / str(every)
+        durable = DurableService(RankingService(PerceptronRanker()), folder, every=every)
+        for request in requests:
+            durable.append([durable.service.handle(request).outcome], sync=True)
+            durable.between_commits()
+        durable.close()
+        again = DurableService(RankingService(PerceptronRanker()), folder)
+        assert again.service.stats()["late"] == 1
+        # The digest of what was learned is known after a restart, too.
+        assert again.service.handle(requests[1]).answer == {"id": 1, "learned": False, "duplicate": True}
+        assert again.service.handle(requests[2]).answer == {"id": 1, "learned": False, "late": True}
+        again.close()
