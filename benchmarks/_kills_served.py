@@ -57,12 +57,12 @@ def kill_serve(n_kills: int, seed: int = 0, keys: tuple[str, ...] = ()) -> Serve
     with in_memory() as folder:
         place = folder / "state"
         for life in range(n_kills):
-            port = _free_port()
+            port = free_port()
             child = forked(lambda port=port: _serve(place, port, bool(keys)))
             if life % 10 == 9:  # while it starts
                 time.sleep(0.5 * rng.random())
             else:
-                _connectable(port)
+                connectable(port)
                 clients = [
                     threading.Thread(target=_client, args=(port, life * 10**6 + n * 10**5, pairs, acknowledged, unanswered))
                     for n in range(_CLIENTS)
@@ -142,13 +142,13 @@ def _pairs() -> list[tuple[bytes, bytes]]:
     return [(pair[0], pair[1]) for pair in by_id.values()]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
 
 
-def _connectable(port: int) -> None:
+def connectable(port: int) -> None:
     for _ in range(3000):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return

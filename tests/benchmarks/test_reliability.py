@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import _crashes, _damage, _hostile, _kills, _kills_served, _threads, reliability
+from benchmarks import _crashes, _damage, _hostile, _kills, _kills_served, _kills_windows, _threads, reliability
 from online_rank.storage.files import ModelFileError, from_bytes
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the harness forks")
@@ -123,3 +123,9 @@ def test_servers_and_workers_that_are_killed_lose_nothing():
     clicks = _kills.kill_stream(2, seed=1, n_queries=60, feedback=_kills.clicked)
     assert clicks.lost == 0
     assert clicks.acknowledged > 0
+
+
+def test_killed_in_the_middle_of_events_and_of_a_new_model_nothing_is_lost_or_doubled():
+    result = _kills_windows.kill_windows(2, seed=1)
+    assert (result.kills, result.same_model, result.same_counts) == (2, True, True)
+    assert result.events > 0

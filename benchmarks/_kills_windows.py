@@ -1,0 +1,158 @@
+"""A server whose feedback comes in many events is killed again and again, and its model replaced: what it lost, by the model.
+
+`python -m benchmarks._kills_windows KILLS` prints the figures. One client sends queries, events of three kinds, repeated and
+corrected ones, and new models. Where it gets no answer it sends all of that query again. At the end the model is compared with
+that of a service in one process that nobody killed, bit for bit.
+"""
+
+import argparse
+import contextlib
+import http.client
+import importlib
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks._common import in_memory
+from benchmarks._kills import command, forked
+from benchmarks._kills_served import connectable, free_port
+from online_rank import PerceptronRanker, StreamScaler, load, save
+from online_rank.serving import FeedbackPlan, RankingService
+from online_rank.serving.durable import read_service
+from online_rank.storage.files import to_bytes
+
+_WINDOW = 25.0
+_EVENTS = {"click": 1, "like": 2, "purchase": 3}
+#: Every so many queries the model is replaced.
+_REPLACED = 40
+
+
+class WindowKills(NamedTuple):
+    kills: int
+    queries: int
+    events: int
+    replaced: int
+    same_model: bool
+    same_counts: bool
+
+
+def kill_windows(n_kills: int, seed: int = 0) -> WindowKills:
+    """Kill a server in the middle of events, rankings and replacements."""
+    for name in ("online_rank.serving.server", "online_rank.serving.http", "uvicorn.protocols.http.auto", "uvicorn.loops.auto"):
+        importlib.import_module(name)  # once, and not in each child
+    rng = random.Random(seed)
+    with in_memory() as folder:
+        file = folder / "other.npz"
+        save(_trained(), file)
+        done = 0
+        for _ in range(n_kills):
+            port = free_port()
+            child = forked(lambda port=port: _serve(folder / "state", port))
+            connectable(port)
+            stopped = threading.Event()
+            progress = [done]
+            client = threading.Thread(target=_client, args=(port, file, progress, stopped))
+            client.start()
+            goal, patience = done + rng.randrange(1, 30), time.monotonic() + 30.0
+            while progress[0] < goal and time.monotonic() < patience:
+                time.sleep(0.001)
+            time.sleep(0.01 * rng.random())
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            stopped.set()
+            client.join()
+            done = progress[0]
+        port = free_port()
+        child = forked(lambda: _serve(folder / "state", port))
+        connectable(port)
+        _client(port, file, [done], threading.Event(), until=done + 3)
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+        served, whole = read_service(folder / "state"), _uninterrupted(done + 3, file)
+    same = [served.counts()[name] == whole.counts()[name] for name in ("learned", "late", "unanswered", "expired")]
+    n_events = sum(path == "/learn" for i in range(done + 3) for path, _ in _requests(i))
+    return WindowKills(
+        n_kills, done + 3, n_events, (done + 2) // _REPLACED, to_bytes(served.model) == to_bytes(whole.model), all(same)
+    )
+
+
+def _requests(i: int) -> Iterator[tuple[str, bytes]]:
+    """What is sent about a query, in order."""
+    rng = random.Random(i)
+    at = 10.0 * i
+    docs = {f"d{j}": {"x": rng.gauss(0, 1), "y": rng.gauss(0, 1)} for j in range(6)}
+    yield "/rank", json.dumps({"id": i, "docs": docs, "ts": at}).encode()
+    for k in range(rng.randrange(5)):
+        event = {"id": i, "event": rng.choice([*_EVENTS]), "doc": f"d{rng.randrange(6)}", "ts": at + 0.1 + k}
+        for _ in range(rng.choice((1, 1, 2))):
+            yield "/learn", json.dumps(event).encode()
+    if rng.random() < 0.3:
+        yield "/learn", json.dumps({"id": i, "grades": {"d0": 2}, "ts": at + 6.0}).encode()
+
+
+def _client(port: int, file: Path, progress: list[int], stopped: threading.Event, until: int | None = None) -> None:
+    """Send queries from the first that was not answered in full; `progress` is their number."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+
+    def post(path: str, body: bytes, kind: str = "application/json") -> None:
+        connection.request("POST", path, body, {"Content-Type": kind})
+        answer = connection.getresponse()
+        content = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.status} {content!r}")
+
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        while not stopped.is_set() and progress[0] != until:
+            i = progress[0]
+            for path, body in _requests(i):
+                post(path, body)
+            if i and i % _REPLACED == 0:
+                post("/model", file.read_bytes(), "application/octet-stream")
+            else:
+                # A ranking is on the disk with the next feedback; here there may be none.
+                post("/rank", b'{"cmd": "save"}') if until is not None else None
+            progress[0] = i + 1
+    connection.close()
+
+
+def _uninterrupted(n: int, file: Path) -> RankingService:
+    plan = FeedbackPlan(window=_WINDOW, events=_EVENTS)
+    service = RankingService(StreamScaler() | PerceptronRanker(), plan=plan)
+    for i in range(n):
+        for _, body in _requests(i):
+            service.handle(body)
+        if i and i % _REPLACED == 0:
+            service.replace_model(load(file), service.origin)
+    return service
+
+
+def _trained() -> object:
+    model = StreamScaler() | PerceptronRanker()
+    for i in range(50):
+        rng = random.Random(i)
+        docs = {f"d{j}": {"x": rng.gauss(0, 1), "y": rng.gauss(0, 1)} for j in range(6)}
+        model.learn_one(docs, {name: int(features["x"] > 0) for name, features in docs.items()})
+    return model
+
+
+def _serve(place: Path, port: int) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    events = [part for name, value in _EVENTS.items() for part in ("--event", f"{name}={value}")]
+    where = ("--port", str(port), "--checkpoint", str(place), "--every", "50", "--scale", "stream")
+    command(("serve", *where, "--feedback-window", str(_WINDOW), *events))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kills", type=int, nargs="?", default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    print(kill_windows(arguments.kills, arguments.seed))
