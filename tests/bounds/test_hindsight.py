@@ -35,7 +35,8 @@ def test_value_gradient_and_smoothing(measure, credit):
     queries = [(X, y) for X, y in random_queries(seed=2, n_queries=15, ties=False) if len(y)]
     X, y, _ = as_block(queries)
     offsets = np.cumsum([0, *(len(y) for _, y in queries)])
-    problem = _Problem(X, y, offsets, measure, 0.3, credit == "spread")
+    limits = np.full(X.shape[1], -np.inf), np.full(X.shape[1], np.inf)
+    problem = _Problem(X, y, offsets, measure, 0.3, credit == "spread", limits)
     assert problem.best == pytest.approx(objective(queries, np.zeros(3), measure, 0.3, credit))
     rng = np.random.default_rng(0)
     for smoothing in (1.0, 0.05):
