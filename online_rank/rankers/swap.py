@@ -47,7 +47,8 @@ class SwapRanker(LinearRanker):
     policy
         How `show_one` draws; None for `PlackettLuce(k=10, seed=0)`.
     wealth
-        Initial wealth of the bets of each coordinate in the optimizer; it matters little.
+        Initial wealth of the bets of each coordinate in the optimizer. It matters little for a ranker that begins with nothing;
+        one that begins with weights or a rule moves away from them the faster, the larger it is.
 
     Notes
     -----
