@@ -66,12 +66,14 @@ class Progress:
             tally = self._kept.part(self._slice(name, number), measure)
             print(f"{name}, slice {number}:", tally, flush=True)
 
+    def n_done(self, name: str) -> int:
+        """How many slices of a campaign were measured."""
+        return sum(self._has(name, number) for number in range(self._campaigns[name].slices))
+
     def section(self, name: str) -> tuple[list[Row], str]:
         """The rows of a campaign, and what was run of it, and on which code."""
         campaign = self._campaigns[name]
         done = [self._slice(name, number) for number in range(campaign.slices) if self._has(name, number)]
-        if not done:
-            return [("nothing was measured yet", "", "", "")], ""
         tallies = [self._kept.part(each, dict) for each in done]
         note = f"{len(done)} of the {campaign.slices} slices of the full campaign. {self._kept.code_of(*done)}"
         return campaign.rows(added(tallies)), note

@@ -281,8 +281,8 @@ def main() -> None:
     progress.measure(given.minutes)
     sections = []
     for name in chosen:
-        rows, note = progress.section(name)
-        sections.append(section(name, rows, note))
+        if progress.n_done(name):  # What the page has stays where this run came to nothing.
+            sections.append(section(name, *progress.section(name)))
     for name in (name for name in PARTS if name in names):
         part = f"{name}, size {given.campaign:g}, seed {given.seed}"
         rows = kept.part(part, partial(PARTS[name], given.campaign, given.seed))
