@@ -49,8 +49,8 @@ SHOWN = {
             "PerceptronRanker()*",
             "map | PerceptronRanker()",
             "map | RidgeRanker()",
-            "BlendRanker('light')",
-            "BlendRanker()",
+            "map | BlendRanker('light')",
+            "map | BlendRanker()",
             "LightGBM*",
             "XGBoost*",
         ),
@@ -69,8 +69,8 @@ SHOWN = {
     "weblike": Part(
         rows=(
             "map | RidgeRanker()",
-            "BlendRanker('light')",
-            "BlendRanker()",
+            "map | BlendRanker('light')",
+            "map | BlendRanker()",
             "LightGBM lambdarank",
         ),
     ),
