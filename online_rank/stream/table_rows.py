@@ -48,8 +48,15 @@ def read_rows(frame: Frame, plan: TablePlan, negative: str) -> Rows:
     times = times_of(frame, str(time)) if time in frame.rows.columns else np.zeros(n)
     docids = [""] * n
     if document is not None:
-        docids = ["" if value is None else str(value) for value in frame.rows[document].to_list()]
+        docids = [_as_text(value) for value in frame.rows[document].to_list()]
     return Rows(X, y, require_queries(frame, str(query)), times, docids, _contexts(frame, plan.context))
+
+
+def _as_text(value: Any) -> str:
+    """The id of a document; empty if it is missing. pandas turns integers with missing values among them into floats."""
+    if value is None or value != value:
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def require_queries(frame: Frame, column: str) -> np.ndarray:
@@ -58,7 +65,20 @@ def require_queries(frame: Frame, column: str) -> np.ndarray:
     absent = np.array([qid is None or qid != qid for qid in qids.tolist()], dtype=bool)
     if absent.any():
         raise TableError(f"{frame.where(int(absent.argmax()))}: {column!r}, the query, is missing")
+    if qids.dtype.kind == "O" and len({type(qid) for qid in qids.tolist()}) > 1:
+        _require_different_text(frame, column, qids.tolist())
     return qids.astype(np.int64) if qids.dtype.kind == "f" and (qids == np.rint(qids)).all() else qids
+
+
+def _require_different_text(frame: Frame, column: str, qids: list[Any]) -> None:
+    """Raise TableError if ids of different types, such as 1 and "1", are the same in print."""
+    first: dict[str, Any] = {}
+    for i, qid in enumerate(qids):
+        other = first.setdefault(str(qid), qid)
+        if other != qid:
+            raise TableError(
+                f"{frame.where(i)}: {column!r}, the query, is {qid!r}, and {other!r} in another row: take one type"
+            )
 
 
 def times_of(frame: Frame, column: str) -> np.ndarray:
@@ -88,12 +108,21 @@ def _contexts(frame: Frame, columns: Sequence[str]) -> list[dict[str, Any]]:
 
 def _numbers(frame: Frame, column: str) -> np.ndarray:
     """A column as float64 (n,); NaN for missing values."""
-    values = frame.rows[column].to_numpy()
-    if values.dtype.kind not in "biuf":
-        for i, value in enumerate(values.tolist()):
-            if not (value is None or isinstance(value, Number) or value != value):
-                raise TableError(f"{frame.where(i)}: {value!r:.60} in column {column!r} is not a number")
-    return values.astype(np.float64)
+    series = frame.rows[column]
+    # numpy lacks integers of 128 bits.
+    values = np.array(series.to_list(), dtype=object) if str(series.dtype) in ("Int128", "UInt128") else series.to_numpy()
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    numbers = np.empty(len(values))
+    for i, value in enumerate(values.tolist()):
+        # pandas has a missing value of its own, which cannot be compared.
+        if value is None or type(value).__name__ == "NAType":
+            numbers[i] = np.nan
+        elif isinstance(value, Number) and not isinstance(value, complex):
+            numbers[i] = float(value)  # type: ignore[arg-type]
+        else:
+            raise TableError(f"{frame.where(i)}: {value!r:.60} in column {column!r} is not a number")
+    return numbers
 
 
 def _grades(frame: Frame, column: str, negative: str) -> np.ndarray:

@@ -18,6 +18,17 @@ _CSV_BLOCK = 1 << 20
 
 #: Separators of csv columns, the likeliest first.
 _SEPARATORS = ",;\t|"
+#: The first bytes of files that are no csv in UTF-8, and what to do.
+_NO_TEXT = {
+    b"\xff\xfe": "text in UTF-16: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)",
+    b"\xfe\xff": "text in UTF-16: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)",
+    b"\x1f\x8b": "packed by gzip: call it .csv.gz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it first (zstd -d)",
+    b"BZh": "packed by bzip2: unpack it first (bunzip2)",
+    b"\xfd7zXZ\x00": "packed by xz: unpack it first (unxz)",
+    b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or save it as csv",
+    b"PAR1": "parquet: call it .parquet",
+}
 #: A number with a decimal comma, between separators other than commas.
 _COMMA = re.compile(rb"(^|[;\t|\r\n])-?\d+,\d+(?=[;\t|\r\n]|$)")
 _POINT = re.compile(rb"(^|[;\t|\r\n])-?\d+\.\d+(?=[;\t|\r\n]|$)")
@@ -112,7 +123,7 @@ def columns_of(source: Any) -> tuple[dict[str, str], dict[bytes, bytes] | None]:
 
     if isinstance(source, tuple) and len(source) == 3:
         source = source[0]
-    metadata = None
+    metadata, given = None, source
     if isinstance(source, str | os.PathLike):
         _require_table(path := os.fspath(source))
         if path.lower().endswith(".parquet"):
@@ -128,11 +139,34 @@ def columns_of(source: Any) -> tuple[dict[str, str], dict[bytes, bytes] | None]:
         metadata = source.schema.metadata
     elif not (nw.dependencies.is_into_dataframe(source) or _is_lazy(source)):
         raise _no_table(source)
+    _require_names(_name_of(given), list(_native_names(source)))
     schema = nw.from_native(source).collect_schema()
-    return {name: _type_of(dtype) for name, dtype in schema.items()}, metadata
+    kinds = source.dtypes if nw.dependencies.is_pandas_dataframe(source) else {}
+    return {name: _type_of(dtype, getattr(kinds.get(name), "kind", "") == "c") for name, dtype in schema.items()}, metadata
 
 
-def _type_of(dtype: Any) -> str:
+def _name_of(source: Any) -> str:
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else type(source).__name__
+
+
+def _native_names(source: Any) -> Sequence[Any]:
+    """The names of a table's columns as its library gives them, which may repeat one or give no text."""
+    if hasattr(source, "column_names"):
+        return source.column_names
+    return () if _is_lazy(source) else list(source.columns)
+
+
+def _require_names(name: str, names: Sequence[Any]) -> None:
+    """Raise TypeError or ValueError unless all columns have names of their own."""
+    for column in names:
+        if not isinstance(column, str):
+            raise TypeError(f"{name}: the name of a column is {column!r}, not text: rename it, as df.rename(columns=str) does")
+    if len(set(names)) < len(names):
+        twice = next(column for i, column in enumerate(names) if column in names[:i])
+        raise ValueError(f"{name}: several columns are called {twice!r}: rename all but one of them, or leave them out")
+
+
+def _type_of(dtype: Any, is_complex: bool = False) -> str:
     import narwhals as nw
 
     if dtype.is_numeric():
@@ -143,7 +177,8 @@ def _type_of(dtype: Any) -> str:
         return "datetime"
     if dtype in (nw.String, nw.Categorical, nw.Enum):
         return "text"
-    return "empty" if dtype == nw.Unknown else "other"
+    # Narwhals knows neither null columns nor complex numbers.
+    return "empty" if dtype == nw.Unknown and not is_complex else "other"
 
 
 def row_bounds(path: str, n: int, query: str) -> list[int]:
@@ -230,11 +265,15 @@ def _csv(path: str, columns: Sequence[Column]) -> Batches:
         types = {column.name: kind for column in columns if (kind := _csv_type(column)) is not None}
         convert = {"include_columns": names, "column_types": types, "strings_can_be_null": True}
         try:
-            with _open_csv(path, **convert) as reader:
+            with _open_csv(path, there, **convert) as reader:
                 for batch in reader:
                     yield nw.from_native(pyarrow.Table.from_batches([batch]))
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path}: {_with_column(str(error), there)}") from None
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            raise ValueError(f"{path}: packed by gzip, and cut short ({error})") from None
 
     return Batches(path, _numbered(path, frames))
 
@@ -262,28 +301,42 @@ def _with_column(message: str, names: Sequence[str]) -> str:
     )
 
 
-def _open_csv(path: str, **convert: Any) -> Any:
+def _open_csv(path: str, names: Sequence[str] = (), **convert: Any) -> Any:
     csv = arrow("pyarrow.csv")
     import pyarrow
 
     os.stat(path)
     separator, decimal = _punctuation(path)
     try:
-        return csv.open_csv(
+        reader = csv.open_csv(
             path,
             read_options=csv.ReadOptions(block_size=_CSV_BLOCK),
             parse_options=csv.ParseOptions(delimiter=separator),
             convert_options=csv.ConvertOptions(decimal_point=decimal, **convert),
         )
+        _require_names(path, reader.schema.names)
+        return reader
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise ValueError(f"{path}: packed by gzip, and cut short ({error})") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not text in UTF-8: write it as UTF-8 (iconv -f LATIN1 -t UTF-8)") from None
     except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {_with_column(str(error), names)}") from None
 
 
 def _punctuation(path: str) -> tuple[str, str]:
     """The separator of a text file's columns and its decimal mark, from the first lines."""
     zipped = path.lower().endswith(".gz")
-    with gzip.open(path) if zipped else open(path, "rb") as file:
-        sample = file.read(1 << 16)
+    try:
+        with gzip.open(path) if zipped else open(path, "rb") as file:
+            sample = file.read(1 << 16)
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise ValueError(f"{path}: its name says gzip, but it is not gzip, or cut short ({error})") from None
+    for magic, what in _NO_TEXT.items():
+        if sample.startswith(magic):
+            raise ValueError(f"{path}: {what}")
     if path.lower().removesuffix(".gz").endswith(".tsv"):
         separator = "\t"
     else:

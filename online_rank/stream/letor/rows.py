@@ -340,13 +340,12 @@ class RowReader:
         if code == kernels.FEATURE_RANGE:
             origin = f"the first {LOOK_AHEAD >> 20} MiB of the stream name" if self._guessed else "the stream has"
             needed = feature + 1 - self._first_id
-            what = f"feature {feature}, but {origin} {self.n_features} features: "
             if self._guessed and needed > WIDEST_GUESS:
-                what += (
-                    f"more than {WIDEST_GUESS} are not inferred; pass n_features={needed} or more (--features), or sparse=True"
-                )
+                # They were not counted, although the beginning may name them.
+                what = f"feature {feature}, but more than {WIDEST_GUESS} features are not inferred: "
             else:
-                what += f"pass n_features={needed} or more (--features)"
+                what = f"feature {feature}, but {origin} {self.n_features} features: "
+            what += f"pass n_features={needed} or more (--features)"
         else:
             what = _WRONG[code].format(token=token, feature=feature)
         if 0 <= text.find(b"\r", line_at) < text.find(b"\n", line_at) - 1:

@@ -1,0 +1,140 @@
+"""Tables as other programs write them: either read right, or refused with the file, the column and the remedy."""
+
+import gzip
+import io
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from online_rank.stream import iter_table
+
+PLAIN = "q,g,a,b\n1,1,1.5,2\n1,0,2.5,3\n2,1,1,1\n2,0,0,2\n"
+FRAME = pd.read_csv(io.StringIO(PLAIN))
+
+
+def read(source, **options):
+    given = {"query": "q", "grade": "g", "with_ids": True, **options}
+    return [(x.X.tolist(), y.tolist(), qid, ids) for x, y, qid, ids in iter_table(source, **given)]
+
+
+def written(folder, content, name="log.csv"):
+    (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\ufeff" + PLAIN,
+        PLAIN.replace(",", ";"),
+        PLAIN.replace(",", ";").replace(".", ","),
+        PLAIN.replace("\n", "\r\n"),
+        PLAIN.replace(",1.5,", ',"1.5",'),
+    ],
+    ids=["byte order mark", "semicolons", "decimal commas", "Windows", "quotes"],
+)
+def test_csv_of_other_programs_is_the_same_table(tmp_path, content):
+    assert read(written(tmp_path, content)) == read(written(tmp_path, PLAIN, "plain.csv"))
+
+
+def test_a_line_may_end_inside_quotes(tmp_path):
+    path = written(tmp_path, 'q,g,title,a\n"x\ny",1,"two\nlines",1\n"x\ny",0,"a ""b""",2\n')
+    assert read(path, document="title") == [([[1.0], [2.0]], [1, 0], "x\ny", ["two\nlines", 'a "b"'])]
+
+
+def test_ids_of_queries_are_compared_as_they_are_written(tmp_path):
+    path = written(tmp_path, "q,g,a\n007,1,1\n007,0,2\n7,1,3\n12345678901234567890,1,1\n12345678901234567891,1,1\n")
+    assert [qid for _, _, qid, _ in read(path)] == ["007", "7", "12345678901234567890", "12345678901234567891"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (PLAIN.encode("utf-16"), "text in UTF-16: write it as UTF-8"),
+        ("q,g,a\u00e9,b\n1,1,1,2\n".encode("latin-1"), "not text in UTF-8"),
+        (gzip.compress(PLAIN.encode()), "packed by gzip: call it .csv.gz"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "packed by zstd: unpack it first"),
+        (b"BZh91AY", "packed by bzip2"),
+        (b"PK\x03\x04", "a spreadsheet"),
+        ("q,g,a,a\n1,1,1,2\n", "several columns are called 'a'"),
+        ("q,g,g,a\n1,1,1,2\n", "several columns are called 'g'"),
+        ("q,g,a\n1,true,1\n1,false,3\n", "column 'g'.*'true'"),
+        ("q,g,a\n1,0.5,1\n", "row 1: the grade 0.5 is not an integer"),
+        ("q,g,a\n1,1,1\n1,0\n", "Expected 3 columns, got 2"),
+        ("q\n1\n", "no column 'g'; there are 'q'"),
+        ("", "Empty CSV file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_right_is_refused(tmp_path, content, told):
+    with pytest.raises(ValueError, match=f"log.csv.*{told}"):
+        read(written(tmp_path, content))
+
+
+def test_a_file_that_only_claims_to_be_packed(tmp_path):
+    with pytest.raises(ValueError, match=r"log\.csv\.gz: its name says gzip"):
+        read(written(tmp_path, PLAIN, "log.csv.gz"))
+    rows = "".join(f"{i // 2},{i % 2},{hash((i, 7)) % 9973}\n" for i in range(400_000))
+    packed = gzip.compress(("q,g,a\n" + rows).encode(), compresslevel=1)
+    for size in (500, len(packed) - 500):
+        with pytest.raises(ValueError, match=r"cut\.csv\.gz: .*cut short"):
+            read(written(tmp_path, packed[:size], "cut.csv.gz"))
+
+
+def test_nullable_columns_of_pandas():
+    flags = FRAME.assign(c=pd.array([True, None, False, True], dtype="boolean"))
+    assert [X for X, *_ in read(flags, missing="zero")] == [
+        [[1.5, 2.0, 1.0], [2.5, 3.0, 0.0]],
+        [[1.0, 1.0, 0.0], [0.0, 2.0, 1.0]],
+    ]
+    with pytest.raises(ValueError, match="row 2: the value of 'c' is missing"):
+        read(flags)
+    whole = FRAME.astype({"a": "Float64", "b": "Int64", "g": "Int64", "q": "string"})
+    assert read(whole) == read(FRAME)
+
+
+def test_numbers_that_numpy_lacks():
+    wide = pl.from_pandas(FRAME).with_columns(n=pl.col("b").cast(pl.Int128), m=pl.col("a").cast(pl.Decimal(10, 2)))
+    assert read(wide)[0][0] == [[1.5, 2.0, 2.0, 1.5], [2.5, 3.0, 3.0, 2.5]]
+    half = pa.table({"q": [1, 1], "g": [1, 0], "a": pa.array(np.array([1, 2], np.float16))})
+    assert read(half)[0][0] == [[1.0], [2.0]]
+    plan = iter_table(FRAME.assign(c=FRAME.a.astype(complex)), query="q", grade="g").plan
+    assert [(column.name, column.why) for column in plan.left_out] == [("c", "neither numbers nor booleans")]
+
+
+def test_ids_that_look_alike_are_refused():
+    with pytest.raises(ValueError, match="row 3: 'q', the query, is '1', and 1 in another row: take one type"):
+        read(FRAME.assign(q=pd.Series([1, 1, "1", "1"], dtype=object)))
+
+
+def test_ids_of_documents_with_missing_ones_among_them():
+    # pandas turns integers into floats where one is missing.
+    assert [ids for *_, ids in read(FRAME.assign(d=[7.0, np.nan, 8.0, 9.5]), document="d")] == [["7", ""], ["8", "9.5"]]
+    assert [ids for *_, ids in read(FRAME.assign(d=["x", None, "y", "z"]), document="d")] == [["x", ""], ["y", "z"]]
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "told"),
+    [
+        (pd.concat([FRAME, FRAME[["a"]]], axis=1), ValueError, "DataFrame: several columns are called 'a'"),
+        (FRAME.rename(columns={"a": 0}), TypeError, "DataFrame: the name of a column is 0, not text"),
+        (
+            pa.Table.from_arrays([pa.array([1]), pa.array([1]), pa.array([1.0]), pa.array([2.0])], names=["q", "g", "a", "a"]),
+            ValueError,
+            "Table: several columns are called 'a'",
+        ),
+    ],
+    ids=["pandas", "numbers", "pyarrow"],
+)
+def test_columns_without_names_of_their_own_are_refused(table, error, told):
+    with pytest.raises(error, match=told):
+        read(table)
+
+
+def test_times_have_one_zone():
+    ahead = pd.to_datetime(["2026-01-01T00:00+02:00"] * 2 + ["2025-12-31T23:00+00:00"] * 2, utc=True)
+    assert len(read(FRAME.assign(t=ahead), event_time="t")) == 2  # 22:00 and 23:00 in UTC: in order
+    with pytest.raises(ValueError, match="the event time, is neither a time nor a number"):
+        read(FRAME.assign(t=["2026-01-02"] * 4), event_time="t")
