@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -117,7 +118,7 @@ def test_resume_needs_nothing_but_the_checkpoint(run):
 def test_flags_are_shown_without_a_type(run):
     for command in ("train", "evaluate", "rank", "stream"):
         out, _ = run(command, "--help")
-        assert "bool" not in out.lower()
+        assert not re.search(r"\bbool(ean)?\b", out.lower())
 
 
 def test_a_trec_run_is_measured(run):

@@ -1,0 +1,106 @@
+"""From a raw log to a deployed model: a million rows of parquet, unsorted, and the commands of one page of the guide.
+
+`python -m benchmarks.log` writes a log as a shop's would be (an index column, booleans, times, missing values, text, rows in no
+order), runs the commands of docs/data.md on it, and writes their time, memory and results to benchmarks/results/log.md.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from benchmarks._common import parser, save, table
+
+TABLE = "log.parquet --query query --grade grade --event-time seen --group-by-qid --missing zero"
+COMMANDS = (
+    f"train {TABLE} --document product --dry-run",
+    f"train {TABLE} --document product --certify --save model.npz",
+    f"evaluate model.npz {TABLE}",
+    "export model.npz --to c --out model.c",
+)
+
+
+class Measured(NamedTuple):
+    """What a command took, and what it printed."""
+
+    command: str
+    seconds: float
+    processor: float
+    megabytes: float
+    output: str
+
+
+def write_log(path: Path, n_rows: int) -> None:
+    """A log of queries of 20 documents, its rows shuffled, its index kept."""
+    rng = np.random.default_rng(0)
+    query = np.repeat(np.arange(n_rows // 20), 20)
+    n = len(query)
+    price, clicks, bm25 = np.round(rng.lognormal(3, 1, n), 2), rng.poisson(3, n), rng.gamma(2, 3, n)
+    age, stars = rng.exponential(100, n), rng.integers(1, 6, n).astype(float)
+    score = 0.5 * np.log1p(clicks) + 0.075 * bm25 - 0.2 * np.log(price) + 0.3 * (age < 20) + rng.normal(0, 0.7, n)
+    log = pd.DataFrame(
+        {
+            "query": [f"q{i:05d}" for i in query.tolist()],
+            "product": [f"p{i}" for i in rng.integers(0, 10**7, n).tolist()],
+            "price": price,
+            "clicks": clicks,
+            "bm25": bm25,
+            "age": age,
+            "new": age < 20,
+            "stars": np.where(rng.random(n) < 0.2, np.nan, stars),
+            "stock": rng.integers(0, 500, n),
+            "title": rng.choice(["red shoe", "lamp", "table"], n),
+            "seen": pd.Timestamp("2026-01-01") + pd.to_timedelta(query * 60, unit="s"),
+            "grade": np.digitize(score, [0.3, 1.2, 2.0]),
+        }
+    )
+    log.sample(frac=1, random_state=1).to_parquet(path, row_group_size=100_000)
+
+
+def run(command: str, folder: str) -> Measured:
+    """Run a command in a process of its own."""
+    start = time.perf_counter()
+    arguments = [sys.executable, "-m", "online_rank", *shlex.split(command)]
+    environment = os.environ | {"PYTHONPATH": os.getcwd(), "COLUMNS": "120", "TERM": "dumb"}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder,
+                          env=environment) as process:  # fmt: skip
+        output = process.stdout.read() if process.stdout else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{command}: {output}")
+    return Measured(command, time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
+
+
+def report(n_rows: int) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        write_log(Path(folder) / "log.parquet", n_rows)
+        size = os.path.getsize(Path(folder) / "log.parquet") / 1e6
+        found = [run(command, folder) for command in COMMANDS]
+        subprocess.run(["cc", "-c", "-O2", "-Wall", "-Werror", "model.c", "-o", "model.o"], check=True, cwd=folder)
+    rows = [(f"`{m.command.split()[0]}`", f"{m.seconds:.0f}", f"{m.processor:.0f}", f"{m.megabytes:.0f}") for m in found]
+    printed = "\n\n".join(f"$ online-rank {m.command}\n{m.output.strip()}" for m in found)
+    return f"""# From a log to the engine
+
+{n_rows:,} rows in parquet ({size:.0f} MB), in no order, with an index column, booleans, times, missing values and text, on a
+busy machine. The exported C compiles without warnings.
+
+{table(("command", "s", "processor s", "peak memory, MB"), rows)}
+
+```text
+{printed}
+```
+"""
+
+
+if __name__ == "__main__":
+    arguments = parser(__doc__)
+    arguments.add_argument("--rows", type=int, default=1_000_000)
+    save("log", report(arguments.parse_args().rows))

@@ -1,0 +1,112 @@
+"""Files of models as each version wrote them, and what the models answered then.
+
+    python -m tests.reference.formats
+
+adds a folder for the present version beside those that are there: `tests/storage/formats/VERSION`, one `.npz` for each model
+and `answers.json`. Run it once for each release, before it; a folder that exists is never written to.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from river import drift, preprocessing
+
+import online_rank
+from online_rank import (
+    BestRanker,
+    BlendRanker,
+    BoostedRanker,
+    DirectRanker,
+    DriftAwareRanker,
+    ForEachDocument,
+    GradientRanker,
+    HashedFeatures,
+    KernelPerceptronRanker,
+    LossTracker,
+    MaxAbsStreamScaler,
+    PerceptronRanker,
+    QueryNormalizer,
+    RidgeRanker,
+    SignedLog,
+    StreamGaussianizer,
+    StreamQuantileMap,
+    StreamScaler,
+    StreamTargetEncoder,
+    SwapRanker,
+    save,
+)
+
+FOLDER = Path(__file__).parents[1] / "storage" / "formats"
+ANSWERS = "answers.json"
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "perceptron": lambda: PerceptronRanker(),
+    "perceptron-gradient": lambda: PerceptronRanker(update="gradient", learning_rate=0.1, average=10.0),
+    "perceptron-signs": lambda: StreamScaler() | PerceptronRanker(signs={"1": 1, "3": -1}),
+    "perceptron-sparse": lambda: MaxAbsStreamScaler() | PerceptronRanker(),
+    "hashed": lambda: HashedFeatures(9) | PerceptronRanker(),
+    "kernel-perceptron": lambda: KernelPerceptronRanker(budget=20),
+    "map-perceptron": lambda: StreamQuantileMap() | PerceptronRanker(),
+    "tracker": lambda: StreamScaler() | LossTracker(PerceptronRanker(), {"u": np.array([1.0, -1.0, 0.5])}),
+    "gradient": lambda: SignedLog() | StreamScaler() | GradientRanker("lambdarank", optimizer="adam"),
+    "gaussianizer-gradient": lambda: StreamGaussianizer(n_centroids=16) | GradientRanker(optimizer="sgd"),
+    "direct": lambda: QueryNormalizer() | DirectRanker(hidden=(4,), seed=1, dtype="float64"),
+    "encoder-ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
+    "boosted": lambda: BoostedRanker(depth=2, window=8, rate=10.0),
+    "blend-light": lambda: BlendRanker("light"),
+    "best": lambda: BestRanker([PerceptronRanker(), RidgeRanker()]),
+    "drift": lambda: DriftAwareRanker(PerceptronRanker(), detector=drift.ADWIN(clock=1), on_drift="switch"),
+    "swap": lambda: SwapRanker(),
+    "lifted": lambda: ForEachDocument(preprocessing.StandardScaler()) | PerceptronRanker(),
+}
+
+
+def queries(first: int, n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Queries that need no generator of random numbers, whose streams may change with numpy."""
+    for t in range(first, first + n):
+        i, j = np.meshgrid(np.arange(7.0), np.arange(3.0), indexing="ij")
+        X = np.sin(1.7 * t + 2.3 * i + 0.9 * j * j) + 0.25 * np.round(4.0 * np.cos(t * i + j))
+        yield X, np.digitize(X @ [1.0, -0.5, 0.25] + 0.3 * np.sin(5.0 * t + i[:, 0]), [0.0, 1.0])
+
+
+def in_form(name: str, X: np.ndarray) -> Any:
+    """A query as the model of this name takes it."""
+    if name == "perceptron-sparse":
+        return sp.csr_matrix(np.where(np.abs(X) > 0.4, X, 0.0))
+    if name in ("hashed", "map-perceptron"):
+        return [dict(zip(("price", "clicks", "age"), row, strict=True)) for row in X.tolist()]
+    return X
+
+
+def answers(name: str, model: Any) -> list[list[float]]:
+    """The scores of five queries, the last two after learning two more."""
+    found = [model.predict_one(in_form(name, X)) for X, _ in queries(100, 3)]
+    if name != "swap":
+        for X, y in queries(200, 2):
+            model.learn_one(in_form(name, X), y)
+    return found + [model.predict_one(in_form(name, X)) for X, _ in queries(300, 2)]
+
+
+def main() -> None:
+    folder = FOLDER / online_rank.__version__
+    folder.mkdir(parents=True)
+    told = {}
+    for name, make in MODELS.items():
+        model = make()
+        for X, y in queries(0, 40):
+            if name == "swap":
+                shown = model.show_one(X)
+                model.learn_one(X, shown.clicked([i for i in shown.order if y[i] > 0]))
+            else:
+                model.learn_one(in_form(name, X), y)
+        save(model, folder / f"{name}.npz")
+        told[name] = answers(name, model)
+    (folder / ANSWERS).write_text(json.dumps(told) + "\n")
+
+
+if __name__ == "__main__":
+    main()
