@@ -7,8 +7,9 @@ import numpy as np
 
 from online_rank.base.anatomy import ranker_of, serving_steps
 from online_rank.base.asked import read_for
-from online_rank.base.form import sources_of
+from online_rank.base.columns import numbers
 from online_rank.query import Block
+from online_rank.query.blocks import single
 
 __all__ = ["Explanation", "explain_one"]
 
@@ -87,10 +88,18 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     block = read_for(model, x, context=context)
     i, j = (_place(document, block) for document in (a, b))
     with model._lock:
-        labels: Sequence[Hashable] = _names(block)
-        found, exact = _contributions(model, block, labels, i, j)
-    parts = sorted(((name, value) for name, value in found.items() if value != 0.0), key=lambda part: -abs(part[1]))
-    return Explanation(a, b, float(sum(value for _, value in parts)), dict(parts), exact)
+        columns, values, exact, _ = _contributions(model, block, _columns_of(block), i, j)
+    sums = np.bincount(columns.features, values, len(columns.names))
+    order = np.argsort(-np.abs(sums), kind="stable")[: np.count_nonzero(sums)]
+    parts = dict(zip([columns.names[k] for k in order.tolist()], sums[order].tolist(), strict=True))
+    return Explanation(a, b, float(sum(parts.values())), parts, exact)
+
+
+class _Columns(NamedTuple):
+    """The columns of a block: the features of which they are made, as indices into the names of all features."""
+
+    names: Sequence[Hashable]
+    features: np.ndarray
 
 
 def _place(document: Hashable, block: Block) -> int:
@@ -102,71 +111,94 @@ def _place(document: Hashable, block: Block) -> int:
         raise ValueError(f"x has no document {document!r}") from None
 
 
-def _names(block: Block) -> Sequence[Hashable]:
-    """The labels of a block's columns: their names, or numbers from 1, as in files."""
+def _columns_of(block: Block) -> _Columns:
+    """The columns of a block as features of their own: their names, or numbers from 1, as in files."""
     if block.names is not None:
-        return block.names
-    return [str(j + 1) for j in range(block.X.shape[1])] if hasattr(block.X, "shape") else []
+        return _Columns(block.names, np.arange(len(block.names)))
+    names = numbers(block.X.shape[1]) if hasattr(block.X, "shape") else ()
+    return _Columns(names, np.arange(len(names)))
 
 
-def _contributions(model: Any, block: Block, labels: Sequence[Hashable], a: int, b: int) -> tuple[dict[Hashable, float], bool]:
-    """The contribution of each raw feature to the difference of the scores of rows a and b, and whether it is exact."""
+def _contributions(
+    model: Any, block: Block, columns: _Columns, a: int, b: int, scored: bool = False
+) -> tuple[_Columns, np.ndarray, bool, np.ndarray | None]:
+    """The contribution of each column that a ranker gets to the difference of the scores of rows a and b.
+
+    Returns the columns, their contributions, whether these are exact, and, if `scored`, the scores of all documents.
+    """
     *transformers, ranker = serving_steps(model)
-    block, labels = _through(transformers, block, labels)
+    block, columns = _through(transformers, block, columns)
+    scores = np.asarray(ranker._score_all(block)) if scored else None
     parts = ranker._blended()
     if parts is not None:
         front, models, shares = parts
-        return _of_blend(models, shares, *_through(front, block, labels), a, b)
-    aligned = ranker._align(block)
-    labels = _arranged(ranker, labels, block)
-    X = aligned.X if isinstance(aligned.X, np.ndarray) else aligned.X.toarray()
+        columns, values, exact = _of_blend(models, shares, *_through(front, block, columns), a, b)
+        return columns, values, exact, scores
+    rows = _two_rows(ranker, block, a, b)
+    columns = _arranged(ranker, columns, block)
     weights = ranker._linear_weights()
-    values = _shares(ranker, X[a], X[b]) if weights is None else weights * (X[a].astype(np.float64) - X[b])
-    found: dict[Hashable, float] = {}
-    for label, value in zip(labels, values.tolist(), strict=False):
-        found[label] = found.get(label, 0.0) + value
-    return found, weights is not None
+    values = _shares(ranker, rows[0], rows[1]) if weights is None else weights * (rows[0].astype(np.float64) - rows[1])
+    n = min(len(columns.features), len(values))
+    return columns._replace(features=columns.features[:n]), values[:n], weights is not None, scores
 
 
-def _through(steps: Sequence[Any], block: Block, labels: Sequence[Hashable]) -> tuple[Block, Sequence[Hashable]]:
-    """A block after some transformers, and for each column the label of the feature it is made from."""
+def _two_rows(ranker: Any, block: Block, a: int, b: int) -> np.ndarray:
+    """Two documents in the columns of a ranker, (2, d)."""
+    if type(block.X) is np.ndarray:
+        X = block.X[[a, b]]
+        return ranker._align(block._replace(X=X, y=None, offsets=single(2), ids=None)).X
+    aligned = ranker._align(block)
+    return (aligned.X if isinstance(aligned.X, np.ndarray) else aligned.X.toarray())[[a, b]]
+
+
+def _through(steps: Sequence[Any], block: Block, columns: _Columns) -> tuple[Block, _Columns]:
+    """A block after some transformers, and its columns."""
     for step in steps:
-        labels = _arranged(step, labels, block)
+        columns = _arranged(step, columns, block)
         made = step._transform_block(block)
         try:
-            sources = sources_of(step._layers(len(labels)), len(labels))
-            labels = [labels[k] for k in sources.tolist()]
+            columns = columns._replace(features=columns.features[step._sources(len(columns.features))])
         except (TypeError, AttributeError):  # The columns of such a step are explained as features of their own.
-            labels = _names(made)
+            columns = _columns_of(made)
         block = made
-    return block, labels
+    return block, columns
 
 
-def _arranged(step: Any, labels: Sequence[Hashable], block: Block) -> Sequence[Hashable]:
-    """The labels of the columns in the order in which a step knows them."""
+def _arranged(step: Any, columns: _Columns, block: Block) -> _Columns:
+    """The columns in the order in which a step knows them."""
     own = getattr(step, "feature_names", None)
     if own is None or block.names is None or own == block.names:
-        return labels
-    known = dict(zip(block.names, labels, strict=True))
-    return [known.get(name, name) for name in own]
+        return columns
+    known, names = dict(zip(block.names, columns.features.tolist(), strict=True)), list(columns.names)
+    features = []
+    for name in own:
+        if name not in known:
+            known[name] = len(names)
+            names.append(name)
+        features.append(known[name])
+    return _Columns(names, np.array(features, dtype=np.int64))
 
 
 def _of_blend(
-    models: Sequence[Any], weights: np.ndarray, block: Block, labels: Sequence[Hashable], a: int, b: int
-) -> tuple[dict[Hashable, float], bool]:
+    models: Sequence[Any], weights: np.ndarray, block: Block, columns: _Columns, a: int, b: int
+) -> tuple[_Columns, np.ndarray, bool]:
     """The contributions in a blend: those of each model over the deviation of its scores in the query, times its weight."""
-    found: dict[Hashable, float] = {}
+    names, features, values = dict(zip(columns.names, range(len(columns.names)), strict=True)), [], [np.empty(0)]
     exact = True
     for model, weight in zip(models, weights.tolist(), strict=True):
-        scores = np.asarray(model._score_block(block) if hasattr(model, "steps") else model._score_all(block))
-        deviation = scores.std() if scores.max() > scores.min() else 0.0
-        if not weight or not deviation:
+        if not weight:
             continue
-        own, is_exact = _contributions(model, block, labels, a, b)
+        own, contributions, is_exact, scores = _contributions(model, block, columns, a, b, scored=True)
+        found = np.asarray(scores)
+        deviation = found.std() if found.max() > found.min() else 0.0
+        if not deviation:
+            continue
         exact &= is_exact
-        for label, value in own.items():
-            found[label] = found.get(label, 0.0) + weight * value / deviation
-    return found, exact
+        places = np.array([names.setdefault(name, len(names)) for name in own.names], dtype=np.int64)
+        features.append(places[own.features])
+        values.append(weight * contributions / deviation)
+    whole = np.concatenate([np.empty(0, np.int64), *features])
+    return _Columns(tuple(names), whole), np.concatenate(values), exact
 
 
 def _shares(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 from river import base
 
 from online_rank.base.asked import read_for, read_many_for
-from online_rank.base.form import Layer
+from online_rank.base.form import Layer, sources_of
 from online_rank.base.step import QueryStep
 from online_rank.base.undo import all_or_nothing
 from online_rank.query import Block, in_form
@@ -44,6 +44,10 @@ class QueryTransformer(QueryStep, base.Transformer):
     def _risen_from(self, column: Hashable) -> Hashable:
         """The feature that a column is made of, for steps with `_rising`."""
         return column
+
+    def _sources(self, n_features: int) -> np.ndarray:
+        """The column of which each column that it gives is made. Raises TypeError if it is made of several."""
+        return sources_of(self._layers(n_features), n_features)
 
     @abc.abstractmethod
     def _transform_block(self, block: Block) -> Block:

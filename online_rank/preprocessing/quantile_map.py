@@ -354,6 +354,9 @@ class StreamQuantileMap(ColumnTransformer):
             return pair[0]
         return pair.removesuffix(_IN_QUERY) if isinstance(pair, str) else pair
 
+    def _sources(self, n_features: int) -> np.ndarray:
+        return np.repeat(np.arange(n_features), 2 * (self.ramps or 1))
+
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         zero = (np.zeros(1), np.zeros(1))
         found = [(table[:n, kernels.VALUE].copy(), table[:n, kernels.SCORE].copy()) for table, n in zip(
