@@ -26,6 +26,7 @@ PAGES = {
     ROOT / "benchmarks" / "README.md": "results",
     ROOT / "docs" / "clicks.md": "../benchmarks/results",
     ROOT / "docs" / "comparison.md": "../benchmarks/results",
+    ROOT / "docs" / "data.md": "../benchmarks/results",
     ROOT / "docs" / "rankers.md": "../benchmarks/results",
 }
 

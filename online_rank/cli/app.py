@@ -124,6 +124,11 @@ MissingValues = Annotated[
 ]
 
 
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse files that lack a feature of the model, or have others, instead of a warning.")
+]
+
+
 def _names(given: list[str] | None) -> list[str] | None:
     """Names of columns, separated by commas."""
     return [name.strip() for text in given for name in text.split(",") if name.strip()] if given else None
@@ -463,6 +468,7 @@ def rank(
     exclude: Exclude = None,
     missing: MissingValues = Missing.error,
     event_time: TimeColumn = None,
+    strict: Strict = False,
     quiet: NoBar = False,
 ) -> None:
     """Rank the documents of every query and print TREC run lines: qid Q0 docid rank score tag."""
@@ -480,6 +486,7 @@ def rank(
         document,
         missing.value,
         event_time,
+        strict,
     )
     with warnings_as_lines(_warn):
         rank(model, file, tag, reading, quiet)
@@ -633,6 +640,7 @@ def evaluate(
     exclude: Exclude = None,
     missing: MissingValues = Missing.error,
     event_time: TimeColumn = None,
+    strict: Strict = False,
     json: Json = False,
     quiet: NoBar = False,
 ) -> None:
@@ -657,6 +665,7 @@ def evaluate(
         document,
         missing.value,
         event_time,
+        strict,
     )
     with warnings_as_lines(_warn):
         evaluate(model, files, measuring, reading, json, quiet)
@@ -679,6 +688,7 @@ def compare(
     exclude: Exclude = None,
     missing: MissingValues = Missing.error,
     event_time: TimeColumn = None,
+    strict: Strict = False,
     json: Json = False,
     quiet: NoBar = False,
 ) -> None:
@@ -697,6 +707,7 @@ def compare(
         document,
         missing.value,
         event_time,
+        strict,
     )
     with warnings_as_lines(_warn):
         compare([a, b], files, measure, level, reading, json, quiet)

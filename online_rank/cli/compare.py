@@ -23,7 +23,7 @@ def compare(
     check_files(files, reading)
     models = [load_model(path) for path in paths]
     target, paired = parse_measure(measure), PairedLosses(paths)
-    askers, n_queries = [Asked(model) for model in models], 0
+    askers, n_queries = [Asked(model, reading.strict) for model in models], 0
     totals = dict.fromkeys(paths, 0.0)
     with (
         reading.for_model(models[0], files).queries(files) as queries,

@@ -84,7 +84,7 @@ def measure_files(
 ) -> Values:
     """The values of metrics over the queries of files for each model."""
     of_models, chance = [measuring.metrics() for _ in models], measuring.chance()
-    askers = [Asked(model) for model in models]
+    askers = [Asked(model, reading is not None and reading.strict) for model in models]
     n_queries = 0
     with (
         (reading or Reading()).queries(files) as queries,

@@ -22,7 +22,7 @@ def explain(
 
     check_files([file], reading, graded=False)
     model = load_model(path)
-    reading, asked = reading.for_model(model, [file]), Asked(model)
+    reading, asked = reading.for_model(model, [file]), Asked(model, reading.strict)
     with reading.queries([file], with_ids=True) as queries:
         for X, _, qid, docids in queries:
             if qid != query:

@@ -42,6 +42,8 @@ class Reading(NamedTuple):
         The columns of tables that are features (None: all numeric columns), and columns to leave out.
     missing
         How to treat a missing value in a table: "error", "zero", "mean" or "indicator".
+    strict
+        Whether to refuse files whose features differ from those of the model.
     """
 
     features: int | None = None
@@ -54,6 +56,7 @@ class Reading(NamedTuple):
     document: str | None = None
     missing: str = "error"
     event_time: str | None = None
+    strict: bool = False
 
     @property
     def of_tables(self) -> dict[str, Any]:
@@ -103,7 +106,10 @@ class Reading(NamedTuple):
         roles = {self.query, self.grade, self.document, self.event_time, *(self.exclude or ())}
         unknown = [name for name, kind in types.items() if kind in ("number", "boolean") and name not in roles.union(names)]
         if unknown := [name for name in unknown if not is_index_name(name)]:
-            warnings.warn(f"columns that the model has not learned from are left out: {_listed(unknown)}", stacklevel=2)
+            told = f"columns that the model has not learned from are left out: {_listed(unknown)}"
+            if self.strict:
+                raise ValueError(f"{files[0]}: --strict: {told} (name them with --exclude)")
+            warnings.warn(told, stacklevel=2)
         return self._replace(columns=chosen)
 
     def parts(self, files: Sequence[str], n: int) -> list[Any]:
@@ -167,11 +173,13 @@ class Asked:
     """The features of queries as a model can be asked for its scores; warns once of features that it knows and a file lacks.
 
     A file may have more or fewer features than the model has met, or a model may know them by name: they are then called "1",
-    "2", ..., as the file counts them. Those that the model never met do not count, those that the file lacks are 0.
+    "2", ..., as the file counts them. Those that the model never met do not count, those that the file lacks are 0; if
+    `strict`, both are refused.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, strict: bool = False) -> None:
         self._model = model
+        self._strict = strict
         self._looked = False
 
     def __call__(self, X: Any) -> Any:
@@ -195,12 +203,12 @@ class Asked:
         # Indicator features appear only in queries with missing values.
         lacking = [name for name in names if name not in known and str(name).removesuffix(" is missing") not in known]
         if lacking:
-            warnings.warn(
-                f"{len(lacking):,} of the {len(names):,} features that the model has learned from are not in the file "
-                f"and count as 0: {_listed(lacking)}",
-                UserWarning,
-                stacklevel=2,
-            )
+            told = f"{len(lacking):,} of the {len(names):,} features that the model has learned from are not in the file"
+            if self._strict:
+                raise ValueError(f"--strict: {told}: {_listed(lacking)}")
+            warnings.warn(f"{told} and count as 0: {_listed(lacking)}", UserWarning, stacklevel=2)
+        if self._strict and (unknown := [name for name in there if name not in set(names)]):
+            raise ValueError(f"--strict: {len(unknown):,} features of the file are new to the model: {_listed(unknown)}")
 
 
 def _known_names(model: Any) -> tuple[Any, ...] | None:

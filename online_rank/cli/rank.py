@@ -16,7 +16,7 @@ def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
     """Rank the queries of a file by a saved model and print TREC run lines."""
     check_files([file], reading, graded=False)
     model = load_model(path)
-    reading, asked = reading.for_model(model, [file]), Asked(model)
+    reading, asked = reading.for_model(model, [file]), Asked(model, reading.strict)
     if reading.query is not None and reading.document is None:
         warnings.warn("documents are numbered by their row within the query; name them with --document COLUMN", stacklevel=2)
     tag = _word(tag, "online_rank")

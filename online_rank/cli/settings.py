@@ -116,7 +116,7 @@ class Settings(NamedTuple):
     @classmethod
     def from_run(cls, run: dict[str, Any], test: list[str]) -> "Settings":
         """The inverse of `of_run`: the settings of a run, and the files to test it on."""
-        reading = Reading(*(run[name] for name in Reading._fields))
+        reading = Reading(**{name: run[name] for name in Reading._fields if name in run})
         return cls(**{name: run[name] for name in cls._fields if name in run} | {"reading": reading, "test": test})
 
     def check(self) -> None:

@@ -21,7 +21,7 @@ from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
-from online_rank.cli.files import n_features_of, refuse_overwriting, warnings_as_lines
+from online_rank.cli.files import Reading, n_features_of, refuse_overwriting, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import Machines, learn_passes
 from online_rank.cli.speed import Speed, speed_in_words
@@ -258,7 +258,7 @@ def _opened(settings: Settings, checkpoints: Checkpoints) -> contextlib.Abstract
         before, now = directory.read(), settings.of_run() | {"every": checkpoints.every}
         if isinstance(before, dict):
             # Options that are newer than the checkpoint had their defaults.
-            before = Settings._field_defaults | before
+            before = Settings._field_defaults | Reading._field_defaults | before
         if before is None:
             directory.write(now)
         elif not checkpoints.resume:

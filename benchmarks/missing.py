@@ -1,0 +1,66 @@
+"""What does it cost when a value is missing, and which treatment gets most of it back?
+
+`python -m benchmarks.missing` learns tables of 14 features with heavy tails of which none, a tenth or 30 % of the values are
+missing, at random and where the value is high, with each treatment of `iter_table(missing=...)`, and measures NDCG@10 of each
+query before it is learned. The page is benchmarks/results/missing.md.
+"""
+
+import numpy as np
+import polars as pl
+
+from benchmarks._common import parser, save, table
+from online_rank import PerceptronRanker, StreamQuantileMap
+from online_rank.evaluate import progressive
+from online_rank.stream import iter_table
+
+FEATURES, DOCUMENTS = 14, 20
+TREATMENTS = ("zero", "mean", "indicator")
+CASES = (("at random", 0.1), ("at random", 0.3), ("where it is high", 0.3))
+
+
+def log(n_queries: int, seed: int, how: str, share: float) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """A table of queries: whole, and with a share of its values missing."""
+    rng = np.random.default_rng(seed)
+    n = n_queries * DOCUMENTS
+    Z, teacher = rng.normal(size=(n, FEATURES)), rng.normal(size=FEATURES)
+    score = Z @ teacher / np.linalg.norm(teacher) + 0.5 * rng.normal(size=n)
+    # Lengths, prices and counts: none is near 0.
+    X = np.exp(1.5 * Z + 2.0)
+    chance = rng.random((n, FEATURES))
+    absent = chance < share if how == "at random" else chance < 2.0 * share * (np.median(Z) < Z)
+    ids = {"query": np.repeat(np.arange(n_queries), DOCUMENTS), "grade": np.digitize(score, [0.5, 1.0, 1.8])}
+    names = [f"f{j}" for j in range(FEATURES)]
+    whole = pl.DataFrame(ids | dict(zip(names, X.T, strict=True)))
+    return whole, pl.DataFrame(ids | dict(zip(names, np.where(absent, np.nan, X).T, strict=True)))
+
+
+def quality(frame: pl.DataFrame, missing: str) -> float:
+    queries = iter_table(frame, query="query", grade="grade", missing=missing)  # type: ignore[arg-type]
+    return progressive(queries, StreamQuantileMap() | PerceptronRanker(), "ndcg@10").values["ndcg@10"]
+
+
+def report(n_queries: int, n_seeds: int) -> str:
+    rows = []
+    for how, share in CASES:
+        found = np.empty((n_seeds, 1 + len(TREATMENTS)))
+        for seed in range(n_seeds):
+            whole, holed = log(n_queries, seed, how, share)
+            found[seed] = quality(whole, "zero"), *(quality(holed, missing) for missing in TREATMENTS)
+        rows.append((f"{share:.0%} {how}", *(f"{value:.4f}" for value in found.mean(axis=0))))
+    header = ("missing", "nothing missing", *(f'`missing="{name}"`' for name in TREATMENTS))
+    return f"""# Missing values
+
+NDCG@10 of each of {n_queries:,} queries of {DOCUMENTS} documents before it is learned, mean over {n_seeds} seeds, by
+`StreamQuantileMap() | PerceptronRanker()`. The {FEATURES} features are positive and have heavy tails, so that 0 is an unlikely
+value.
+
+{table(header, rows)}
+"""
+
+
+if __name__ == "__main__":
+    arguments = parser(__doc__)
+    arguments.add_argument("--queries", type=int, default=1500)
+    arguments.add_argument("--seeds", type=int, default=5)
+    given = arguments.parse_args()
+    save("missing", report(given.queries, given.seeds))

@@ -1,0 +1,66 @@
+"""`--strict`: a file whose features are not those of the model is refused; without it there is a warning that names them."""
+
+import pytest
+
+from online_rank.cli import main
+
+TABLE = ("--query", "query", "--grade", "grade")
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [(q, price, clicks, int(clicks > price)) for q in range(8) for price, clicks in ((1, 3), (5, 2), (2, 2), (3, 9))]
+    (tmp_path / "log.csv").write_text(
+        "query,price,clicks,grade\n" + "".join(f"{q},{price},{clicks},{grade}\n" for q, price, clicks, grade in rows)
+    )
+    # A misspelt column, and one that is new.
+    (tmp_path / "other.csv").write_text((tmp_path / "log.csv").read_text().replace("price", "prise"))
+    (tmp_path / "more.csv").write_text(
+        "query,price,clicks,age,grade\n" + "".join(f"{q},{price},{clicks},7,{grade}\n" for q, price, clicks, grade in rows)
+    )
+    lines = "".join(f"{grade} qid:{q} 1:{price} 2:{clicks}\n" for q, price, clicks, grade in rows)
+    (tmp_path / "two.txt").write_text(lines)
+    (tmp_path / "three.txt").write_text(lines.replace("\n", " 3:1\n"))
+    (tmp_path / "one.txt").write_text("".join(f"{grade} qid:{q} 1:{price}\n" for q, price, _, grade in rows))
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as leaving:
+            main(list(arguments))
+        return leaving.value.code, *capsys.readouterr()
+
+    assert run("train", "log.csv", *TABLE, "-q", "--save", "m")[0] == 0
+    assert run("train", "two.txt", "-q", "--save", "letor")[0] == 0
+    return run
+
+
+@pytest.mark.parametrize("command", ["rank", "evaluate"])
+@pytest.mark.parametrize(
+    ("model", "file", "told"),
+    [
+        ("m", ("other.csv", *TABLE), "prise"),
+        ("m", ("more.csv", *TABLE), "columns that the model has not learned from are left out: age"),
+        ("letor", ("one.txt",), "1 of the 2 features that the model has learned from are not in the file"),
+    ],
+)
+def test_features_that_differ_are_told_or_refused(run, command, model, file, told):
+    code, _, err = run(command, model, *file)
+    assert code == 0
+    assert told in err
+    code, out, err = run(command, model, *file, "--strict")
+    assert (code, out) == (2, "")
+    assert "--strict" in err
+    assert told in err
+
+
+@pytest.mark.parametrize("command", ["rank", "evaluate"])
+def test_the_same_features_pass(run, command):
+    assert run(command, "m", "log.csv", *TABLE, "--strict")[0] == 0
+    assert run(command, "letor", "two.txt", "--strict")[0] == 0
+    code, _, err = run(command, "letor", "three.txt", "--strict")
+    assert code == 2
+    assert "1 features of the file are new to the model: 3" in err
+
+
+def test_a_column_that_is_excluded_is_not_new(run):
+    assert run("rank", "m", "more.csv", *TABLE, "--strict", "--exclude", "age")[0] == 0
