@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from benchmarks._common import parser, save, table
 
@@ -39,6 +38,8 @@ class Measured(NamedTuple):
 
 def write_log(path: Path, n_rows: int) -> None:
     """A log of queries of 20 documents, its rows shuffled, its index kept."""
+    import pandas as pd
+
     rng = np.random.default_rng(0)
     query = np.repeat(np.arange(n_rows // 20), 20)
     n = len(query)
@@ -81,7 +82,9 @@ def run(command: str, folder: str) -> Measured:
 
 def report(n_rows: int) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        write_log(Path(folder) / "log.parquet", n_rows)
+        # In a process of its own, whose memory the commands do not begin with.
+        writing = [sys.executable, "-m", "benchmarks.log", "--rows", str(n_rows), "--write", f"{folder}/log.parquet"]
+        subprocess.run(writing, check=True)
         size = os.path.getsize(Path(folder) / "log.parquet") / 1e6
         found = [run(command, folder) for command in COMMANDS]
         # The file is to be included, so nothing in it is used yet.
@@ -105,4 +108,9 @@ busy machine. The exported C compiles without warnings.
 if __name__ == "__main__":
     arguments = parser(__doc__)
     arguments.add_argument("--rows", type=int, default=1_000_000)
-    save("log", report(arguments.parse_args().rows))
+    arguments.add_argument("--write", help="only write the log, to this file")
+    given = arguments.parse_args()
+    if given.write:
+        write_log(Path(given.write), given.rows)
+    else:
+        save("log", report(given.rows))

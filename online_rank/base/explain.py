@@ -7,11 +7,14 @@ import numpy as np
 
 from online_rank.base.anatomy import ranker_of, serving_steps
 from online_rank.base.asked import read_for
-from online_rank.base.columns import numbers
+from online_rank.base.columns import as_array, numbers
 from online_rank.query import Block
 from online_rank.query.blocks import single
 
 __all__ = ["Explanation", "explain_one"]
+
+#: Most features among which a difference is shared: time and memory grow with their square.
+_MOST_SHARES = 2048
 
 #: Number of random orders for shares; each is also used in reverse.
 _ORDERS = 8
@@ -148,7 +151,7 @@ def _two_rows(ranker: Any, block: Block, a: int, b: int) -> np.ndarray:
         X = block.X[[a, b]]
         return ranker._align(block._replace(X=X, y=None, offsets=single(2), ids=None)).X
     aligned = ranker._align(block)
-    return (aligned.X if isinstance(aligned.X, np.ndarray) else aligned.X.toarray())[[a, b]]
+    return as_array(aligned.X, ranker)[[a, b]]
 
 
 def _through(steps: Sequence[Any], block: Block, columns: _Columns) -> tuple[Block, _Columns]:
@@ -207,6 +210,8 @@ def _shares(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     differ = np.flatnonzero(a != b)
     if not len(differ):
         return shares
+    if len(differ) > _MOST_SHARES:
+        raise ValueError(f"x: the documents differ in {len(differ)} features; shares are computed for at most {_MOST_SHARES}")
     rng = np.random.default_rng(0)
     for _ in range(_ORDERS):
         order = rng.permutation(differ)

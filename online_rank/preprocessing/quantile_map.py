@@ -42,6 +42,8 @@ _LARGEST = 8e307
 _REACH, _HEIGHT = 2.0, 0.7
 #: Added to the standard deviation within a query.
 _SOFT = 0.1
+#: The least number, at which the knots beside 0 stand, and the distance at which they are exported.
+_SMALLEST, _NARROW = 5e-324, 1e-37
 #: The end of the name of a column relative to the query.
 _IN_QUERY = " in query"
 
@@ -359,7 +361,7 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         zero = (np.zeros(1), np.zeros(1))
-        found = [(table[:n, kernels.VALUE].copy(), table[:n, kernels.SCORE].copy()) for table, n in zip(
+        found = [(_widened(table[:n, kernels.VALUE]), table[:n, kernels.SCORE].copy()) for table, n in zip(
             self._table.knots, self._table.counts.tolist(), strict=True)]  # fmt: skip
         both = np.repeat(np.arange(n_features), 2)
         # The mean is not subtracted from features that keep their zero.
@@ -540,6 +542,13 @@ class StreamQuantileMap(ColumnTransformer):
         self._cursor = self._n_features
         self._begin_stretch()
         self._derive()
+
+
+def _widened(values: np.ndarray) -> np.ndarray:
+    """Knots for other programs: those beside 0 at distances that single precision has, and whose products do not vanish."""
+    around = [float(other) for other in np.abs(values).tolist() if other > _SMALLEST]
+    narrow = min([_NARROW, *(other / 2.0 for other in around)])
+    return np.where(np.abs(values) == _SMALLEST, np.copysign(narrow, values), values)
 
 
 class Ramps(StatelessTransformer):

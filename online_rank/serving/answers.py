@@ -7,7 +7,7 @@ from online_rank.base import abilities_of, parts_of
 from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS
 from online_rank.query import Block
 
-__all__ = ["as_served", "completed", "ranked", "require_known", "require_moderate"]
+__all__ = ["as_served", "completed", "explained", "ranked", "require_known", "require_moderate"]
 
 
 def ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None = None) -> dict[str, Any]:
@@ -55,3 +55,19 @@ def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
             f"needs an array of all of them takes {allowed // n_features} documents of a request of {n_bytes} bytes. "
             "Behind HashedFeatures or MaxAbsStreamScaler, documents stay sparse"
         )
+
+
+def explained(model: Any, query: Any, documents: Any) -> dict[str, Any]:
+    """Why two documents of a query score differently, ready for JSON.
+
+    Raises
+    ------
+    ValueError
+        `documents` are not two documents of the query.
+    """
+    two = isinstance(documents, list) and len(documents) == 2 and all(type(document) is str for document in documents)
+    if not two or documents[0] == documents[1]:
+        raise ValueError("explain must be two documents: [document, other document]")
+    found = model.explain_one(query, *documents)
+    parts = [[str(name), value] for name, value in found.contributions.items()]
+    return {"difference": found.difference, "contributions": parts, "exact": found.exact}

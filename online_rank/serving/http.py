@@ -2,6 +2,7 @@
 
 - `POST /rank` `{"id": ..., "docs": {...}}`: the ranking, best first, with scores; or the list to show, if a policy draws it.
 - `POST /learn` `{"id": ..., "grades": {...}}` or `{"id": ..., "clicks": [...]}`: answered once it is learned and on the disk.
+- `POST /explain` `{"id": ..., "docs": {...}, "explain": ["a", "b"]}`: why two documents score differently, feature by feature.
 - `GET /stats`: counts and figures; `GET /metrics`: the same for Prometheus.
 - `GET /healthz`: 503 when a restart is needed; `GET /readyz`: 503 also while the server stops.
 - `GET /model`: the model file; `POST /model`: replace it; `POST /model/rollback`: restore the previous one.
@@ -10,7 +11,8 @@
 - `GET /follow`: what happens, for read replicas.
 - `GET /`: a page that shows how the ranker learns, fed by `/events`; `GET /docs`, `/openapi.json`: this description.
 
-The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank` and `/learn` take all kinds.
+The fields of a request determine its kind, as in the JSON lines of `online-rank stream`; `/rank`, `/learn` and
+`/explain` take all kinds.
 """
 
 import asyncio
@@ -52,7 +54,7 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-store",
 }
 _OPEN_TO_ALL = {"/", "/healthz", "/readyz", "/docs", "/openapi.json"}
-_POSTED = ("/rank", "/learn", "/model", "/model/rollback", "/forget")
+_POSTED = ("/rank", "/learn", "/explain", "/model", "/model/rollback", "/forget")
 _LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 

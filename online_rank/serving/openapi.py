@@ -6,7 +6,18 @@ from typing import Any
 
 import online_rank
 from online_rank.serving.models import KEY
-from online_rank.serving.schemas import ACCEPTED, DONE, EXAMPLES, FORGET, FORGOTTEN, LEARNED, RANKED, STATS, request_schema
+from online_rank.serving.schemas import (
+    ACCEPTED,
+    DONE,
+    EXAMPLES,
+    EXPLAINED,
+    FORGET,
+    FORGOTTEN,
+    LEARNED,
+    RANKED,
+    STATS,
+    request_schema,
+)
 
 __all__ = ["description", "description_page"]
 
@@ -102,6 +113,9 @@ def description(key: str | None, with_token: bool, values: tuple[str, ...] = ("n
         "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}} if with_token else {},
         "paths": {
             "/rank": post("Rank the documents of a query", request_schema("rank", values), RANKED),
+            "/explain": post(
+                "Explain why one document scores higher than another", request_schema("explain", values), EXPLAINED
+            ),
             "/learn": post(
                 "Learn from feedback on a ranking; on the disk when it is answered", learn, {"anyOf": [LEARNED, ACCEPTED, DONE]}
             ),

@@ -43,6 +43,8 @@ Any request may have `"ts"`, its time in seconds, and `"meta"`, which is answere
         -> {"id": "q3", "learned": true, "loss": 0.2}                            by the scores before learning
     {"id": "q3", "docs": {...}, "greedy": true}
         -> {"id": "q3", "ranking": [...], "scores": [...]}                       by score: nothing is drawn, nothing waits
+    {"id": "q3", "docs": {...}, "explain": ["a", "b"]}
+        -> {"id": "q3", "explanation": {"difference": 0.5, "contributions": [["clicks", 0.5]], "exact": true}}
     {"cmd": "stats"}
         -> {"stats": {...}}
     {"cmd": "save"}
@@ -61,7 +63,7 @@ from typing import Any
 from online_rank.base import abilities_of, ranker_of
 from online_rank.limits import is_id
 from online_rank.query import Runs, read_query
-from online_rank.serving.answers import ranked, require_moderate
+from online_rank.serving.answers import explained, ranked, require_moderate
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.requests import asked_of, kind_of, require_feedback
 from online_rank.serving.windows import WindowedService
@@ -159,7 +161,10 @@ class RankingService(WindowedService):
         """Rank a query by the scores; None for a request of another kind. Nothing changes."""
         try:
             fields = decoded(request)
-            if kind_of(fields) != "rank":
+            kind = kind_of(fields)
+            if kind == "explain":
+                return self._explain(fields, request)
+            if kind != "rank":
                 return None
             return self._rank({**fields, "greedy": True}, request, None)
         except (ValueError, TypeError, OverflowError) as error:
@@ -175,7 +180,7 @@ class RankingService(WindowedService):
             kind = kind_of(fields)
         except ValueError as error:
             return Reply({"error": str(error), "line": 0})
-        if kind == "cmd" or fields.get("greedy"):
+        if kind in ("cmd", "explain") or fields.get("greedy"):
             return self.handle(request)
         query_id = fields["id"]
         waiting = self._pending.get(query_id) if kind == "rank" else None
@@ -257,6 +262,8 @@ class RankingService(WindowedService):
             return self._command(fields["cmd"])
         if kind == "teach":
             return self._teach(fields, request)
+        if kind == "explain":
+            return self._explain(fields, request)
         window = self._pending.window
         if window is not None:
             at = fields.get("ts", time.time() if at is None else at)
@@ -305,6 +312,15 @@ class RankingService(WindowedService):
             if len(self._read) > _READ:
                 del self._read[next(iter(self._read))]
         return reply
+
+    def _explain(self, fields: dict[str, Any], request: bytes) -> Reply:
+        """Explain the difference between the scores of two documents. Nothing changes."""
+        asked = asked_of(fields, self.null_is_missing)
+        docs: Any = asked.documents if isinstance(asked, Runs) else asked
+        require_moderate(self.model, docs, len(request))
+        documents = abilities_of(self.model).takes_documents
+        query = read_query(asked, context=fields.get("context"), documents=documents)
+        return Reply({"id": fields["id"], "explanation": explained(self.model, query, fields["explain"])})
 
     def _waiting(self, answer: dict[str, Any], n_shown: int | None, waiting: tuple[Any, ...]) -> Reply:
         """Let a ranked query wait for its feedback, unless it was already learned. Returns the answer."""

@@ -19,9 +19,12 @@ FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "event": ({"id", "event", "doc"}, {"value", "ts", "meta"}),
     "cmd": ({"cmd"}, set()),
     "teach": ({"id", "grades"}, {"docs", "runs", "context", "ungraded", "ts", "meta"}),
+    "explain": ({"id", "explain"}, {"docs", "runs", "context", "meta"}),
     "rank": ({"id"}, {"docs", "runs", "context", "greedy", "ts", "meta"}),
 }
 
+#: Fields that say what is done with a query other than to rank it.
+_WITH_A_QUERY = ("grades", "explain")
 _FEEDBACK = ("grades", "clicks", "event", "cmd")
 
 
@@ -34,7 +37,8 @@ def kind_of(fields: dict[str, Any]) -> str:
     ('rank', 'event')
     """
     if "docs" in fields or "runs" in fields:
-        kind = "teach" if "grades" in fields else "rank"
+        kind = next(filter(fields.__contains__, _WITH_A_QUERY), "rank")
+        kind = "teach" if kind == "grades" else kind
     else:
         kind = next(filter(fields.__contains__, _FEEDBACK), "")
     needed, allowed = FIELDS.get(kind, (set(), set()))

@@ -7,7 +7,7 @@ from online_rank.query.grades import MAX_GRADE
 from online_rank.serving.plan import LATEST
 from online_rank.serving.requests import FIELDS
 
-__all__ = ["ACCEPTED", "DONE", "EXAMPLES", "FORGET", "FORGOTTEN", "LEARNED", "RANKED", "STATS", "request_schema"]
+__all__ = ["ACCEPTED", "DONE", "EXAMPLES", "EXPLAINED", "FORGET", "FORGOTTEN", "LEARNED", "RANKED", "STATS", "request_schema"]
 
 _ID = {
     "oneOf": [
@@ -50,6 +50,13 @@ _PROPERTIES: dict[str, Any] = {
         "description": "what is known of the query itself, for models that look at it (CrossFeatures): {name: value}",
         "additionalProperties": {"type": ["string", "number", "boolean", "null"], "maxLength": MAX_ID_LENGTH},
     },
+    "explain": {
+        "type": "array",
+        "items": {"type": "string"},
+        "minItems": 2,
+        "maxItems": 2,
+        "description": "two documents: why the first scores higher or lower than the second",
+    },
     "greedy": {"type": "boolean", "description": "true: rank by the scores, draw nothing, expect no feedback"},
     "grades": {
         "type": "object",
@@ -85,6 +92,7 @@ _PROPERTIES: dict[str, Any] = {
 #: An example of each kind of request.
 EXAMPLES: dict[str, Any] = {
     "rank": {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}},
+    "explain": {"id": "q1", "docs": {"a": {"clicks": 3}, "b": {"clicks": 1}}, "explain": ["a", "b"]},
     "grades": {"id": "q1", "grades": {"a": 0, "b": 2}},
     "clicks": {"id": "q1", "clicks": ["a"]},
     "event": {"id": "q1", "event": "purchase", "doc": "b", "ts": 1763000000},
@@ -104,6 +112,30 @@ RANKED = {
             "description": "for models that learn from clicks: how many of the first documents were drawn to be shown",
         },
         "replica": {"type": "boolean", "description": "ranked by a read replica: no feedback is expected"},
+        "meta": _META,
+    },
+}
+EXPLAINED = {
+    "type": "object",
+    "required": ["id", "explanation"],
+    "properties": {
+        "id": _ID,
+        "explanation": {
+            "type": "object",
+            "required": ["difference", "contributions", "exact"],
+            "properties": {
+                "difference": {"type": "number", "description": "the score of the first document less that of the second"},
+                "contributions": {
+                    "type": "array",
+                    "description": "[feature, contribution], largest first; they add up to the difference",
+                    "items": {"type": "array", "minItems": 2, "maxItems": 2},
+                },
+                "exact": {
+                    "type": "boolean",
+                    "description": "false: shares of a model whose scores are no sum over features, such as trees",
+                },
+            },
+        },
         "meta": _META,
     },
 }

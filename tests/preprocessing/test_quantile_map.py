@@ -27,6 +27,22 @@ def heavy(n, seed=0):
     return np.column_stack([np.floor(np.exp(z[:, 0] - 1)), np.exp(4 * z[:, 1]) * 1e6, -np.exp(-z[:, 2]), z[:, 3], np.ones(n)])
 
 
+def test_exported_knots_are_far_enough_apart_to_compute_with():
+    step = StreamQuantileMap()
+    # Mostly 0, so that 0 stays 0 and the values beside it jump.
+    step.learn_one(np.array([[0.0], [0.0], [0.0], [0.0], [3.0], [-2.0]]))
+    curves, _ = step._layers(1)
+    values, scores = curves.knots[0]
+    zero = int(np.flatnonzero(values == 0.0)[0])
+    assert scores[zero] == 0.0
+    for beside in (zero - 1, zero + 1):
+        # In any order of the operations, and in single precision.
+        rise, run = np.float32(scores[beside] - scores[zero]), np.float32(values[beside] - values[zero])
+        assert rise * run / run == rise != 0.0
+        assert abs(values[beside]) <= 1e-37
+    assert (np.diff(values) > 0.0).all()
+
+
 def test_by_hand():
     quantiles = StreamQuantileMap()
     quantiles.learn_one(np.array([[1.0], [1.0], [1.0], [5.0]]))

@@ -42,7 +42,7 @@ def described(app):
 def schemas_of(paths):
     """The schemas of requests in a description, by their sets of fields."""
     found = {}
-    for path in ("/rank", "/learn"):
+    for path in ("/rank", "/explain", "/learn"):
         schema = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         for each in schema.get("oneOf", [schema]):
             found[frozenset(each["required"]), frozenset(each["properties"])] = each
