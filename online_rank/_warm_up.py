@@ -82,7 +82,8 @@ def models() -> Iterator[Any]:
     yield o.DirectRanker()
     yield o.BlendRanker()
     yield o.KernelPerceptronRanker()
-    yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
+    yield o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)}, served=True)
+    yield o.LossTracker(o.PerceptronRanker(credit="argmax"), {"u": np.ones(3)})
     yield o.StreamScaler() | o.LossTracker(o.PerceptronRanker(), {"u": np.ones(3)})
     yield o.DriftAwareRanker(o.PerceptronRanker())
     for transformer in (

@@ -103,13 +103,13 @@ def _add_lanes(b: Any, lanes: Any) -> Any:
 
 
 def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any) -> None:
-    """Teach numba a sum: of `vectors`, or of `rows` rows of a matrix from row i on and one vector after them."""
+    """Teach numba a sum: of `vectors`, or of `rows` rows of a matrix from row i on and the vectors after them."""
 
     @type_callable(function)
     def typed(context: Any) -> Any:
         result = types.float64 if n_sums == 1 else types.UniTuple(types.float64, n_sums)
         if rows:
-            return lambda X, i, w: result
+            return (lambda X, i, w: result) if vectors == 1 else (lambda X, i, a, b: result)
         return (lambda a: result) if vectors == 1 else (lambda a, b: result)
 
     def lowered(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -118,13 +118,13 @@ def _sums(function: Any, rows: int, vectors: int, n_sums: int, terms: Any) -> No
             row = context.cast(builder, args[1], kinds[1], types.int64)
             lines = [
                 _Line(context, builder, kinds[0], args[0], builder.add(row, ir.Constant(_INT64, k))) for k in range(rows)
-            ] + [_Line(context, builder, kinds[2], args[2])]
+            ] + [_Line(context, builder, kind, value) for kind, value in zip(kinds[2:], args[2:], strict=True)]
         else:
             lines = [_Line(context, builder, kind, value) for kind, value in zip(kinds, args, strict=True)]
         sums = _lane_sums(builder, lines, terms, rows if rows and kinds[0].layout == "C" else 1)
         return sums[0] if n_sums == 1 else context.make_tuple(builder, signature.return_type, sums)
 
-    kinds = (types.Array, types.Integer, types.Array) if rows else (types.Array,) * vectors
+    kinds = ((types.Array, types.Integer) if rows else ()) + (types.Array,) * vectors
     lower_builtin(function, *kinds)(lowered)
 
 
@@ -135,6 +135,11 @@ def _products(b: Any, values: Any) -> list[Any]:
 
 def _products_and_squares(b: Any, values: Any) -> list[Any]:
     return _products(b, values) + [b.fmul(x, x) for x in values[:-1]]
+
+
+def _products_with_two(b: Any, values: Any) -> list[Any]:
+    *rows, one, other = values
+    return [b.fmul(x, w) for w in (one, other) for x in rows]
 
 
 def _squared_difference(b: Any, values: Any) -> list[Any]:
@@ -150,6 +155,7 @@ _sums(primitives.row_dot, 1, 1, 1, _products)
 _sums(primitives.four_row_dots, 4, 1, 4, _products)
 _sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares)
 _sums(primitives.two_row_dots_and_squares, 2, 1, 4, _products_and_squares)
+_sums(primitives.four_rows_by_two, 4, 2, 8, _products_with_two)
 
 
 @type_callable(primitives.add_four)

@@ -33,4 +33,4 @@ def compare(y, s, weight, offset, scores, discounts, config, counters, out):
     _, _, _, scale = respond(target, rule, graded, s, weight, offset, work, True)
     violated = violation(rule, graded, s, offset, work.reals[VIOLATION_KEYS, :m], True)
     of_spread, _, _ = share_of_spread(0.0, 0.0, 1.0, counters)
-    compare_round(scores, room_for_pairs(m), target, rule, graded, violated, weight, scale, of_spread, work, out)
+    compare_round(scores, room_for_pairs(m), target, rule, graded, violated, weight, scale, of_spread, work, out, True)

@@ -88,7 +88,7 @@ class Pairs(NamedTuple):
 
 
 @leaf
-def prepare_hinges(credit, graded, v, violation, moved, work):
+def prepare_hinges(credit, graded, v, violation, moved, work, all_forms):
     """The `Pairs` of a credit that `assign_credit` has left in `work`, scaled or not; `moved` receives those of `sort`."""
     m = v.shape[0]
     n = list_preferred(graded.level, v, credit in (PAIRS, GAIN, DELTA), work.integers[PREFERRED])
@@ -100,22 +100,19 @@ def prepare_hinges(credit, graded, v, violation, moved, work):
     for i in work.integers[PREFERRED, :n]:
         if credit in (SPREAD, ADAPTIVE) and work.reals[SHARES, i] > 0.0:
             mass += v[i]
-    if credit in (PAIRS, GAIN) or (credit in (SPREAD, ADAPTIVE) and n > _FEW):
+    if (all_forms is not None and credit in (PAIRS, GAIN)) or (credit in (SPREAD, ADAPTIVE) and n > _FEW):
         sort_violators(graded, violation, work.integers[PREFERRED, :n], work)
     return Pairs(n, size, mass)
 
 
 @leaf
-def hinges(credit, target, graded, v, violation, pairs, moved, of_spread, scale, k, margin, work):
+def hinges(credit, target, graded, v, violation, pairs, moved, of_spread, scale, k, margin, work, all_forms):
     """Sum of a_ij times the hinge of a comparator's keys k (m,) over the pairs, a_ij as `assign_credit` has them, scaled.
 
-    `of_spread` is the share of `spread` in ADAPTIVE; `scale` is what the credit in `work` was multiplied by.
+    `of_spread` is the share of `spread` in ADAPTIVE; `scale` is what the credit in `work` was multiplied by; `all_forms` is as
+    for `assign_credit`.
     """
     preferred = work.integers[PREFERRED, : pairs.preferred]
-    if credit == ARGMAX:
-        return scale * hinge_on_best(graded, v, violation, k, margin, work.integers[BEST])
-    if credit == DELTA:
-        return scale * hinge_by_delta(target, graded, violation, k, margin, work)
     if credit == SORT:
         return hinge_of_moved(moved, pairs.moved, k, margin)
     if credit == ADAPTIVE:
@@ -123,8 +120,13 @@ def hinges(credit, target, graded, v, violation, pairs, moved, of_spread, scale,
         return of_spread * spread + (1.0 - of_spread) * hinge_of_moved(moved, pairs.moved, k, margin)
     if credit == SPREAD:
         return scale * _hinge_of_spread(target, graded, violation, preferred, k, margin, work)
-    if credit in (PAIRS, GAIN):
-        return scale * hinge_of_sorted(credit, target.kind, graded, preferred, k, margin, work)
+    if all_forms is not None:
+        if credit == ARGMAX:
+            return scale * hinge_on_best(graded, v, violation, k, margin, work.integers[BEST])
+        if credit == DELTA:
+            return scale * hinge_by_delta(target, graded, violation, k, margin, work)
+        if credit in (PAIRS, GAIN):
+            return scale * hinge_of_sorted(credit, target.kind, graded, preferred, k, margin, work)
     raise ValueError("no kernel has a comparator's hinges for this credit")
 
 

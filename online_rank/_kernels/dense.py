@@ -11,6 +11,7 @@ from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.fits import require
 from online_rank._kernels.primitives import (
     four_row_dots,
+    four_rows_by_two,
     row_dot,
     row_dot_and_square,
     sum_of_squares,
@@ -47,6 +48,24 @@ def score_with_norms(X, w, s):
         norms += norm
         largest = max(largest, norm)
     return largest, norms
+
+
+@leaf
+def score_rows_by_all(X, first, stop, vectors, scores):
+    """scores[c, i] = X_i . vectors[c], for the rows from `first` to `stop` of X (m, d) and all c."""
+    n = vectors.shape[0]
+    last = stop - (stop - first) % 4
+    for i in range(first, last, 4):
+        for c in range(0, n - 1, 2):
+            sums = four_rows_by_two(X, i, vectors[c], vectors[c + 1])
+            scores[c, i], scores[c, i + 1], scores[c, i + 2], scores[c, i + 3] = sums[:4]
+            scores[c + 1, i], scores[c + 1, i + 1], scores[c + 1, i + 2], scores[c + 1, i + 3] = sums[4:]
+        if n % 2 == 1:
+            four = four_row_dots(X, i, vectors[n - 1])
+            scores[n - 1, i], scores[n - 1, i + 1], scores[n - 1, i + 2], scores[n - 1, i + 3] = four
+    for i in range(last, stop):
+        for c in range(n):
+            scores[c, i] = row_dot(X, i, vectors[c])
 
 
 @leaf

@@ -34,7 +34,7 @@ from online_rank._kernels.graded import Target, grade_query, rank_pessimisticall
 from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.violations import Violation
-from online_rank._kernels.watching import answer, compare_round, score_comparators
+from online_rank._kernels.watching import add_up_updates, compare_round, score_under_watch
 from online_rank._kernels.weight_vectors import weight_documents
 from online_rank._kernels.workspace import (
     CREDIT,
@@ -181,6 +181,27 @@ def _mix(share, z, other):
     return sum_of_squares(z)
 
 
+@leaf
+def _compare(watch, q, target, rule, graded, s, weight, offset, scale, counters, work, all_forms):
+    """Write the losses of the comparators in round q, whose update is counted and whose credit is in `work`."""
+    of_spread, _, _ = share_of_spread(0.0, 0.0, 1.0, counters)
+    violated = violation(rule, graded, s, offset, work.reals[VIOLATION_KEYS, : s.shape[0]], all_forms)
+    compare_round(
+        watch.scores,
+        watch.moved,
+        target,
+        rule,
+        graded,
+        violated,
+        weight,
+        scale,
+        of_spread,
+        work,
+        watch.values[q],
+        all_forms,
+    )
+
+
 @inlined
 def learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms, watch):
     """The body of `learn_any_form`; `watch` is None, or a `Watch` of comparators and answers (`watching`)."""
@@ -196,9 +217,10 @@ def learn_block(X, y, offsets, weights, discounts, config, w, average, counters,
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
         documents, s, c = X[first : first + m], work.reals[SCORES, :m], work.reals[CREDIT, :m]
-        largest, norms = score_with_norms(documents, w, s)
-        if watch is not None:
-            answer(watch, first, m, average if average.shape[0] > 0 else w)
+        if watch is None:
+            largest, norms = score_with_norms(documents, w, s)
+        else:
+            largest, norms = score_under_watch(watch, X, first, m, w, average, s)
         if served is not None:
             copy_to(s, served[first : first + m])
         elif rule.by_average > 0.0 and counters[AVERAGED] > 0.0 and average.shape[0] > 0:
@@ -221,6 +243,8 @@ def learn_block(X, y, offsets, weights, discounts, config, w, average, counters,
             if not (math.isfinite(square) and math.isfinite(mass) and math.isfinite(add_scaled(w, rule.step, z, new))):
                 return q
             copy_to(w, new)
+            if watch is not None:
+                add_up_updates(watch, rule.step, z)
             if rule.credit == ADAPTIVE and mass > 0.0:
                 counters[SPREAD_SQUARES], counters[SORT_SQUARES] = of_spread, of_sort
             counters[CAPPED_SQUARES] += square + 2.0 * offset * mass
@@ -229,12 +253,7 @@ def learn_block(X, y, offsets, weights, discounts, config, w, average, counters,
         count_update(counters, m, mass, square)
         add_to_average(average, w, rule.decay, counters)
         if watch is not None and loss > 0.0 and watch.values.shape[1] > 0:
-            of_spread, _, _ = share_of_spread(0.0, 0.0, 1.0, counters)
-            violated = violation(rule, graded, s, offset, work.reals[VIOLATION_KEYS, :m], all_forms)
-            score_comparators(watch, documents)
-            compare_round(
-                watch.scores, watch.moved, target, rule, graded, violated, weight, scale, of_spread, work, watch.values[q]
-            )
+            _compare(watch, q, target, rule, graded, s, weight, offset, scale, counters, work, all_forms)
         write_round(rounds[q], loss, mass, square, offset, weight, m, largest, v_max, False)
     return weights.shape[0]
 

@@ -93,9 +93,9 @@ def transport(graded, c, work, moved):
         i = placed[p]
         left[i] = c[i]
         own = level[i]
-        if c[i] < 0.0:
-            below[i] = top[own]
-            top[own] = i
+        # Without a branch, which would be as good as random.
+        below[i] = top[own]
+        top[own] = i if c[i] < 0.0 else top[own]
         lev = own - 1
         while left[i] > 0.0 and lev >= 0:
             j = top[lev]
@@ -107,6 +107,6 @@ def transport(graded, c, work, moved):
             n += 1
             left[i] -= amount
             left[j] += amount
-            if left[j] >= 0.0:
-                top[lev] = below[j]
+            following = below[j]
+            top[lev] = following if left[j] >= 0.0 else j
     return n

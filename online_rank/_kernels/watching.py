@@ -11,9 +11,12 @@ import numpy as np
 
 from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.credit import hinges, prepare_hinges, room_for_pairs
-from online_rank._kernels.dense import score
+from online_rank._kernels.dense import score, score_rows_by_all, score_with_norms
 from online_rank._kernels.sort_credit import Moved
-from online_rank._kernels.workspace import KEYS, LISTED_SCORES, PREFERRED, WEIGHTS
+from online_rank._kernels.workspace import KEYS, LISTED_SCORES, PREFERRED, SPARE_KEYS, WEIGHTS
+
+# Features of the documents that are scored at a time, so that they stay in the first cache; rows are taken by fours.
+_AT_ONCE = 2048
 
 
 class Watch(NamedTuple):
@@ -21,57 +24,80 @@ class Watch(NamedTuple):
 
     `comparators` (c, d) are their weights; `values` (q, c, 2) receives F(u) and f(u) of each round (`compare_round`). `asked`
     (n, d) has the documents as they were served, and `answers` (n,) receives their scores by the weights that serve, before the
-    query is learned; both are empty if answers are not measured. `scores` (c, longest) and `moved` are workspace.
+    query is learned; both are empty if answers are not measured. `gained` (d,) is the sum of all updates, or empty. `scores`
+    (c, longest) and `moved` are workspace.
     """
 
     comparators: np.ndarray
     values: np.ndarray
     asked: np.ndarray
     answers: np.ndarray
+    gained: np.ndarray
     scores: np.ndarray
     moved: Moved
 
 
 @inner
-def watch_of(comparators, values, asked, answers, longest):
+def watch_of(comparators, values, asked, answers, gained, longest):
     """A `Watch` of queries of up to `longest` documents."""
     n = comparators.shape[0]
-    return Watch(comparators, values, asked, answers, np.empty((n, longest)), room_for_pairs(longest if n > 0 else 0))
+    return Watch(comparators, values, asked, answers, gained, np.empty((n, longest)), room_for_pairs(longest if n > 0 else 0))
 
 
 @leaf
-def answer(watch, first, m, served):
-    """Write the scores of a query of m documents, the first of which is `first` of the block, by the weights that serve it."""
+def add_up_updates(watch, step, z):
+    """Add an update of the weights, before they are shortened, to the sum of updates; nothing if it is an array (0,)."""
+    for j in range(watch.gained.shape[0]):
+        watch.gained[j] += step * z[j]
+
+
+@leaf
+def score_under_watch(watch, X, first, m, w, average, s):
+    """As `dense.score_with_norms` of a query of m documents, the first of which is `first` of the block X.
+
+    The scores by the comparators are written too, while the documents are in the cache, and the answer: the scores by the
+    weights that serve, the average if there is one.
+    """
+    compares = watch.comparators.shape[0] > 0
+    rows = max(4, _AT_ONCE // (X.shape[1] + 1) // 4 * 4) if compares else m
+    documents = X[first : first + m]
+    largest, norms = 0.0, 0.0
+    for start in range(0, m, max(rows, 1)):
+        stop = min(start + rows, m)
+        most, total = score_with_norms(documents[start:stop], w, s[start:stop])
+        largest = max(largest, most)
+        norms += total
+        if compares:
+            score_rows_by_all(documents, start, stop, watch.comparators, watch.scores)
     if watch.answers.shape[0] > 0:
-        score(watch.asked[first : first + m], served, watch.answers[first : first + m])
+        asked, answers = watch.asked[first : first + m], watch.answers[first : first + m]
+        if average.shape[0] > 0:
+            score(asked, average, answers)
+        else:
+            score(asked, w, answers)
+    return largest, norms
 
 
 @leaf
-def score_comparators(watch, X):
-    """Write the scores of documents (m, d) by the comparators."""
-    for c in range(watch.comparators.shape[0]):
-        score(X, watch.comparators[c], watch.scores[c, : X.shape[0]])
-
-
-@leaf
-def compare_round(scores, moved, target, rule, graded, violated, weight, scale, of_spread, work, out):
+def compare_round(scores, moved, target, rule, graded, violated, weight, scale, of_spread, work, out, all_forms):
     """Losses of comparators on the pairs of a round's update, to `out` (c, 2).
 
     They are F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity for overflow. With keys k = u-scores
     (s - Delta R for a margin that grows with the grade gap, and margin 0), the hinge of a pair (i, j) with R_i > R_j is
     max(0, margin + k_j - k_i). `scores` (c, at least m) has the u-scores; `moved`, `scale` and `of_spread` are as for
-    `credit.hinges`.
+    `credit.hinges`, and `all_forms` as for `credit.assign_credit`.
     """
     m = graded.level.shape[0]
     v, k = work.reals[WEIGHTS, :m], work.reals[LISTED_SCORES, :m]
     margin = 0.0 if rule.by_gap else rule.margin
-    pairs = prepare_hinges(rule.credit, graded, v, violated, moved, work)
+    pairs = prepare_hinges(rule.credit, graded, v, violated, moved, work, all_forms)
     for n in range(out.shape[0]):
         out[n, 0], out[n, 1] = np.inf, np.inf
         if not _keys_of(rule, graded, scores[n], k):
             continue
-        out[n, 0] = hinges(rule.credit, target, graded, v, violated, pairs, moved, of_spread, scale, k, margin, work)
-        out[n, 1] = weight * _slam_loss(graded, v, work.integers[PREFERRED, : pairs.preferred], k, margin, work.reals[KEYS])
+        out[n, 0] = hinges(rule.credit, target, graded, v, violated, pairs, moved, of_spread, scale, k, margin, work, all_forms)
+        preferred = work.integers[PREFERRED, : pairs.preferred]
+        out[n, 1] = weight * _slam_loss(graded, v, preferred, k, margin, work.reals[KEYS], work.reals[SPARE_KEYS])
 
 
 @leaf
@@ -90,17 +116,24 @@ def _keys_of(rule, graded, scores, k):
 
 
 @leaf
-def _slam_loss(graded, v, preferred, k, margin, best):
+def _slam_loss(graded, v, preferred, k, margin, best, other):
     """phi_v = sum of v_i max(0, margin + max over less relevant j of k_j - k_i) [CT, eq. 3]. O(m + L).
 
-    `preferred` has all documents above the lowest grade with v_i > 0; `best` (levels,) is workspace.
+    `preferred` has all documents above the lowest grade with v_i > 0; `best` and `other` (levels,) are workspace.
     """
     level, levels = graded.level, graded.levels
-    best[:levels] = -np.inf
-    for i in range(k.shape[0]):
+    m = k.shape[0]
+    for lev in range(levels):
+        best[lev], other[lev] = -np.inf, -np.inf
+    # Two tables in turn: a number that was just written is slow to read again.
+    for i in range(0, m - 1, 2):
         best[level[i]] = max(best[level[i]], k[i])
+        other[level[i + 1]] = max(other[level[i + 1]], k[i + 1])
+    if m % 2 == 1:
+        best[level[m - 1]] = max(best[level[m - 1]], k[m - 1])
+    best[0] = max(best[0], other[0])
     for lev in range(1, levels):
-        best[lev] = max(best[lev], best[lev - 1])
+        best[lev] = max(best[lev], other[lev], best[lev - 1])
     total = 0.0
     for i in preferred:
         total += v[i] * max(0.0, margin + best[level[i] - 1] - k[i])

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from online_rank.arguments import number
 
-__all__ = ["ANY_BEGINNING", "BOUNDS", "OWN_MISTAKES", "PLAIN", "UNCAPPED", "WORDS", "Bound", "bound", "require_covered",
-           "setting", "uncovered"]  # fmt: skip
+__all__ = ["ANY_BEGINNING", "BOUNDS", "MISTAKES", "OWN_MISTAKES", "PLAIN", "UNCAPPED", "WORDS", "Bound", "bound",
+           "require_covered", "setting", "uncovered"]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., float])
 
@@ -97,8 +97,9 @@ class Bound(NamedTuple):
         return None
 
 
-#: Settings of a perceptron that learns from its own mistakes, and of one that may learn from those of served rankings.
-UNCAPPED: dict[str, tuple[Any, ...]] = {"update": ("mistake",), "norm_cap": (None,)}
+#: Settings of a perceptron that learns from mistakes, from those of its own or of served rankings; without a cap; from its own.
+MISTAKES: dict[str, tuple[Any, ...]] = {"update": ("mistake",)}
+UNCAPPED = MISTAKES | {"norm_cap": (None,)}
 OWN_MISTAKES = UNCAPPED | {"served": ("current",)}
 
 #: Runs whatever weights they began with.

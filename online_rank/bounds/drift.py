@@ -76,7 +76,7 @@ def scaler_path_length(scales: Any, comparator: Any) -> float:
 
 @bound(
     "F + <u_T, w> - sum <u_t - u_t-1, w_t>", of=(PerceptronRanker, ClickPerceptron),
-    covers={"update": ("mistake", "clicks"), "norm_cap": (None,)},
+    covers={"update": ("mistake", "clicks")},
     runs={"comparator": ("moved",), "scores": ("own", "served"), "rankers": ("one", "successive"), **ANY_BEGINNING},
 )  # fmt: skip
 def master_bound(

@@ -6,7 +6,7 @@ Notation as in `online_rank.bounds`.
 import math
 from typing import Any
 
-from online_rank.bounds.declaration import ANY_BEGINNING, OWN_MISTAKES, bound
+from online_rank.bounds.declaration import ANY_BEGINNING, MISTAKES, OWN_MISTAKES, bound
 from online_rank.bounds.numbers import growth, require_finite, require_non_negative, require_positive, square
 from online_rank.rankers.perceptron import PerceptronRanker
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-@bound("F(u) + <u, w>", of=PerceptronRanker, covers=OWN_MISTAKES, runs=ANY_BEGINNING)
+@bound("F(u) + <u, w>", of=PerceptronRanker, covers=MISTAKES | {"served": ("current",)}, runs=ANY_BEGINNING)
 def mass_hindsight_bound(*, comparator_loss: float, inner_product: float, model: Any = None) -> float:
     r"""The mass theorem once the stream is over: :math:`\sum_t RML_t \le \sum_t V_t \le F(u) + \langle u, w_{T+1} \rangle`.
 
@@ -36,7 +36,8 @@ def mass_hindsight_bound(*, comparator_loss: float, inner_product: float, model:
     comparator_loss
         F(u).
     inner_product
-        <u, w_{T+1}>, with the last of the weights that learn, less the initial weights of the run.
+        <u, w_{T+1}>, where w_{T+1} is the sum of all updates: the last of the weights that learn, less the initial weights of
+        the run, and with what a cap of their norm has removed.
 
     Examples
     --------

@@ -37,7 +37,10 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float])
         scaled_by = tracker._placed_from(shard, shard._scaled_by[None])[0]
         tracker._scaled_by = np.where(scaled_by > 0.0, scaled_by, tracker._scaled_by)
     tracker._path[:, 1] = (tracker._aligned * tracker._scaled_by) @ gains - products
-    tracker._offset = gains - tracker._learner.weights
+    if tracker._gained is None:
+        tracker._offset = gains - tracker._learner.weights
+    else:
+        tracker._gained = gains
     same = base._machines in (0, len(shards)) and base._mixed_at == base._totals[0]
     tracker._machines = len(shards) if same and len(set(shares)) == 1 else -1
     tracker._mixed_at = int(tracker._totals[0])

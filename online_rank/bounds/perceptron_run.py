@@ -61,9 +61,7 @@ def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[st
         facts[name] = setting(model, name)
     if (cap := setting(model, "norm_cap")) is not None:
         facts["cap"] = cap
-    else:
-        # The part removed by a cap is unknown, and so is the sum of the updates.
-        facts["weight_norm"] = float(np.linalg.norm(tracker._gains()))
+    facts["weight_norm"] = float(np.linalg.norm(tracker._gains()))
     facts["signs"] = bool(signs_inside(tracker.learner))
     facts["unit_margin"] = model.update != "gradient"
     if not isinstance(model, ClickPerceptron):

@@ -98,6 +98,8 @@ class LossTracker(NestedRanker):
     _mixed_at = 0
     #: The sum of all updates less the weights (d,); None if the weights are nothing but that sum.
     _offset: np.ndarray | None = None
+    #: The sum of all updates (d,) of a ranker with a cap of its norm, whose weights do not tell it; None for any other.
+    _gained: np.ndarray | None = None
     #: The initial weights of the run (d,); None: w = 0.
     _beginning: np.ndarray | None = None
     # One element for each feature: copying them for every query would cost more than learning it.
@@ -120,6 +122,7 @@ class LossTracker(NestedRanker):
         _mixed_at=Count(),
         _offset=Array("d", optional=True),
         _beginning=Array("d", optional=True),
+        _gained=Array("d", finite=False, optional=True),
         _aligned=Derived(lambda tracker: len(tracker.comparators or {}), "d"),
         _measure=Derived(),
     )
@@ -295,11 +298,15 @@ class LossTracker(NestedRanker):
         elif self._learner.last_round is not None or self._learner.weights.any():
             self._beginning = self._learner.weights.copy()
             self._offset = -self._beginning
+        if not self._nested and getattr(self._learner, "norm_cap", None) is not None:
+            self._gained = np.zeros(self._n_features)
 
     def _gains(self) -> np.ndarray:
         """The sum of all updates of the weights that learn, (d,)."""
         if self._nested:
             return self._ended
+        if self._gained is not None:
+            return self._gained.copy()
         return self._learner.weights if self._offset is None else self._learner.weights + self._offset
 
     def _row(self, name: str) -> int:
@@ -325,7 +332,7 @@ class LossTracker(NestedRanker):
         self._shift = np.concatenate([self._shift, np.zeros((len(self._shift), n_new))], axis=1)
         self._ended = np.concatenate([self._ended, np.zeros(n_new)])
         self._scaled_by = np.concatenate([self._scaled_by, np.full(n_new, 0.0 if self.raw else 1.0)])
-        for name in ("_offset", "_beginning"):
+        for name in ("_offset", "_beginning", "_gained"):
             if (grown := getattr(self, name)) is not None:
                 setattr(self, name, np.concatenate([grown, np.zeros(n_new)]))
 
@@ -348,7 +355,7 @@ class LossTracker(NestedRanker):
         values = np.zeros((len(block.w), *self._sums.shape))
         if self._learns_in_one_call(block):
             learned = self._learn_in_one_call(block, rounds, values)
-        elif self._nested or len(self._sums) or block.answered is not None or self._scores_answers(block):
+        elif self._observes or block.answered is not None or self._scores_answers(block):
             learned = self._learn_each(block, rounds, values)
         else:
             learned = self._learner._learn(block, rounds)
@@ -362,7 +369,7 @@ class LossTracker(NestedRanker):
         self._require_complete()
         self._share_columns()
         values = np.zeros((len(block.w), *self._sums.shape))
-        learned = learn_watched(self._learner, asked, block, rounds, self._aligned, values, answers)
+        learned = learn_watched(self._learner, asked, block, rounds, self._aligned, values, answers, self._updates)
         if learned == len(block.w):
             moved = asked is not block and self.abilities.measures_answers
             if moved or self._scores_answers(block):
@@ -400,6 +407,11 @@ class LossTracker(NestedRanker):
         """Whether the ranker must compute what it would have answered."""
         return self.served and not self._nested and block.answered is None and not self._round_is_served(block, False)
 
+    @property
+    def _observes(self) -> bool:
+        """Whether it needs more of a round than the ranker reports."""
+        return self._nested or self._gained is not None or len(self._sums) > 0
+
     def _is_plain(self, block: Block) -> bool:
         """Whether it holds a perceptron, and a block arrays, for which a kernel learns and measures at once."""
         dense = type(self._learner) is PerceptronRanker and has_dense_weights(self._learner) and type(block.X) is np.ndarray
@@ -407,15 +419,20 @@ class LossTracker(NestedRanker):
 
     def _learns_in_one_call(self, block: Block) -> bool:
         """Whether a kernel of its own learns a block and measures comparators, or what would have been answered."""
-        return self._is_plain(block) and bool(len(self._sums) or self._scores_answers(block))
+        return self._is_plain(block) and (self._observes or self._scores_answers(block))
 
     def _learn_in_one_call(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
         asked = self._scores_answers(block)
         answers = np.empty(block.n_documents if asked else 0)
-        learned = learn_watched(self._learner, block, block, rounds, self._aligned, values, answers)
+        learned = learn_watched(self._learner, block, block, rounds, self._aligned, values, answers, self._updates)
         if asked and learned == len(block.w):
             self._measure_answers(block, answers, rounds)
         return learned
+
+    @property
+    def _updates(self) -> np.ndarray:
+        """The array to which the updates of weights under a cap are added; (0,) for any other ranker."""
+        return np.empty(0) if self._gained is None else self._gained
 
     def _measure_answers(self, block: Block, answers: np.ndarray, rounds: np.ndarray) -> None:
         """Write the losses of what was answered to the rounds (q, fields) of a block."""
@@ -436,7 +453,7 @@ class LossTracker(NestedRanker):
             if self.raw:
                 self._rescale(query)
             before = ranker.weights if self._nested else None
-            if not learn_query(self._learner, query, rounds[t : t + 1]):
+            if not self._learn_query(query, rounds[t : t + 1]):
                 return t
             if answered is not None and not self._nested and query.served is None:
                 ranking_losses(*self._measure, answered, query.y, query.offsets, table, row[_SERVED_LOSS : _SERVED_LOSS + 1])
@@ -451,6 +468,13 @@ class LossTracker(NestedRanker):
                 row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]
                 self._carry(ranker, before, row)
         return len(block.w)
+
+    def _learn_query(self, query: Block, row: np.ndarray) -> bool:
+        """Let the ranker learn one query; `row` (1, fields) receives its round. Returns whether it did."""
+        if self._gained is None:
+            return learn_query(self._learner, query, row)
+        nobody = np.empty((0, self._n_features)), np.empty((1, 0, 2))
+        return learn_watched(self._learner, query, query, row, *nobody, np.empty(0), self._gained) == 1
 
     def _rescale(self, query: Block) -> None:
         """Let the comparators follow the scaler."""

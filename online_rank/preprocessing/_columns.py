@@ -31,9 +31,9 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> Any:
         """Write transformed queries, features (n, n_features), to `out`."""
 
-    def _room(self, X: np.ndarray) -> np.ndarray:
-        """An array for the transformed features `X`."""
-        return np.empty(X.shape, X.dtype)
+    def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
+        """An array for the transformed features `X`, `n` times over."""
+        return np.empty((n * len(X), X.shape[1]), X.dtype)
 
     def _made(self, aligned: Block, X: np.ndarray, has_own_names: bool) -> Block:
         """The transformed queries; `has_own_names` says whether their names stand for columns as they are."""
@@ -52,7 +52,9 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         require_finite(asked)
         if self._supervised:
             self._require_lesson(block)
-        before, after = self._room(asked.X), self._room(block.X)
+        # One piece of memory, which is kept for the next block: two would go back to the system, and be fetched page by page.
+        both = self._room(block.X, 2)
+        before, after = both[: len(block.X)], both[len(block.X) :]
         learned = self._ask_learn_transform(asked, block, before, after)
         if learned < len(block.w):
             require_finite(block)

@@ -339,8 +339,8 @@ class StreamQuantileMap(ColumnTransformer):
         require_finite(block)
         return block
 
-    def _room(self, X: np.ndarray) -> np.ndarray:
-        return np.empty((len(X), X.shape[1] * 2 * (self.ramps or 1)), dtype=np.float32)
+    def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
+        return np.empty((n * len(X), X.shape[1] * 2 * (self.ramps or 1)), dtype=np.float32)
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
         return _column_names(names, self.ramps)

@@ -100,9 +100,9 @@ class StreamTargetEncoder(ColumnTransformer):
         self._sums = np.concatenate([self._sums, new])
         self._counts = np.concatenate([self._counts, new])
 
-    def _room(self, X: np.ndarray) -> np.ndarray:
+    def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
         d = X.shape[1]
-        return np.empty((len(X), d + (0, d // 2, d)[_KEPT.index(self.keep)]))
+        return np.empty((n * len(X), d + (0, d // 2, d)[_KEPT.index(self.keep)]))
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
         return _encoded_names(names, _KEPT.index(self.keep))

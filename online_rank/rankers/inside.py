@@ -55,9 +55,10 @@ def learn_watched(
     comparators: np.ndarray,
     values: np.ndarray,
     answers: np.ndarray,
+    gained: np.ndarray,
 ) -> int:
-    """Let a perceptron learn arrays, and measure comparators and answers on the way (`learn_tracked`)."""
-    return ranker._learn_watched(asked, block, rounds, comparators, values, answers)
+    """Let a perceptron learn arrays, and measure comparators, answers and updates on the way (`learn_tracked`)."""
+    return ranker._learn_watched(asked, block, rounds, comparators, values, answers, gained)
 
 
 def n_learned(ranker: Any) -> float:

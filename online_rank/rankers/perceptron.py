@@ -269,22 +269,24 @@ class PerceptronRanker(LinearRanker):
         if self._rows is not None or type(block.X) is not np.ndarray or block.served is not None:
             return super()._rank_and_learn_block(asked, block, rounds, answers)
         nobody = np.empty((0, self._n_features)), np.empty((len(block.w), 0, 2))
-        return self._learn_watched(asked, block, rounds, *nobody, answers)
+        return self._learn_watched(asked, block, rounds, *nobody, answers, np.empty(0))
 
     def _learn_watched(
-        self, asked: Block, block: Block, rounds: np.ndarray, comparators: np.ndarray, values: np.ndarray, answers: np.ndarray
-    ) -> int:
-        """Learn from arrays, and measure comparators and answers on the way (`learn_tracked`)."""
+        self, asked: Block, block: Block, rounds: np.ndarray, comparators: np.ndarray, values: np.ndarray,
+        answers: np.ndarray, gained: np.ndarray,
+    ) -> int:  # fmt: skip
+        """Learn from arrays, and measure comparators, answers and updates on the way (`learn_tracked`)."""
         if self.signs is not None and len(block.w) > 1:
             for t, (before, query) in enumerate(zip(asked.each(), block.each(), strict=True)):
                 own = slice(block.offsets[t], block.offsets[t + 1])
-                parts = rounds[t : t + 1], comparators, values[t : t + 1], answers[own]
+                parts = rounds[t : t + 1], comparators, values[t : t + 1], answers[own], gained
                 if not self._learn_watched(before, query, *parts):
                     return t
             return len(block.w)
         learned = learn_tracked(
             block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, self._weights, self._average,
-            self._counters, rounds, block.served, comparators, values, asked.X, answers,
+            self._counters, rounds, block.served, self._all_forms, comparators, values, asked.X, answers,
+            gained,
         )  # fmt: skip
         if self.signs is not None and learned:
             columns, signs = self._signed_columns()

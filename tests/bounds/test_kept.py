@@ -3,9 +3,11 @@
 import math
 
 import numpy as np
+import pytest
 
 from online_rank import KernelPerceptronRanker, LossTracker, PerceptronRanker
 from online_rank.distributed.mixing import fork, mix
+from online_rank.storage.files import from_bytes, to_bytes
 
 
 def test_the_norm_of_a_comparator_before_its_first_move_counts():
@@ -45,3 +47,33 @@ def test_a_budget_lasts_no_longer_than_its_tolerance():
     assert not short.budget_lasts
     short.tolerance = short.largest_projection
     assert short.budget_lasts
+
+
+def test_under_a_cap_the_hindsight_form_has_the_sum_of_the_updates():
+    """Weights under a cap are not that sum: <u, w> would say 1.5 L of a loss of 2 L."""
+    lost = 1.0 - 1.0 / math.log2(3)
+    base = LossTracker(PerceptronRanker("ndcg", credit="spread", norm_cap=0.5, average=False), {"u": [1.0, 0.0]}, served=True)
+    tracker, block = base.clone(), base.clone()
+    for y in ([1, 0], [0, 1]):
+        tracker.learn_one(np.eye(2), y)
+    block.learn_many(np.tile(np.eye(2), (2, 1)), [1, 0, 0, 1], [0, 0, 1, 1])
+    # The updates L (1, -1) and L (-1, 1) cancel; of the first one the cap left half.
+    assert tracker.learner.weights == pytest.approx([-0.5 * lost, 0.5 * lost])
+    for model in (tracker, block, from_bytes(to_bytes(block))):
+        certificate = model.certificate()
+        assert certificate.facts["weight_norm"] == 0.0
+        assert certificate.pair_loss == certificate.bound("mass_hindsight_bound") == certificate.loss == 2.0 * lost
+        assert certificate.to_dict() == tracker.certificate().to_dict()
+        assert "none a margin above 0" in str(certificate)
+
+
+def test_machines_under_a_cap_add_up_their_updates():
+    base = LossTracker(PerceptronRanker("ndcg", credit="spread", norm_cap=0.5, average=False), {"u": [1.0, 0.0]})
+    shards = [fork(base) for _ in range(3)]
+    for shard, grades in zip(shards, ([1, 0], [1, 0], [0, 1]), strict=True):
+        shard.learn_one(np.eye(2), grades)
+    certificate = mix(shards, base=base).certificate()
+    lost = 1.0 - 1.0 / math.log2(3)
+    # L (1, -1) twice and L (-1, 1); hinges 0, 0 and 2.
+    assert certificate.bound("mixing_hindsight_bound") == pytest.approx(2.0 * lost + lost)
+    assert certificate.holds

@@ -112,7 +112,7 @@ def test_slam_loss_is_the_reference(seed):
     query = graded(y)
     k, v = rng.integers(-3, 4, m) / 2.0, rng.random(m)
     preferred = np.flatnonzero(query.level > 0)
-    assert kernels._slam_loss(query, v, preferred, k, 1.0, np.empty(m)) == pytest.approx(reference.slam(v, k, y))
+    assert kernels._slam_loss(query, v, preferred, k, 1.0, np.empty(m), np.empty(m)) == pytest.approx(reference.slam(v, k, y))
 
 
 @given(

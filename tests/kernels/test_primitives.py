@@ -23,10 +23,12 @@ def compiled(name):
         return numba.njit(lambda a: primitive(a))
     if name in VECTORS:
         return numba.njit(lambda a, b: primitive(a, b))
+    if name == "four_rows_by_two":
+        return numba.njit(lambda X, i, a, b: primitive(X, i, a, b))
     return numba.njit(lambda X, i, w: primitive(X, i, w))
 
 
-COMPILED = {name: compiled(name) for name in (*VECTORS, *ROWS)}
+COMPILED = {name: compiled(name) for name in (*VECTORS, *ROWS, "four_rows_by_two")}
 
 
 def in_lanes(terms):
@@ -60,6 +62,9 @@ def test_sums_are_those_of_four_lanes(seed, n, single, strided):
             sums += [in_lanes(wide[1 + r] * wide[1 + r]) for r in range(rows)]
         for function in (getattr(primitives, name), COMPILED[name]):
             assert list(np.ravel(function(X, 1, w))) == sums, name
+    sums = [in_lanes(wide[1 + r] * vector) for vector in (w, wide[0]) for r in range(4)]
+    for function in (primitives.four_rows_by_two, COMPILED["four_rows_by_two"]):
+        assert list(function(X, 1, w, X[0])) == sums
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
