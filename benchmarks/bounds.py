@@ -13,6 +13,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -291,21 +292,27 @@ def overhead() -> str:
         X, u = rng.normal(size=(n * m, d)), rng.normal(size=d) / math.sqrt(d)
         y = np.digitize(X @ u + rng.normal(size=n * m), [0.7, 1.4, 2.0, 2.6]).astype(np.int64)
         qid = np.repeat(np.arange(n), m)
-        models: dict[str, PerceptronRanker | LossTracker] = {
-            "alone": PerceptronRanker(),
-            "tracked": LossTracker(PerceptronRanker()),
-            "served loss too": LossTracker(PerceptronRanker(), served=True),
-            "one comparator": LossTracker(PerceptronRanker(), {"u": 3.0 * u}),
-            "five comparators": LossTracker(PerceptronRanker(), {str(i): (1.0 + i) * u for i in range(5)}),
+        alone, scaled = PerceptronRanker(), StreamScaler() | PerceptronRanker()
+        # Each beside what it is compared with.
+        models: dict[str, tuple[Any, Any]] = {
+            "tracked": (LossTracker(PerceptronRanker()), alone),
+            "served loss too": (LossTracker(PerceptronRanker(), served=True), alone),
+            "one comparator": (LossTracker(PerceptronRanker(), {"u": 3.0 * u}), alone),
+            "two comparators": (LossTracker(PerceptronRanker(), {"u": u, "3u": 3.0 * u}), alone),
+            "five comparators": (LossTracker(PerceptronRanker(), {str(i): (1.0 + i) * u for i in range(5)}), alone),
+            "served loss too, behind a scaler": (StreamScaler() | LossTracker(PerceptronRanker(), served=True), scaled),
         }
+        learners = {"alone": alone, "scaled": scaled} | {name: model for name, (model, _) in models.items()}
         # Again and again the same models, which all learn the same: making one is no part of what tracking costs.
-        seconds = interleaved({name: lambda model=model: model.learn_many(X, y, qid) for name, model in models.items()}, 41)  # noqa: B023
-        alone = np.array(seconds["alone"])
-        ratios = {name: float(np.median(np.array(values) / alone)) for name, values in seconds.items()}
-        times = f"{float(np.median(alone)) / n * 1e6:.1f} µs", *(f"{ratios[name]:.2f}" for name in list(models)[1:])
+        runs = {name: lambda model=model: model.learn_many(X, y, qid) for name, model in learners.items()}  # noqa: B023
+        seconds = {name: np.array(values) for name, values in interleaved(runs, 41).items()}
+        base = {id(alone): seconds["alone"], id(scaled): seconds["scaled"]}
+        ratios = [float(np.median(seconds[name] / base[id(against)])) for name, (_, against) in models.items()]
+        times = f"{float(np.median(seconds['alone'])) / n * 1e6:.1f} µs", *(f"{ratio:.2f}" for ratio in ratios)
         rows.append((f"{m} documents, {d} features", *times))
-    header = ("query", "learn_many alone, a query", "tracked", "served loss too", "one comparator", "five comparators")
-    return f"Time relative to the ranker alone (median ratio of 41 interleaved runs):\n\n{table(header, rows)}"
+    header = ("query", "learn_many alone, a query", *models)
+    note = "Time relative to the ranker alone, or to the ranker behind the scaler (median ratio of 41 interleaved runs):"
+    return f"{note}\n\n{table(header, rows)}"
 
 
 SECTIONS = (
