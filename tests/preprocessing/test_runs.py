@@ -29,10 +29,11 @@ def by_hand(run, documents, part, k):
     if part == "minmax":
         low, high = min(values, default=0.0), max(values, default=0.0)
         return [((run[d] - low) / (high - low) if high > low else 1.0) if d in run else 0.0 for d in documents]
-    mean = math.fsum(values) / max(len(values), 1)
-    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / max(len(values), 1))
-    if not deviation:
+    # The mean of equal numbers, rounded, is not always that number.
+    if len(set(values)) < 2:
         return [0.0] * len(documents)
+    mean = math.fsum(values) / len(values)
+    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
     z = {d: (v - mean) / deviation for d, v in run.items()}
     return [z.get(d, min(z.values())) for d in documents]
 
