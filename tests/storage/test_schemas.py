@@ -50,6 +50,7 @@ NOT_SAVED = {
     "RankingMetric": "a base class",
     "Runs": "a query",
     "TorchRanker": "it holds any module of torch",
+    "Vectors": "a query",
 }
 
 
