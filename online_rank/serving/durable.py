@@ -251,7 +251,7 @@ class DurableService:
             self._saved_at = folder.saved.start
             waiting = {*self.service.waiting_numbers()}
             self._gone = [number for number in folder.saved.queries() if number not in waiting]
-            self._forgotten = {change: json.dumps(name) for change, name in self.service.renamed.items()}
+            self._forgotten = {change: json.dumps((name, 0)) for change, name in self.service.renamed.items()}
             if changed:
                 self.save()
         self.service.read_queries_from(lambda number: tuple(_parsed(folder.query(number))[3:]))

@@ -251,10 +251,10 @@ class RankingService(WindowedService):
 
     def _forget_learned(self, query_id: Any) -> None:
         """What is learned again had been forgotten, in a process that ended before its checkpoint."""
-        change = self._learned.get(query_id)
-        if change is not None:
-            self.renamed[change] = secrets.token_hex(16)
-            self._learned = {self.renamed.get(at, known): at for known, at in self._learned.items()}
+        learned = self._learned.get(query_id)
+        if learned is not None:
+            self.renamed[learned[0]] = secrets.token_hex(16)
+            self._learned = {self.renamed.get(row[0], known): row for known, row in self._learned.items()}
 
     def _handled(self, kind: str, fields: dict[str, Any], request: bytes, at: float | None) -> Reply:
         """Answer a request of a kind. Raises ValueError, and others, before anything changes."""
