@@ -90,7 +90,7 @@ def decisive_scores(learner, X, served):
     if not learner.n_features:
         return [0.0] * len(X)
     if learner.served == "average":
-        return [float(s) for s in learner.predict_many(X)]
+        return [float(s) for s in learner._score(X)]
     return [float(s) for s in learning_scores(learner, X)]
 
 
