@@ -49,9 +49,8 @@ class QueryStep(Able, base.Estimator):
         """
         return self._snapshot_state()
 
-    def _light_snapshot(self, block: Any) -> Callable[[], None] | None:
-        """As `_snapshot`, where learning `block` changes so little that undoing it takes next to nothing; None elsewhere."""
-        return None
+    #: As `_snapshot`, where a block changes so little that undoing it takes next to nothing; it returns None elsewhere.
+    _light_snapshot: Callable[[Any], Callable[[], None] | None] | None = None
 
     def _snapshot_state(self, kept_otherwise: frozenset[str] = frozenset()) -> Callable[[], None]:
         """The snapshot of all attributes except the arrays that the caller saves itself."""

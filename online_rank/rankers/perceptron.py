@@ -125,7 +125,11 @@ class PerceptronRanker(LinearRanker):
     """
 
     #: `_learn` takes pairs, mass and loss from `Block.served` if given.
-    _schema = Schema(_counters=Array(N_COUNTERS, low=0.0), _config=Derived(), _all_forms=Derived())
+    _learns_atomically = True
+
+    _schema = Schema(
+        _counters=Array(N_COUNTERS, low=0.0), _config=Derived(), _all_forms=Derived(), _learns_atomically=Derived()
+    )
 
     def __init__(
         self,
@@ -159,6 +163,8 @@ class PerceptronRanker(LinearRanker):
         self.norm_cap = norm_cap
         self.signs = signs
         checked_signs(signs)
+        # With signs, the projection follows the kernel.
+        self._learns_atomically = type(self)._learns_atomically and signs is None
         self._config = self._checked()
         lean = CREDITS[credit].lean and (within_grade, margin_scale) == ("mean", "constant")
         self._all_forms = None if lean else True
@@ -184,11 +190,6 @@ class PerceptronRanker(LinearRanker):
     def _abilities(self) -> Abilities:
         # A norm cap may scale down all weights in every query.
         return Abilities(takes_sparse=self.norm_cap is None, takes_served=True)
-
-    @property
-    def _learns_atomically(self) -> bool:  # type: ignore[override]
-        # With signs, the projection follows the kernel.
-        return self.signs is None
 
     @property
     @locked
@@ -223,13 +224,12 @@ class PerceptronRanker(LinearRanker):
         lag = self._counters[AVERAGED] - 1.0 if self._decay == 1.0 else self._decay / shift
         project_rows(self._rows, lag if self._averages else 0.0, columns, signs)
 
-    def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        if self.signs is None:
-            return self._learn_freely(block, rounds)
+    def _learn_signed(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn queries one by one, projecting the weights after each."""
         columns, signs = self._signed_columns()
         self._warn_of_unknown_signs(columns)
         for t, query in enumerate(block.each()):
-            if not self._learn_freely(query, rounds[t : t + 1]):
+            if not self._learn(query, rounds[t : t + 1], free=True):
                 return t
             self._project(columns, signs)
         return len(block.w)
@@ -244,8 +244,10 @@ class PerceptronRanker(LinearRanker):
                 stacklevel=6,
             )
 
-    def _learn_freely(self, block: Block, rounds: np.ndarray) -> int:
-        """Learn queries by the kernel, without regard to signs."""
+    def _learn(self, block: Block, rounds: np.ndarray, *, free: bool = False) -> int:
+        """Learn queries; `free` without regard to signs."""
+        if self.signs is not None and not free:
+            return self._learn_signed(block, rounds)
         X, y, offsets, w, _, _, served, *_ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None and self._all_forms is None:

@@ -264,7 +264,7 @@ class RankingService(WindowedService):
             return self._teach(fields, request)
         if kind == "explain":
             return self._explain(fields, request)
-        window = self._pending.window
+        window = None if self.plan is None else self.plan.window
         if window is not None:
             at = fields.get("ts", time.time() if at is None else at)
         if kind == "rank":

@@ -11,6 +11,7 @@ from online_rank.serving.plan import require_time
 __all__ = ["FIELDS", "asked_of", "digest_of", "ids_of", "kind_of", "require_feedback"]
 
 _DICTS = {dict}
+_SORTED = json.JSONEncoder(sort_keys=True)
 
 #: The required and the optional fields of each kind of request.
 FIELDS: dict[str, tuple[set[str], set[str]]] = {
@@ -101,7 +102,7 @@ def digest_of(kind: str, fields: dict[str, Any]) -> int:
     >>> digest_of("grades", {"id": 1, "grades": {"a": 0, "b": 1}}) == digest_of("grades", {"grades": {"b": 1, "a": 0}, "ts": 5})
     True
     """
-    return zlib.crc32(json.dumps((fields[kind], fields.get("ungraded")), sort_keys=True).encode())
+    return zlib.crc32(_SORTED.encode((fields[kind], fields.get("ungraded"))).encode())
 
 
 def require_feedback(kind: str, fields: dict[str, Any]) -> None:

@@ -118,7 +118,7 @@ class WindowedService(LearningService):
 
     def _with_what_follows(self, reply: Reply) -> Reply:
         """A reply, with what happens after its request."""
-        if self._pending.window is not None:
+        if self.plan is not None and self.plan.window is not None:
             reply = reply._replace(closed=self._close_due())
         if self.challenge is not None and self.challenge.is_won:
             level = self.challenge.promote_at or 0.95
