@@ -82,7 +82,7 @@ def exports(queries: Sequence[Fused], names: Sequence[str]) -> str:
             model.learn_one(queries[i].runs, queries[i].grades)
         for to, target in TARGETS.items():
             if "fusion" in target.kinds:
-                found = fusion_weights(model, to, [query.runs for query in queries])
+                found = fusion_weights(model, to, queries=[query.runs for query in queries])
                 rows.append((today, to, f"{found.changed:.1%}", f"{found.changed_first:.1%}"))
                 print("|".join(rows[-1]), flush=True)
     return f"""## Rankings changed by exports

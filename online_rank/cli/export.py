@@ -87,7 +87,7 @@ def run(
 
 def _notice_fusion(model: Any, to: str, queries: Sequence[Runs] | None) -> None:
     """Print how the target's rankings differ from the model's."""
-    found, title = fusion_weights(model, to, queries), TARGETS[to].title
+    found, title = fusion_weights(model, to, queries=queries), TARGETS[to].title
     if found.why_fitted is not None:
         print(
             f"online-rank: {title} cannot compute this model: {found.why_fitted}. These are the nearest weights",

@@ -57,7 +57,7 @@ def to_elasticsearch_linear(
     >>> to_elasticsearch_linear(model, names={"vector": knn})["retriever"]["linear"]["retrievers"][1]["weight"]
     0.75
     """
-    found = fusion_weights(model, "elasticsearch-linear", queries)
+    found = fusion_weights(model, "elasticsearch-linear", queries=queries)
     retrievers = _retrievers(found, names)
     shares = normalised(found.weights["minmax"])
     each = [{"retriever": x, "weight": w, "normalizer": "minmax"} for x, w in zip(retrievers, shares, strict=True)]
@@ -79,7 +79,7 @@ def to_elasticsearch_rrf(
     TypeError, ValueError
         As `fusion_weights`.
     """
-    found = fusion_weights(model, "elasticsearch-rrf", queries)
+    found = fusion_weights(model, "elasticsearch-rrf", queries=queries)
     shares = normalised(found.weights["reciprocal_rank"])
     each = [{"retriever": x, "weight": w} for x, w in zip(_retrievers(found, names), shares, strict=True)]
     return {"retriever": {"rrf": {"retrievers": each, "rank_constant": int(found.k), "rank_window_size": 100}}}
@@ -114,7 +114,7 @@ def to_opensearch_pipeline(
     >>> made["PUT /_search/pipeline/shop"]["phase_results_processors"][0]["normalization-processor"]["combination"]
     {'technique': 'arithmetic_mean', 'parameters': {'weights': [0.25, 0.75]}}
     """
-    found = fusion_weights(model, "opensearch-pipeline", queries)
+    found = fusion_weights(model, "opensearch-pipeline", queries=queries)
     if len(found.runs) > _OPENSEARCH_MOST:
         raise ValueError(
             f"a hybrid query of OpenSearch has at most {_OPENSEARCH_MOST} queries; the model has {len(found.runs)}"
@@ -149,7 +149,7 @@ def to_langchain(
     >>> to_langchain(RunFeatures() | PerceptronRanker.from_rule("rrf", ["text", "vector"], weights=[1.0, 3.0]))
     {'retrievers': ['text', 'vector'], 'weights': [0.25, 0.75], 'c': 60}
     """
-    found = fusion_weights(model, "langchain", queries)
+    found = fusion_weights(model, "langchain", queries=queries)
     c = int(found.k) if found.k % 1.0 == 0.0 else found.k
     return {"retrievers": [*found.runs], "weights": normalised(found.weights["reciprocal_rank"]), "c": c}
 
@@ -173,7 +173,7 @@ def to_solr_function(
     TypeError, ValueError
         As `fusion_weights`; or a name cannot be a request parameter.
     """
-    found = fusion_weights(model, "solr-function", queries)
+    found = fusion_weights(model, "solr-function", queries=queries)
     texts, _ = feature_texts(found.runs, len(found.runs), names)
     for text in texts:
         if not _SOLR_NAME.fullmatch(text):
@@ -203,7 +203,7 @@ def to_vespa_global(
     TypeError, ValueError
         As `fusion_weights`; or a name is no feature of Vespa.
     """
-    found = fusion_weights(model, "vespa-global", queries)
+    found = fusion_weights(model, "vespa-global", queries=queries)
     texts, _ = feature_texts(found.runs, len(found.runs), names)
     for what, text, allowed in (("profile", name, _IDENTIFIER), *(("feature", text, _VESPA_INPUT) for text in texts)):
         if not allowed.fullmatch(text):
@@ -259,7 +259,7 @@ def to_sql(model: Any, *, name: str = "online_rank", names: Names = None, querie
     FROM "candidates"
     ORDER BY "query", score DESC
     """
-    found = fusion_weights(model, "sql", queries)
+    found = fusion_weights(model, "sql", queries=queries)
     known = (*found.runs, *found.features)
     texts, _ = feature_texts(known, len(known), names)
     columns = [_quoted(text) for text in texts]

@@ -167,7 +167,7 @@ ENGINES = {
 }
 
 
-def fusion_weights(model: Any, to: str, queries: Sequence[Runs] | None = None) -> Weights:
+def fusion_weights(model: Any, to: str, *, queries: Sequence[Runs] | None = None) -> Weights:
     """The weights of a model for an engine: its own if the engine can add up what the model does, else the nearest.
 
     The nearest are the weights, >= 0 where the engine wants that, whose scores have the least squared distance to those of the

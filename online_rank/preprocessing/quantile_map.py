@@ -616,6 +616,11 @@ class AbsoluteColumns(StatelessTransformer):
     Trees that grow on half of the columns take half of the time and of the memory, and are better where the truth depends on
     absolute values (`python -m benchmarks.blends`).
 
+    Raises
+    ------
+    ValueError
+        While learning or ranking: the columns are not in the pairs of a `StreamQuantileMap` without ramps.
+
     Examples
     --------
     >>> import numpy as np
@@ -636,9 +641,12 @@ class AbsoluteColumns(StatelessTransformer):
     def _transform_block(self, block: Block) -> Block:
         require_finite(block)
         X = as_array(block.X, self)
-        out = np.empty((len(X), (X.shape[1] + 1) // 2), X.dtype)
+        names = None if block.names is None else _first_of_pairs(block.names)
+        if X.shape[1] % 2 or (block.names and not names):
+            raise ValueError("AbsoluteColumns takes pairs of columns, as StreamQuantileMap() makes them: put one in front")
+        out = np.empty((len(X), X.shape[1] // 2), X.dtype)
         self._transform(X, block.offsets, out)
-        return block._replace(X=out, names=None if block.names is None else _first_of_pairs(block.names))
+        return block._replace(X=out, names=names)
 
 
 @functools.cache
@@ -657,15 +665,23 @@ def _column_names(names: tuple[Hashable, ...], ramps: int | None) -> tuple[Hasha
         if are_numbers((name,)):
             given += [str(width * (int(name) - 1) + k) for k in range(1, width + 1)]  # type: ignore[call-overload]
         else:
-            pair = (name, f"{name}{_IN_QUERY}" if isinstance(name, str) else (name, "in query"))
+            pair = (name, _relative(name))
             given += pair if ramps is None else _ramp_names(pair, ramps)
     return tuple(given)
 
 
+def _relative(name: Hashable) -> Hashable:
+    """The name of the column relative to the query."""
+    return f"{name}{_IN_QUERY}" if isinstance(name, str) else (name, "in query")
+
+
 @functools.lru_cache(maxsize=64)
 def _first_of_pairs(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """The names of absolute columns; none if the columns are not in pairs. Numbers stay numbers."""
     kept = names[::2]
-    return numbers(len(kept)) if are_numbers(names) else kept
+    if are_numbers(names):
+        return numbers(len(kept))
+    return kept if names[1::2] == tuple(map(_relative, kept)) else ()
 
 
 @functools.lru_cache(maxsize=64)

@@ -305,7 +305,9 @@ def test_stream_and_serve_begin_alike():
     options = {verb.__name__: inspect.signature(verb, eval_str=True).parameters for verb in (serve, stream)}
     shared = options["serve"].keys() & options["stream"].keys()
     assert options["stream"].keys() - shared == {"save"}
-    assert options["serve"].keys() - shared == {"follow", "host", "port", "key", "max_models"}
+    assert options["serve"].keys() - shared == {
+        *("follow", "host", "port", "key", "max_models", "max_keys", "max_bytes", "key_ttl"),
+    }
     for name in shared:
         assert options["serve"][name].annotation == options["stream"][name].annotation
         assert options["serve"][name].default == options["stream"][name].default

@@ -96,7 +96,7 @@ def test_an_engine_that_carries_the_model_ranks_as_it_does(to, weights):
     text = export(model, to)
     for lists in queries(40):
         assert engine_order(to, text, lists) == model.rank_one(Runs(lists))
-    found = fusion_weights(model, to, [Runs(lists) for lists in queries(40)])
+    found = fusion_weights(model, to, queries=[Runs(lists) for lists in queries(40)])
     assert (found.why_fitted, found.changed, found.changed_first) == (None, 0.0, 0.0)
 
 
@@ -108,7 +108,7 @@ def test_the_nearest_is_fitted_and_its_changed_rankings_are_counted(to):
         asked = Runs(query)
         model.learn_one(asked, {d: int(rng.integers(3)) for d in asked.ids})
     given = [Runs(query) for query in lists]
-    found = fusion_weights(model, to, given)
+    found = fusion_weights(model, to, queries=given)
     assert found.why_fitted == "its scores are not a weighted sum of features of runs"
     text = export(model, to, queries=given)
     pairs = [(engine_order(to, text, query), model.rank_one(Runs(query))) for query in lists]
@@ -123,12 +123,12 @@ def test_the_nearest_to_what_an_engine_can_carry_is_that():
         {"r0 minmax": -1.0, "r1 minmax": 2.0, "r2 minmax": 1.0}, optimizer="sgd"
     )
     given = [Runs(lists) for lists in queries(60)]
-    nearest = fusion_weights(model, "elasticsearch-linear", given)
+    nearest = fusion_weights(model, "elasticsearch-linear", queries=given)
     assert nearest.why_fitted == "it has negative weights"
     assert nearest.weights["minmax"][0] == 0.0
     assert 0.0 < nearest.changed_first <= nearest.changed <= 1.0
     # A blend that has learned nothing ranks as its rule, whose weights are found.
-    begun = fusion_weights(hybrid(RUNS, today="minmax", weights=[1.0, 2.0, 3.0]), "elasticsearch-linear", given)
+    begun = fusion_weights(hybrid(RUNS, today="minmax", weights=[1.0, 2.0, 3.0]), "elasticsearch-linear", queries=given)
     assert begun.changed == 0.0
     assert begun.weights["minmax"] == pytest.approx([1 / 3, 2 / 3, 1], abs=1e-9)
 

@@ -397,6 +397,9 @@ def test_absolute_columns():
     assert layer(X).tolist() == out.tolist()
     with pytest.raises(ValueError, match="feature 3 of document 1"):
         AbsoluteColumns().transform_one(np.where(X == 9.0, np.nan, X))
+    for no_pairs in (X[:, :5], [{"a": 1.0, "b": 2.0}], [{"a in query": 1.0, "a": 2.0}]):
+        with pytest.raises(ValueError, match="AbsoluteColumns takes pairs of columns"):
+            AbsoluteColumns().transform_one(no_pairs)
 
 
 def test_a_rejected_query_leaves_the_sample_as_it_was():

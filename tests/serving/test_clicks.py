@@ -54,7 +54,8 @@ def test_engagement_no_click_and_twice():
     service = RankingService(SwapRanker(PlackettLuce(k=2, seed=1)))
     first = service.handle(request(id="q", docs=queries(1)[0])).answer["ranking"][0]
     assert service.handle(request(id="q", clicks={first: 0.7})).answer["learned"] is True
-    assert service.handle(request(id="q", clicks=[])).answer == {"id": "q", "learned": False, "duplicate": True}
+    assert service.handle(request(id="q", clicks={first: 0.7})).answer == {"id": "q", "learned": False, "duplicate": True}
+    assert service.handle(request(id="q", clicks=[])).answer == {"id": "q", "learned": False, "late": True}
     service.handle(request(id="r", docs=queries(1)[0]))
     assert service.handle(request(id="r", clicks=[])).answer == {"id": "r", "learned": True, "loss": 0.0}
 
