@@ -292,6 +292,10 @@ def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
             service.replay(own(fields), number, waiting, feedback)
         except (ValueError, TypeError, LookupError) as error:
             raise CheckpointError(f"{path}: the journal cannot be replayed: {error}") from error
+    # The next generation will consist of these rows, when the journal, which was replayed here, is gone.
+    kept = saved.learned_since()
+    for change in service.learned_changes():
+        saved.require(change <= saved.start or change in kept, f"the id learned by change {change} is missing")
     return service
 
 

@@ -71,11 +71,20 @@ class Saved:
     def learned(self) -> Iterator[tuple[int, str]]:
         """The ids known at the generation, in order, each with the number of its change."""
         n = 0
-        for change, query_id, digest in self._rows.rows(_LEARNED, self._first, self.start):
-            self.require(digest == digest_of_id(change, query_id), f"the id learned by change {change} is damaged")
+        for learned in self._whole_ids(self._first, self.start):
             n += 1
-            yield change, query_id
+            yield learned
         self.require(n == self._n_learned, f"{self._n_learned - n} learned ids are missing")
+
+    def learned_since(self) -> set[int]:
+        """The changes since the generation that learned an id; the next generation has no journal to look in."""
+        return {change for change, _ in self._whole_ids(self.start + 1, self.change)}
+
+    def _whole_ids(self, first: int, last: int) -> Iterator[tuple[int, str]]:
+        """The ids learned by changes from `first` to `last`. Raises CheckpointError when one is damaged."""
+        for change, query_id, digest in self._rows.rows(_LEARNED, first, last):
+            self.require(digest == digest_of_id(change, query_id), f"the id learned by change {change} is damaged")
+            yield change, query_id
 
     def since(self) -> Iterator[tuple[bytes, int | None, bytes | None]]:
         """The outcomes since the generation, in order, each with the number of the query that waits from then on, and it."""

@@ -414,6 +414,22 @@ def test_a_row_whose_digest_does_not_match_is_noticed(tmp_path, table):
         serving(place)
 
 
+@pytest.mark.parametrize("how", ["UPDATE learned SET id = id || ' '", "DELETE FROM learned"])
+def test_an_id_learned_since_the_checkpoint_is_checked_before_the_journal_goes(tmp_path, how):
+    """The journal has it, too, so that the service began; its next checkpoint could not be read any more."""
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:6])
+    durable.save()
+    handled(durable, PAIRS[6:])
+    durable.close()
+    with sqlite3.connect(tmp_path / "state.db") as editor:
+        editor.execute(f"{how} WHERE change = (SELECT max(change) FROM learned)")
+        assert editor.execute("SELECT changes()").fetchone()[0] == 1
+    for begin in (serving, read_service):
+        with pytest.raises(CheckpointError, match=r"the id learned by change 12 is (damaged|missing)"):
+            begin(tmp_path)
+
+
 def test_a_query_that_was_damaged_meanwhile_is_not_learned(tmp_path):
     durable = serving(tmp_path)
     handled(durable, PAIRS[:3])
