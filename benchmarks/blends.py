@@ -30,7 +30,7 @@ from online_rank._kernels import blend as kernels
 from online_rank._progress import progress
 from online_rank.base import Ranker
 from online_rank.measures import discounts
-from online_rank.preprocessing import AbsoluteColumns, Ramps
+from online_rank.preprocessing import Ramps
 from online_rank.query import read_query
 from online_rank.rankers.blend import _grid, _Made, _rank_and_learn, _scores
 
@@ -42,8 +42,8 @@ MEMBERS: dict[str, Callable[[], Ranker]] = {
     "P": lambda: Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1),
     "E": lambda: StreamTargetEncoder(keep="relative") | RidgeRanker(),
     "F": lambda: StreamTargetEncoder(keep="none") | RidgeRanker(),
-    "S": BoostedRanker,
-    "T": lambda: AbsoluteColumns() | BoostedRanker(),
+    "S": lambda: BoostedRanker(window=300, depth=3),
+    "T": BoostedRanker,
 }
 BLENDS = (
     *MEMBERS,
@@ -164,7 +164,7 @@ queries. The milliseconds are of processor time a query, learning the queries of
 All behind one `StreamQuantileMap()`. R: `RidgeRanker()`; D: `PerceptronRanker()`; A:
 `Ramps() | GradientRanker("logistic", optimizer="adagrad")`; P:
 `Ramps() | PerceptronRanker(credit="spread", relative_margin=0.1)`; E: `StreamTargetEncoder(keep="relative") | RidgeRanker()`;
-F: the same with `keep="none"`; trees, S: `BoostedRanker()`, T: `AbsoluteColumns() | BoostedRanker()`. `BlendRanker()` is
+F: the same with `keep="none"`; trees, S: `BoostedRanker(window=300, depth=3)`, T: `BoostedRanker()`. `BlendRanker()` is
 {CHOSEN.replace(" ", " + ")}, `BlendRanker("light")` is {LIGHT.replace(" ", " + ")}. {environment()}
 
 {table(["blend", *chosen.sets, "ms a query"], rows)}

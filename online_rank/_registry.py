@@ -85,7 +85,6 @@ TOP_LEVEL = {
 
 #: The same for classes that can be saved but are public only in their subpackages.
 _IN_ROOMS = {
-    "AbsoluteColumns": "preprocessing",
     "BayesianUser": "stream.clicks",
     "BrowsingUser": "stream.clicks",
     "CascadeUser": "stream.clicks",

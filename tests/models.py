@@ -36,7 +36,7 @@ from online_rank import (
     TorchRanker,
 )
 from online_rank.base.function import QueryFunction
-from online_rank.preprocessing import AbsoluteColumns, Ramps
+from online_rank.preprocessing import Ramps
 from online_rank.rankers.fixed import FixedRanker
 
 
@@ -96,8 +96,6 @@ REGISTRY = {
     "quantile map": lambda: StreamQuantileMap(),
     "quantile map, ramps": lambda: StreamQuantileMap(3, frozen_after=64),
     "ramps": lambda: Ramps(4),
-    "map | absolute": lambda: StreamQuantileMap() | AbsoluteColumns(),
-    "map | absolute | perceptron": lambda: StreamQuantileMap() | AbsoluteColumns() | PerceptronRanker(),
     "map | ramps | gradient": lambda: StreamQuantileMap() | Ramps() | GradientRanker("logistic", optimizer="adagrad"),
     "map | encoder | ridge": lambda: StreamQuantileMap() | StreamTargetEncoder() | RidgeRanker(),
     "encoder": lambda: StreamTargetEncoder(),

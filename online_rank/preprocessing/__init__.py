@@ -10,7 +10,7 @@ from online_rank.preprocessing.hashing import HashedFeatures
 from online_rank.preprocessing.lift import ForEachDocument
 from online_rank.preprocessing.max_abs import MaxAbsStreamScaler
 from online_rank.preprocessing.per_query import QueryNormalizer, SignedLog
-from online_rank.preprocessing.quantile_map import AbsoluteColumns, Ramps, StreamQuantileMap
+from online_rank.preprocessing.quantile_map import Ramps, StreamQuantileMap
 from online_rank.preprocessing.ranks import QueryRanks
 from online_rank.preprocessing.runs import RunFeatures
 from online_rank.preprocessing.stream_scaler import StreamScaler
@@ -18,7 +18,6 @@ from online_rank.preprocessing.tails import heavy_tails
 from online_rank.preprocessing.target_encoder import StreamTargetEncoder
 
 __all__ = [
-    "AbsoluteColumns",
     "CrossFeatures",
     "ForEachDocument",
     "HashedFeatures",

@@ -12,14 +12,14 @@ from online_rank._kernels import quantile_map as kernels
 from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.arguments import seed as require_seed
-from online_rank.base.columns import are_numbers, as_array, numbers
-from online_rank.base.form import Curves, InQuery, Layer, Take
+from online_rank.base.columns import are_numbers, as_array
+from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
 from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer
 from online_rank.query import Block, SparseRows, require_finite
 
-__all__ = ["AbsoluteColumns", "Ramps", "StreamQuantileMap"]
+__all__ = ["Ramps", "StreamQuantileMap"]
 
 #: Values that the sketch of a feature keeps, and documents that join it at once. A map of d features is saved in
 #: 8 d (_POINTS + _DOCUMENTS) bytes: 348 kB at 136 features.
@@ -610,45 +610,6 @@ class Ramps(StatelessTransformer):
         return block._replace(X=out, names=None if block.names is None else _ramp_names(block.names, self.n_knots))
 
 
-class AbsoluteColumns(StatelessTransformer):
-    """Keep the absolute column of each pair that `StreamQuantileMap` makes, and leave out the one relative to the query.
-
-    Trees that grow on half of the columns take half of the time and of the memory, and are better where the truth depends on
-    absolute values (`python -m benchmarks.blends`).
-
-    Raises
-    ------
-    ValueError
-        While learning or ranking: the columns are not in the pairs of a `StreamQuantileMap` without ramps.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from online_rank.preprocessing import AbsoluteColumns
-    >>> AbsoluteColumns().transform_one(np.array([[1.0, -1.0, 5.0, 0.0]]))
-    array([[1., 5.]])
-    """
-
-    _schema = Schema()
-
-    def _layers(self, n_features: int) -> tuple[Layer, ...]:
-        return (Take(np.arange(0, n_features, 2)),)
-
-    def _transform(self, X: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> int:
-        out[:] = X[:, ::2]
-        return len(offsets) - 1
-
-    def _transform_block(self, block: Block) -> Block:
-        require_finite(block)
-        X = as_array(block.X, self)
-        names = None if block.names is None else _first_of_pairs(block.names)
-        if X.shape[1] % 2 or (block.names and not names):
-            raise ValueError("AbsoluteColumns takes pairs of columns, as StreamQuantileMap() makes them: put one in front")
-        out = np.empty((len(X), X.shape[1] // 2), X.dtype)
-        self._transform(X, block.offsets, out)
-        return block._replace(X=out, names=names)
-
-
 @functools.cache
 def _knots(n_knots: int) -> np.ndarray:
     return np.linspace(-_REACH, _REACH, n_knots)
@@ -665,23 +626,9 @@ def _column_names(names: tuple[Hashable, ...], ramps: int | None) -> tuple[Hasha
         if are_numbers((name,)):
             given += [str(width * (int(name) - 1) + k) for k in range(1, width + 1)]  # type: ignore[call-overload]
         else:
-            pair = (name, _relative(name))
+            pair = (name, f"{name}{_IN_QUERY}" if isinstance(name, str) else (name, "in query"))
             given += pair if ramps is None else _ramp_names(pair, ramps)
     return tuple(given)
-
-
-def _relative(name: Hashable) -> Hashable:
-    """The name of the column relative to the query."""
-    return f"{name}{_IN_QUERY}" if isinstance(name, str) else (name, "in query")
-
-
-@functools.lru_cache(maxsize=64)
-def _first_of_pairs(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
-    """The names of absolute columns; none if the columns are not in pairs. Numbers stay numbers."""
-    kept = names[::2]
-    if are_numbers(names):
-        return numbers(len(kept))
-    return kept if names[1::2] == tuple(map(_relative, kept)) else ()
 
 
 @functools.lru_cache(maxsize=64)

@@ -66,9 +66,8 @@ class BlendRanker(NestedRanker):
     ----------
     rankers
         Rankers and pipelines that end in one, which all get the same features; copies of them learn. None: the default blend of
-        a perceptron, another on ramps, ridge on target encodings, a logistic ranker on ramps, and streaming trees on absolute
-        columns. `"light"`: the first three. Both take raw features, since they contain a `StreamQuantileMap` in front of all
-        members.
+        a perceptron, another on ramps, ridge on target encodings, a logistic ranker on ramps, and streaming trees. `"light"`:
+        the first three. Both take raw features, since they contain a `StreamQuantileMap` in front of all members.
     measure
         The measure of the loss (see `online_rank.measure`).
     grid
@@ -313,7 +312,7 @@ class BlendRanker(NestedRanker):
 
 def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     """The default blend, and the light one."""
-    from online_rank.preprocessing import AbsoluteColumns, Ramps, StreamTargetEncoder
+    from online_rank.preprocessing import Ramps, StreamTargetEncoder
     from online_rank.rankers.boosted import BoostedRanker
     from online_rank.rankers.gradient import GradientRanker
     from online_rank.rankers.perceptron import PerceptronRanker
@@ -326,7 +325,7 @@ def _recommended(name: str | None) -> list[Ranker | RankingPipeline]:
     light = [PerceptronRanker(), on_ramps, StreamTargetEncoder(keep="relative") | RidgeRanker()]
     if name == "light":
         return light
-    return [*light, Ramps() | GradientRanker("logistic", optimizer="adagrad"), AbsoluteColumns() | BoostedRanker()]
+    return [*light, Ramps() | GradientRanker("logistic", optimizer="adagrad"), BoostedRanker()]
 
 
 def _own_map() -> Any:

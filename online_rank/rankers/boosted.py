@@ -80,8 +80,7 @@ class BoostedRanker(Ranker):
     documents and the value G/(H + 1): one of few documents is shrunk towards 0.
 
     Columns are cut into 64 bins at fixed places between -2.6 and 2.6, the range of normal scores, so put `StreamQuantileMap` or
-    a scaler in front. Trees then see raw features by their quantiles, and relative to the query; `AbsoluteColumns` between the
-    two leaves out the latter, for half of the time.
+    a scaler in front. Trees then see raw features by their quantiles, and relative to the query.
 
     The growth of a tree is spread in small steps over the queries until the next one is due, so the cost of a query is bounded,
     and the result does not depend on timing.
@@ -122,7 +121,7 @@ class BoostedRanker(Ranker):
     >>> for X, y in NoisyTeacher(n_queries=30, n_features=5, n_documents=20):
     ...     model.learn_one(X, y)
     >>> model["BoostedRanker"].n_trees
-    530
+    266
     """
 
     _schema = Schema(
@@ -151,7 +150,7 @@ class BoostedRanker(Ranker):
         *,
         window: int = 1000,
         depth: int = 5,
-        rate: float = 400.0,
+        rate: float = 200.0,
         decay: float = 0.003,
         learning_rate: float = 0.05,
         seed: int = 0,

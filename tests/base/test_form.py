@@ -28,7 +28,7 @@ from online_rank import (
 )
 from online_rank.base.closed import form_of
 from online_rank.base.form import Take, Tree, Trees, first_at_least, full_tree, sources_of
-from online_rank.preprocessing import AbsoluteColumns, Ramps
+from online_rank.preprocessing import Ramps
 
 MODELS = {
     "perceptron": lambda: PerceptronRanker(),
@@ -47,7 +47,6 @@ MODELS = {
     "ranks": lambda: QueryRanks() | StreamScaler() | PerceptronRanker(),
     "gaussianized": lambda: StreamGaussianizer() | PerceptronRanker(),
     "trees on quantiles": lambda: StreamQuantileMap() | BoostedRanker(),
-    "trees on absolute quantiles": lambda: StreamQuantileMap() | AbsoluteColumns() | BoostedRanker(),
     "trees behind a scaler": lambda: StreamScaler() | BoostedRanker(),
     "network": lambda: StreamGaussianizer() | DirectRanker(dtype="float64"),
     "blend": lambda: BlendRanker(),

@@ -1,4 +1,4 @@
-"""StreamQuantileMap, AbsoluteColumns and Ramps."""
+"""StreamQuantileMap and Ramps."""
 
 import itertools
 import re
@@ -15,7 +15,7 @@ from online_rank import PerceptronRanker, StreamQuantileMap
 from online_rank._kernels import quantile_map as kernels
 from online_rank.base.schema import mismatches
 from online_rank.distributed import fork, mix
-from online_rank.preprocessing import AbsoluteColumns, Ramps
+from online_rank.preprocessing import Ramps
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import preprocessing as reference
 
@@ -379,27 +379,6 @@ def test_ramps_as_an_option_are_the_step():
         option.learn_one(x)
     np.testing.assert_array_equal(both.transform_one(X), option.transform_one(X))
     assert option.transform_one(X).shape == (300, 5 * 2 * 5)
-
-
-def test_absolute_columns():
-    quantiles, named = StreamQuantileMap(), [{"a": 1.0, "b": 3.0}, {"a": 5.0, "b": 0.5}]
-    both = quantiles | AbsoluteColumns()
-    both.learn_one(named)
-    expected = [{name: x[name] for name in ("a", "b")} for x in quantiles.transform_one(named)]
-    assert both.transform_one(named) == expected
-    X, offsets = np.arange(12.0).reshape(2, 6), np.array([0, 2])
-    assert AbsoluteColumns().transform_one(X).tolist() == [[0.0, 2.0, 4.0], [6.0, 8.0, 10.0]]
-    # Numbers are places, as in arrays.
-    assert AbsoluteColumns().transform_one([{str(n): 1.0 * n for n in range(1, 7)}]) == [{"1": 1.0, "2": 3.0, "3": 5.0}]
-    out = np.empty((2, 3))
-    AbsoluteColumns()._transform(X, offsets, out)
-    (layer,) = AbsoluteColumns()._layers(6)
-    assert layer(X).tolist() == out.tolist()
-    with pytest.raises(ValueError, match="feature 3 of document 1"):
-        AbsoluteColumns().transform_one(np.where(X == 9.0, np.nan, X))
-    for no_pairs in (X[:, :5], [{"a": 1.0, "b": 2.0}], [{"a in query": 1.0, "a": 2.0}]):
-        with pytest.raises(ValueError, match="AbsoluteColumns takes pairs of columns"):
-            AbsoluteColumns().transform_one(no_pairs)
 
 
 def test_a_rejected_query_leaves_the_sample_as_it_was():
