@@ -1,7 +1,6 @@
 """Click logs in tables: each row is a document of a shown list, or another candidate."""
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,13 +80,13 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
             yield pieces
 
     def _rows(self, frame: Frame) -> Iterator[_Row]:
-        roles = [self.plan.of(role) for role in ("document", "position", "click", "propensity")]
+        propensity = self.plan.of("propensity")
+        roles = [str(self.plan.of(role)) for role in ("document", "position", "click")]
         n, d = len(roles), len(self.plan.features)
-        columns = [name for name in chain(roles, self.plan.features, self.plan.context) if name is not None]
-        absent = roles.index(None) if None in roles else n
-        for i, row in enumerate(frame.rows.select(columns).iter_rows()):
-            document, position, click, propensity, *rest = (*row[:absent], None, *row[absent:]) if absent < n else row
-            yield _Row(frame.where(i), document, position, click, propensity, tuple(rest[:d]), tuple(rest[d:]))
+        chances = [None] * len(frame.rows) if propensity is None else frame.rows[propensity].to_list()
+        rows = frame.rows.select([*roles, *self.plan.features, *self.plan.context]).iter_rows()
+        for i, (row, chance) in enumerate(zip(rows, chances, strict=True)):
+            yield _Row(frame.where(i), row[0], row[1], row[2], chance, row[n : n + d], row[n + d :])
 
     def _list(self, rows: list[_Row]) -> tuple[Any, Clicks] | None:
         """The query of a list, and its clicks; None if nothing was shown."""
