@@ -170,6 +170,7 @@ class Columns:
         if len(renamed) != len(self._column):
             raise ValueError("a new name of a column is that of another one")
         self._column = renamed
+        self._has_others = self._has_others or not are_texts(renamed)
         self._table = self._found = self._names = self._are_numbers = None
 
     def truncate(self, n: int) -> None:
