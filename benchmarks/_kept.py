@@ -35,6 +35,10 @@ class Kept:
                 new.replace(self._path)
         return self._parts[name]["value"]
 
+    def forget(self, name: str) -> None:
+        """Measure a part again."""
+        self._parts.pop(name, None)
+
     def __contains__(self, name: str) -> bool:
         return name in self._parts
 

@@ -1,12 +1,15 @@
 """Do the tests notice when the code is wrong? Mutations outside the kernels, and whether a test fails for each.
 
-    python -m benchmarks.mutations [--only WORD ...]
+    python -m benchmarks.mutations [--only WORD ...] [--keep FILE [--again]]
 
 Each mutation replaces one piece of one file, in a copy of the project, and runs the tests of its room until one fails. A
 mutation whose text is no longer in its file is *stale*: it has to be written anew.
+`--again` runs those once more that were not killed before.
 """
 
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._common import ROOT, parser, save, table
+from benchmarks._kept import Kept, add_keep
 
 #: Seconds after which the tests of a mutation are given up; one that hangs is noticed, too.
 LIMIT = 600
@@ -33,9 +37,47 @@ QUERY, BASE, METRICS, FEEDBACK = "tests/query", "tests/base", "tests/metrics tes
 NESTED = "tests/rankers/test_selection.py tests/rankers/test_drift.py"
 STATE = "tests/storage/test_state.py"
 COMMIT, REPLACED = "tests/serving/test_http.py::TestGroupCommit", "tests/serving/test_replaced.py"
+ARGUMENTS = "tests/test_arguments.py online_rank/arguments.py"
+FEEDBACK_OVER_HTTP = "tests/serving/test_feedback.py tests/serving/test_protocol.py"
 LINEAR = "tests/rankers/test_perceptron.py tests/rankers/test_sparse.py tests/rankers/test_properties.py"
 
-MUTATIONS = [
+#: Those that nothing noticed when the list began; each has a test of its own now.
+SURVIVORS = [
+    Mutation("rankers/averaged.py", "rounds > 400.0 * self.average", "False", LINEAR),
+    Mutation("rankers/drift.py", "step.max_features = old.max_features", "pass", NESTED),
+    Mutation(
+        "rankers/nested.py",
+        "if query.served is not None:\n            return query.served",
+        "if False:\n            return query.served",
+        f"{NESTED} tests/bounds",
+    ),
+    Mutation("rankers/selection.py", "1.0 - _ALPHA / (len(self._learners) - 1)", "1.0 - _ALPHA", NESTED),
+    Mutation(
+        "bounds/comparators.py",
+        "max(row[2], np.linalg.norm(before), np.linalg.norm(after))",
+        "max(row[2], np.linalg.norm(after))",
+        "tests/bounds/test_kept.py",
+    ),
+    Mutation(
+        "bounds/mixed.py",
+        "np.maximum(tracker._path[:, 2], shard._path[:, 2])",
+        "tracker._path[:, 2]",
+        "tests/bounds/test_kept.py",
+    ),
+    Mutation(
+        "rankers/kernel.py", "self.tolerance + _ROUNDING", "2.0 * self.tolerance + _ROUNDING", "tests/bounds/test_kept.py"
+    ),
+    Mutation(
+        "rankers/averaged.py",
+        "if self._averages:\n            self._average = self._weights.copy()\n\n    @property",
+        "if self._averages:\n            self._average = self._weights\n\n    @property",
+        "tests/rankers/test_beginnings.py",
+    ),
+    Mutation("serving/models.py", "model.is_idle and model.durable.is_saved:", "model.is_idle:", "tests/serving/test_http.py"),
+]
+
+#: All over the library, outside the kernels.
+ANYWHERE = [
     Mutation("query/judged.py", "if kind is None or policies[kind] == 0:", "if kind is None:", QUERY),
     Mutation("query/judged.py", '"negative" if grade < 0', '"negative" if grade <= 0', QUERY),
     Mutation("query/judged.py", "or grade != grade", "", QUERY),
@@ -114,18 +156,10 @@ MUTATIONS = [
     ),
     Mutation("rankers/averaged.py", "grown[:n] = rows[:n]", "pass", LINEAR),
     Mutation("rankers/averaged.py", "rows[n : n + n_new] = 0.0", "pass", LINEAR),
-    Mutation("rankers/averaged.py", "rounds > 400.0 * self.average", "False", LINEAR),
     Mutation("rankers/drift.py", "worse = recent > mean", "worse = True", NESTED),
     Mutation("rankers/drift.py", "min(n, _RECENT)", "n", NESTED),
     Mutation(
         "rankers/drift.py", "self._background = None\n            self._n_queries", "pass\n            self._n_queries", NESTED
-    ),
-    Mutation("rankers/drift.py", "step.max_features = old.max_features", "pass", NESTED),
-    Mutation(
-        "rankers/nested.py",
-        "if query.served is not None:\n            return query.served",
-        "if False:\n            return query.served",
-        f"{NESTED} tests/bounds",
     ),
     Mutation("rankers/adapters.py", "(y[i] > y[j])", "(y[i] >= y[j])", "tests/rankers"),
     Mutation("rankers/selection.py", "others[self._n_shown % len(others)]", "others[0]", NESTED),
@@ -145,30 +179,87 @@ MUTATIONS = [
     Mutation("evaluate/trace.py", "self._spacing *= 2", "pass", "tests/test_evaluate.py"),
     Mutation("stream/synth.py", "np.clip(y + noise, 0, self.n_grades - 1)", "np.abs(y + noise)", "tests/stream/test_synth.py"),
     Mutation("stream/trec.py", "max(int(grade), 0)", "int(grade)", "tests/stream tests/cli/test_doors.py"),
-    Mutation("rankers/selection.py", "1.0 - _ALPHA / (len(self._learners) - 1)", "1.0 - _ALPHA", NESTED),
+    Mutation("surrogates.py", "return 2.0 * self._slope * total", "return 2.0 * total", "tests/test_surrogates.py"),
+    # Arguments, models, changes that are undone.
+    Mutation("arguments.py", "type(value) is type(known_value) and value == known_value", "value == known_value", ARGUMENTS),
+    Mutation("arguments.py", "value > above)", "value >= above)", ARGUMENTS),
+    Mutation("base/undo.py", "        row[0, -1] = np.nan\n", "", f"{BASE} tests/rankers/test_perceptron.py"),
+    Mutation("base/undo.py", "for undo in reversed(self._undo):", "for undo in self._undo[:1]:", BASE),
+    Mutation("base/pipeline.py", "takes_sparse=all(step", "takes_sparse=any(step", f"{BASE} online_rank/base"),
+    Mutation("base/pipeline.py", "learns=any(step.learns", "learns=all(step.learns", f"{BASE} tests/rankers tests/checks"),
+    Mutation("rankers/averaged.py", "            self._counters[0] = 0.0\n", "", "tests/rankers tests/bounds"),
+    # Certificates and intervals.
     Mutation(
-        "bounds/comparators.py",
-        "max(row[2], np.linalg.norm(before), np.linalg.norm(after))",
-        "max(row[2], np.linalg.norm(after))",
-        "tests/bounds/test_kept.py",
+        "bounds/certificate.py",
+        'return "holds" if tolerance <= _NEGLIGIBLE * loss else "undecided by rounding"',
+        'return "holds"',
+        "tests/bounds/test_certificate.py tests/bounds/test_tracker.py",
     ),
     Mutation(
-        "bounds/mixed.py",
-        "np.maximum(tracker._path[:, 2], shard._path[:, 2])",
-        "tracker._path[:, 2]",
-        "tests/bounds/test_kept.py",
+        "bounds/certificate.py",
+        ' and all(check.verdict != "VIOLATED" for check in self.bounds)',
+        "",
+        "tests/bounds/test_certificate.py tests/bounds/test_defects.py",
+    ),
+    Mutation("intervals/losses.py", "(x >= 0.0) & (x <= 1.0)", "x <= 1.0", "tests/test_intervals.py"),
+    # Fusion.
+    Mutation("preprocessing/runs.py", "0.5 * (above + 1 + at_least)", "at_least", "tests/preprocessing/test_runs.py"),
+    Mutation("preprocessing/runs.py", "round(floor * _GRID) / _GRID", "0.0", "tests/preprocessing/test_runs.py tests/export"),
+    Mutation("export/fusion.py", "scores - share @ scores", "scores", "tests/export"),
+    Mutation("export/fusion.py", "if engine.whole_k and own.k != _k_of(engine, own.k):", "if False:", "tests/export"),
+    # Logs.
+    Mutation(
+        "stream/impressions.py",
+        "for row in sorted(rows, key=lambda row: str(row.document)):",
+        "for row in rows:",
+        "tests/stream/test_impressions_table.py",
     ),
     Mutation(
-        "rankers/kernel.py", "self.tolerance + _ROUNDING", "2.0 * self.tolerance + _ROUNDING", "tests/bounds/test_kept.py"
+        "stream/impressions.py", "order.notice(current, times[i], frame, i)", "pass", "tests/stream/test_impressions_table.py"
+    ),
+    Mutation("evaluate/run.py", "or settings_of(saved.get(name)) != settings_of(given)", "", "tests/test_evaluate.py"),
+    # The service.
+    Mutation("serving/gathering.py", "kinds[kind][1] <= at:", "kinds[kind][1] < at:", FEEDBACK_OVER_HTTP),
+    Mutation("serving/gathering.py", "at > end or self.now >= end", "at > end", FEEDBACK_OVER_HTTP),
+    Mutation("serving/gathering.py", "            if end > at:\n", "            if False:\n", FEEDBACK_OVER_HTTP),
+    Mutation("serving/pending.py", "n_bytes - (before[1] if before else 0)", "n_bytes", FEEDBACK_OVER_HTTP),
+    Mutation(
+        "serving/pending.py",
+        "            if query_id in self._given:\n                # What",
+        "            if False:\n                # What",
+        FEEDBACK_OVER_HTTP,
+    ),
+    Mutation("serving/learning.py", "if before in (0, digest)", "if True", FEEDBACK_OVER_HTTP),
+    Mutation("serving/learning.py", "            del self._learned[query_id]\n", "", f"{FEEDBACK_OVER_HTTP} tests/serving"),
+    Mutation(
+        "serving/learning.py",
+        "                challenge.sums = before\n",
+        "                pass\n",
+        "tests/serving/test_challenge.py tests/serving/test_rule.py",
     ),
     Mutation(
-        "rankers/averaged.py",
-        "if self._averages:\n            self._average = self._weights.copy()\n\n    @property",
-        "if self._averages:\n            self._average = self._weights\n\n    @property",
-        "tests/rankers/test_beginnings.py",
+        "serving/learning.py",
+        'scores = as_served(query.ids, answered["ranking"])',
+        "pass",
+        "tests/serving/test_clicks.py tests/serving/test_protocol.py tests/serving/test_challenge.py",
     ),
-    Mutation("serving/models.py", "model.is_idle and model.durable.is_saved:", "model.is_idle:", "tests/serving/test_http.py"),
-    # Acknowledged before it is on the disk.
+    Mutation(
+        "serving/protocol.py",
+        "                ranker.n_shown = before\n",
+        "",
+        "tests/serving/test_clicks.py tests/serving/test_protocol.py tests/serving/test_rule.py",
+    ),
+    Mutation(
+        "serving/service_state.py",
+        "if target != self._target:",
+        "if False:",
+        "tests/serving/test_identity.py tests/serving/test_protocol.py tests/serving/test_replaced.py",
+    ),
+    Mutation("serving/requests.py", "sort_keys=True", "sort_keys=False", "tests/serving/test_protocol.py online_rank/serving"),
+]
+
+#: Storage and durable services: acknowledged before it was synced, names not synced, modes, digests not compared.
+STORAGE = [
     Mutation(
         "storage/state.py",
         "transaction(wait, n_bytes)",
@@ -191,7 +282,6 @@ MUTATIONS = [
     Mutation(
         "serving/served.py", "self._watch(reply, before)\n                await on_disk", "self._watch(reply, before)", COMMIT
     ),
-    # What a restart finds.
     Mutation(
         "serving/durable.py",
         "self._saved_at = folder.saved.start",
@@ -238,7 +328,6 @@ MUTATIONS = [
         f"{STATE}::test_the_state_of_a_service_is_for_its_owner_alone",
     ),
     Mutation("storage/folder.py", "flags | os.O_NOFOLLOW", "flags", f"{STATE}::test_links_are_not_followed"),
-    # Damage.
     Mutation(
         "storage/checkpoint.py",
         "if digest != _sealed(change, notes, manifest):",
@@ -283,52 +372,81 @@ MUTATIONS = [
         "",
         f"{STATE}::test_a_count_that_is_cut_short_leaves_the_one_before",
     ),
-    Mutation("surrogates.py", "return 2.0 * self._slope * total", "return 2.0 * total", "tests/test_surrogates.py"),
 ]
+
+PARTS = {
+    "Anywhere outside the kernels": ANYWHERE,
+    "Those that once survived": SURVIVORS,
+    "Storage and durable services": STORAGE,
+}
 
 
 def noticed(mutation: Mutation, project: Path) -> str:
-    """Whether the tests notice a mutation: "killed", "SURVIVED" or "stale"."""
+    """Whether the tests notice a mutation: "killed", "SURVIVED" or "stale". The test that fails passes without it."""
     path = project / "online_rank" / mutation.file
     text = path.read_text()
     if text.count(mutation.old) != 1:
         return "stale"
     path.write_text(text.replace(mutation.old, mutation.new))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutation.tests.split()]
-    environment = {**os.environ, "PYTHONPATH": str(project)}
     try:
-        run = subprocess.run(command, cwd=project, env=environment, capture_output=True, timeout=LIMIT, check=False)
-        return "killed" if run.returncode == 1 else "SURVIVED" if run.returncode == 0 else f"stale (pytest: {run.returncode})"
+        run = _tested(mutation.tests.split(), project)
     except subprocess.TimeoutExpired:
         return "killed"
     finally:
         path.write_text(text)
+    if run.returncode != 1:
+        return "SURVIVED" if run.returncode == 0 else f"stale (pytest: {run.returncode})"
+    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", run.stdout)
+    return "killed" if _tested(failed, project).returncode == 0 else "stale (its tests fail anyway)"
+
+
+def _tested(tests: list[str], project: Path) -> "subprocess.CompletedProcess[str]":
+    """A run of tests in a copy of the project, until one fails."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(project), "COLUMNS": "1000"}
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--only", nargs="+", default=[""], help="parts of file names")
-    chosen = [m for m in MUTATIONS if any(word in m.file for word in arguments.parse_args().only)]
-    rows = []
+    arguments.add_argument("--again", action="store_true", help="run those that FILE has as survived or stale once more")
+    add_keep(arguments)
+    options = arguments.parse_args()
+    kept = Kept(options.keep)
+    sections, wanted = [], 0
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "project"
         shutil.copytree(ROOT, project, ignore=shutil.ignore_patterns(".git", ".venv", "results"))
         (project / "benchmarks" / "results").symlink_to(ROOT / "benchmarks" / "results")
-        for mutation in chosen:
-            rows.append(
-                (f"`{mutation.file}`", f"`{_line(mutation.old)}`", f"`{_line(mutation.new)}`", noticed(mutation, project))
-            )
-            print(*rows[-1], file=sys.stderr, flush=True)
-    killed = sum(row[-1] == "killed" for row in rows)
-    shown = table(
-        ("file", "instead of", "there stands", "tests"),
-        [(a, b.replace("|", "\\|"), c.replace("|", "\\|"), d) for a, b, c, d in rows],
-    )
-    save(
-        "mutations",
-        f"# Mutations outside the kernels\n\n{killed} of {len(rows)} are killed.\n\n{shown}",
-        part=len(chosen) < len(MUTATIONS),
-    )
+        for title, mutations in PARTS.items():
+            chosen = [each for each in mutations if any(word in each.file for word in options.only)]
+            wanted += len(chosen)
+            if chosen:
+                sections.append(_section(title, [(each, _found(each, kept, project, options.again)) for each in chosen]))
+    save("mutations", "\n\n".join(["# Mutations", *sections, kept.code]), part=wanted < sum(map(len, PARTS.values())))
+
+
+def _found(mutation: Mutation, kept: Kept, project: Path, again: bool) -> str:
+    """Whether the tests notice a mutation, now or in an earlier run."""
+    name = digest_of(mutation)
+    if again and name in kept and kept.part(name, str) != "killed":
+        kept.forget(name)
+    found: str = kept.part(name, lambda: noticed(mutation, project))
+    print(mutation.file, _line(mutation.old), found, sep=" | ", file=sys.stderr, flush=True)
+    return found
+
+
+def digest_of(mutation: Mutation) -> str:
+    """The name of a mutation in a file of what is kept."""
+    return hashlib.sha256("\0".join(mutation[:3]).encode()).hexdigest()[:16]
+
+
+def _section(title: str, found: list[tuple[Mutation, str]]) -> str:
+    killed = sum(outcome == "killed" for _, outcome in found)
+    rows = [(f"`{each.file}`", *(f"`{_line(text)}`".replace("|", "\\|") for text in each[1:3]), out) for each, out in found]
+    shown = table(("file", "instead of", "there stands", "tests"), rows)
+    return f"## {title}\n\n{killed} of {len(found)} are killed.\n\n{shown}"
 
 
 def _line(text: str) -> str:
