@@ -72,7 +72,7 @@ class Abilities(NamedTuple):
 
 def abilities_of(model: Any) -> Abilities:
     """The abilities of a model; the defaults for a model from another library."""
-    return model.abilities if isinstance(model, Able) else Abilities()
+    return (model._known or model.abilities) if isinstance(model, Able) else Abilities()
 
 
 class Able(Locked):

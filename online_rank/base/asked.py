@@ -22,7 +22,7 @@ def read_for(model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any =
     TypeError, ValueError
         Bad input; or there is a context, which no step of the model looks at.
     """
-    able = model.abilities
+    able = model._known or model.abilities
     block = read_query(x, y, w, served=served, context=context, documents=able.takes_documents)
     return block if block.context is None or able.takes_context else _refuse(model)
 

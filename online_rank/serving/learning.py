@@ -39,15 +39,12 @@ class LearningService(ServiceState):
 
     def _teach(self, fields: dict[str, Any], request: bytes) -> Reply:
         """Learn a query that somebody else has ranked, from its documents and their grades."""
-        query_id, asked = fields["id"], asked_of(fields, self.null_is_missing)
         require_feedback("grades", fields)
-        digest = digest_of("grades", fields)
+        query_id, digest = fields["id"], digest_of("grades", fields)
         if query_id in self._learned:
             return self._came_again(query_id, digest)
-        docs: Any = asked.documents if isinstance(asked, Runs) else asked
-        require_moderate(self.model, docs, len(request))
         grades, ungraded = fields["grades"], fields.get("ungraded")
-        query = self._query_of(fields, grades if ungraded == "skip" else None)
+        query = self._query_of(fields, grades if ungraded == "skip" else None, n_bytes=len(request))
         y = as_grades(completed(grades, query, ungraded), query.n_documents, query.ids)
         scores = self.model.predict_one(query)
         loss = served_loss(self._target, [*scores.values()], y)
@@ -128,9 +125,22 @@ class LearningService(ServiceState):
         self._counts["learned"] += 1
         self.n_changes += 1
 
-    def _query_of(self, fields: dict[str, Any], only: Any = None) -> Block:
-        """The query of a request that was accepted, all of its documents or some."""
+    def _query_of(self, fields: dict[str, Any], only: Any = None, *, n_bytes: int | None = None) -> Block:
+        """The query of a request, all of its documents or some.
+
+        Parameters
+        ----------
+        fields
+            The request.
+        only
+            The documents that are meant; None for all.
+        n_bytes
+            Size of a new request, which must not ask for too large an array; None for one that was accepted before.
+        """
         asked = asked_of(fields, self.null_is_missing)
+        if n_bytes is not None:
+            docs: Any = asked.documents if isinstance(asked, Runs) else asked
+            require_moderate(self.model, docs, n_bytes)
         if only is not None:
             require_known(only, ids_of(asked))
             if isinstance(asked, Runs):

@@ -62,8 +62,8 @@ from typing import Any
 
 from online_rank.base import abilities_of, ranker_of
 from online_rank.limits import is_id
-from online_rank.query import Runs, read_query
-from online_rank.serving.answers import explained, ranked, require_moderate
+from online_rank.query import Runs
+from online_rank.serving.answers import explained, ranked
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.requests import asked_of, kind_of, require_feedback
 from online_rank.serving.windows import WindowedService
@@ -280,19 +280,14 @@ class RankingService(WindowedService):
         query_id, greedy = fields["id"], fields.get("greedy", False)
         if type(greedy) is not bool:
             raise ValueError("greedy must be true or false")
-        asked = asked_of(fields, self.null_is_missing)
-        docs: Any = asked.documents if isinstance(asked, Runs) else asked
-        require_moderate(self.model, docs, len(request))
+        query, text = self._query_of(fields, n_bytes=len(request)), request.decode()
         # Before anything is drawn, because a refused request must not change the next draw.
-        text = request.decode()
-        size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * len(docs)
+        size = _ENTRY + len(text) * (1 if text.isascii() else 4) + _DOCUMENT * query.n_documents
         self._pending.require_room(size)
-        able = abilities_of(self.model)
-        query = read_query(asked, context=fields.get("context"), documents=able.takes_documents)
         scores = self.model.predict_one(query)
         if greedy:
             return Reply(ranked(query_id, scores))
-        if not able.draws:
+        if not abilities_of(self.model).draws:
             reply = self._waiting(ranked(query_id, scores), None, (query_id, size, at, text, [*scores.values()], None))
         else:
             ranker = ranker_of(self.model)
@@ -315,11 +310,7 @@ class RankingService(WindowedService):
 
     def _explain(self, fields: dict[str, Any], request: bytes) -> Reply:
         """Explain the difference between the scores of two documents. Nothing changes."""
-        asked = asked_of(fields, self.null_is_missing)
-        docs: Any = asked.documents if isinstance(asked, Runs) else asked
-        require_moderate(self.model, docs, len(request))
-        documents = abilities_of(self.model).takes_documents
-        query = read_query(asked, context=fields.get("context"), documents=documents)
+        query = self._query_of(fields, n_bytes=len(request))
         return Reply({"id": fields["id"], "explanation": explained(self.model, query, fields["explain"])})
 
     def _waiting(self, answer: dict[str, Any], n_shown: int | None, waiting: tuple[Any, ...]) -> Reply:

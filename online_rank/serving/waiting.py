@@ -57,9 +57,9 @@ class WaitingQueries:
         """The numbers of the queries that must go before another one of `n_bytes` can wait under an id, the oldest first."""
         same = self._queries.get(query_id)
         n, total = len(self._queries) + (same is None), self._n_bytes + n_bytes - (same[1] if same else 0)
-        gone = []
+        gone, next_number = [], self.next_number
         for number, size, _, _ in self._queries.values():
-            if n <= self.max_queries and total <= self.max_bytes and self.next_number - number <= self.max_age:
+            if n <= self.max_queries and total <= self.max_bytes and next_number - number <= self.max_age:
                 break
             if same is None or number != same[0]:
                 gone.append(number)
