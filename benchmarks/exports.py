@@ -1,19 +1,22 @@
 """Does every export rank as the model does? Every public ranker, alone, behind transformers and in a blend, to every target.
 
-    python -m benchmarks.exports [--queries 784]
+    python -m benchmarks.exports [--queries 784] [--keep FILE] [--minutes 60]
 
 Models learn 100 queries of MQ2008's training part. Their files are read by the programs themselves where these are Python
 packages (ONNX Runtime, LightGBM, XGBoost) or a compiler, and otherwise by independent readers written from the targets'
 documentation (`tests.reference.engines`). A score is compared in units of the largest score of its query, less what is added to
 all documents of it. "equal": within 1e-9; "float32": within 1e-5, where program or model compute in single precision. A query
-is ranked otherwise if two documents further apart than 1e-6 stand in the other order.
+is ranked otherwise if two documents further apart than 1e-6 stand in the other order. With `--keep`, models that FILE has are
+not measured again.
 """
 
 import ctypes
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +26,7 @@ from river import linear_model
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, folds, offsets_of
+from benchmarks._kept import Kept, add_keep
 from online_rank import (
     BestRanker,
     BlendRanker,
@@ -176,31 +180,42 @@ def ranked_otherwise(expected: np.ndarray, found: np.ndarray, tie: float) -> boo
     return bool((expected[order] > least + tie).any())
 
 
+def measured(make: Callable[[], Any], targets: list[str], learned: Any, asked: list[np.ndarray]) -> list[list[Any]]:
+    """The cells of a model, a target each; a single one that is refused if there is no such model."""
+    try:
+        model = taught(make, learned)
+    except (TypeError, ValueError) as error:
+        return [list(Cell(refused=f"no such model: {error}"))]
+    expected = [np.array(model.predict_one(_named(X))) for X in asked]
+    return [list(compared(model, to, asked, expected)) for to in targets]
+
+
 def main() -> None:
     """Every model, every export."""
     arguments = parser(__doc__)
     arguments.add_argument("--queries", type=int, default=784)
-    n_queries = arguments.parse_args().queries
+    arguments.add_argument("--minutes", type=float, default=float("inf"), help="begin no other model after this")
+    add_keep(arguments)
+    chosen = arguments.parse_args()
+    until, kept = time.monotonic() + 60.0 * chosen.minutes, Kept(chosen.keep)
     parts = list(folds(data_folder() / MQ2008))
     learned = [(parts[0].train.X[a:b], parts[0].train.y[a:b]) for a, b in list(pairwise(offsets_of(parts[0].train)))[:LEARNED]]
     # In single precision, as engines store features, so that all see the same.
     asked = [
         part.test.X[a:b].astype(np.float32).astype(np.float64) for part in parts for a, b in pairwise(offsets_of(part.test))
     ]
-    asked = asked[:: max(1, len(asked) // n_queries)][:n_queries]
+    asked = asked[:: max(1, len(asked) // chosen.queries)][: chosen.queries]
     targets = [name for name, target in TARGETS.items() if target.kinds != ("fusion",)]
-    rows, reasons = [], Counter[str]()
+    rows, reasons, n_models, n_otherwise = [], Counter[str](), 0, 0
     for name, front, make in models():
-        try:
-            model = taught(make, learned)
-        except (TypeError, ValueError) as error:
-            rows.append((name, front, *["no such model"] * len(targets)))
-            reasons[f"no such model: {error}"] += 1
+        n_models += 1
+        part = f"{name}, {front}, {len(asked)} queries"
+        if part not in kept and time.monotonic() > until:
             continue
-        expected = [np.array(model.predict_one(_named(X))) for X in asked]
-        cells = [compared(model, to, asked, expected) for to in targets]
+        cells = [Cell(*cell) for cell in kept.part(part, partial(measured, make, targets, learned, asked))]
+        n_otherwise += sum(cell.otherwise > 0 for cell in cells)
         reasons.update(cell.refused for cell in cells if cell.refused)
-        rows.append((name, front, *map(str, cells)))
+        rows.append((name, front, *map(str, cells if len(cells) > 1 else ["no such model"] * len(targets))))
         print(*rows[-1], flush=True)
     refused = "\n".join(f"- {count} x {reason}" for reason, count in reasons.most_common())
     save(
@@ -208,7 +223,8 @@ def main() -> None:
         f"""# Exported models beside the models
 
 {len(asked)} held-out queries of MQ2008. *equal*: scores within 1e-9 of the largest; *float32*: within 1e-5; *OTHERWISE*: so
-many queries in which two documents further apart than 1e-6 stand in another order.
+many queries in which two documents further apart than 1e-6 stand in another order; a number: the largest difference, where all
+are ranked alike. {len(rows)} of {n_models} models were measured; {n_otherwise} of their exports rank otherwise. {kept.code}
 
 {table(("ranker", "behind", *targets), rows)}
 
@@ -216,7 +232,7 @@ many queries in which two documents further apart than 1e-6 stand in another ord
 
 {refused}
 
-{environment("onnx", "onnxruntime", "lightgbm", "xgboost")}
+{environment("onnx", "onnxruntime", "lightgbm", "xgboost-cpu")}
 """,
     )
 
