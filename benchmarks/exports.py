@@ -85,6 +85,8 @@ FRONTS: dict[str, Callable[[], list[Any]]] = {
     "StreamScaler, Ramps": lambda: [StreamScaler(), Ramps(4)],
     "StreamScaler, StreamTargetEncoder": lambda: [StreamScaler(), StreamTargetEncoder()],
 }
+#: Targets that see a whole query; all others see one document at a time, so all documents are scored at once.
+_OF_QUERIES = ("c", "json", "onnx")
 _BLENDS = ("BlendRanker, light", "BlendRanker")
 
 
@@ -161,9 +163,13 @@ def compared(model: Any, to: str, queries: list[np.ndarray], expected: list[np.n
         return Cell(refused=str(error))
     with tempfile.TemporaryDirectory() as folder:
         score = compiled(content, Path(folder)) if to == "c" else lambda X: engines.scores(to, content, NAMES, X, folder)
+        if to in _OF_QUERIES:
+            answers = [score(X) for X in queries]
+        else:
+            answers = np.split(score(np.concatenate(queries)), np.cumsum([len(X) for X in queries])[:-1])
         worst, otherwise = 0.0, 0
-        for X, scores in zip(queries, expected, strict=True):
-            found = np.asarray(score(X), dtype=np.float64)
+        for answer, scores in zip(answers, expected, strict=True):
+            found = np.asarray(answer, dtype=np.float64)
             # Engines leave out what is added to all documents.
             found, scores = found - found.mean(), scores - scores.mean()
             largest = max(float(np.abs(scores).max()), 1e-12)

@@ -1,6 +1,7 @@
 """What engines make of exported models, from the documented formats: slow, and without anything of `online_rank.export`."""
 
 import ctypes
+import functools
 import json
 import re
 import subprocess
@@ -122,7 +123,9 @@ class _Expression:
         return ("call", token, *arguments)
 
 
-def _value(node, functions, document):
+def _values(node, functions, columns):
+    """The values of an expression for all documents, given their attributes (n,)."""
+
     def value(node):
         if isinstance(node, float):
             return node
@@ -134,15 +137,17 @@ def _value(node, functions, document):
         if kind == "call":
             function, *arguments = parts
             if function == "attribute":
-                return document[arguments[0][1]]
+                return columns[arguments[0][1]]
             if function == "if":
-                return value(arguments[1] if value(arguments[0]) else arguments[2])
+                return np.where(*map(value, arguments))
             return {"log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "isNan": np.isnan}[function](value(arguments[0]))
         a, b = map(value, parts)
-        return {"+": a + b, "-": a - b, "*": a * b, "<": a < b, "==": a == b, "/": a / b if b else 0.0}[kind]
+        return {"+": np.add, "-": np.subtract, "*": np.multiply, "<": np.less, "==": np.equal, "/": np.divide}[kind](a, b)
 
     known = {}
-    return float(value(node))
+    # Both branches of an if are computed, also where the other is taken.
+    with np.errstate(all="ignore"):
+        return value(node)
 
 
 def vespa(text, names, X):
@@ -151,7 +156,8 @@ def vespa(text, names, X):
     parsed = {name: _Expression(body).parse() for name, body in functions.items()}
     (score,) = re.findall(r"first-phase \{\s*expression \{(.*?)\n\s*\}\s*\}", text, re.S)
     score = _Expression(score).parse()
-    return np.array([_value(score, parsed, dict(zip(names, row.tolist(), strict=True))) for row in X])
+    columns = dict(zip(names, np.array(X, float).T, strict=True))
+    return np.zeros(len(X)) + _values(score, parsed, columns)
 
 
 def c(header, name, X, folder):
@@ -176,10 +182,14 @@ def c(header, name, X, folder):
 
 def onnx(data, X):
     """onnxruntime."""
+    return _session(data).run(["scores"], {"features": np.asarray(X, float)})[0]
+
+
+@functools.lru_cache(maxsize=1)
+def _session(data):
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    return session.run(["scores"], {"features": np.asarray(X, float)})[0]
+    return onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
 
 
 def lightgbm(text, X):
