@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from online_rank.base.anatomy import ranker_of, serving_steps
+from online_rank.base.anatomy import serving_steps
 from online_rank.base.asked import read_for
 from online_rank.base.columns import as_array, numbers
 from online_rank.query import Block
@@ -87,14 +87,14 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
       +4  age
       -2  clicks
     """
-    ranker_of(model)
+    steps = serving_steps(model)
     block = read_for(model, x, context=context)
-    i, j = (_place(document, block) for document in (a, b))
+    i, j = _place(a, block), _place(b, block)
     with model._lock:
-        columns, values, exact, _ = _contributions(model, block, _columns_of(block), i, j)
+        columns, values, exact, _ = _contributions(steps, block, _columns_of(block), i, j)
     sums = np.bincount(columns.features, values, len(columns.names))
-    order = np.argsort(-np.abs(sums), kind="stable")[: np.count_nonzero(sums)]
-    parts = dict(zip([columns.names[k] for k in order.tolist()], sums[order].tolist(), strict=True))
+    order = (-np.abs(sums)).argsort(kind="stable")[: np.count_nonzero(sums)]
+    parts = dict(zip(map(columns.names.__getitem__, order.tolist()), sums[order].tolist(), strict=True))
     return Explanation(a, b, float(sum(parts.values())), parts, exact)
 
 
@@ -107,9 +107,8 @@ class _Columns(NamedTuple):
 
 def _place(document: Hashable, block: Block) -> int:
     """The row of a document."""
-    ids = range(block.n_documents) if block.ids is None else block.ids
     try:
-        return list(ids).index(document)
+        return range(block.n_documents).index(document) if block.ids is None else list(block.ids).index(document)
     except ValueError:
         raise ValueError(f"x has no document {document!r}") from None
 
@@ -123,23 +122,27 @@ def _columns_of(block: Block) -> _Columns:
 
 
 def _contributions(
-    model: Any, block: Block, columns: _Columns, a: int, b: int, scored: bool = False
+    steps: Sequence[Any], block: Block, columns: _Columns, a: int, b: int, scored: bool = False
 ) -> tuple[_Columns, np.ndarray, bool, np.ndarray | None]:
     """The contribution of each column that a ranker gets to the difference of the scores of rows a and b.
 
     Returns the columns, their contributions, whether these are exact, and, if `scored`, the scores of all documents.
     """
-    *transformers, ranker = serving_steps(model)
-    block, columns = _through(transformers, block, columns)
+    *transformers, ranker = steps
+    if transformers:
+        block, columns = _through(transformers, block, columns)
     scores = np.asarray(ranker._score_all(block)) if scored else None
     parts = ranker._blended()
     if parts is not None:
         front, models, shares = parts
         columns, values, exact = _of_blend(models, shares, *_through(front, block, columns), a, b)
         return columns, values, exact, scores
+    weights = ranker._linear_weights()
+    if weights is not None and type(block.X) is np.ndarray and block.names is None is ranker._columns:
+        if len(weights) == block.X.shape[1]:  # Nothing to align.
+            return columns, weights * (block.X[a].astype(np.float64) - block.X[b]), True, scores
     rows = _two_rows(ranker, block, a, b)
     columns = _arranged(ranker, columns, block)
-    weights = ranker._linear_weights()
     values = _shares(ranker, rows[0], rows[1]) if weights is None else weights * (rows[0].astype(np.float64) - rows[1])
     n = min(len(columns.features), len(values))
     return columns._replace(features=columns.features[:n]), values[:n], weights is not None, scores
@@ -191,7 +194,7 @@ def _of_blend(
     for model, weight in zip(models, weights.tolist(), strict=True):
         if not weight:
             continue
-        own, contributions, is_exact, scores = _contributions(model, block, columns, a, b, scored=True)
+        own, contributions, is_exact, scores = _contributions(serving_steps(model), block, columns, a, b, scored=True)
         found = np.asarray(scores)
         deviation = found.std() if found.max() > found.min() else 0.0
         if not deviation:

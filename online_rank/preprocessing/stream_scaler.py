@@ -124,6 +124,9 @@ class StreamScaler(ColumnTransformer):
         )  # fmt: skip
         return learned
 
+    def _sources(self, n_features: int) -> np.ndarray:
+        return np.arange(n_features)
+
     def _layers(self, n_features: int) -> tuple[Layer, ...]:
         scale = self._scale()
         return (Scale(self._mean.copy(), np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)),)
