@@ -138,9 +138,9 @@ def _contributions(
         columns, values, exact = _of_blend(models, shares, *_through(front, block, columns), a, b)
         return columns, values, exact, scores
     weights = ranker._linear_weights()
-    if weights is not None and type(block.X) is np.ndarray and block.names is None is ranker._columns:
-        if len(weights) == block.X.shape[1]:  # Nothing to align.
-            return columns, weights * (block.X[a].astype(np.float64) - block.X[b]), True, scores
+    nothing_to_align = type(block.X) is np.ndarray and block.names is None is ranker._columns
+    if nothing_to_align and weights is not None and len(weights) == block.X.shape[1]:
+        return columns, weights * (block.X[a].astype(np.float64) - block.X[b]), True, scores
     rows = _two_rows(ranker, block, a, b)
     columns = _arranged(ranker, columns, block)
     values = _shares(ranker, rows[0], rows[1]) if weights is None else weights * (rows[0].astype(np.float64) - rows[1])

@@ -15,45 +15,64 @@ F = np.float32
 
 def solr(body, X):
     """Solr: features are floats; a linear model adds up weight times value, trees go left where value <= threshold."""
-    places = {feature["name"]: j for j, feature in enumerate(body["features"])}
     norms = [feature.get("norm", {"params": {"avg": "0", "std": "1"}})["params"] for feature in body["features"]]
-    scores = []
-    for row in X.astype(F):
-        values = [(F(x) - F(norm["avg"])) / F(norm["std"]) for x, norm in zip(row, norms, strict=True)]
-        if body["class"].endswith("LinearModel"):
-            scores.append(sum((F(weight) * values[places[name]] for name, weight in body["params"]["weights"].items()), F(0)))
-            continue
-        total = F(0)
-        for tree in body["params"]["trees"]:
-            node = tree["root"]
-            while "value" not in node:
-                node = node["left" if values[places[node["feature"]]] <= F(node["threshold"]) else "right"]
-            total += F(tree["weight"]) * F(node["value"])
-        scores.append(total)
-    return np.array(scores, float)
+    values = {
+        feature["name"]: (column - F(norm["avg"])) / F(norm["std"])
+        for feature, norm, column in zip(body["features"], norms, X.astype(F).T, strict=True)
+    }
+    if body["class"].endswith("LinearModel"):
+        return _added((F(weight) * values[name] for name, weight in body["params"]["weights"].items()), X)
+
+    def parts(node):
+        if "value" in node:
+            return F(node["value"])
+        return values[node["feature"]] <= F(node["threshold"]), node["left"], node["right"]
+
+    return _added((F(tree["weight"]) * _leaves(tree["root"], parts, len(X)) for tree in body["params"]["trees"]), X)
 
 
 def plugin(bodies, names, X):
     """The LTR plugin: weights by name, or XGBoost's dump: yes where value < condition. Negative values are refused."""
     (body,) = [body["model"]["model"] for body in bodies.values() if "model" in body]
     definition = json.loads(body["definition"])
-    scores = []
-    for row in X.astype(F):
-        document = dict(zip(names, row, strict=True))
-        if body["type"] == "model/linear":
-            if min(row) < 0:
-                raise ValueError("negative")
-            scores.append(sum((F(weight) * document[name] for name, weight in definition.items()), F(0)))
-            continue
-        total = F(0)
-        for tree in definition:
-            node = tree
-            while "leaf" not in node:
-                wanted = node["yes" if document[node["split"]] < F(node["split_condition"]) else "no"]
-                (node,) = [child for child in node["children"] if child["nodeid"] == wanted]
-            total += F(node["leaf"])
-        scores.append(total)
-    return np.array(scores, float)
+    values = dict(zip(names, X.astype(F).T, strict=True))
+    if body["type"] == "model/linear":
+        if X.min() < 0:
+            raise ValueError("negative")
+        return _added((F(weight) * values[name] for name, weight in definition.items()), X)
+
+    def parts(node):
+        if "leaf" in node:
+            return F(node["leaf"])
+        yes, no = ([child for child in node["children"] if child["nodeid"] == node[way]] for way in ("yes", "no"))
+        return values[node["split"]] < F(node["split_condition"]), *yes, *no
+
+    return _added((_leaves(tree, parts, len(X)) for tree in definition), X)
+
+
+def _leaves(node, parts, n):
+    """The leaf of each of n documents, in single precision: `parts` gives a leaf, or who goes to the first child, and both."""
+    found = np.empty(n, F)
+
+    def go(node, rows):
+        here = parts(node)
+        if isinstance(here, F):
+            found[rows] = here
+        else:
+            goes, first, second = here
+            go(first, rows[goes[rows]])
+            go(second, rows[~goes[rows]])
+
+    go(node, np.arange(n))
+    return found
+
+
+def _added(terms, X):
+    """The sum of terms (n,), one after the other, in single precision."""
+    total = np.zeros(len(X), F)
+    for term in terms:
+        total += term
+    return total.astype(float)
 
 
 def ranklib(text, X):
