@@ -108,7 +108,7 @@ class _Columns(NamedTuple):
 def _place(document: Hashable, block: Block) -> int:
     """The row of a document."""
     try:
-        return (range(block.n_documents) if block.ids is None else block.ids).index(document)  # type: ignore[arg-type]
+        return (range(block.n_documents) if block.ids is None else block.ids).index(document)
     except ValueError:
         raise ValueError(f"x has no document {document!r}") from None
 
