@@ -19,6 +19,7 @@ ROOMS = (
     "distributed",
     "evaluate",
     "export",
+    "extensions",
     "feedback",
     "metrics",
     "plot",
@@ -79,6 +80,7 @@ TOP_LEVEL = {
     "load": "storage",
     "measure": "measures",
     "rank_one": "base",
+    "register": "extensions",
     "save": "storage",
     "warm_up": "_warm_up",
 }
@@ -100,6 +102,7 @@ _IN_ROOMS = {
     "Ramps": "preprocessing",
     "RandomRanking": "metrics",
     "RankingService": "serving",
+    "Surrogate": "surrogates",
     "SwapComparison": "metrics",
     "TeamDraft": "metrics",
     "SatisfiedUser": "stream.clicks",

@@ -212,3 +212,25 @@ def _type_bit_pattern(context: Any) -> Any:
 @lower_builtin(primitives.bit_pattern, types.Float)
 def _lower_bit_pattern(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     return builder.bitcast(args[0], _INT64)
+
+
+@type_callable(primitives.own_gradient)
+def _type_own_gradient(context: Any) -> Any:
+    def typed(address: Any, s: Any, y: Any, gradient: Any) -> Any:
+        contiguous = all(getattr(array, "layout", None) == "C" for array in (s, y, gradient))
+        return types.int64 if contiguous and (s.dtype, y.dtype, gradient.dtype) == _OWN_DTYPES else None
+
+    return typed
+
+
+_OWN_DTYPES = (types.float64, types.int64, types.float64)
+
+
+@lower_builtin(primitives.own_gradient, types.Integer, *[types.Array] * 3)
+def _lower_own_gradient(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    b, pointer = builder, ir.IntType(8).as_pointer()
+    arrays = [context.make_array(kind)(context, b, value) for kind, value in zip(signature.args[1:], args[1:], strict=True)]
+    s, y, gradient = (b.bitcast(array.data, pointer) for array in arrays)
+    kind = ir.FunctionType(_INT64, [pointer, pointer, _INT64, pointer])
+    function = b.inttoptr(context.cast(b, args[0], signature.args[0], types.int64), kind.as_pointer())
+    return b.call(function, [s, y, b.extract_value(arrays[0].shape, 0), gradient])

@@ -5,12 +5,24 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
-from online_rank._kernels.arrays import copy_to
-from online_rank._kernels.codes import AP, HINGE, LAMBDARANK, LISTNET, LOGISTIC, SLAM, SQUARED, STRUCTURED, TIGHT
+from online_rank._kernels.arrays import all_finite, copy_to
+from online_rank._kernels.codes import (
+    AP,
+    HINGE,
+    LAMBDARANK,
+    LISTNET,
+    LOGISTIC,
+    OWN_SURROGATE,
+    SLAM,
+    SQUARED,
+    STRUCTURED,
+    TIGHT,
+)
 from online_rank._kernels.fits import require
 from online_rank._kernels.graded import Target, grade_query, rank_pessimistically, ranking_loss
 from online_rank._kernels.listwise import lambdarank, listnet, slam
 from online_rank._kernels.pairwise import hinge, smooth_pairs, squared_identity, total_weight
+from online_rank._kernels.primitives import own_gradient
 from online_rank._kernels.structured import structured_ap, structured_dcg
 from online_rank._kernels.weight_vectors import weight_documents
 from online_rank._kernels.workspace import (
@@ -34,6 +46,7 @@ class Surrogate(NamedTuple):
     """A surrogate with the settings of `online_rank.surrogates.Surrogate`.
 
     `slope` is that of the output (0 for the identity), `form` (3,) alpha, beta, gamma of w_ij = alpha + beta R_i + gamma R_j.
+    `address` is that of `primitives.own_gradient`, for a loss of the user's own.
     """
 
     name: int
@@ -41,6 +54,7 @@ class Surrogate(NamedTuple):
     by_gap: int
     neighbours: int
     mean_of_pairs: int
+    address: int
     margin: float
     slope: float
     form: np.ndarray
@@ -58,8 +72,10 @@ class Evaluated(NamedTuple):
 @inner
 def settings(config, constants, discounts):
     """Target and surrogate of `online_rank.surrogates.Surrogate.kernel_arguments`, for queries within a table of D(p)."""
-    kind, cutoff, threshold, name, within_grade, by_gap, neighbours, mean_of_pairs = config
-    surrogate = Surrogate(name, within_grade, by_gap, neighbours, mean_of_pairs, constants[0], constants[1], constants[2:5])
+    kind, cutoff, threshold, name, within_grade, by_gap, neighbours, mean_of_pairs, address = config
+    surrogate = Surrogate(
+        name, within_grade, by_gap, neighbours, mean_of_pairs, address, constants[0], constants[1], constants[2:5]
+    )  # fmt: skip
     return Target(kind, cutoff, threshold, discounts), surrogate
 
 
@@ -84,7 +100,8 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
 
     Returns
     -------
-    `Evaluated`, with levels -1 if a grade is out of range; below 2 levels nothing can be learned, and all else is 0.
+    `Evaluated`, with levels -1 if a grade is out of range, or if a loss of the user's own fails or gives a gradient that is not
+    finite; below 2 levels nothing can be learned, and all else is 0. The value of a loss of the user's own is 0 here.
     """
     m = s.shape[0]
     name = surrogate.name
@@ -106,6 +123,10 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
         v_max = weight_documents(target, graded, surrogate.within_grade, order, work, v, True)
         keys, margin = _keys(surrogate, graded, s, work)
         value = slam(margin, keys, graded, v, work, gradient)
+    elif name == OWN_SURROGATE:
+        value = 0.0
+        if not _own(surrogate.address, s, y, work, gradient):
+            return Evaluated(0.0, 0.0, 0.0, -1)
     elif name == LISTNET:
         value = listnet(s, graded, gradient)
     elif name == LAMBDARANK:
@@ -115,6 +136,22 @@ def evaluate(target, surrogate, s, y, valued, work, gradient):
     else:
         value = structured_dcg(target, graded, s, gradient)
     return Evaluated(value, loss, v_max, graded.levels)
+
+
+@inner
+def _own(address, s, y, work, gradient):
+    """The gradient of a loss of the user's own; returns whether it is there and finite."""
+    m = s.shape[0]
+    # Rows of the workspace are contiguous, whatever the arguments are.
+    scores, grades, slopes = work.reals[LISTED_SCORES, :m], work.integers[LISTED, :m], work.reals[LISTED_GRADIENT, :m]
+    for i in range(m):
+        scores[i] = s[i]
+        grades[i] = y[i]
+        slopes[i] = 0.0
+    done = own_gradient(address, scores, grades, slopes) == 1 and all_finite(slopes)
+    for i in range(m):
+        gradient[i] = slopes[i]
+    return done
 
 
 @inner

@@ -9,7 +9,7 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import direct as kernels
-from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
+from online_rank._kernels.codes import ACTIVATIONS, OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.network import LANES, layer, score
 from online_rank.base import Round
 from online_rank.base.form import Head, Network
@@ -19,7 +19,7 @@ from online_rank.measures import discounts, measure
 from online_rank.query import MAX_GRADE, Block, answer_in_kind, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.rankers.breaks import natural_breaks
-from online_rank.surrogates import OUTPUTS, Surrogate, require_read
+from online_rank.surrogates import OUTPUTS, KernelArguments, resolve
 
 __all__ = ["DirectRanker"]
 
@@ -59,7 +59,7 @@ class DirectRanker(AveragedRanker):
         surrogates `"squared"`, `"logistic"` and `"lambdarank"` do.
     surrogate
         `"squared"`, that of [DR]; `"logistic"`, RankNet's; `"lambdarank"`, `"listnet"`, `"slam"`, `"hinge"` or `"structured"`:
-        see `online_rank.surrogates`.
+        see `online_rank.surrogates`. Or a loss of your own, as for `GradientRanker`.
     pairs, pair_weight
         Which pairs the pairwise surrogates learn from, and their weights: see `online_rank.surrogates`. A query's cost is the
         mean over its pairs.
@@ -110,6 +110,7 @@ class DirectRanker(AveragedRanker):
         _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "_size", dtype="dtype"),
         _key=Array(1, dtype="uint64"),
         _surrogate=Derived(),
+        _own=Derived(),
         _config=Derived(),
         _constants=Derived(),
         _widths=Derived(),
@@ -121,7 +122,7 @@ class DirectRanker(AveragedRanker):
         *,
         activation: str = "tanh",
         output: str = "identity",
-        surrogate: str = "squared",
+        surrogate: Any = "squared",
         pairs: str = "all",
         pair_weight: str = "difference",
         optimizer: str = "adam",
@@ -151,9 +152,8 @@ class DirectRanker(AveragedRanker):
         self.dtype = dtype
         self.seed = seed
         self._check()
-        require_read(surrogate, DirectRanker, pairs=pairs, pair_weight=pair_weight)
-        settings = Surrogate(surrogate, measure, output=output, pairs=pairs, pair_weight=pair_weight)
-        self._surrogate = settings.kernel_arguments
+        settings = {"output": output, "pairs": pairs, "pair_weight": pair_weight}
+        self._surrogate, self._own = resolve(surrogate, measure, DirectRanker, **settings)
         self._config = np.array([OPTIMIZERS.index(optimizer), ACTIVATIONS.index(activation), accumulate])
         self._constants = np.array([learning_rate, l2, dropout, averaging(average), LARGEST_GRADIENT[dtype]])
         self._widths = np.array([0, *(-(-width // LANES) * LANES for width in hidden)])
@@ -303,6 +303,14 @@ class DirectRanker(AveragedRanker):
         if not self._n_features:
             # Documents without any feature: there are no parameters yet for a kernel to read or write.
             return self._learn_without_features(block, rounds)
+        if self._own is None:
+            return self._descend(block, self._surrogate, rounds)
+        learned = self._descend(block, self._own.bound(self._surrogate), rounds)
+        if learned < len(block.w):
+            self._own.raise_failure()
+        return learned
+
+    def _descend(self, block: Block, surrogate: KernelArguments, rounds: np.ndarray) -> int:
         X, y, offsets, w, *_ = block
         return kernels.learn(
             X,
@@ -310,7 +318,7 @@ class DirectRanker(AveragedRanker):
             offsets,
             w,
             discounts(len(X)),
-            self._surrogate,
+            surrogate,
             self._widths,
             self._config,
             self._constants,
@@ -337,7 +345,6 @@ class DirectRanker(AveragedRanker):
     def _check(self) -> None:
         """Raise ValueError for an argument whose value is not allowed."""
         arguments.choice("activation", self.activation, ACTIVATIONS)
-        arguments.choice("surrogate", self.surrogate, SURROGATES)
         arguments.choice("optimizer", self.optimizer, ("adam", "adagrad", "sgd"))
         arguments.choice("dtype", self.dtype, LARGEST_GRADIENT)
         widths = self.hidden if isinstance(self.hidden, tuple | list) else ()

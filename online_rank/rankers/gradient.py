@@ -8,7 +8,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import gradient as dense
 from online_rank._kernels import sparse_gradient as sparse
-from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, OPTIMIZERS, SURROGATES
+from online_rank._kernels.codes import N_GRADIENT_COUNTERS, OPTIMIZER_ROWS, OPTIMIZERS
 from online_rank._kernels.sparse import OPTIMIZER
 from online_rank.base.anatomy import Abilities
 from online_rank.base.schema import Array, Derived, Schema
@@ -16,7 +16,7 @@ from online_rank.measures import discounts
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
-from online_rank.surrogates import Surrogate, require_read
+from online_rank.surrogates import KernelArguments, resolve
 
 __all__ = ["GradientRanker"]
 
@@ -36,7 +36,8 @@ class GradientRanker(LinearRanker):
     ----------
     surrogate
         `"logistic"`, `"hinge"`, `"squared"`, `"listnet"`, `"lambdarank"`, `"slam"` or `"structured"`; see
-        `online_rank.surrogates`.
+        `online_rank.surrogates`. Or a loss of your own: a function (s, y) -> (value, gradient), an object with a method
+        `value_and_gradient(s, y)`, or the name under which one is registered (`online_rank.register`).
     optimizer
         `"scale_free"`: no step size to set, and no scaler needed in front. Multiplying a feature by a constant, or adding one
         to it, changes no ranking (ScInOL2 of Kempka, Kotłowski & Warmuth 2019). `"adagrad"`, `"adam"`, `"sgd"`: for features of
@@ -78,13 +79,14 @@ class GradientRanker(LinearRanker):
         _counters=Array(N_GRADIENT_COUNTERS, low=0.0),
         _state=Array("_n_kept", lambda ranker: 0 if ranker._rows is not None else ranker._n_features),
         _surrogate=Derived(),
+        _own=Derived(),
         _config=Derived(),
         _constants=Derived(),
     )
 
     def __init__(
         self,
-        surrogate: str = "logistic",
+        surrogate: Any = "logistic",
         *,
         optimizer: str = "scale_free",
         learning_rate: float | None = None,
@@ -106,16 +108,14 @@ class GradientRanker(LinearRanker):
         self.margin = margin
         self.l2 = l2
         self.average = average
-        arguments.choice("surrogate", surrogate, SURROGATES)
         arguments.choice("optimizer", optimizer, OPTIMIZERS)
         arguments.number("learning_rate", learning_rate, above=0.0, optional=True)
         arguments.number("l2", l2, 0.0)
         rate = LEARNING_RATES[optimizer] if learning_rate is None else learning_rate
         if l2 and optimizer == "scale_free":
             raise ValueError("l2 does not go with optimizer='scale_free': the norm of w depends on the scale of the features")
-        require_read(surrogate, GradientRanker, margin=margin, pairs=pairs, pair_weight=pair_weight)
-        settings = Surrogate(surrogate, measure, margin=margin, pairs=pairs, pair_weight=pair_weight)
-        self._surrogate = settings.kernel_arguments
+        settings = {"margin": margin, "pairs": pairs, "pair_weight": pair_weight}
+        self._surrogate, self._own = resolve(surrogate, measure, GradientRanker, **settings)
         self._config = np.array([OPTIMIZERS.index(optimizer)])
         self._constants = np.array([rate, l2, averaging(averages if average is None else average)])
         self._state = np.empty((self._n_kept, 0))
@@ -168,8 +168,16 @@ class GradientRanker(LinearRanker):
         return {"_state": self._state[:, :0].copy()}
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
+        if self._own is None:
+            return self._descend(block, self._surrogate, rounds)
+        learned = self._descend(block, self._own.bound(self._surrogate), rounds)
+        if learned < len(block.w):
+            self._own.raise_failure()
+        return learned
+
+    def _descend(self, block: Block, surrogate: KernelArguments, rounds: np.ndarray) -> int:
         X, y, offsets, w, *_ = block
-        settings = discounts(len(y)), self._surrogate, self._config, self._constants
+        settings = discounts(len(y)), surrogate, self._config, self._constants
         if self._rows is None and not isinstance(X, SparseRows):
             return dense.learn(
                 X, y, offsets, w, *settings, self._weights, self._state, self._average, self._counters, rounds

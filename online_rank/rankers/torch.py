@@ -23,7 +23,7 @@ from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
-from online_rank.surrogates import Surrogate
+from online_rank.surrogates import resolve
 
 __all__ = ["TorchRanker"]
 
@@ -56,7 +56,8 @@ class TorchRanker(AveragedRanker):
         A `torch.nn.Module` that maps documents (m, *shape) to scores (m,) or (m, 1), with parameters of one floating-point
         dtype on the CPU. Its parameters are the initial weights: call `torch.manual_seed` before creating it.
     surrogate
-        A name, see `online_rank.surrogates`, or a `Surrogate` made there.
+        A name, see `online_rank.surrogates`; a `Surrogate` made there, with settings; or a loss of your own, as for
+        `GradientRanker`.
     shape
         Shape of one document, (1, 28, 28) for an image: its features are read in this order. None: (d,). Named features that
         have not appeared yet are 0.
@@ -67,7 +68,7 @@ class TorchRanker(AveragedRanker):
     l2
         Adds l2 ||parameters||^2 / 2 to the cost of every step.
     measure
-        The measure of `last_round.loss`, and of a surrogate given by name.
+        The measure of `last_round.loss`, and of a surrogate given by name. A `Surrogate` has its own.
     average
         Which parameters serve rankings: False, the last; a number, an average with that half-life in steps; True, the average
         of all so far.
@@ -96,6 +97,7 @@ class TorchRanker(AveragedRanker):
         _state=Array(lambda ranker: OPTIMIZER_ROWS[OPTIMIZERS.index(ranker.optimizer)], "_size", dtype="_dtype"),
         _buffers=Derived(),
         _surrogate=Derived(),
+        _own=Derived(),
         _forgets=Derived(),
     )
 
@@ -103,7 +105,7 @@ class TorchRanker(AveragedRanker):
         self,
         module: Any,
         *,
-        surrogate: str | Surrogate = "logistic",
+        surrogate: Any = "logistic",
         shape: tuple[int, ...] | None = None,
         optimizer: str = "adam",
         learning_rate: float = 1e-3,
@@ -123,8 +125,7 @@ class TorchRanker(AveragedRanker):
         self.average = average
         self.seed = seed
         self._check()
-        chosen = surrogate if isinstance(surrogate, Surrogate) else Surrogate(surrogate, measure)
-        self._surrogate = chosen.kernel_arguments
+        self._surrogate, self._own = resolve(surrogate, measure, TorchRanker)
         self._forgets = averaging(average)
         parameters = [p.detach().numpy().ravel() for p in self._parameters().values()]
         self._weights = np.concatenate(parameters)
@@ -304,8 +305,11 @@ class TorchRanker(AveragedRanker):
         if not np.isfinite(s).all():
             return False
         gradient = np.empty(m)
-        _, loss, v_max, levels = kernels.value_and_gradient(*self._surrogate, s, y, discounts(m), gradient)
+        surrogate = self._surrogate if self._own is None else self._own.bound(self._surrogate)
+        _, loss, v_max, levels = kernels.value_and_gradient(*surrogate, s, y, discounts(m), gradient)
         if levels < 0:
+            if self._own is not None:
+                self._own.raise_failure()
             return False
         square = 0.0
         if levels > 1 and weight > 0.0:

@@ -1,22 +1,4 @@
-"""Surrogates: the losses that rankers minimise in place of a ranking measure.
-
-A surrogate phi(s, R) is a function of the m scores s and the m grades R of a query. Each function of this module makes one; its
-`value`, `gradient` (in s) and `l1_constant` (a bound on the gradient's l1 norm) are methods of the `Surrogate` it returns.
-
-Pairs are pairs (i, j) of documents with R_i > R_j. Pairwise surrogates share these parameters:
-
-pairs
-    `"all"`, or `"neighbours"`: only pairs of neighbouring grades of the query; the others follow by transitivity [DR].
-pair_weight
-    w_ij: `"none"`, 1; `"grade"`, R_i [DR]; `"difference"`, R_i - R_j.
-reduction
-    `"mean"` divides by the sum of all w_ij, so that every query counts alike; `"sum"` does not.
-
-References
-----------
-[CT] Chaudhuri & Tewari, *Perceptron-like Algorithms and Generalization Bounds for Learning to Rank*, 2014.
-[DR] Köppel et al., *Pairwise Learning to Rank by Neural Networks Revisited*, 2019.
-"""
+"""The surrogates of this library."""
 
 import dataclasses
 import inspect
@@ -26,6 +8,7 @@ import numpy as np
 from online_rank import arguments
 from online_rank._kernels import surrogates as kernels
 from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, SURROGATES, WITHIN_GRADE
+from online_rank.base.schema import Schema
 from online_rank.measures import Measure, discounts
 from online_rank.measures import measure as parse_measure
 from online_rank.query import as_grades, require_grades
@@ -99,9 +82,14 @@ class Surrogate:
     pair_weight: str = "none"
     reduction: str = "mean"
 
+    _schema = Schema()
+
     def __init_subclass__(cls, **kwargs: object) -> None:
         # Rankers read the parameters and compute the loss in a kernel: an overridden method would silently have no effect.
-        raise TypeError("Surrogate cannot be subclassed: rankers compute it in compiled code, from its parameters")
+        raise TypeError(
+            "Surrogate cannot be subclassed: rankers compute it in compiled code, from its parameters; a class of your own with a "
+            "method value_and_gradient(s, y) is a surrogate by itself"
+        )
 
     def __post_init__(self) -> None:
         parse_measure(self.measure)
@@ -124,6 +112,7 @@ class Surrogate:
             self.margin_scale == "grade",
             self.pairs == "neighbours",
             self.reduction == "mean",
+            0,
         ]
         return np.array(config, dtype=np.int64), np.array([self.margin, self._slope, *PAIR_WEIGHTS[self.pair_weight]])
 

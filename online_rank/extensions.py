@@ -1,0 +1,112 @@
+"""Names for classes and functions of your own, by which model files know them.
+
+A model file holds names and numbers, never code. `register` gives a name to a loss, a measure, a ranker, a transformer, a metric
+or a click policy of your own, and from then on `online_rank.save` writes models that contain it. A process that reads such a file
+must have registered the same name before: it imports the module that does so. The environment variable `ONLINE_RANK_IMPORT`
+names such modules, separated by commas, for processes that others start: they are imported when a name is not known.
+`online-rank --import MODULE` does the same for a command.
+"""
+
+import importlib
+import os
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = ["name_of", "register", "registered"]
+
+_Named = TypeVar("_Named")
+
+#: A name has a dot, which no name of this library has or will have.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+")
+_MOST_CHARACTERS = 100
+
+_things: dict[str, Any] = {}
+_names: dict[int, str] = {}
+_imported: set[str] = set()
+
+
+def register(name: str) -> Callable[[_Named], _Named]:
+    """Decorator that gives a class or a function of your own the name by which model files know it.
+
+    Parameters
+    ----------
+    name
+        Letters, digits, underscores and hyphens, with at least one dot: `"acme.focal"`. The dot keeps it apart from all names of
+        this library. It must not change while there are files with it.
+
+    Returns
+    -------
+    The decorator, which returns what it is given.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `name` is not such a name, or something else has it. A class or function that is defined again, in a notebook or after
+        a reload, takes the place of the earlier one.
+
+    Examples
+    --------
+    >>> from online_rank import GradientRanker, register
+    >>> @register("docs.softplus")
+    ... def softplus(s, y):
+    ...     import numpy as np
+    ...     signs = np.where(y > y.mean(), 1.0, -1.0)
+    ...     return np.logaddexp(0.0, -signs * s).sum(), -signs / (1.0 + np.exp(signs * s))
+    >>> GradientRanker("docs.softplus")
+    GradientRanker (...)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name is {name!r:.100}; it must be a string")
+    if not _NAME.fullmatch(name) or len(name) > _MOST_CHARACTERS:
+        raise ValueError(
+            f"name is {name!r:.120}; it must be of letters, digits, _ and -, with a dot in it, as in 'acme.focal', "
+            f"and have at most {_MOST_CHARACTERS} characters"
+        )
+
+    def give(thing: _Named) -> _Named:
+        if not callable(thing):
+            raise TypeError(f"{name!r} is to name a {type(thing).__name__}; a class or a function can have a name")
+        before = _things.get(name)
+        if before is not None and _origin(before) != _origin(thing):
+            raise ValueError(f"{name!r} is the name of {'.'.join(_origin(before))} already")
+        if _names.get(id(thing), name) != name:
+            raise ValueError(f"{'.'.join(_origin(thing))} has the name {_names[id(thing)]!r} already")
+        if before is not None:
+            _names.pop(id(before), None)
+        _things[name], _names[id(thing)] = thing, name
+        return thing
+
+    return give
+
+
+def registered(name: str) -> Any:
+    """The class or function of that name.
+
+    Raises
+    ------
+    ValueError
+        The name is not registered, also not by a module that `ONLINE_RANK_IMPORT` names.
+    ImportError
+        A module that it names cannot be imported.
+    """
+    if name not in _things:
+        for module in filter(None, (part.strip() for part in os.environ.get("ONLINE_RANK_IMPORT", "").split(","))):
+            if module not in _imported:
+                importlib.import_module(module)
+                _imported.add(module)
+    if name not in _things:
+        raise ValueError(
+            f"{name!r:.120} is not registered: import the module that calls online_rank.register({name!r:.120}), or name it in "
+            "ONLINE_RANK_IMPORT or with online-rank --import"
+        )
+    return _things[name]
+
+
+def name_of(thing: Any) -> str | None:
+    """The name under which a class or function is registered, or None."""
+    return _names.get(id(thing))
+
+
+def _origin(thing: Any) -> tuple[str, str]:
+    return thing.__module__, getattr(thing, "__qualname__", type(thing).__qualname__)

@@ -1,0 +1,49 @@
+"""Surrogates: the losses that rankers minimise in place of a ranking measure.
+
+A surrogate phi(s, R) is a function of the m scores s and the m grades R of a query. Each function of this module makes one; its
+`value`, `gradient` (in s) and `l1_constant` (a bound on the gradient's l1 norm) are methods of the `Surrogate` it returns.
+
+Pairs are pairs (i, j) of documents with R_i > R_j. Pairwise surrogates share these parameters:
+
+pairs
+    `"all"`, or `"neighbours"`: only pairs of neighbouring grades of the query; the others follow by transitivity [DR].
+pair_weight
+    w_ij: `"none"`, 1; `"grade"`, R_i [DR]; `"difference"`, R_i - R_j.
+reduction
+    `"mean"` divides by the sum of all w_ij, so that every query counts alike; `"sum"` does not.
+
+A loss of your own is a function (s, y) -> (value, gradient), in plain Python or compiled by `numba.njit`, or an object with a
+method `value_and_gradient` (`Loss`): rankers take it as `surrogate=`. Registered by name (`online_rank.register`), it can stand
+in model files, which hold the name and the loss's settings, never code.
+
+References
+----------
+[CT] Chaudhuri & Tewari, *Perceptron-like Algorithms and Generalization Bounds for Learning to Rank*, 2014.
+[DR] Köppel et al., *Pairwise Learning to Rank by Neural Networks Revisited*, 2019.
+"""
+
+from online_rank.surrogates.builtin import (
+    OUTPUTS,
+    PAIR_WEIGHTS,
+    Surrogate,
+    hinge,
+    lambdarank,
+    listnet,
+    logistic,
+    slam,
+    squared,
+    structured,
+)
+from online_rank.surrogates.own import KernelArguments, Loss, OwnLoss, resolve
+
+__all__ = [
+    "Loss",
+    "Surrogate",
+    "hinge",
+    "lambdarank",
+    "listnet",
+    "logistic",
+    "slam",
+    "squared",
+    "structured",
+]

@@ -1,0 +1,240 @@
+"""Losses of the user's own, in the form in which kernels call them."""
+
+import copy
+import ctypes
+import functools
+import inspect
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from online_rank import extensions
+from online_rank._kernels.codes import OWN_SURROGATE, SURROGATES
+from online_rank.measures import measure as parse_measure
+from online_rank.surrogates.builtin import Surrogate, require_read
+
+__all__ = ["KernelArguments", "Loss", "OwnLoss", "resolve"]
+
+KernelArguments = tuple[np.ndarray, np.ndarray]
+
+_C_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """What a loss of your own with settings offers; without settings a function (s, y) -> (value, gradient) is enough.
+
+    To save models with it, register its class (`online_rank.register`): a file then holds the name and the arguments of the
+    constructor, which are attributes of the same names; a frozen dataclass has all that. An attribute `compiled`, if it has
+    one, is a function (s, y) -> (value, gradient) made by `numba.njit`, which kernels call without Python.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> import numpy as np
+    >>> from online_rank import GradientRanker, register
+    >>> @register("docs.power")
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Power:
+    ...     p: float = 2.0
+    ...     def value_and_gradient(self, s, y):
+    ...         miss = s - s.mean() - (y - y.mean())
+    ...         return (abs(miss) ** self.p).mean(), self.p * np.sign(miss) * abs(miss) ** (self.p - 1) / len(s)
+    >>> isinstance(Power(), Loss)
+    True
+    >>> model = GradientRanker(Power(p=1.5))
+    >>> model.learn_one([[0.0], [1.0]], [0, 1])
+    """
+
+    def value_and_gradient(self, s: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+        """The loss of one query and its gradient in the scores.
+
+        Parameters
+        ----------
+        s
+            (m,) float64 scores, finite.
+        y
+            (m,) int64 grades >= 0, not all equal.
+
+        Returns
+        -------
+        The value, a number, and the gradient in s, (m,) finite numbers.
+        """
+
+
+class OwnLoss:
+    """A loss of the user's own, called by kernels through the address of a function.
+
+    Addresses belong to a process and are no state: copies and pickles hold the loss alone.
+    """
+
+    def __init__(self, loss: Any) -> None:
+        self.loss = loss
+        self._error: BaseException | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OwnLoss, (self.loss,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OwnLoss":
+        return OwnLoss(copy.deepcopy(self.loss, memo))
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        found = extensions.name_of(self.loss) or extensions.name_of(type(self.loss))
+        return found or getattr(self.loss, "__qualname__", type(self.loss).__qualname__)
+
+    def bound(self, arguments: KernelArguments) -> KernelArguments:
+        """The arguments of a kernel with the function's address, valid as long as this object lives."""
+        self._error = None
+        integers = arguments[0].copy()
+        integers[-1] = self._address
+        return integers, arguments[1]
+
+    def raise_failure(self) -> None:
+        """Raise what made the loss fail in the last call of a kernel, if it did."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    @functools.cached_property
+    def _function(self) -> Callable[[np.ndarray, np.ndarray], Any]:
+        return self.loss.value_and_gradient if isinstance(self.loss, Loss) else self.loss
+
+    @functools.cached_property
+    def _address(self) -> int:
+        compiled = getattr(self.loss, "compiled", self.loss)
+        self._entry = _compiled(compiled, self._in_python, self.name) if _is_compiled(compiled) else self._in_python
+        return self._entry.address if hasattr(self._entry, "address") else ctypes.cast(self._entry, ctypes.c_void_p).value or 0
+
+    @functools.cached_property
+    def _in_python(self) -> Any:
+        return _C_FUNCTION(self._call)
+
+    def _call(self, s: int, y: int, m: int, gradient: int) -> int:
+        # Copies, which the loss may keep: the kernel's memory is gone after the call. As bytes they cannot be written to.
+        try:
+            scores = np.frombuffer(ctypes.string_at(s, 8 * m))
+            grades = np.frombuffer(ctypes.string_at(y, 8 * m), np.int64)
+            ctypes.memmove(gradient, self._checked(self._function(scores, grades), m), 8 * m)
+        except BaseException as error:  # also an interrupt: C code between here and the caller passes no exception on
+            error.add_note(f"raised by the surrogate {self.name!r}")
+            self._error = error
+            return 0
+        return 1
+
+    def _checked(self, answer: Any, m: int) -> bytes:
+        """The gradient (m,) as bytes. Raises TypeError or ValueError."""
+        if type(answer) is not tuple or len(answer) != 2:
+            raise TypeError(f"surrogate {self.name!r} returned a {type(answer).__name__}; it must return (value, gradient)")
+        value, slopes = answer
+        gradient = np.asarray(slopes, dtype=np.float64)
+        if gradient.shape != (m,):
+            raise ValueError(f"surrogate {self.name!r} returned a gradient {gradient.shape} for {m} documents; it must be ({m},)")
+        if not math.isfinite(value) or not np.isfinite(gradient).all():
+            raise ValueError(f"surrogate {self.name!r} returned a value or a gradient that is not finite")
+        return gradient.tobytes()
+
+
+def _is_compiled(function: Any) -> bool:
+    """Whether it is a function made by `numba.njit`."""
+    if "numba" not in sys.modules:
+        return False
+    from numba.core.registry import CPUDispatcher
+
+    return isinstance(function, CPUDispatcher)
+
+
+def _compiled(function: Any, in_python: Any, name: str) -> Any:
+    """A C function around a compiled one. A query for which that fails is given to Python, which knows the reason."""
+    import numba
+    from numba import types
+
+    signature = types.int64(types.voidptr, types.voidptr, types.int64, types.voidptr)
+
+    def call(s, y, m, gradient):  # type: ignore[no-untyped-def]
+        out = numba.carray(gradient, (m,), np.float64)
+        done = 1
+        try:
+            value, slopes = function(numba.carray(s, (m,), np.float64), numba.carray(y, (m,), np.int64))
+            if slopes.shape[0] == m and math.isfinite(value):
+                for i in range(m):
+                    out[i] = slopes[i]
+                    if not math.isfinite(slopes[i]):
+                        done = 0
+            else:
+                done = 0
+        except Exception:
+            done = 0
+        return done if done == 1 else in_python(s, y, m, gradient)
+
+    try:
+        return numba.cfunc(signature)(call)
+    except numba.core.errors.NumbaError as error:
+        raise TypeError(
+            f"surrogate {name!r} is compiled, but numba cannot call it with arrays float64 (m,) and int64 (m,) and take "
+            f"(value, gradient) from it: {error}"
+        ) from None
+
+
+def resolve(surrogate: Any, measure: str, ranker: type, **settings: Any) -> tuple[KernelArguments, OwnLoss | None]:
+    """What a ranker's argument `surrogate` stands for: the arguments of kernels, and the loss if it is the user's own.
+
+    Parameters
+    ----------
+    surrogate
+        A name of `SURROGATES`, a registered name, a `Surrogate`, a function, or an object with `value_and_gradient`.
+    measure
+        The ranker's argument: the measure of rounds, and the one that some surrogates approximate.
+    ranker
+        Its class, whose constructor has the defaults of `settings`.
+    **settings
+        The ranker's arguments for surrogates given by name. An `output` also has another use, and is ignored by others.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `surrogate` is none of these, or a setting was given that it does not read.
+    """
+    if isinstance(surrogate, str) and "." not in surrogate:
+        if surrogate not in SURROGATES:
+            names = ", ".join(map(repr, SURROGATES))
+            raise ValueError(f"surrogate is {surrogate!r}; it must be one of {names}, a registered name, or a loss of your own")
+        read = {name: value for name, value in settings.items() if name != "output"}
+        require_read(surrogate, ranker, **read)
+        return Surrogate(surrogate, measure, **settings).kernel_arguments, None
+    own = None
+    if not isinstance(surrogate, Surrogate):
+        own = OwnLoss(_loss_of(surrogate))
+    name = own.name if own else f"surrogates.{surrogate.name}(...)"
+    parameters = inspect.signature(ranker).parameters
+    for key, value in settings.items():
+        if key != "output" and value != parameters[key].default:
+            raise ValueError(f"{key} is {value!r}, but surrogate={name} does not read it; it has settings of its own")
+    if own is None:
+        if measure not in (parameters["measure"].default, surrogate.measure):
+            raise ValueError(f"measure is {measure!r}, but the surrogate has measure={surrogate.measure!r}")
+        return surrogate.kernel_arguments, None
+    integers = [*parse_measure(measure), OWN_SURROGATE, 0, 0, 0, 0, 0]
+    return (np.array(integers, dtype=np.int64), np.zeros(5)), own
+
+
+def _loss_of(surrogate: Any) -> Any:
+    """A loss of the user's own, from the argument `surrogate`."""
+    loss = surrogate
+    if isinstance(loss, str):
+        try:
+            loss = extensions.registered(loss)
+        except ValueError as error:
+            raise ValueError(f"surrogate: {error}") from None
+    if inspect.isclass(loss):
+        loss = loss()
+    if isinstance(loss, Loss) or callable(loss):
+        return loss
+    raise TypeError(
+        f"surrogate is of type {type(surrogate).__name__}; it must be a name, a function (s, y) -> (value, gradient), or an "
+        "object with a method value_and_gradient(s, y)"
+    )
