@@ -1,7 +1,7 @@
 """Names for classes and functions of your own, by which model files know them.
 
-A model file holds names and numbers, never code. `register` gives a name to a loss, a measure, a ranker, a transformer, a metric
-or a click policy of your own, and from then on `online_rank.save` writes models that contain it. A process that reads such a file
+A model file holds names and numbers, never code. `register` gives a name to a loss, a ranker, a transformer, a metric or a
+click policy of your own, and from then on `online_rank.save` writes models that contain it. A process that reads such a file
 must have registered the same name before: it imports the module that does so. The environment variable `ONLINE_RANK_IMPORT`
 names such modules, separated by commas, for processes that others start: they are imported when a name is not known.
 `online-rank --import MODULE` does the same for a command.
@@ -10,15 +10,15 @@ names such modules, separated by commas, for processes that others start: they a
 import importlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["name_of", "register", "registered"]
+__all__ = ["import_modules", "name_of", "register", "registered"]
 
 _Named = TypeVar("_Named")
 
 #: A name has a dot, which no name of this library has or will have.
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+")
+_NAME = re.compile(r"(?!river\.)[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+")
 _MOST_CHARACTERS = 100
 
 _things: dict[str, Any] = {}
@@ -32,8 +32,8 @@ def register(name: str) -> Callable[[_Named], _Named]:
     Parameters
     ----------
     name
-        Letters, digits, underscores and hyphens, with at least one dot: `"acme.focal"`. The dot keeps it apart from all names of
-        this library. It must not change while there are files with it.
+        Letters, digits, underscores and hyphens, with at least one dot: `"acme.focal"`. The dot keeps it apart from all names
+        of this library. It must not change while there are files with it.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def register(name: str) -> Callable[[_Named], _Named]:
     if not _NAME.fullmatch(name) or len(name) > _MOST_CHARACTERS:
         raise ValueError(
             f"name is {name!r:.120}; it must be of letters, digits, _ and -, with a dot in it, as in 'acme.focal', "
-            f"and have at most {_MOST_CHARACTERS} characters"
+            f"not begin with 'river.', and have at most {_MOST_CHARACTERS} characters"
         )
 
     def give(thing: _Named) -> _Named:
@@ -91,7 +91,7 @@ def registered(name: str) -> Any:
         A module that it names cannot be imported.
     """
     if name not in _things:
-        for module in filter(None, (part.strip() for part in os.environ.get("ONLINE_RANK_IMPORT", "").split(","))):
+        for module in _named_in_environment():
             if module not in _imported:
                 importlib.import_module(module)
                 _imported.add(module)
@@ -106,6 +106,24 @@ def registered(name: str) -> Any:
 def name_of(thing: Any) -> str | None:
     """The name under which a class or function is registered, or None."""
     return _names.get(id(thing))
+
+
+def import_modules(modules: Sequence[str]) -> None:
+    """Import modules that register names, here and, through `ONLINE_RANK_IMPORT`, in processes that this one starts.
+
+    Raises
+    ------
+    ImportError
+        A module cannot be imported; the message names it.
+    """
+    for module in modules:
+        importlib.import_module(module)
+    named = [*_named_in_environment(), *modules]
+    os.environ["ONLINE_RANK_IMPORT"] = ",".join(dict.fromkeys(named))
+
+
+def _named_in_environment() -> list[str]:
+    return [part.strip() for part in os.environ.get("ONLINE_RANK_IMPORT", "").split(",") if part.strip()]
 
 
 def _origin(thing: Any) -> tuple[str, str]:

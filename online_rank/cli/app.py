@@ -203,9 +203,20 @@ NoBar = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar
 
 @app.callback(invoke_without_command=True)
 def root(
-    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import", metavar="MODULE", help="Import a module that registers classes and losses of your own; may be repeated."
+        ),
+    ] = None,
 ) -> None:
     """Online learning to rank: a model that learns from one query at a time."""
+    if modules:
+        from online_rank.extensions import import_modules
+
+        import_modules(modules)
     if context.invoked_subcommand and sys.stderr.isatty() and not {"-h", "--help"} & set(sys.argv):
         from online_rank._kernels._jit import on_first_compilation
 

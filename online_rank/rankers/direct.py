@@ -19,7 +19,8 @@ from online_rank.measures import discounts, measure
 from online_rank.query import MAX_GRADE, Block, answer_in_kind, read_query
 from online_rank.rankers.averaged import AveragedRanker, averaging
 from online_rank.rankers.breaks import natural_breaks
-from online_rank.surrogates import OUTPUTS, KernelArguments, resolve
+from online_rank.surrogates.builtin import OUTPUTS
+from online_rank.surrogates.own import KernelArguments, resolve
 
 __all__ = ["DirectRanker"]
 

@@ -16,7 +16,7 @@ from online_rank.measures import discounts
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
-from online_rank.surrogates import KernelArguments, resolve
+from online_rank.surrogates.own import KernelArguments, resolve
 
 __all__ = ["GradientRanker"]
 

@@ -23,7 +23,7 @@ from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts
 from online_rank.query import Block
 from online_rank.rankers.averaged import AveragedRanker, averaging
-from online_rank.surrogates import resolve
+from online_rank.surrogates.own import resolve
 
 __all__ = ["TorchRanker"]
 

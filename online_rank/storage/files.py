@@ -5,8 +5,9 @@ a tree: class, parameters, state) and one `.npy` member for each array, so `nump
 SHA-256 of everything before them. Equal models give equal bytes.
 
 What can be saved: the rankers, transformers, pipelines, metrics, trackers and detectors of online_rank, and those classes of
-river that `online_rank.storage.river_classes.RIVER` lists, `utils.Rolling` around a metric among them. Other classes are
-refused when saving, and names of other classes when loading.
+river that `online_rank.storage.river_classes.RIVER` lists, `utils.Rolling` around a metric among them; and classes and
+functions of users that `online_rank.register` has named: a file holds the name, the arguments of the constructor and the
+declared state. Others are refused when saving, and unknown names when loading.
 """
 
 import contextlib

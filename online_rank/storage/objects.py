@@ -15,13 +15,13 @@ from typing import Any
 
 from river import base, utils
 
-from online_rank import _registry
+from online_rank import _registry, extensions
 from online_rank.base.anatomy import share_lock
 from online_rank.base.schema import Derived, Field, StateError, check_object, schema_of, settings_names
 from online_rank.limits import is_integer
 from online_rank.storage.river_classes import RIVER, river_class, river_name
 
-__all__ = ["Budget", "class_of", "name_of", "restore", "schema", "split"]
+__all__ = ["Budget", "class_of", "name_of", "registered", "restore", "schema", "split"]
 
 
 class Budget:
@@ -39,6 +39,8 @@ class Budget:
 
 def name_of(cls: type) -> str | None:
     """The name of a class in files; None for one that cannot be saved. Imports nothing."""
+    if (own := extensions.name_of(cls)) is not None:
+        return own
     if _registry.home_of(cls) is not None:
         return cls.__name__ if schema_of(cls) is not None or hasattr(cls, "_fields") else None
     return river_name(cls)
@@ -47,11 +49,23 @@ def name_of(cls: type) -> str | None:
 def class_of(name: Any, where: str) -> type:
     """The class with a name in files. Raises StateError for one that cannot be saved."""
     cls = None
-    if type(name) is str and (name in _registry.classes() or name in RIVER):
+    if type(name) is str and name not in RIVER and "." in name:
+        cls = registered(name, f"{where} is of class {name[:80]!r}, which this version of online_rank does not restore")
+        if not inspect.isclass(cls):
+            raise StateError(f"{where} is of class {name!r}, but that is the name of a function here")
+    elif type(name) is str and (name in _registry.classes() or name in RIVER):
         cls = _registry.public_class(name) if name in _registry.classes() else river_class(name)
     if cls is None or name_of(cls) is None:
         raise StateError(f"{where} is of class {str(name)[:80]!r}, which this version of online_rank does not restore")
     return cls
+
+
+def registered(name: str, where: str) -> Any:
+    """The class or function that is registered under a name in files. Raises StateError, whose message begins with `where`."""
+    try:
+        return extensions.registered(name)
+    except (ValueError, ImportError) as error:
+        raise StateError(f"{where}: {error}") from None
 
 
 def schema(cls: type) -> Mapping[str, Field]:

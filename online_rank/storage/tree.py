@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from online_rank import extensions
 from online_rank.base.anatomy import share_lock, steps_of
 from online_rank.base.columns import Columns
 from online_rank.base.lock import Locked
 from online_rank.base.schema import StateError
 from online_rank.limits import MAX_DEPTH, is_integer
-from online_rank.storage.objects import Budget, class_of, name_of, restore, split
+from online_rank.storage.objects import Budget, class_of, name_of, registered, restore, split
 from online_rank.storage.river_classes import COMPILED, TYPES, compiled_name
 
 __all__ = ["Packed", "adopt", "numeric", "pack", "settings_of", "strings_of", "unpack"]
@@ -93,6 +94,8 @@ class _Packer:
             return {"generator": self.encode(value.bit_generator.state, where, depth + 1)}
         if (compiled := compiled_name(value)) is not None:
             return {compiled: value.__getstate__().hex()}
+        if (own := extensions.name_of(value)) is not None:
+            return {"registered": own}
         if kind is type or value is numbers.Number:
             return {"type": _type_name(value, where)}
         return self._object(value, where, depth)
@@ -124,8 +127,9 @@ class _Packer:
             raise TypeError(
                 f"cannot save {where}: it is of type {kind.__module__}.{kind.__qualname__}. Saved are numbers, strings, "
                 "containers, numeric arrays, the public classes of online_rank (except adapters around any river model or "
-                "function) and the transformers of river that online_rank.storage.files lists. Python's pickle keeps the rest, "
-                "for the same versions of all libraries; load only pickles that you trust"
+                "function), classes and functions named by online_rank.register, and the transformers of river that "
+                "online_rank.storage.files lists. Python's pickle keeps the rest, for the same versions of all libraries; load "
+                "only pickles that you trust"
             )
         if issubclass(kind, tuple):
             return {"class": name, "items": self._items(tuple(value), where, depth)}
@@ -208,6 +212,8 @@ class _Unpacker:
             return _compiled(tag, body, where)
         if tag == "type" and type(body) is str and body in TYPES:
             return TYPES[body]
+        if tag == "registered" and type(body) is str:
+            return registered(body, where)
         if tag in ("random", "generator"):
             return _random(tag, self.decode(body, where, depth + 1), where)
         raise StateError(f"{where} is not understood ({json.dumps(node)[:60]})")

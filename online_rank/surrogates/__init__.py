@@ -23,8 +23,6 @@ References
 """
 
 from online_rank.surrogates.builtin import (
-    OUTPUTS,
-    PAIR_WEIGHTS,
     Surrogate,
     hinge,
     lambdarank,
@@ -34,7 +32,7 @@ from online_rank.surrogates.builtin import (
     squared,
     structured,
 )
-from online_rank.surrogates.own import KernelArguments, Loss, OwnLoss, resolve
+from online_rank.surrogates.own import Loss
 
 __all__ = [
     "Loss",

@@ -87,8 +87,8 @@ class Surrogate:
     def __init_subclass__(cls, **kwargs: object) -> None:
         # Rankers read the parameters and compute the loss in a kernel: an overridden method would silently have no effect.
         raise TypeError(
-            "Surrogate cannot be subclassed: rankers compute it in compiled code, from its parameters; a class of your own with a "
-            "method value_and_gradient(s, y) is a surrogate by itself"
+            "Surrogate cannot be subclassed: rankers compute it in compiled code, from its parameters; a class of your own "
+            "with a method value_and_gradient(s, y) is a surrogate by itself"
         )
 
     def __post_init__(self) -> None:

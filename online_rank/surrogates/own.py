@@ -85,7 +85,7 @@ class OwnLoss:
     def name(self) -> str:
         """Its name in messages."""
         found = extensions.name_of(self.loss) or extensions.name_of(type(self.loss))
-        return found or getattr(self.loss, "__qualname__", type(self.loss).__qualname__)
+        return found or str(getattr(self.loss, "__qualname__", type(self.loss).__qualname__))
 
     def bound(self, arguments: KernelArguments) -> KernelArguments:
         """The arguments of a kernel with the function's address, valid as long as this object lives."""
@@ -133,7 +133,9 @@ class OwnLoss:
         value, slopes = answer
         gradient = np.asarray(slopes, dtype=np.float64)
         if gradient.shape != (m,):
-            raise ValueError(f"surrogate {self.name!r} returned a gradient {gradient.shape} for {m} documents; it must be ({m},)")
+            raise ValueError(
+                f"surrogate {self.name!r} returned a gradient {gradient.shape} for {m} documents; it must be ({m},)"
+            )
         if not math.isfinite(value) or not np.isfinite(gradient).all():
             raise ValueError(f"surrogate {self.name!r} returned a value or a gradient that is not finite")
         return gradient.tobytes()
@@ -155,7 +157,7 @@ def _compiled(function: Any, in_python: Any, name: str) -> Any:
 
     signature = types.int64(types.voidptr, types.voidptr, types.int64, types.voidptr)
 
-    def call(s, y, m, gradient):  # type: ignore[no-untyped-def]
+    def call(s, y, m, gradient):
         out = numba.carray(gradient, (m,), np.float64)
         done = 1
         try:

@@ -170,6 +170,7 @@ MADE = {
     "PositionUser": [lambda: user("position2")],
     "RankingService": [service, clicks_service],
     "SatisfiedUser": [lambda: user("satisfied")],
+    "Surrogate": [online_rank.surrogates.listnet, lambda: online_rank.surrogates.lambdarank("ap")],
     "SwapComparison": [lambda: judged_from_a_log(SwapComparison(k=3), ["a", "b", "c"], ["c", "b", "a"])],
     "SwapRanker": [
         lambda: shown_and_clicked(online_rank.SwapRanker()),
