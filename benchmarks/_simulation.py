@@ -22,7 +22,7 @@ K = 10
 
 
 class Queries(NamedTuple):
-    """Queries one after the other: features (n, d), gains 2^grade - 1 (n,), grades (n,), offsets (q + 1,), best DCG@10 (q,)."""
+    """Queries one after the other: features (n, d), gains 2^grade - 1 (n,), grades (n,), offsets (q + 1,), best DCG@k (q,)."""
 
     X: np.ndarray
     gains: np.ndarray
@@ -32,7 +32,7 @@ class Queries(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """All that is drawn in n impressions: the queries (n,), Gumbel noise (n, m), and what users draw (n, 2, K)."""
+    """All that is drawn in n impressions: the queries (n,), Gumbel noise (n, m), and what users draw (n, 2, k)."""
 
     queries: np.ndarray
     noise: np.ndarray
@@ -59,25 +59,25 @@ def beginner(d: int, wealth: float = 0.1) -> Learner:
     return Learner(np.zeros(d), state, np.zeros((16, K, K)), np.array([0.1]), baseline)
 
 
-def queries_in_one(queries: Sequence[tuple[np.ndarray, np.ndarray]]) -> Queries:
-    """Queries (X, y) as one block."""
+def queries_in_one(queries: Sequence[tuple[np.ndarray, np.ndarray]], slots: int = K) -> Queries:
+    """Queries (X, y) as one block, of which so many documents are shown."""
     y = np.concatenate([grades for _, grades in queries])
     offsets = np.cumsum([0, *(len(grades) for _, grades in queries)])
-    discounts = 1.0 / np.log2(np.arange(2, K + 2))
-    best = [np.sort(2.0**grades - 1.0)[::-1][:K] for _, grades in queries]
+    discounts = 1.0 / np.log2(np.arange(2, slots + 2))
+    best = [np.sort(2.0**grades - 1.0)[::-1][:slots] for _, grades in queries]
     ideal = np.array([gains @ discounts[: len(gains)] for gains in best])
     return Queries(np.concatenate([X for X, _ in queries]), 2.0**y - 1.0, y, offsets, ideal)
 
 
-def chance(queries: Queries, drawn: np.ndarray, who: User, seed: int, counted: bool) -> Chance:
+def chance(queries: Queries, drawn: np.ndarray, who: User, seed: int, counted: bool, slots: int = K) -> Chance:
     """What a policy and a user of these seeds would draw; `counted`: by number, as `PlackettLuce`; else one after the other."""
     sizes = np.diff(queries.offsets)[drawn]
-    noise, users = np.zeros((len(drawn), sizes.max())), np.ones((len(drawn), 2, K))
+    noise, users = np.zeros((len(drawn), sizes.max())), np.ones((len(drawn), 2, slots))
     rows = 2 if isinstance(who, CascadeUser | DependentUser) else 1
     one, policy = np.random.default_rng(seed), PlackettLuce()
     for t, m in enumerate(sizes.tolist()):
         noise[t, :m] = (counted_generator(policy, seed, t) if counted else one).gumbel(size=m)
-        k = min(m, K)
+        k = min(m, slots)
         users[t, :rows, :k] = counted_generator(who, who.seed, t).random((rows, k))
     if isinstance(who, DependentUser):
         # Who goes on where the draw is small; the others leave there.
@@ -116,7 +116,7 @@ def _browse(grades, order, uniforms, click, leave, clicks):
 
 @kernel
 def _quality(gains, order, ideal):
-    """NDCG@10 of a list; 0 for a query without a relevant document."""
+    """NDCG of a list; 0 for a query without a relevant document."""
     total = 0.0
     for p in range(order.shape[0]):
         total += gains[order[p]] / np.log2(p + 2.0)
@@ -125,14 +125,17 @@ def _quality(gains, order, ideal):
 
 @kernel
 def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first, stop, quality):
-    """Impressions `first` to `stop` of a `SwapRanker`, or of one that takes every order for as likely as every other."""
+    """Impressions `first` to `stop` of a `SwapRanker`, or of one that takes every order for as likely as every other.
+
+    At least three documents are shown; with fewer it would learn from those held back.
+    """
     rounds, one, kinds = np.empty((1, 10)), np.ones(1), np.full(1, PLACKETT_LUCE)
     rests = np.empty(1)
     for t in range(first, stop):
         q = chance.queries[t]
         a, b = queries.offsets[q], queries.offsets[q + 1]
         m = b - a
-        k = min(m, K)
+        k = min(m, chance.users.shape[2])
         X, scores, logits = queries.X[a:b], np.empty(m), np.empty(m)
         order, drawn, clicks = np.empty(k, np.int64), np.empty(k), np.empty(k)
         score(X, learner.w, scores)
@@ -157,7 +160,7 @@ def pdgd_rounds(queries, chance, click, leave, with_rho, decay, learner, first, 
         q = chance.queries[t]
         a, b = queries.offsets[q], queries.offsets[q + 1]
         m = b - a
-        k = min(m, K)
+        k = min(m, chance.users.shape[2])
         X, scores, e, c = queries.X[a:b], np.empty(m), np.empty(k), np.empty(k)
         order, shown, clicks = np.empty(k, np.int64), np.empty(k), np.empty(k)
         score(X, learner.w, scores)

@@ -10,11 +10,10 @@ method of the field with its authors' settings (`benchmarks/_pdgd.py`); "click >
 Nothing is tuned on these runs. Four methods run compiled (`benchmarks/_simulation.py`), draw by draw as by the interface.
 
 With `--runs DIR` runs are kept in a folder, and those that it has are not made again; so users and methods can be run one
-after the other, and `python -m benchmarks.clicks --runs DIR` ends with the whole result.
+after the other, and `python -m benchmarks.clicks --runs DIR` ends with the whole result. `--part bar --keep FILE` compares
+`SwapRanker` with PDGD and, given a checkout of 3a8f3e3 (`--before`), with its earlier self, for 10, 3, 2 and 1 slots.
 """
 
-import functools
-import itertools
 import re
 import statistics
 import time
@@ -25,9 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks._clicks_bar import section as beside_others
+from benchmarks._clicks_data import GAMMA, K, Queries, ndcg_shown, offline, parts, queries_of
 from benchmarks._common import RESULTS, parser, table
 from benchmarks._common import save as save_result
 from benchmarks._data import data_folder
+from benchmarks._kept import Kept, add_keep
 from benchmarks._pdgd import PDGD, ClickSkip
 from benchmarks._simulation import beginner, chance, pdgd_rounds, queries_in_one, swap_rounds, tables
 from online_rank import (
@@ -44,20 +46,14 @@ from online_rank import (
     save,
 )
 from online_rank._progress import progress
-from online_rank.metrics import NDCG
-from online_rank.query import query_offsets
 from online_rank.stream.clicks import User, user
-from online_rank.stream.letor import LetorBlock, read_letor
 
 CHECKPOINTS = (100, 1000, 10_000)
-GAMMA = 0.9995
 ROUNDS = 9
-K = 10
 USERS = ("perfect", "navigational", "informational", "trust", "position", "dependent")
 REFERENCE = "PDGD (port)"
 OURS = "SwapRanker()"
-
-Queries = list[tuple[np.ndarray, np.ndarray]]
+PARTS = ("bar",)
 
 
 class Plain:
@@ -123,38 +119,6 @@ class Run(NamedTuple):
 
 
 Runs = dict[str, dict[str, list[Run]]]
-
-
-@functools.cache
-def parts(folder: Path) -> list[LetorBlock]:
-    """The five parts of a data set in LETOR's layout."""
-    return [read_letor(folder / f"S{i}.txt", n_features=46) for i in range(1, 6)]
-
-
-def queries_of(blocks: Sequence[LetorBlock], relevant: bool = False) -> Queries:
-    """The queries of blocks; only those with a relevant document, if `relevant`."""
-    found = []
-    for block in blocks:
-        for start, stop in itertools.pairwise(query_offsets(block.qid, len(block.y))):
-            if not relevant or block.y[start:stop].any():
-                found.append((np.ascontiguousarray(block.X[start:stop]), block.y[start:stop]))
-    return found
-
-
-def ndcg_shown(y: np.ndarray, order: Sequence[int]) -> float:
-    """NDCG@10 of a list; 0 for a query without a relevant document."""
-    gains, discounts = 2.0**y - 1.0, 1.0 / np.log2(np.arange(2, K + 2))
-    best = np.sort(gains)[::-1][:K]
-    ideal = float(best @ discounts[: len(best)])
-    return float(gains[list(order)] @ discounts[: len(order)]) / ideal if ideal > 0.0 else 0.0
-
-
-def offline(scores: Callable[[np.ndarray], Any], queries: Queries) -> float:
-    """Mean NDCG@10 of the rankings by scores."""
-    metric = NDCG(k=K)
-    for X, y in queries:
-        metric.update(y, scores(X))
-    return metric.get()
 
 
 def simulate(folder: Path, case: Case) -> Run:
@@ -325,10 +289,17 @@ def main() -> None:
     arguments.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
     arguments.add_argument("--runs", type=Path)
     arguments.add_argument("--jobs", type=int, default=2)
+    arguments.add_argument("--part", choices=PARTS, help="measure this alone; the page keeps its other sections")
+    arguments.add_argument("--before", type=Path, metavar="CHECKOUT", help="bar: a checkout of 3a8f3e3 to compare with")
+    arguments.add_argument("--minutes", type=float, default=float("inf"), help="bar: begin no other run after this")
+    add_keep(arguments)
     chosen = arguments.parse_args()
     folder = data_folder() / "mq2008"
     if not folder.exists():
         raise SystemExit(f"no data: {folder}")
+    if chosen.part == "bar":
+        save_result("clicks", beside_others(folder, chosen.before, chosen.minutes, Kept(chosen.keep)), part=True)
+        return
     cases = [
         Case(name, method, fold, seed, chosen.impressions)
         for name in chosen.users

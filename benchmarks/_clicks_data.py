@@ -1,0 +1,51 @@
+"""MQ2008 as users of click rankers meet it, and how good a ranking is."""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from online_rank.metrics import NDCG
+from online_rank.query import query_offsets
+from online_rank.stream.letor import LetorBlock, read_letor
+
+#: Discount of what is shown, for each impression.
+GAMMA = 0.9995
+K = 10
+
+Queries = list[tuple[np.ndarray, np.ndarray]]
+
+
+@functools.cache
+def parts(folder: Path) -> list[LetorBlock]:
+    """The five parts of a data set in LETOR's layout."""
+    return [read_letor(folder / f"S{i}.txt", n_features=46) for i in range(1, 6)]
+
+
+def queries_of(blocks: Sequence[LetorBlock], relevant: bool = False) -> Queries:
+    """The queries of blocks; only those with a relevant document, if `relevant`."""
+    found = []
+    for block in blocks:
+        for start, stop in itertools.pairwise(query_offsets(block.qid, len(block.y))):
+            if not relevant or block.y[start:stop].any():
+                found.append((np.ascontiguousarray(block.X[start:stop]), block.y[start:stop]))
+    return found
+
+
+def ndcg_shown(y: np.ndarray, order: Sequence[int]) -> float:
+    """NDCG@10 of a list; 0 for a query without a relevant document."""
+    gains, discounts = 2.0**y - 1.0, 1.0 / np.log2(np.arange(2, K + 2))
+    best = np.sort(gains)[::-1][:K]
+    ideal = float(best @ discounts[: len(best)])
+    return float(gains[list(order)] @ discounts[: len(order)]) / ideal if ideal > 0.0 else 0.0
+
+
+def offline(scores: Callable[[np.ndarray], Any], queries: Queries) -> float:
+    """Mean NDCG@10 of the rankings by scores."""
+    metric = NDCG(k=K)
+    for X, y in queries:
+        metric.update(y, scores(X))
+    return metric.get()
