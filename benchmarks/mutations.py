@@ -8,20 +8,27 @@ mutation whose text is no longer in its file is *stale*: it has to be written an
 """
 
 import hashlib
+import importlib
 import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
+
+import pytest
 
 from benchmarks._common import ROOT, parser, save, table
 from benchmarks._kept import Kept, add_keep
 
 #: Seconds after which the tests of a mutation are given up; one that hangs is noticed, too.
 LIMIT = 600
+
+#: What is slow to import, and not under test.
+_SLOW = ("hypothesis", "numba", "river.drift", "river.metrics", "scipy.stats")
 
 
 class Mutation(NamedTuple):
@@ -389,22 +396,51 @@ def noticed(mutation: Mutation, project: Path) -> str:
         return "stale"
     path.write_text(text.replace(mutation.old, mutation.new))
     try:
-        run = _tested(mutation.tests.split(), project)
-    except subprocess.TimeoutExpired:
-        return "killed"
+        code, printed = _tested(mutation.tests.split(), project)
     finally:
         path.write_text(text)
-    if run.returncode != 1:
-        return "SURVIVED" if run.returncode == 0 else f"stale (pytest: {run.returncode})"
-    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", run.stdout)
-    return "killed" if _tested(failed, project).returncode == 0 else "stale (its tests fail anyway)"
+    if code != 1:
+        return {None: "killed", 0: "SURVIVED"}.get(code, f"stale (pytest: {code})")
+    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", printed)
+    return "killed" if _tested(failed, project)[0] == 0 else "stale (its tests fail anyway)"
 
 
-def _tested(tests: list[str], project: Path) -> "subprocess.CompletedProcess[str]":
-    """A run of tests in a copy of the project, until one fails."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(project), "COLUMNS": "1000"}
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+def _tested(tests: list[str], project: Path) -> tuple[int | None, str]:
+    """Run tests in a copy of the project until one fails: pytest's exit status, None after `LIMIT`, and what was printed.
+
+    They run in a fork of this process, which has imported `_SLOW`.
+    """
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            _run(tests, project, output.fileno())
+        until = time.monotonic() + LIMIT
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > until:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return None, ""
+            time.sleep(0.05)
+        output.seek(0)
+        return os.waitstatus_to_exitcode(ended[1]), output.read()
+
+
+def _run(tests: list[str], project: Path, output: int) -> NoReturn:
+    """In a child: run tests, and end."""
+    code = 4
+    try:
+        os.setsid()
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(project)
+        os.environ |= {"PYTHONPATH": str(project), "COLUMNS": "1000", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        sys.path.insert(0, str(project))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:
+            del sys.modules[name]
+        code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", *tests])
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def main() -> None:
@@ -414,6 +450,8 @@ def main() -> None:
     add_keep(arguments)
     options = arguments.parse_args()
     kept = Kept(options.keep)
+    for name in _SLOW:
+        importlib.import_module(name)
     sections, wanted = [], 0
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "project"
