@@ -216,7 +216,7 @@ class Lives:
             self.calls = self._library.fault_count()
             self._library.fault_arm(ctypes.c_long(0), 0)
             if durable is not None:
-                durable._folder._give_up()  # type: ignore[union-attr]
+                durable.store._give_up()  # type: ignore[union-attr]
             self._library.fault_record(-1, None)
             os.close(calls)
         return True

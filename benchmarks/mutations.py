@@ -291,7 +291,7 @@ STORAGE = [
     ),
     Mutation(
         "serving/durable.py",
-        "self._saved_at = folder.saved.start",
+        "self._saved_at = store.saved.start",
         "pass",
         f"{STATE}::test_a_service_that_is_killed_again_and_again_writes_checkpoints_all_the_same",
     ),

@@ -112,10 +112,10 @@ def seconds_of(text: str, option: str) -> float:
 
 def say_where_it_goes_on(durable: DurableService) -> None:
     """Print on stderr that a service continues from a folder, unless it is new."""
-    if durable.path is not None and durable.service.n_changes:
+    if durable.store is not None and durable.service.n_changes:
         counts = durable.service.counts()
         done = f"{counts['ranked']} queries ranked, {counts['learned']} learned, {durable.service.n_waiting} waiting"
-        say(f"continuing from {durable.path}: {done}")
+        say(f"continuing from {durable.store}: {done}")
 
 
 def maker(beginning: Beginning, pending: Pending, feedback: Feedback = _USUAL) -> Callable[[], RankingService]:

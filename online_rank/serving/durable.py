@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,9 @@ from online_rank.serving.protocol import Outcome, RankingService
 from online_rank.serving.wire import no_collection, own
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.generations import taken
-from online_rank.storage.saved import Saved, saved_state
-from online_rank.storage.state import Change, Generation, StateDirectory
+from online_rank.storage.saved import saved_state
+from online_rank.storage.state import StateDirectory
+from online_rank.storage.store import Change, Generation, SavedState, StateStore
 
 __all__ = ["DurableService", "is_fatal", "read_service"]
 
@@ -33,21 +33,24 @@ _ENDS = ("learn", "teach", "close", "drop")
 
 
 class DurableService:
-    """A `RankingService` with a folder that keeps everything it has acknowledged.
+    """A `RankingService` with a store, such as a folder, that keeps everything it has acknowledged.
 
     Parameters
     ----------
     service
-        A new service. If the folder has the state of one with the same settings, it continues from there.
-    path
-        The folder; None for a service that keeps nothing beyond its process.
+        A new service. If the store has the state of one with the same settings, it continues from there.
+    store
+        A folder by its name, or another `StateStore`, which is then closed with the service; None for a service that keeps
+        nothing beyond its process.
     every
         Number of changes between two checkpoints.
     replace_model
-        Whether the model of a service with another `origin` replaces the one in the folder; otherwise it is refused.
+        Whether the model of a service with another `origin` replaces the one in the store; otherwise it is refused.
 
     Attributes
     ----------
+    store : StateStore or None
+        The store, opened.
     checkpoint_failure : Exception or None
         Why the last checkpoint could not be written; None if it was. Nothing is lost: the journal continues, and the checkpoint
         is tried again, first after a second, then at growing intervals of at most a minute.
@@ -55,7 +58,7 @@ class DurableService:
     Raises
     ------
     CheckpointError
-        The folder is in use or damaged, or belongs to a service with other settings.
+        The store is in use or damaged, or belongs to a service with other settings.
     OSError
         It cannot be read or written.
 
@@ -78,15 +81,14 @@ class DurableService:
     def __init__(
         self,
         service: RankingService,
-        path: str | os.PathLike[str] | None = None,
+        store: str | os.PathLike[str] | StateStore | None = None,
         every: int = 10_000,
         replace_model: bool = False,
     ) -> None:
         self.service = service
-        self.path = None if path is None else Path(path)
         self.checkpoint_failure: Exception | None = None
         self._every = every
-        self._folder: StateDirectory | None = None
+        self.store: StateStore | None = None
         self._gone: list[int] = []
         #: Learned ids to be forgotten with the next checkpoint, by change.
         self._forgotten: dict[int, str] = {}
@@ -94,10 +96,10 @@ class DurableService:
         self._n_forgets = self._n_purged = 0
         self._saved_at = service.n_changes
         self._patience, self._not_before = _PATIENCE, 0.0
-        if self.path is not None:
-            self._folder = StateDirectory(self.path)
+        if store is not None:
+            self.store = store if isinstance(store, StateStore) else StateDirectory(store)
             try:
-                self._recover(self._folder, replace_model)
+                self._recover(self.store, replace_model)
             except BaseException:
                 self.close()
                 raise
@@ -105,7 +107,7 @@ class DurableService:
     @property
     def is_due(self) -> bool:
         """Whether a checkpoint is due."""
-        due = self._folder is not None and self.service.n_changes - self._saved_at >= self._every
+        due = self.store is not None and self.service.n_changes - self._saved_at >= self._every
         return due and not self.seconds_to_wait
 
     @property
@@ -116,17 +118,17 @@ class DurableService:
     @property
     def is_untidy(self) -> bool:
         """Whether `tidy` has something to do."""
-        return self._folder is not None and self._folder.is_untidy
+        return self.store is not None and self.store.is_untidy
 
     @property
     def is_saved(self) -> bool:
         """Whether the last checkpoint covers all changes."""
-        return self._folder is None or self.service.n_changes == self._saved_at
+        return self.store is None or self.service.n_changes == self._saved_at
 
     @property
     def journal_bytes(self) -> int | None:
         """Size of the journal that a restart would replay. None if there is no journal."""
-        return None if self._folder is None else self._folder.journal_bytes
+        return None if self.store is None else self.store.journal_bytes
 
     def append(self, outcomes: Sequence[Outcome | None], sync: bool) -> None:
         """Write the changes of requests to the journal, in order; they are on the disk when this returns if `sync`.
@@ -139,9 +141,9 @@ class DurableService:
             They are not on the disk. Nothing may be acknowledged, and nothing more appended.
         """
         happened = [outcome for outcome in outcomes if outcome is not None]
-        if self._folder is None or not (happened or sync):
+        if self.store is None or not (happened or sync):
             return
-        self._folder.append([_change(outcome) for outcome in happened], sync)
+        self.store.append([_change(outcome) for outcome in happened], sync)
         for outcome in happened:
             self._gone += outcome.gone
         numbers = [outcome.number for outcome in happened if outcome.number is not None]
@@ -168,7 +170,7 @@ class DurableService:
 
     def generation(self) -> Generation | None:
         """A snapshot of the service; None if nothing is kept, or it cannot be taken (see `checkpoint_failure`)."""
-        if self._folder is None:
+        if self.store is None:
             return None
         waiting = np.array(self.service.waiting_numbers(), dtype=np.int64)
         learned = self.service.learned_changes()
@@ -192,15 +194,15 @@ class DurableService:
         return self._writing(generation, self._forgotten, self._n_forgets)
 
     def _writing(self, generation: Generation | None, forgotten: dict[int, str], n_forgets: int) -> Iterator[None]:
-        if generation is None or self._folder is None:
+        if generation is None or self.store is None:
             return
         try:
             if forgotten:
-                self._folder.rename_learned(forgotten)
-            yield from self._folder.replacing(generation)
+                self.store.rename_learned(forgotten)
+            yield from self.store.replacing(generation)
             if n_forgets > self._n_purged:
                 yield
-                self._folder.purge()
+                self.store.purge()
         except (OSError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
@@ -226,35 +228,35 @@ class DurableService:
 
     def tidy(self) -> None:
         """Housekeeping between two commits, after requests were answered."""
-        if self._folder is not None:
-            self._folder.tidy()
+        if self.store is not None:
+            self.store.tidy()
 
     def close(self) -> None:
-        """Release the folder. May be called again."""
-        if self._folder is not None:
-            self._folder.close()
+        """Release the store. May be called again."""
+        if self.store is not None:
+            self.store.close()
 
     def _failed(self, error: Exception) -> None:
         self.checkpoint_failure = error
         self._not_before = time.monotonic() + self._patience
         self._patience = min(2.0 * self._patience, _MOST_PATIENCE)
 
-    def _recover(self, folder: StateDirectory, replace_model: bool) -> None:
+    def _recover(self, store: StateStore, replace_model: bool) -> None:
         """Continue from the newest generation, and replay the journal since then."""
-        if folder.saved.value is None:
+        if store.saved.value is None:
             # At once, because the journal can only be replayed with the parameters that it began with.
             self.save()
         else:
-            given, self.service = self.service, _restored(folder.saved, folder.path)
-            changed = go_on(self.service, given, folder.path, replace_model)
+            given, self.service = self.service, _restored(store.saved, str(store))
+            changed = go_on(self.service, given, str(store), replace_model)
             # Counted before the replayed changes: otherwise a service killed again and again would never write a checkpoint.
-            self._saved_at = folder.saved.start
+            self._saved_at = store.saved.start
             waiting = {*self.service.waiting_numbers()}
-            self._gone = [number for number in folder.saved.queries() if number not in waiting]
+            self._gone = [number for number in store.saved.queries() if number not in waiting]
             self._forgotten = {change: json.dumps((name, 0)) for change, name in self.service.renamed.items()}
             if changed:
                 self.save()
-        self.service.read_queries_from(lambda number: tuple(_parsed(folder.query(number))[3:]))
+        self.service.read_queries_from(lambda number: tuple(_parsed(store.query(number))[3:]))
 
 
 def is_fatal(error: Exception) -> bool:
@@ -273,14 +275,14 @@ def read_service(path: str | os.PathLike[str]) -> RankingService:
         There is none, or it cannot be read.
     """
     with saved_state(path) as saved:
-        return _restored(saved, path)
+        return _restored(saved, str(path))
 
 
-def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
-    """The saved service, with the changes since its generation."""
+def _restored(saved: SavedState, store: str) -> RankingService:
+    """The saved service, with the changes since its generation; `store` is named in messages."""
     service = saved.value
     if not isinstance(service, RankingService):
-        raise CheckpointError(f"{path} does not hold the state of a service")
+        raise CheckpointError(f"{store} does not hold the state of a service")
     with no_collection():
         rows = ((change, own(row.encode())) for change, row in saved.learned())
         learned = {query_id: (change, digest) for change, (query_id, digest) in rows}
@@ -291,11 +293,12 @@ def _restored(saved: Saved, path: str | os.PathLike[str]) -> RankingService:
         try:
             service.replay(own(fields), number, waiting, feedback)
         except (ValueError, TypeError, LookupError) as error:
-            raise CheckpointError(f"{path}: the journal cannot be replayed: {error}") from error
+            raise CheckpointError(f"{store}: the journal cannot be replayed: {error}") from error
     # The next generation will consist of these rows, when the journal, which was replayed here, is gone.
     kept = saved.learned_since()
     for change in service.learned_changes():
-        saved.require(change <= saved.start or change in kept, f"the id learned by change {change} is missing")
+        if change > saved.start and change not in kept:
+            raise CheckpointError(f"{store}: the id learned by change {change} is missing")
     return service
 
 

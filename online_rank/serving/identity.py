@@ -1,6 +1,5 @@
 """Checks that the service in a folder is the one to start: limits may change, the model only on request."""
 
-import os
 from typing import Any
 
 from online_rank.serving.protocol import RankingService
@@ -15,8 +14,8 @@ _OPTIONS = ("measure", "learn_served", "null_is_missing")
 _LIMITS = ("max_pending", "max_age", "max_learned", "max_pending_bytes")
 
 
-def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[str], replace_model: bool) -> bool:
-    """Let a service from a folder continue as the given one, with its limits.
+def go_on(kept: RankingService, given: RankingService, store: str, replace_model: bool) -> bool:
+    """Let a service from a store continue as the given one, with its limits.
 
     If both began with the same file, or the given service has no file and the same settings, the learned model is kept. A model
     from another file is refused, or replaces the learned one; waiting queries are kept.
@@ -38,13 +37,13 @@ def go_on(kept: RankingService, given: RankingService, path: str | os.PathLike[s
         other += [] if kept.draws == given.draws else ["one model learns from clicks, the other from grades"]
     elif is_other_file:
         raise CheckpointError(
-            f"{path} began with another model than this one. --replace-model continues with this one and keeps queries that "
+            f"{store} began with another model than this one. --replace-model continues with this one and keeps queries that "
             "wait; without a MODEL the one in the folder is used"
         )
     elif given.origin is None and kept.origin is None and kept._promoted is None:
         other += differences(settings_of(kept.model), settings_of(given.model))
     if other:
-        raise CheckpointError(f"{path} holds the state of a service with other options: {'; '.join(other)}")
+        raise CheckpointError(f"{store} holds the state of a service with other options: {'; '.join(other)}")
     limits = {name: getattr(given, name) for name in _LIMITS}
     is_limited_otherwise = any(getattr(kept, name) != limit for name, limit in limits.items())
     kept.limit(**limits)

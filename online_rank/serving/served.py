@@ -4,7 +4,6 @@ import asyncio
 import collections
 import contextlib
 import logging
-import shutil
 from typing import Any
 
 from online_rank.base import ranker_of, serving_steps
@@ -19,7 +18,7 @@ from online_rank.serving.outcomes import PREVIOUS, REFERENCE
 from online_rank.serving.protocol import RankingService, Reply
 from online_rank.serving.told import Told
 from online_rank.serving.wire import decoded
-from online_rank.storage.files import from_bytes, to_bytes, write_atomically
+from online_rank.storage.files import from_bytes, to_bytes
 
 __all__ = ["Answer", "ServedModel"]
 
@@ -88,7 +87,7 @@ class ServedModel:
                     self._look(reply)
             elif reply.command == "save":
                 await commits.checkpoint()
-                return 200, {"saved": True} if self.durable.path is not None else {"saved": False}
+                return 200, {"saved": self.durable.store is not None}
         except CommitError as error:
             return 503, {"error": str(error)}
         finally:
@@ -122,11 +121,11 @@ class ServedModel:
         steps = serving_steps(self.durable.service.model)
         known = next((names for step in steps if (names := getattr(step, "feature_names", None)) is not None), None)
         watch = InputWatch(known)
-        if self.durable.path is not None:
+        if self.durable.store is not None:
             try:
-                watch.restore((self.durable.path / REFERENCE).read_text("utf-8"))
-            except FileNotFoundError:
-                pass
+                kept = self.durable.store.file(REFERENCE)
+                if kept is not None:
+                    watch.restore(kept.decode())
             except (OSError, ValueError) as error:
                 _log.error("a new reference of features begins: %s", error)
         return watch
@@ -142,9 +141,9 @@ class ServedModel:
 
     def _keep_reference(self) -> None:
         """Keep the reference of features for later processes."""
-        if self.durable.path is not None:
+        if self.durable.store is not None:
             try:
-                write_atomically(self.durable.path / REFERENCE, self.inputs.to_json().encode())
+                self.durable.store.put_file(REFERENCE, self.inputs.to_json().encode())
             except OSError as error:
                 _log.error("the reference of features cannot be kept: %s", error)
 
@@ -152,8 +151,8 @@ class ServedModel:
         """Keep the model that was replaced, for `roll_back`."""
         try:
             self._previous = to_bytes(self.durable.service.replaced)
-            if self.durable.path is not None:
-                write_atomically(self.durable.path / PREVIOUS, self._previous)
+            if self.durable.store is not None:
+                self.durable.store.put_file(PREVIOUS, self._previous)
         except (OSError, TypeError, ValueError) as error:
             _log.error("the model before cannot be kept: %s", error)
 
@@ -217,20 +216,19 @@ class ServedModel:
     async def _previous_file(self) -> bytes | None:
         """The model that was replaced last; None if there is none."""
         previous = self._previous
-        if previous is None and self.durable.path is not None:
-            path = self.durable.path / PREVIOUS
-            previous = await asyncio.to_thread(path.read_bytes) if path.exists() else None
+        if previous is None and self.durable.store is not None:
+            previous = await asyncio.to_thread(self.durable.store.file, PREVIOUS)
         return previous
 
     async def _keep_previous(self, content: bytes) -> None:
         """Keep a model for `roll_back`. Raises OSError."""
         self._previous = content
-        if self.durable.path is not None:
-            await asyncio.to_thread(write_atomically, self.durable.path / PREVIOUS, content)
+        if self.durable.store is not None:
+            await asyncio.to_thread(self.durable.store.put_file, PREVIOUS, content)
 
     async def _replaced_by(self, model: Any, content: bytes) -> Answer:
-        service, commits, path = self.durable.service, self.commits, self.durable.path
-        if path is not None and shutil.disk_usage(path).free < _ROOM * len(content):
+        service, commits, store = self.durable.service, self.commits, self.durable.store
+        if store is not None and not store.has_room(_ROOM * len(content)):
             return 503, {"error": "there is no room on the disk for another model"}
         try:
             commits.require_working()

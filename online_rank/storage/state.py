@@ -18,16 +18,18 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from online_rank.storage.checkpoint import GENERATIONS, STATE, CheckpointDirectory, CheckpointError
 from online_rank.storage.database import digest_of, reading
+from online_rank.storage.files import write_atomically
 from online_rank.storage.folder import identity, open_in, sync_directory
-from online_rank.storage.generations import Snapshot
 from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
+from online_rank.storage.store import Change, Generation, StateStore
 
 __all__ = ["Change", "Generation", "StateDirectory"]
 
@@ -44,50 +46,7 @@ CREATE TABLE IF NOT EXISTS learned(change INTEGER PRIMARY KEY, id TEXT NOT NULL,
 """
 
 
-class Change(NamedTuple):
-    """A change of the state, in the form of the journal.
-
-    Attributes
-    ----------
-    outcome
-        The outcome: everything needed to repeat it, except queries.
-    number
-        The number of the query that waits from now on, or None. Numbers rise.
-    query
-        That query.
-    learned
-        The learned id, as JSON, or None.
-    """
-
-    outcome: bytes
-    number: int | None = None
-    query: bytes = b""
-    learned: str | None = None
-
-
-class Generation(NamedTuple):
-    """A snapshot of a service, to be written.
-
-    Attributes
-    ----------
-    change
-        Number of its last change.
-    snapshot
-        Its state without queries and ids; and the numbers of the waiting queries, in order, int64.
-    gone
-        Numbers of queries that have stopped waiting since the previous generation.
-    first, n_learned
-        The oldest change whose id is still known, and the number of known ids.
-    """
-
-    change: int
-    snapshot: Snapshot
-    gone: tuple[int, ...]
-    first: int
-    n_learned: int
-
-
-class StateDirectory(CheckpointDirectory):
+class StateDirectory(CheckpointDirectory, StateStore):
     """A folder with the state of a service, locked while it is open.
 
     It is first read (`saved`), then written to by `append` and `replacing`, from one thread at a time.
@@ -112,6 +71,8 @@ class StateDirectory(CheckpointDirectory):
         Also if acknowledged changes are missing.
     """
 
+    saved: Saved
+
     _tables = _TABLES
 
     _acknowledged = _synced = -1
@@ -134,6 +95,9 @@ class StateDirectory(CheckpointDirectory):
         except BaseException:
             self.close()
             raise
+
+    def __str__(self) -> str:
+        return str(self.path)
 
     def close(self) -> None:
         """Release the folder. May be called again."""
@@ -205,6 +169,21 @@ class StateDirectory(CheckpointDirectory):
         rows = [(name, digest_of_id(change, name), change) for change, name in names.items()]
         with self._database.transaction(wait=False) as connection:
             connection.executemany("UPDATE learned SET id = ?, digest = ? WHERE change = ?", rows)
+
+    def file(self, name: str) -> bytes | None:
+        """A file in the folder; None if there is none."""
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def put_file(self, name: str, content: bytes) -> None:
+        """Replace a file in the folder, completely or not at all. Raises OSError."""
+        write_atomically(self.path / name, content)
+
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether there is room on the disk for so much more."""
+        return shutil.disk_usage(self.path).free >= n_bytes
 
     def purge(self) -> None:
         """Leave nothing of what was deleted in the files."""

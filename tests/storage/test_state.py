@@ -34,7 +34,7 @@ def handled(durable, lines):
 
 def killed(durable):
     """Let the process end here, as far as others can see: nothing is closed in good order."""
-    durable._folder._give_up()
+    durable.store._give_up()
 
 
 def copied(place, to):
@@ -185,19 +185,19 @@ def test_a_service_that_is_killed_again_and_again_writes_checkpoints_all_the_sam
 
 def test_nothing_is_counted_as_acknowledged_before_it_was_synced(tmp_path, monkeypatch):
     durable, order = serving(tmp_path), []
-    transaction, count = durable._folder._database.transaction, durable._folder._acknowledge
+    transaction, count = durable.store._database.transaction, durable.store._acknowledge
 
     def watched(wait, n_bytes=0):
         order.append(f"commit, {wait}")
         return transaction(wait, n_bytes)
 
-    monkeypatch.setattr(durable._folder._database, "transaction", watched)
-    monkeypatch.setattr(durable._folder, "_acknowledge", lambda: (order.append("counted"), count()))
+    monkeypatch.setattr(durable.store._database, "transaction", watched)
+    monkeypatch.setattr(durable.store, "_acknowledge", lambda: (order.append("counted"), count()))
     handled(durable, ASK[:1])
     assert order == ["commit, False"]
     handled(durable, GRADE[:1])
     assert order == ["commit, False", "commit, True", "counted"]
-    level = durable._folder._database._connection.execute("PRAGMA synchronous").fetchone()
+    level = durable.store._database._connection.execute("PRAGMA synchronous").fetchone()
     assert level == (2,)  # FULL
     durable.close()
 
@@ -438,7 +438,7 @@ def test_a_query_that_was_damaged_meanwhile_is_not_learned(tmp_path):
         assert editor.execute("SELECT changes()").fetchone()[0] == 2
     number = durable.service.waiting_numbers()[0]
     with pytest.raises(CheckpointError, match=f"query {number} is missing or damaged"):
-        durable._folder.query(number)
+        durable.store.query(number)
     durable.close()
 
 
@@ -466,19 +466,19 @@ def test_a_checkpoint_that_fails_leaves_the_journal_working_and_is_tried_again(t
     durable = serving(tmp_path, every=4)
     clock = [100.0]
     monkeypatch.setattr("online_rank.serving.durable.time.monotonic", lambda: clock[0])
-    write = durable._folder.writing
+    write = durable.store.writing
 
     def full(*arguments):
         raise OSError(28, "No space left on device")
         yield
 
-    durable._folder.writing = full
+    durable.store.writing = full
     for line in PAIRS[:8]:
         assert handled(durable, [line])[0].changed
     assert durable.checkpoint_failure.errno == 28
     assert 0.0 < durable.seconds_to_wait <= 1.0
     assert to_bytes(read_service(tmp_path)) == to_bytes(durable.service)
-    durable._folder.writing = write
+    durable.store.writing = write
     clock[0] += 1.1
     handled(durable, PAIRS[8:9])
     assert durable.checkpoint_failure is None

@@ -1,0 +1,160 @@
+"""What a service needs of the place that keeps its state: a folder (`storage.state`), or any other that does the same."""
+
+import abc
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from online_rank.storage.generations import Snapshot
+
+__all__ = ["Change", "Generation", "SavedState", "StateStore"]
+
+
+class Change(NamedTuple):
+    """A change of the state, in the form of the journal.
+
+    Attributes
+    ----------
+    outcome
+        The outcome: everything needed to repeat it, except queries.
+    number
+        The number of the query that waits from now on, or None. Numbers rise.
+    query
+        That query.
+    learned
+        The learned id, as JSON, or None.
+    """
+
+    outcome: bytes
+    number: int | None = None
+    query: bytes = b""
+    learned: str | None = None
+
+
+class Generation(NamedTuple):
+    """A snapshot of a service, to be written.
+
+    Attributes
+    ----------
+    change
+        Number of its last change.
+    snapshot
+        Its state without queries and ids; and the numbers of the waiting queries, in order, int64.
+    gone
+        Numbers of queries that have stopped waiting since the previous generation.
+    first, n_learned
+        The oldest change whose id is still known, and the number of known ids.
+    """
+
+    change: int
+    snapshot: Snapshot
+    gone: tuple[int, ...]
+    first: int
+    n_learned: int
+
+
+class SavedState(Protocol):
+    """What a store held when it was opened. Whatever was acknowledged is in it, or an error says that it is damaged.
+
+    Attributes
+    ----------
+    start : int
+        Number of the last change that the newest generation covers.
+    value
+        That generation's service, without queries and ids (`generations.assembled`); None in a new store.
+    """
+
+    start: int
+    value: Any
+
+    def learned(self) -> Iterator[tuple[int, str]]:
+        """The ids known at the generation, in order, each with the number of its change."""
+
+    def learned_since(self) -> set[int]:
+        """The changes since the generation that learned an id."""
+
+    def since(self) -> Iterator[tuple[bytes, int | None, bytes | None]]:
+        """The outcomes since the generation, in order, each with the number of the query that waits from then on, and it."""
+
+    def queries(self) -> list[int]:
+        """The numbers of all stored queries, including some that no longer wait."""
+
+    def waiting(self) -> Iterator[tuple[int, bytes]]:
+        """The queries that waited at the generation, by number."""
+
+
+class StateStore(abc.ABC):
+    """Where `DurableService` keeps what it has acknowledged.
+
+    The state is the newest generation, a snapshot, and the journal of all changes since. Waiting queries and learned ids are
+    kept one by one, so that a generation does not write them again. A store is first read (`saved`), then written to from one
+    thread at a time; `query` may be called from any thread. Its text, `str(store)`, names it in messages.
+
+    Attributes
+    ----------
+    saved : SavedState
+        The state when the store was opened.
+    journal_bytes : int
+        Size of the changes since the newest generation, which a restart must replay.
+    """
+
+    saved: SavedState
+    journal_bytes: int
+
+    @property
+    @abc.abstractmethod
+    def is_untidy(self) -> bool:
+        """Whether `tidy` has something to do."""
+
+    @abc.abstractmethod
+    def append(self, changes: Sequence[Change], wait: bool) -> None:
+        """Write changes, in order; if `wait`, all changes so far survive whatever happens once this returns.
+
+        Raises
+        ------
+        OSError, CheckpointError
+            They do not. Nothing may be acknowledged, and nothing more appended.
+        """
+
+    @abc.abstractmethod
+    def replacing(self, generation: Generation) -> Iterator[None]:
+        """Write a generation in steps, between which `append` may be called. It covers all that was appended before.
+
+        Once it can be read back, the journal up to it is deleted, with the queries `gone` and the ids learned before `first`.
+
+        Raises
+        ------
+        OSError, MemoryError, ValueError
+            It could not be written, and the one before is still there.
+        """
+
+    @abc.abstractmethod
+    def query(self, number: int) -> bytes:
+        """A query, from any thread. Raises CheckpointError when it is damaged or missing."""
+
+    @abc.abstractmethod
+    def rename_learned(self, names: Mapping[int, str]) -> None:
+        """Remember learned ids, by the numbers of their changes, as something else, in JSON."""
+
+    @abc.abstractmethod
+    def purge(self) -> None:
+        """Leave nothing of what was deleted."""
+
+    @abc.abstractmethod
+    def tidy(self) -> None:
+        """Housekeeping between two commits, after requests were answered."""
+
+    @abc.abstractmethod
+    def file(self, name: str) -> bytes | None:
+        """A file kept beside the state, such as the model before the last one; None if there is none."""
+
+    @abc.abstractmethod
+    def put_file(self, name: str, content: bytes) -> None:
+        """Replace a file kept beside the state, completely or not at all. Raises OSError."""
+
+    @abc.abstractmethod
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether there is room for so much more."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Release the store. May be called again."""
