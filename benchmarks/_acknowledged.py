@@ -4,6 +4,7 @@ checkpoints are written.
 
 import asyncio
 import contextlib
+import itertools
 import os
 import statistics
 import tempfile
@@ -81,15 +82,13 @@ def during_checkpoints(seconds: float) -> During:
 
 
 async def _during(port: int, seconds: float) -> During:
-    client, saving = await Client.connect(port), await Client.connect(port)
     queries = bodies(200)
     small = bodies(1, m=2, d=2)[0]
-    for t in range(_LEARNED):
-        await client.post("/rank", _with_id(small[0], t))
-    await asyncio.gather(*(_teach(port, small[1], range(n, _LEARNED, 32)) for n in range(32)))
-    numbers = iter(range(_LEARNED, 1 << 40))
-    for _ in range(_WAITING):
-        await client.post("/rank", _with_id(queries[0][0], next(numbers)))
+    await asyncio.gather(*(_send(port, [("/rank", small[0]), ("/learn", small[1])], range(n, _LEARNED, 32)) for n in range(32)))
+    last = _LEARNED + _WAITING
+    await asyncio.gather(*(_send(port, [("/rank", queries[0][0])], range(_LEARNED + n, last, 32)) for n in range(32)))
+    numbers = itertools.count(last)
+    client, saving = await Client.connect(port), await Client.connect(port)
     spans: list[tuple[float, float]] = []
     ranked: list[tuple[float, float]] = []
     until = time.perf_counter() + seconds
@@ -124,8 +123,9 @@ def _with_id(body: bytes, number: int) -> bytes:
     return body.replace(b'"ID"', b"%d" % number, 1)
 
 
-async def _teach(port: int, grades: bytes, numbers: range) -> None:
+async def _send(port: int, requests: list[tuple[str, bytes]], numbers: range) -> None:
     client = await Client.connect(port)
-    for t in numbers:
-        await client.post("/learn", _with_id(grades, t))
+    for number in numbers:
+        for path, body in requests:
+            await client.post(path, _with_id(body, number))
     client.close()
