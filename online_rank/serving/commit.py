@@ -23,8 +23,9 @@ class GroupCommit:
     """Writes the changes of requests to the journal of a service, in order, from an event loop.
 
     One thread at a time accesses the disk, in turns: first one transaction with everything added since the last one, including
-    rankings, which wait a few milliseconds for company; then, after the waiting requests were answered, a step of a checkpoint, if one is being written, and SQLite's
-    housekeeping. A checkpoint is a snapshot, taken in the event loop at the beginning of a turn.
+    rankings, which wait a few milliseconds for company; then, after the waiting requests were answered, a step of a checkpoint,
+    if one is being written, and SQLite's housekeeping. A checkpoint is a snapshot, taken in the event loop at the beginning of
+    a turn.
 
     If a checkpoint cannot be written, the journal continues, and the checkpoint is tried again
     (`DurableService.checkpoint_failure`). If the journal cannot be written, everything stops (`failure`).
