@@ -1,15 +1,17 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
     python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE] [--minutes 30]
-        [--only kills,crashes,points,rule,damage,faults,hostile,costs,interrupts,threads,soak,windows]
+        [--only kills,eventkills,crashes,points,rule,damage,faults,hostile,costs,interrupts,threads,soak,windows]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
-`--keep`, parts that were measured before, with this seed, are not measured again. The first five are measured in slices, in
+`--keep`, parts that were measured before, with this seed, are not measured again. The first six are measured in slices, in
 turn, and each slice is kept: with `--minutes` they stop early, and another run adds to them.
 
 - kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
   `KeyedRankers` are killed (SIGKILL) at random instants and started again. What was acknowledged must have been learned, once;
   where the client sends the same in the same order, the model must be bit for bit that of a run that nobody killed.
+- eventkills: `serve` is killed in the middle of feedback in many events and of replaced models; what it has learned must be
+  what a service has that nobody killed, bit for bit: `_kills_windows`.
 - crashes: what a disk may hold after power is lost at any instant, from the calls that a service made: `_crashes`.
 - points: each call of a service that writes or syncs fails in turn; it is started again, and power is lost then, too.
 - faults: a library between the process and the system (compiled here, where there is a C compiler) lets writing, syncing and
@@ -40,6 +42,7 @@ from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_proto
 from benchmarks._kept import Kept, add_keep
 from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_train, warm_up
 from benchmarks._kills_served import KeyedKills, ServedKills, kill_keyed, kill_serve
+from benchmarks._kills_windows import WindowKills, kill_windows
 from benchmarks._rule import Rule, rule
 from benchmarks._soak import TENANTS, Soak, soak_grades, soak_windows
 from benchmarks._threads import interrupts, lock_cost, threads
@@ -76,6 +79,20 @@ def kill_rows(tally: Tally) -> list[Row]:
     rows.append(("keyed worker: kills / grades learned / lost or doubled", w.kills, f"{w.learned:,}", w.lost))
     rows.append(("keyed worker: same model as without kills", "", yes(w.same_model), ""))
     return [*rows, ("all: kills", sum(counts["kills"] for counts in tally.values()), "", "")]
+
+
+def event_kills(number: int, seed: int) -> Tally:
+    """Twenty kills in the middle of feedback in many events and of replaced models."""
+    return {"events": kill_windows(20, seed_of(seed, number))._asdict()}
+
+
+def event_kill_rows(tally: Tally) -> list[Row]:
+    k = WindowKills(**tally["events"])
+    return [
+        ("events in windows, replaced models: kills / queries / events", k.kills, f"{k.queries:,}", f"{k.events:,}"),
+        ("the same: models replaced / same model / same counts as without kills", k.replaced, yes(k.same_model),
+         yes(k.same_counts)),
+    ]  # fmt: skip
 
 
 def crash_rows(tally: Tally) -> list[Row]:
@@ -202,6 +219,7 @@ def soak_rows(s: Soak) -> list[Row]:
 
 CAMPAIGNS = {
     "kills": Campaign(25, kills, kill_rows),
+    "eventkills": Campaign(25, event_kills, event_kill_rows),
     "crashes": Campaign(50, lambda number, seed: {"crashes": crashes(100, seed_of(seed, number))._asdict()}, crash_rows),
     "points": Campaign(40, lambda number, seed: {"points": points(number, 40, seed)._asdict()}, point_rows),
     "rule": Campaign(119, hostile_requests, rule_rows),
@@ -230,7 +248,7 @@ def main() -> None:
     kept, names = Kept(given.keep), given.only.split(",")
     if {"faults", "crashes", "points"} & {*names} and not interpose():
         raise SystemExit("faults, crashes and points need Linux and a C compiler")
-    if {"kills", "faults"} & {*names}:
+    if {"kills", "eventkills", "faults"} & {*names}:
         warm_up()
     chosen = {name: campaign for name, campaign in CAMPAIGNS.items() if name in names}
     progress = Progress(chosen, given.campaign, given.seed, kept)
