@@ -42,7 +42,6 @@ TOP_LEVEL = {
     "ClickPerceptron": "rankers.click_perceptron",
     "Clicks": "feedback",
     "CrossFeatures": "preprocessing",
-    "DeclaredFeatures": "preprocessing",
     "DirectRanker": "rankers.direct",
     "DriftAwareRanker": "rankers.drift",
     "FairPairs": "feedback",

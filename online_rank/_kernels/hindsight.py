@@ -129,13 +129,14 @@ def _spread(s, level, v, smoothing, terms, c):
 
 @kernel
 def objective(X, level, v, offsets, spread, smoothing, w, s, c, levels, gradient):
-    """Sums over a block of the smoothed surrogate, of the surrogate, and of alpha.
+    """Sums over a block of the smoothed surrogate, of the surrogate, and of alpha, as a tuple.
 
     The gradient of the first in w goes to `gradient`. `s` and `c` (longest m,) and `levels` (3, most levels) are workspace.
     """
     d = X.shape[1]
     gradient[:] = 0.0
-    totals, terms = np.zeros(3), np.empty((3, s.shape[0]))
+    smoothed_sum, value_sum, mass_sum = 0.0, 0.0, 0.0
+    terms = np.empty((3, s.shape[0]))
     for q in range(offsets.shape[0] - 1):
         first, stop = offsets[q], offsets[q + 1]
         m = stop - first
@@ -148,11 +149,11 @@ def objective(X, level, v, offsets, spread, smoothing, w, s, c, levels, gradient
             smoothed, value, mass = _slam(
                 s[:m], level[first:stop], v[first:stop], smoothing, levels[0], levels[1], levels[2], c[:m]
             )
-        totals[0] += smoothed
-        totals[1] += value
-        totals[2] += mass
+        smoothed_sum += smoothed
+        value_sum += value
+        mass_sum += mass
         for i in range(m):
             if c[i] != 0.0:
                 for j in range(d):
                     gradient[j] += c[i] * X[first + i, j]
-    return totals
+    return smoothed_sum, value_sum, mass_sum

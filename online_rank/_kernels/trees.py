@@ -171,7 +171,7 @@ def _add_to_histograms(bins, width, rows, gh, n_bins, histograms):
         r = rows[k]
         g, h, row = gh[r, 0], gh[r, 1], bins[r]
         for c in range(width):
-            add_four(histograms, 4 * (n_bins * c + row[c]), g, h, 1.0, 0.0)
+            add_four(histograms, 4 * (n_bins * c + np.int64(row[c])), g, h, 1.0, 0.0)
 
 
 @leaf

@@ -170,7 +170,7 @@ class _Problem:
         """The smoothed objective and its gradient."""
         gradient = np.empty_like(w)
         sums = kernels.objective(self.X, self.level, self.v, self.offsets, self.spread, smoothing, w, *self.workspace, gradient)
-        smoothed, value, mass = (sums / max(self.n_queries, 1)).tolist()
+        smoothed, value, mass = (each / max(self.n_queries, 1) for each in sums)
         gradient /= max(self.n_queries, 1)
         penalty = 0.5 * self.lam * float(w @ w)
         if value + penalty < self.best:

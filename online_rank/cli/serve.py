@@ -5,7 +5,6 @@ import copy
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,8 +16,6 @@ __all__ = ["Place", "make_app", "serve"]
 
 #: The environment variable with the bearer token. Not an option, because all users of a machine can see command lines.
 TOKEN = "ONLINE_RANK_TOKEN"
-#: Seconds after which the thread that writes gives way to requests; by Python's default it keeps each of them waiting for 5 ms.
-_SWITCH = 0.0005
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -112,14 +109,12 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
 
     running.handle_exit, running.startup = handle_exit, startup  # type: ignore[method-assign]
     # uvicorn raises the signal again after a clean shutdown; that is not an error here.
-    previous, interval = signal.signal(signal.SIGTERM, lambda *_: None), sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH)
+    previous = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         with contextlib.suppress(KeyboardInterrupt):
             running.run(sockets)
     finally:
         signal.signal(signal.SIGTERM, previous)
-        sys.setswitchinterval(interval)
 
 
 def _warm(service: RankingService) -> None:

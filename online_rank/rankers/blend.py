@@ -305,7 +305,7 @@ class BlendRanker(NestedRanker):
                 losses[-1] = self._measure.loss(query.served, y, ties="pessimistic")
             kernels.settle(losses, w, shares, step, self._keep, drawn, self._losses, self._account)
         self._n_queries += 1
-        norm = math.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0))
+        norm = math.sqrt(np.square(X, dtype=np.float64).sum(axis=1).max(initial=0.0))
         row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         return True
 

@@ -274,7 +274,7 @@ class BoostedRanker(Ranker):
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
         if levels < 0:
             return None
-        norm = math.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0))
+        norm = math.sqrt(np.square(X, dtype=np.float64).sum(axis=1).max(initial=0.0))
         row[:] = loss[0], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
         if levels > 1 and w > 0.0:
             self._bins += (bins,)

@@ -77,6 +77,7 @@ def shares_of(losses: np.ndarray, prior: np.ndarray, step: float) -> np.ndarray:
 def choose(shares: np.ndarray, candidates: np.ndarray, uniform: float | None) -> np.ndarray:
     """The served weights (K,): the mean of the candidates (N, K) by their shares, or the candidate selected by `uniform`."""
     if uniform is None:
-        return shares @ candidates
+        # A product of the BLAS rounds as the processor's kernels do; a sum over rows has one order.
+        return (shares[:, None] * candidates).sum(axis=0)
     drawn = int(np.searchsorted(np.cumsum(shares), uniform * shares.sum(), side="right"))
     return candidates[min(drawn, len(candidates) - 1)]
