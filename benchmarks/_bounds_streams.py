@@ -15,15 +15,17 @@ STREAMS = 1000
 
 
 class Tally:
-    """Checks of one statement: how many, how many failed, and how near the tightest came."""
+    """Checks of one statement: on which streams, how many, how many failed, and how near the tightest came."""
 
     def __init__(self) -> None:
         self.n = self.violated = 0
         self.ratio = 0.0
+        self.streams: set[int] = set()
 
-    def add(self, smaller: float, larger: float, size: float) -> None:
-        """Count a check that `smaller` is at most `larger`, but for rounding of numbers of this size."""
+    def add(self, stream: int, smaller: float, larger: float, size: float) -> None:
+        """Count a check on a stream that `smaller` is at most `larger`, but for rounding of numbers of this size."""
         self.n += 1
+        self.streams.add(stream)
         self.violated += not smaller <= larger + 1e-9 * (1.0 + size)
         if larger > 1e-6 * (1.0 + size):
             self.ratio = max(self.ratio, smaller / larger)
@@ -32,7 +34,18 @@ class Tally:
         """The row of a table; a violated statement ends the benchmark."""
         if self.violated:
             raise SystemExit(f"{name}: violated in {self.violated} of {self.n} checks")
-        return name, f"{self.n:,}", str(self.violated), f"{self.ratio:.4f}"
+        return name, f"{len(self.streams):,}", f"{self.n:,}", str(self.violated), f"{self.ratio:.4f}"
+
+
+HEADER = ("statement", "streams", "checks", "violated", "largest ratio")
+
+
+def seeds_for(*tallies: Tally) -> Iterator[int]:
+    """Seeds of streams, until each statement was checked on `STREAMS` of them: some streams have nothing to say of some."""
+    seed = 0
+    while any(len(tally.streams) < STREAMS for tally in tallies):
+        yield seed
+        seed += 1
 
 
 def random_stream(rng: np.random.Generator, d: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -55,7 +68,7 @@ def limits() -> str:
     """What certificates say without a comparator, and of runs that begin with given weights (sections 17 and 24)."""
     tallies = {name: Tally() for name in ("V <= F(u) + <u, w>", "F(u) >= V - ‖u‖ ‖w‖", "duality gap", "norm form, given w0",
                                           "distance form, given w0", "hindsight form, given w0")}  # fmt: skip
-    for seed in range(STREAMS):
+    for seed in seeds_for(*tallies.values()):
         rng = np.random.default_rng([17, seed])
         d = int(rng.integers(1, 5))
         queries = list(random_stream(rng, d))
@@ -75,20 +88,20 @@ def limits() -> str:
                 c.pair_loss,
                 c.pair_loss + c.norm * (c.facts["weight_norm"] + c.facts["beginning_norm"]),
             )
-            tallies["V <= F(u) + <u, w>"].add(V, F + c.facts["inner_product"], size)
+            tallies["V <= F(u) + <u, w>"].add(seed, V, F + c.facts["inner_product"], size)
             if V > 0.0:
                 least = V * bounds.hinge_limit(norm=c.norm, mass=V, weight_norm=c.facts["weight_norm"])
-                tallies["F(u) >= V - ‖u‖ ‖w‖"].add(least, F, size)
+                tallies["F(u) >= V - ‖u‖ ‖w‖"].add(seed, least, F, size)
                 gap = bounds.duality_gap(comparator_loss=F, norm=c.norm, mass=V, weight_norm=c.facts["weight_norm"])
                 for u in certificates.values():
                     if u.norm <= c.norm:
-                        tallies["duality gap"].add(F - u.pair_loss, gap, size)
+                        tallies["duality gap"].add(seed, F - u.pair_loss, gap, size)
             if begun.any():
-                tallies["norm form, given w0"].add(V, c.bound("beginning_data_bound"), size)
-                tallies["distance form, given w0"].add(V, c.bound("beginning_distance_bound"), size + c.norm**2)
-                tallies["hindsight form, given w0"].add(V, c.bound("mass_hindsight_bound"), size)
+                tallies["norm form, given w0"].add(seed, V, c.bound("beginning_data_bound"), size)
+                tallies["distance form, given w0"].add(seed, V, c.bound("beginning_distance_bound"), size + c.norm**2)
+                tallies["hindsight form, given w0"].add(seed, V, c.bound("mass_hindsight_bound"), size)
     rows = [tally.row(name) for name, tally in tallies.items()]
-    return table(("statement", "checks", "violated", "largest ratio"), rows)
+    return table(HEADER, rows)
 
 
 def hedging() -> str:
@@ -97,7 +110,7 @@ def hedging() -> str:
     from online_rank.rankers.hedge import BUDGET, HedgeAccount, opening, shares_of, step_of
 
     path, closed, gaps = Tally(), Tally(), Tally()
-    for seed in range(STREAMS):
+    for seed in seeds_for(path, closed, gaps):
         rng = np.random.default_rng([18, seed])
         n, keep, rate = int(rng.integers(1, 13)), float(rng.choice([1.0, 1.0, 0.95])), float(rng.choice([1.0, 0.3]))
         prior = np.full(n, 1.0 / n) if seed % 3 else rng.dirichlet(np.ones(n))
@@ -114,15 +127,15 @@ def hedging() -> str:
             a = HedgeAccount(*account.tolist())
             eta = step_of(account, rate, n, keep < 1.0)
             bound = float(np.min(losses - np.log(prior) / eta)) + a.mixability_gap + a.serving_gap + a.luck
-            path.add(a.served, bound, a.mixed)
-            gaps.add(a.serving_gap, BUDGET + 1.0, 1.0)
+            path.add(seed, a.served, bound, a.mixed)
+            gaps.add(seed, a.serving_gap, BUDGET + 1.0, 1.0)
             if keep == 1.0 and seed % 3:
                 price = bounds.blend_closed_bound(
                     least_loss=float(losses.min()), n_candidates=n, rate=rate, variance=a.variance, luck=a.luck
                 )
-                closed.add(a.served, price, a.mixed)
+                closed.add(seed, a.served, price, a.mixed)
     leaders = Tally()
-    for seed in range(STREAMS):
+    for seed in seeds_for(leaders):
         rng = np.random.default_rng([19, seed])
         n, rho = int(rng.integers(1, 9)), float(rng.choice([1.0, 1.0, 0.9]))
         losses, base, served, price, best = np.zeros(n), rng.random(n), 0.0, 0.0, 0
@@ -131,14 +144,14 @@ def hedging() -> str:
             served, losses = rho * served + new[best], rho * losses + new
             follower = int(np.argmin(losses))
             price, best = rho * price + new[best] - new[follower], follower
-            leaders.add(served, bounds.leader_bound(best_loss=float(losses.min()), price=price), served)
+            leaders.add(seed, served, bounds.leader_bound(best_loss=float(losses.min()), price=price), served)
     rows = [
         path.row("served <= min(L(c) + ln(1/pi(c)) / eta) + Delta + G, at all times"),
         closed.row("served <= L* + ln N / eta + 2 sqrt(2 (e - 2) W ln N) + b + 5/4 + luck"),
         gaps.row("G <= b + 1"),
         leaders.row("leader: served <= L* + P, at all times"),
     ]
-    return table(("statement", "checks", "violated", "largest ratio"), rows)
+    return table(HEADER, rows)
 
 
 def adversary(seed: int, rng: np.random.Generator, base: np.ndarray, losses: np.ndarray, pi: np.ndarray, t: int) -> np.ndarray:
@@ -196,7 +209,7 @@ def exploring() -> str:
     """What exploring costs: expected places and discounts of `PlackettLuce`, over all rankings (section 21)."""
     places, discounts, worst, first = Tally(), Tally(), Tally(), Tally()
     rankings = {m: np.array(list(itertools.permutations(range(m)))) for m in range(2, 7)}
-    for seed in range(STREAMS):
+    for seed in seeds_for(places, discounts, worst, first):
         rng = np.random.default_rng([21, seed])
         m = int(rng.integers(2, 7))
         a = float(rng.choice([1.0, 1.0, 0.75, 0.5]))
@@ -213,18 +226,18 @@ def exploring() -> str:
         expected = 1.0 + (1.0 / (1.0 + np.exp(np.clip(logits[:, None] - logits[None, :], -700, 700)))).sum(axis=1) - 0.5
         for i, e in enumerate(expected.tolist()):
             exact = float(probability @ place[:, i])
-            places.add(abs(exact - e), 1e-9, 0.0)
-            discounts.add(1.0 / math.log2(e + 1.0), float(probability @ (1.0 / np.log2(place[:, i] + 1.0))), 1.0)
+            places.add(seed, abs(exact - e), 1e-9, 0.0)
+            discounts.add(seed, 1.0 / math.log2(e + 1.0), float(probability @ (1.0 / np.log2(place[:, i] + 1.0))), 1.0)
             p = 1 + int((logits > logits[i]).sum())
             most = p + sum(1.0 / (1.0 + (q / p) ** (4.0 * a)) for q in range(p + 1, 200))
-            worst.add(e, most + 1e-3, 1.0)
+            worst.add(seed, e, most + 1e-3, 1.0)
             if p == 1:
                 zeta = sum(q ** (-4.0 * a) for q in range(1, 2000))
-                first.add(1.0 / zeta, float(probability @ (place[:, i] == 1)), 1.0)
+                first.add(seed, 1.0 / zeta, float(probability @ (place[:, i] == 1)), 1.0)
     rows = [
-        (*places.row("E place = 1 + sum over j of P(j before i), over all rankings")[:3], ""),
+        (*places.row("E place = 1 + sum over j of P(j before i), over all rankings")[:4], ""),
         discounts.row("E D(place) >= D(E place)"),
         worst.row("E place <= p + sum over q > p of 1 / (1 + (q/p)^(4a))"),
         first.row("the first stays first with probability >= 1 / zeta(4a)"),
     ]
-    return table(("statement", "checks", "violated", "largest ratio"), rows)
+    return table(HEADER, rows)

@@ -58,11 +58,11 @@ def add_keep(options: argparse.ArgumentParser) -> None:
     options.add_argument("--keep", type=Path, metavar="FILE", help="keep what is measured here, and go on from there")
 
 
-def commit() -> str:
-    """The commit that is checked out; with a + where files other than results were changed since."""
+def commit(root: Path = ROOT) -> str:
+    """The commit that is checked out in a folder; with a + where files other than results were changed since."""
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")

@@ -97,7 +97,7 @@ def _requests(i: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _client(port: int, file: Path, progress: list[int], stopped: threading.Event, until: int | None = None) -> None:
-    """Send queries from the first that was not answered in full; `progress` is their number."""
+    """Send queries from the first that was not answered in full; `progress` is the number of those that were."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def post(path: str, body: bytes, kind: str = "application/json") -> None:
@@ -108,16 +108,18 @@ def _client(port: int, file: Path, progress: list[int], stopped: threading.Event
             raise RuntimeError(f"{path}: {answer.status} {content!r}")
 
     with contextlib.suppress(OSError, http.client.HTTPException):
-        while not stopped.is_set() and progress[0] != until:
-            i = progress[0]
+        i = progress[0]
+        while not stopped.is_set() and i != until:
             for path, body in _requests(i):
                 post(path, body)
             if i and i % _REPLACED == 0:
                 post("/model", file.read_bytes(), "application/octet-stream")
-            else:
-                # A ranking is on the disk with the next feedback; here there may be none.
-                post("/rank", b'{"cmd": "save"}') if until is not None else None
-            progress[0] = i + 1
+            elif until is not None:
+                post("/rank", b'{"cmd": "save"}')
+            i += 1
+            # A ranking is on the disk with the next feedback, and is sent again if a kill comes before that.
+            if path != "/rank" or until is not None or (i > 1 and (i - 1) % _REPLACED == 0):
+                progress[0] = i
     connection.close()
 
 

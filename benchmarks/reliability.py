@@ -1,15 +1,17 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
     python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE] [--minutes 30]
-        [--only kills,crashes,points,rule,damage,faults,hostile,costs,interrupts,threads,soak]
+        [--only kills,eventkills,crashes,points,rule,damage,faults,hostile,costs,interrupts,threads,soak,windows]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
-`--keep`, parts that were measured before, with this seed, are not measured again. The first five are measured in slices, in
+`--keep`, parts that were measured before, with this seed, are not measured again. The first six are measured in slices, in
 turn, and each slice is kept: with `--minutes` they stop early, and another run adds to them.
 
 - kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
   `KeyedRankers` are killed (SIGKILL) at random instants and started again. What was acknowledged must have been learned, once;
   where the client sends the same in the same order, the model must be bit for bit that of a run that nobody killed.
+- eventkills: `serve` is killed in the middle of feedback in many events and of replaced models; what it has learned must be
+  what a service has that nobody killed, bit for bit: `_kills_windows`.
 - crashes: what a disk may hold after power is lost at any instant, from the calls that a service made: `_crashes`.
 - points: each call of a service that writes or syncs fails in turn; it is started again, and power is lost then, too.
 - faults: a library between the process and the system (compiled here, where there is a C compiler) lets writing, syncing and
@@ -22,22 +24,14 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
   changed, with good checksums, loaded and used under numba's bounds checks. Only documented exceptions are allowed.
 - costs: the inputs made to take memory and time that were found, and what they take a byte.
 - interrupts, threads: Ctrl-C in the middle of learning; four threads that rank beside one that learns new features.
-- soak: a long stream through the service and its journal: memory, open files, and the time of a request.
+- soak, windows: a long stream through the service of 20 tenants: memory, descriptors and files, with grades, and with events
+  that are learned when windows end: `_soak`.
 """
 
-import contextlib
 import math
-import os
-import resource
-import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from benchmarks._campaigns import Campaign, Progress, Row, Tally, seed_of
 from benchmarks._common import parser, save, table
@@ -46,64 +40,12 @@ from benchmarks._damage import damages
 from benchmarks._faults import faults, interpose
 from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_protocol, structural
 from benchmarks._kept import Kept, add_keep
-from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_train, requests, warm_up
+from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_train, warm_up
 from benchmarks._kills_served import KeyedKills, ServedKills, kill_keyed, kill_serve
+from benchmarks._kills_windows import WindowKills, kill_windows
 from benchmarks._rule import Rule, rule
+from benchmarks._soak import TENANTS, Soak, soak_grades, soak_windows
 from benchmarks._threads import interrupts, lock_cost, threads
-from online_rank import PerceptronRanker, StreamScaler
-from online_rank.serving.durable import DurableService
-from online_rank.serving.protocol import Outcome, RankingService
-
-
-class Soak(NamedTuple):
-    queries: int
-    growth_mb: float
-    open_files: int
-    percentiles: dict[str, float]
-
-
-def serving(place: Path, every: int) -> DurableService:
-    return DurableService(RankingService(StreamScaler() | PerceptronRanker()), place, every)
-
-
-def commit(state: DurableService, outcomes: list[Outcome | None], learned: bool) -> None:
-    state.append(outcomes, sync=learned)
-    state.between_commits()
-
-
-def soak(n_queries: int, seed: int = 0) -> Soak:
-    """Rank and learn from a long stream through the service, a hundred requests a commit, with its journal and checkpoints.
-
-    Memory is compared with that after a tenth of it. The same queries come again and again, under new ids.
-    """
-    pool = [line for line in requests(500, seed) if b'"docs"' in line]
-    bodies = [line.split(b", ", 1)[1] for line in pool]
-    grades = [b'"grades": {' + b", ".join(b'"d%d": %d' % (i, (i + q) % 3) for i in range(6)) + b"}}" for q in range(len(pool))]
-    microseconds = np.zeros(n_queries, dtype=np.float32)  # touched now, so that it does not count as growth
-    warm = 0.0
-    with tempfile.TemporaryDirectory() as folder, contextlib.closing(serving(Path(folder) / "state", 100_000)) as state:
-        outcomes: list[Outcome | None] = []
-        for q in range(n_queries):
-            start = time.perf_counter_ns()
-            for body in (bodies[q % len(bodies)], grades[q % len(grades)]):
-                line = b'{"id": %d, %s' % (q, body)
-                outcomes.append(state.service.handle(line).outcome)
-            microseconds[q] = (time.perf_counter_ns() - start) / 1e3
-            if len(outcomes) >= 100:
-                commit(state, outcomes, True)
-                outcomes = []
-            if q == n_queries // 10:
-                warm = resident_mb()
-        open_files = len(os.listdir("/proc/self/fd"))
-        growth = resident_mb() - warm
-    steady = microseconds[n_queries // 10 :]
-    return Soak(n_queries, growth, open_files, {f"p{p:g}": float(np.percentile(steady, p)) for p in (50, 99, 99.9)})
-
-
-def resident_mb() -> float:
-    with contextlib.suppress(OSError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
 def kills(number: int, seed: int) -> Tally:
@@ -137,6 +79,20 @@ def kill_rows(tally: Tally) -> list[Row]:
     rows.append(("keyed worker: kills / grades learned / lost or doubled", w.kills, f"{w.learned:,}", w.lost))
     rows.append(("keyed worker: same model as without kills", "", yes(w.same_model), ""))
     return [*rows, ("all: kills", sum(counts["kills"] for counts in tally.values()), "", "")]
+
+
+def event_kills(number: int, seed: int) -> Tally:
+    """Twenty kills in the middle of feedback in many events and of replaced models."""
+    return {"events": kill_windows(20, seed_of(seed, number))._asdict()}
+
+
+def event_kill_rows(tally: Tally) -> list[Row]:
+    k = WindowKills(**tally["events"])
+    return [
+        ("events in windows, replaced models: kills / queries / events", k.kills, f"{k.queries:,}", f"{k.events:,}"),
+        ("the same: models replaced / same model / same counts as without kills", k.replaced, yes(k.same_model),
+         yes(k.same_counts)),
+    ]  # fmt: skip
 
 
 def crash_rows(tally: Tally) -> list[Row]:
@@ -238,15 +194,32 @@ def show_threads(size: float, seed: int) -> list[Row]:
 
 
 def show_soak(size: float, seed: int) -> list[Row]:
-    s = soak(max(1000, int(2_000_000 * size)), seed)
+    return soak_rows(soak_grades(max(1000, int(2_000_000 * size)), seed))
+
+
+def show_windows(size: float, seed: int) -> list[Row]:
+    return soak_rows(soak_windows(max(4000, int(1_000_000 * size)), seed))
+
+
+def soak_rows(s: Soak) -> list[Row]:
+    first, last = s.readings[0], s.readings[-1]
+    descriptors = [reading.descriptors for reading in s.readings[1:]]
+    files = [reading.files for reading in s.readings[1:]]
+    queries = f"{TENANTS} tenants: queries / feedback acknowledged / seconds"
+    memory = "memory, MB: after a tenth / at the end / largest change after a tenth, %"
     return [
-        ("long run: queries / growth of memory, MB / open files", f"{s.queries:,}", f"{s.growth_mb:.2f}", s.open_files),
-        ("rank and learn by JSON, µs: " + " / ".join(s.percentiles), *(f"{v:.0f}" for v in s.percentiles.values())),
+        (queries, f"{s.queries:,}", f"{s.feedback:,}", f"{s.seconds:.0f}"),
+        ("of the feedback: " + " / ".join(s.counts), *(f"{count:,}" for count in s.counts.values())),
+        (memory, f"{first.memory_mb:.1f}", f"{last.memory_mb:.1f}", f"{100.0 * s.largest_change:.1f}"),
+        ("descriptors after each tenth: fewest / most", min(descriptors), max(descriptors), ""),
+        ("files of all tenants after each tenth: fewest / most", min(files), max(files), ""),
+        ("size of the folder, MB: after a tenth / at the end", f"{first.folder_mb:.1f}", f"{last.folder_mb:.1f}", ""),
     ]
 
 
 CAMPAIGNS = {
     "kills": Campaign(25, kills, kill_rows),
+    "eventkills": Campaign(25, event_kills, event_kill_rows),
     "crashes": Campaign(50, lambda number, seed: {"crashes": crashes(100, seed_of(seed, number))._asdict()}, crash_rows),
     "points": Campaign(40, lambda number, seed: {"points": points(number, 40, seed)._asdict()}, point_rows),
     "rule": Campaign(119, hostile_requests, rule_rows),
@@ -260,6 +233,7 @@ PARTS: dict[str, Callable[[float, int], list[Row]]] = {
     "interrupts": show_interrupts,
     "threads": show_threads,
     "soak": show_soak,
+    "windows": show_windows,
 }
 
 
@@ -274,7 +248,7 @@ def main() -> None:
     kept, names = Kept(given.keep), given.only.split(",")
     if {"faults", "crashes", "points"} & {*names} and not interpose():
         raise SystemExit("faults, crashes and points need Linux and a C compiler")
-    if {"kills", "faults"} & {*names}:
+    if {"kills", "eventkills", "faults"} & {*names}:
         warm_up()
     chosen = {name: campaign for name, campaign in CAMPAIGNS.items() if name in names}
     progress = Progress(chosen, given.campaign, given.seed, kept)

@@ -1,168 +1,37 @@
 """How fast is the HTTP service beside a server that only parses the same requests, and what does it lose when it is killed?
 
-    python -m benchmarks.serving [--seconds 10] [--kills 100] [--hostile 100000] [--only speed,kills,hostile]
-        [--keep FILE]
+    python -m benchmarks.serving [--seconds 10] [--kills 100] [--hostile 100000] [--keep FILE]
+        [--only speed,grades,checkpoints,kills,hostile] [--beside FOLDER]
 
 - speed: 32 connections send queries of 20 documents with 46 named features as JSON, over HTTP/1.1. Requests a second, and how
   long an answer takes, of a bare Starlette handler that parses the body and answers; of /rank; and of /rank and /learn in turn
   with a journal on the disk. All are measured in turns, several times. Client and server are processes of their own.
+- grades: acknowledged grades a second of one client and of 32, beside those of the version in FOLDER, in turns. All syncs take
+  what the disk takes that temporary files are on.
+- checkpoints: how long rankings take while checkpoints are written, and while none is.
 - kills: the server is killed (SIGKILL) under load again and again. Each grade that it has acknowledged must be there after.
 - hostile: mutated bodies. The server must answer all of them, and its memory must stay what it was.
 """
 
 import asyncio
 import itertools
-import json
 import os
 import random
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks._common import environment, parser, save, table
-from benchmarks._kept import Kept, add_keep
+from benchmarks._acknowledged import during_checkpoints, rates, sync_ms
+from benchmarks._common import parser, save, table
+from benchmarks._http import CONNECTIONS, Client, Server, bodies, load, ranking
+from benchmarks._kept import Kept, add_keep, commit
 
-_CONNECTIONS = 32
 _ROUNDS = 3
-
-_BARE = """
-import json, sys, uvicorn
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse
-from starlette.routing import Route
-
-async def parse(request):
-    return JSONResponse({"documents": len(json.loads(await request.body()).get("docs", ()))})
-
-app = Starlette(routes=[Route("/rank", parse, methods=["POST"])])
-uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", access_log=False)
-"""
-
-
-class Server:
-    """A server in a process of its own, on a free port."""
-
-    def __init__(self, directory: str | None = None, bare: bool = False) -> None:
-        self.port = _free_port()
-        command = [sys.executable, "-c", _BARE, str(self.port)]
-        if not bare:
-            command = [sys.executable, "-m", "online_rank", "serve", "--port", str(self.port)]
-            command += [] if directory is None else ["--checkpoint", directory]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        asyncio.run(self._ready())
-
-    async def _ready(self) -> None:
-        for _ in range(600):
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-            except OSError:
-                await asyncio.sleep(0.2)
-            else:
-                writer.close()
-                return
-        raise SystemExit("the server does not start")
-
-    def memory(self) -> float:
-        """Resident memory in MB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-    def stop(self, kill: bool = False) -> None:
-        self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-        self.process.wait()
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def bodies(n: int, seed: int = 0, m: int = 20, d: int = 46) -> list[tuple[bytes, bytes]]:
-    """Queries and their grades, with ids that are to be replaced: `%(id)s`."""
-    rng = np.random.default_rng(seed)
-    made = []
-    for _ in range(n):
-        X = rng.normal(size=(m, d)).round(4)
-        docs = {f"document {i}": {f"feature_{j}": X[i, j].item() for j in range(d)} for i in range(m)}
-        grades = {f"document {i}": int(X[i, 0] + X[i, 1] > 1) for i in range(m)}
-        made.append(
-            tuple(json.dumps({"id": "ID", field: value}).encode() for field, value in (("docs", docs), ("grades", grades)))
-        )
-    return made
-
-
-def message(path: str, body: bytes) -> bytes:
-    """A request of HTTP/1.1."""
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
-
-
-class Client:
-    """One connection that is kept open."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    @classmethod
-    async def connect(cls, port: int) -> "Client":
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
-
-    async def post(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer."""
-        self._writer.write(message(path, body))
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-        return int(head.split(b" ", 2)[1]), await self._reader.readexactly(length)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-async def load(port: int, seconds: float, requests: Callable[[int], Iterator[tuple[str, bytes]]]) -> list[float]:
-    """Seconds that each answer took, with all connections busy for `seconds`."""
-    taken: list[float] = []
-    end = time.perf_counter() + seconds
-
-    async def one(number: int) -> None:
-        client = await Client.connect(port)
-        for path, body in requests(number):
-            started = time.perf_counter()
-            if started > end:
-                break
-            status, answer = await client.post(path, body)
-            if status != 200:
-                raise SystemExit(f"{path}: {status} {answer[:200]!r}")
-            taken.append(time.perf_counter() - started)
-        client.close()
-
-    await asyncio.gather(*(one(number) for number in range(_CONNECTIONS)))
-    return taken
-
-
-def ranking(queries: list[tuple[bytes, bytes]], learn: bool, first: int) -> Callable[[int], Iterator[tuple[str, bytes]]]:
-    """Requests of one connection, with ids that no other has."""
-
-    def requests(number: int) -> Iterator[tuple[str, bytes]]:
-        t = first + number
-        while True:
-            rank, grades = queries[t % len(queries)]
-            yield "/rank", rank.replace(b'"ID"', b"%d" % t, 1)
-            if learn:
-                yield "/learn", grades.replace(b'"ID"', b"%d" % t, 1)
-            t += _CONNECTIONS
-
-    return requests
 
 
 def speed(seconds: float) -> list[list[str]]:
@@ -286,40 +155,78 @@ def main(arguments: Any = None) -> None:
     options.add_argument("--seconds", type=float, default=10.0)
     options.add_argument("--kills", type=int, default=100)
     options.add_argument("--hostile", type=int, default=100_000)
-    options.add_argument("--only", default="speed,kills,hostile")
+    options.add_argument("--beside", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
+    options.add_argument("--only", default=",".join(PARTS))
     options.add_argument("--seed", type=int, default=0)
     add_keep(options)
     given = options.parse_args(arguments)
     os.environ.pop("ONLINE_RANK_TOKEN", None)
     kept = Kept(given.keep)
-    measure: dict[str, Callable[[], str]] = {
-        "speed": lambda: show_speed(given.seconds),
-        "kills": lambda: show_kills(given.kills, given.seed),
-        "hostile": lambda: show_hostile(given.hostile, given.seed),
-    }
     parts = []
     for part in given.only.split(","):
-        if part not in measure:
-            raise SystemExit(f"--only {part}: there are {', '.join(measure)}")
-        parts.append(kept.part(part, measure[part]))
-    save("serving", "\n\n".join(["# The HTTP service", *parts, kept.code, environment("starlette", "uvicorn")]))
+        if part not in PARTS:
+            raise SystemExit(f"--only {part}: there are {', '.join(PARTS)}")
+        if part == "grades" and given.beside is None:
+            raise SystemExit("grades needs --beside FOLDER: `git worktree add --detach FOLDER 3a8f3e3`")
+        shown = kept.part(part, partial(PARTS[part], given))
+        parts.append(f"## {part}\n\n{shown}\n\n{kept.code_of(part)}")
+    save("serving", "\n\n".join(["# The HTTP service", *parts]), part=True)
 
 
-def show_speed(seconds: float) -> str:
+def show_speed(given: Any) -> str:
     header = ["server", "requests a second", "of bare", "p50, ms", "p99, ms"]
-    note = f"{_CONNECTIONS} connections, queries of 20 x 46, median of {_ROUNDS} turns of {seconds:g} s."
-    return f"{note}\n\n{table(header, speed(seconds))}"
+    note = f"{CONNECTIONS} connections, queries of 20 x 46, median of {_ROUNDS} turns of {given.seconds:g} s."
+    return f"{note}\n\n{table(header, speed(given.seconds))}"
 
 
-def show_kills(n: int, seed: int) -> str:
-    acknowledged, lost = kills(n, seed)
-    return f"{n} SIGKILLs under load: {acknowledged:,} grades acknowledged, {lost} of them lost."
+def show_grades(given: Any) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        slow = sync_ms(folder)
+    header = ["clients", "before", "now", "ratio"]
+    found = rates(given.beside, given.seconds)
+    rows = [[r.clients, f"{r.before:,.0f}", f"{r.now:,.0f}", f"{r.ratio:.2f}"] for r in found]
+    note = (
+        f"Acknowledged grades a second of clients that rank a query of 20 x 46 and grade it, beside commit "
+        f"{commit(given.beside)}, in turns of {given.seconds:g} s; ratios are medians over turns. "
+        f"A sync of this disk takes {slow:.1f} ms."
+    )
+    return f"{note}\n\n{table(header, rows)}"
 
 
-def show_hostile(n: int, seed: int) -> str:
-    statuses, before, after = hostile(n, seed)
+def show_checkpoints(given: Any) -> str:
+    found = during_checkpoints(12.0 * given.seconds)
+    header = ["rankings", "number", "p50, ms", "p99, ms"]
+    rows = [
+        [name, f"{len(taken):,}", *(f"{p * 1e3:.2f}" for p in np.percentile(taken, [50, 99]))]
+        for name, taken in (("without", found.without), ("while a checkpoint is written", found.during))
+    ]
+    ratio = np.percentile(found.during, 99) / np.percentile(found.without, 99)
+    note = (
+        "One client ranks queries of 20 x 46; 10,000 queries wait, 10,000 ids are known. "
+        f"{len(found.checkpoints)} checkpoints, of {statistics.median(found.checkpoints) * 1e3:.0f} ms. "
+        f"Ratio of the p99: {ratio:.2f}."
+    )
+    return f"{note}\n\n{table(header, rows)}"
+
+
+def show_kills(given: Any) -> str:
+    acknowledged, lost = kills(given.kills, given.seed)
+    return f"{given.kills} SIGKILLs under load: {acknowledged:,} grades acknowledged, {lost} of them lost."
+
+
+def show_hostile(given: Any) -> str:
+    statuses, before, after = hostile(given.hostile, given.seed)
     counts = ", ".join(f"{count:,} x {status}" for status, count in statuses.items())
-    return f"{n:,} hostile bodies: {counts}; memory {before:.0f} MB after a tenth, {after:.0f} at the end."
+    return f"{given.hostile:,} hostile bodies: {counts}; memory {before:.0f} MB after a tenth, {after:.0f} at the end."
+
+
+PARTS: dict[str, Callable[[Any], str]] = {
+    "speed": show_speed,
+    "grades": show_grades,
+    "checkpoints": show_checkpoints,
+    "kills": show_kills,
+    "hostile": show_hostile,
+}
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ TOP_LEVEL = {
     "ClickPerceptron": "rankers.click_perceptron",
     "Clicks": "feedback",
     "CrossFeatures": "preprocessing",
+    "DeclaredFeatures": "preprocessing",
     "DirectRanker": "rankers.direct",
     "DriftAwareRanker": "rankers.drift",
     "FairPairs": "feedback",

@@ -26,7 +26,7 @@ from online_rank.query import Block, answer_in_kind, are_plain, feature_dicts, i
 __all__ = ["RankingPipeline"]
 
 #: How many numbers of a block pass through the steps of a pipeline at once.
-_BYTES_AT_ONCE = 4 << 20
+_BYTES_AT_ONCE = 2 << 20
 
 
 class RankingPipeline(Able, compose.Pipeline):

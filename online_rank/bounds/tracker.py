@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -351,7 +351,8 @@ class LossTracker(NestedRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._require_complete()
-        self._share_columns()
+        if self._n_features != self._learner._n_features or self._nested or self._blends:
+            self._share_columns()
         values = np.zeros((len(block.w), *self._sums.shape))
         if self._learns_in_one_call(block):
             learned = self._learn_in_one_call(block, rounds, values)
@@ -362,6 +363,25 @@ class LossTracker(NestedRanker):
         if learned == len(block.w):
             self._add_up(block, rounds, values, answered=block.answered is not None)
         return learned
+
+    def _light_snapshot(self, block: Block) -> Callable[[], None] | None:
+        # A subclass may keep more, and what is not plain may change more than these arrays.
+        learner = self._learner
+        if type(self) is not LossTracker or not self._is_plain(block) or learner.signs is not None or len(block.w) != 1:
+            return None
+        if learner._n_features != self._n_features or not self._fits(block):
+            return None
+        arrays = (*kernel_state(learner)[1:], self._totals, self._sums, self._served, self._updates)
+        before = [array.copy() for array in arrays]
+        counts, rounds = (self._n_served, self._n_moved, self._n_documents), (self._last_round, learner._last_round)
+
+        def undo() -> None:
+            for array, old in zip(arrays, before, strict=True):
+                np.copyto(array, old)
+            self._n_served, self._n_moved, self._n_documents = counts
+            self._last_round, learner._last_round = rounds
+
+        return undo
 
     def _rank_and_learn_block(self, asked: Block, block: Block, rounds: np.ndarray, answers: np.ndarray) -> int:
         if not self._is_plain(block):
@@ -386,13 +406,21 @@ class LossTracker(NestedRanker):
             rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
         accumulate(rounds, values, self._totals, self._sums)
         if self.abilities.measures_answers or block.served is not None:
-            losses = rounds[rounds[:, _SKIPPED] == 0.0, _SERVED_LOSS]
-            add_losses(self._served, np.minimum(np.maximum(losses, 0.0), 1.0))
+            self._add_served(rounds)
         if block.served is not None:
             self._n_served += len(rounds)
             self._n_moved += len(rounds) if answered else 0
         self._learner._last_round = rounds[-1:].copy()
         self._n_documents = self._learned_so_far()
+
+    def _add_served(self, rounds: np.ndarray) -> None:
+        """Add the losses of what was served to the interval."""
+        if len(rounds) == 1:
+            if not rounds[0, _SKIPPED]:
+                add_losses(self._served, [min(max(float(rounds[0, _SERVED_LOSS]), 0.0), 1.0)])
+            return
+        losses = rounds[rounds[:, _SKIPPED] == 0.0, _SERVED_LOSS]
+        add_losses(self._served, np.minimum(np.maximum(losses, 0.0), 1.0))
 
     def _round_is_served(self, block: Block, answered: bool) -> bool:
         """Whether the loss of a round is that of the served ranking, because its scores decided the update (see `_add_up`)."""

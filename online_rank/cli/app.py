@@ -378,6 +378,13 @@ def train(
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", metavar="ADDRESS", help="The same on a Dask cluster: tcp://HOST:8786.")
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="The model takes the features of the first table and refuses all others, now and later; so do --test files.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Print how each column of a table is used, with types and ranges; learn nothing."),
@@ -450,6 +457,7 @@ def train(
         document,
         missing.value,
         event_time,
+        strict,
     )
     settings = Settings(files or [], test or [], measure, passes, scale.value, log, seed, reading, certify, ranker.value)
     settings = settings._replace(shards=shards, rounds=rounds, signs=_signs(sign))
@@ -802,6 +810,11 @@ NullFeatures = Annotated[
     bool, typer.Option("--null-features", help="A feature that is null counts as missing; without it, it is refused.")
 ]
 
+StrictFeatures = Annotated[
+    bool,
+    typer.Option("--strict", help="Refuse features that MODEL has not learned from; missing ones count as 0."),
+]
+
 LogFormat = Annotated[Lines, typer.Option("--log-format", help="Lines of the log on stderr: text, or one JSON object each.")]
 LogLevel = Annotated[Level, typer.Option("--log-level", help="The least level of lines in the log.")]
 
@@ -837,6 +850,7 @@ def stream(
     unanswered: UnansweredQueries = Unanswered.skip,
     idle: Idle = None,
     null_features: NullFeatures = False,
+    strict: StrictFeatures = False,
     log_format: LogFormat = Lines.text,
     log_level: LogLevel = Level.info,
 ) -> None:
@@ -859,7 +873,7 @@ def stream(
     _require_for_new(context, model)
     if replace_model and model is None:
         raise typer.BadParameter("--replace-model needs a MODEL")
-    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at)
+    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at, strict)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
     seconds = None if idle is None else seconds_of(idle, "--idle")
@@ -915,6 +929,7 @@ def serve(
     unanswered: UnansweredQueries = Unanswered.skip,
     idle: Idle = None,
     null_features: NullFeatures = False,
+    strict: StrictFeatures = False,
     log_format: LogFormat = Lines.text,
     log_level: LogLevel = Level.info,
 ) -> None:
@@ -937,7 +952,7 @@ def serve(
         raise typer.BadParameter("--replace-model needs a MODEL")
     if follow is not None and (model is not None or checkpoint is not None or key is not None):
         raise typer.BadParameter("--follow takes everything from the other server: no MODEL, --checkpoint or --key")
-    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at)
+    beginning = Beginning(model, measure, ranker.value, clicks, scale.value, log, challenger, promote_at, strict)
     feedback = Feedback(feedback_window, event or (), total.value, ungraded.value, unanswered.value, null_features)
     make = maker(beginning, Pending(max_pending, max_age, max_pending_bytes), feedback)
     seconds = None if idle is None else seconds_of(idle, "--idle")

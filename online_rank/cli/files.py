@@ -15,6 +15,7 @@ __all__ = [
     "Asked",
     "Reading",
     "check_files",
+    "declared",
     "load_model",
     "n_features_of",
     "read_names",
@@ -133,6 +134,22 @@ def load_model(path: str) -> Any:
     if not hasattr(model, "predict_one"):
         raise ModelFileError(f"{path}: holds a {type(model).__name__}, not a model that ranks")
     return model
+
+
+def declared(model: Any, strict: bool = True, names: Sequence[str] | None = None) -> Any:
+    """The model, which refuses all features but these, or those that it has learned from, if `strict`.
+
+    Raises ValueError if the model does not know its features by name.
+    """
+    from online_rank import DeclaredFeatures
+
+    first = next(iter(steps_of(model)))
+    if not strict or isinstance(first, DeclaredFeatures):
+        return model
+    names = names or getattr(first, "feature_names", None)
+    if not names:
+        raise ValueError(f"--strict: {type(first).__name__} has learned from no features that have names")
+    return DeclaredFeatures(list(names)) | model
 
 
 def refuse_overwriting(option: str, path: str, read: Sequence[str]) -> None:

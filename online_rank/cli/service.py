@@ -41,6 +41,7 @@ class Beginning(NamedTuple):
     log: bool
     challenger: str | None = None
     promote_at: float | None = None
+    strict: bool = False
 
 
 class Pending(NamedTuple):
@@ -126,21 +127,22 @@ def maker(beginning: Beginning, pending: Pending, feedback: Feedback = _USUAL) -
     ValueError, OSError
         The file cannot be read, or options contradict one another.
     """
-    from online_rank.cli.files import load_model
+    from online_rank.cli.files import declared, load_model
     from online_rank.cli.train import new_model
 
+    if beginning.strict and beginning.model is None:
+        raise ValueError("--strict needs a MODEL, whose features are known")
     if beginning.clicks and beginning.ranker != "perceptron":
         raise ValueError(f"--clicks has a ranker of its own; --ranker {beginning.ranker} learns from grades")
     if beginning.promote_at is not None and beginning.challenger is None:
         raise ValueError("--promote-at needs a --challenger")
     challenge = None
     if beginning.challenger is not None:
-        challenge = Challenge(
-            load_model(beginning.challenger), origin=_digest(beginning.challenger), promote_at=beginning.promote_at
-        )
+        challenger = declared(load_model(beginning.challenger), beginning.strict)
+        challenge = Challenge(challenger, origin=_digest(beginning.challenger), promote_at=beginning.promote_at)
     origin = None
     if beginning.model is not None:
-        model = load_model(beginning.model)
+        model = declared(load_model(beginning.model), beginning.strict)
         origin = _digest(beginning.model)
     else:
         kind = "swap" if beginning.clicks else beginning.ranker

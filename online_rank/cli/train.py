@@ -21,7 +21,7 @@ from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
-from online_rank.cli.files import Reading, n_features_of, refuse_overwriting, warnings_as_lines
+from online_rank.cli.files import Reading, declared, n_features_of, refuse_overwriting, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import Machines, learn_passes
 from online_rank.cli.speed import Speed, speed_in_words
@@ -110,6 +110,10 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
     plan = settings.reading.plan(settings.files)
     _require_known(settings, plan)
     model = new_model(settings.measure, settings.scale, settings.log, settings.ranker, settings.signs)
+    if plan is not None:
+        model = declared(model, settings.reading.strict, plan.features)
+    elif settings.reading.strict:
+        raise ValueError("--strict is for tables, whose columns have names")
     for line in (plan.in_words() if plan else []) + advice(settings):
         output.warn(line)
     if settings.certify:

@@ -5,6 +5,7 @@ They are river transformers: `StreamScaler() | PerceptronRanker()` is a pipeline
 
 from online_rank.preprocessing._columns import StatelessTransformer
 from online_rank.preprocessing.crosses import CrossFeatures
+from online_rank.preprocessing.declared import DeclaredFeatures
 from online_rank.preprocessing.gaussianizer import StreamGaussianizer, batch_gaussianize
 from online_rank.preprocessing.hashing import HashedFeatures
 from online_rank.preprocessing.lift import ForEachDocument
@@ -19,6 +20,7 @@ from online_rank.preprocessing.target_encoder import StreamTargetEncoder
 
 __all__ = [
     "CrossFeatures",
+    "DeclaredFeatures",
     "ForEachDocument",
     "HashedFeatures",
     "MaxAbsStreamScaler",

@@ -8,6 +8,7 @@ import numpy as np
 from online_rank._kernels.codes import AP, MAX_GRADE
 from online_rank._kernels.graded import ranking_losses
 from online_rank.base import Abilities, Ranker, Round
+from online_rank.base.form import Head, Linear
 from online_rank.base.schema import Derived, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -72,6 +73,12 @@ class FixedRanker(Ranker):
         _, values = as_weights(self.weights)
         self._aligned = np.zeros(self._n_features)
         self._aligned[: len(values)] = values
+
+    def _linear_weights(self) -> np.ndarray:
+        return self._aligned
+
+    def _head(self) -> Head:
+        return Linear(self._aligned.copy())
 
     def _score(self, X: Any) -> np.ndarray:
         return scores_by(self._aligned, X)

@@ -11,6 +11,8 @@ __all__ = ["CommitError", "GroupCommit"]
 
 _log = logging.getLogger("online_rank.serving")
 _DONE = object()
+#: Seconds that a change nobody waits for may wait for others, to be written with them.
+_COMPANY = 0.005
 
 
 class CommitError(RuntimeError):
@@ -21,8 +23,9 @@ class GroupCommit:
     """Writes the changes of requests to the journal of a service, in order, from an event loop.
 
     One thread at a time accesses the disk, in turns: first one transaction with everything added since the last one, including
-    rankings; then, after the waiting requests were answered, a step of a checkpoint, if one is being written, and SQLite's
-    housekeeping. A checkpoint is a snapshot, taken in the event loop at the beginning of a turn.
+    rankings, which wait a few milliseconds for company; then, after the waiting requests were answered, a step of a checkpoint,
+    if one is being written, and SQLite's housekeeping. A checkpoint is a snapshot, taken in the event loop at the beginning of
+    a turn.
 
     If a checkpoint cannot be written, the journal continues, and the checkpoint is tried again
     (`DurableService.checkpoint_failure`). If the journal cannot be written, everything stops (`failure`).
@@ -42,6 +45,7 @@ class GroupCommit:
         self._saving: list[asyncio.Future[None]] = []
         self._steps: Iterator[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._soon: asyncio.TimerHandle | None = None
         self._failure: Exception | None = None
 
     @property
@@ -60,9 +64,12 @@ class GroupCommit:
             raise CommitError(f"the journal cannot be written: {self._failure}") from self._failure
 
     def add(self, *outcomes: Outcome) -> None:
-        """Add a change that no request waits for."""
+        """Add a change that no request waits for; it is written with the next one that is waited for, or in a moment."""
         self._outcomes += outcomes
-        self._start()
+        if self._failure is not None or self._durable.is_due:
+            self._start()
+        elif self._task is None and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(_COMPANY, self._start)
 
     def add_and_wait(self, *outcomes: Outcome) -> Awaitable[None]:
         """Add the change of a request.
@@ -86,8 +93,10 @@ class GroupCommit:
 
     async def flush(self) -> None:
         """Wait until everything added is in the journal, or writing has failed."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        while not self.is_idle and self._failure is None:
+            self._start()
+            if self._task is not None:
+                await asyncio.wait([self._task])
 
     def _future(self, among: list[asyncio.Future[None]]) -> Awaitable[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -97,6 +106,9 @@ class GroupCommit:
         return asyncio.shield(future)
 
     def _start(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         if self._failure is not None:
             self._fail(self._failure)
         elif self._task is None:

@@ -173,14 +173,12 @@ class DurableService:
         if self.store is None:
             return None
         waiting = np.array(self.service.waiting_numbers(), dtype=np.int64)
-        learned = self.service.learned_changes()
         try:
             snapshot = taken((self.service.without_rows(), waiting))
         except (TypeError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
-        first = next(iter(learned), self.service.n_changes + 1)
-        return Generation(self.service.n_changes, snapshot, tuple(self._gone), first, len(learned))
+        return Generation(self.service.n_changes, snapshot, tuple(self._gone), *self.service.learned_since())
 
     def writing(self, generation: Generation | None) -> Iterator[None]:
         """Write a checkpoint in steps, between which `append` may be called. It must begin before anything else is appended.

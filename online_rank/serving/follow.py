@@ -91,7 +91,7 @@ class Replica(ServedModel):
             try:
                 content = await asyncio.to_thread(self._more)
                 if content is None:
-                    self.durable.service = await asyncio.to_thread(self._begun)
+                    self._begin_anew(await asyncio.to_thread(self._begun))
                 else:
                     await self._do_again(content)
                 patience = 0.1
@@ -100,6 +100,13 @@ class Replica(ServedModel):
                 self._connection = None
                 await asyncio.sleep(patience)
                 patience = min(2.0 * patience, 5.0)
+
+    def _begin_anew(self, service: RankingService) -> None:
+        """The server has another model, or has forgotten something: nothing of before is kept, names in figures included."""
+        version = self.monitor.version
+        self.durable.service = service
+        self._attend()
+        self.monitor.version = version + 1
 
     async def _do_again(self, content: bytes) -> None:
         """What has happened to the server, in turns with requests."""

@@ -46,19 +46,24 @@ class ServedModel:
         self.durable = durable
         self.commits = GroupCommit(durable)
         service = durable.service
-        # Shares the service's account of losses, which outlives the process.
-        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
         self.n_users = 0
         self.clock = IdleClock(service, idle)
         self.n_promotions = 0
-        self.told = Told(service)
-        self.inputs = self._inputs()
+        self._attend()
         self._before = service.counts()
         self._replacing = asyncio.Lock()
         self._previous: bytes | None = None
         if service.replaced is not None:
             # The process may have been killed before the file was written.
             self._keep_replaced()
+
+    def _attend(self) -> None:
+        """Watch the service from its present state."""
+        service = self.durable.service
+        # Shares the service's account of losses, which outlives the process.
+        self.monitor = Monitor(learned_measure(service.model), service._served, clicks=service.draws)
+        self.told = Told(service)
+        self.inputs = self._inputs()
 
     @property
     def is_idle(self) -> bool:

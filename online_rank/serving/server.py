@@ -28,7 +28,8 @@ def listening_sockets(host: str, port: int) -> list[socket.socket]:
         for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE):
             # The second address of a name gets the port that the first one was given.
             given = (address[0], found[0].getsockname()[1] if found else port, *address[2:])
-            one = socket.socket(family, socket.SOCK_STREAM)
+            # asyncio sends answers at once (TCP_NODELAY) only where it sees that this is TCP; without it each takes 40 ms.
+            one = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             found.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

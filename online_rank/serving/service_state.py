@@ -209,6 +209,11 @@ class ServiceState:
         """The numbers of the changes by which the known ids were learned, in order."""
         return [change for change, _ in self._learned.values()]
 
+    def learned_since(self) -> tuple[int, int]:
+        """The oldest change whose id is still known, the next one where there is none; and the number of known ids."""
+        change, _ = next(iter(self._learned.values()), (self.n_changes + 1, 0))
+        return change, len(self._learned)
+
     def stored(self, number: int) -> None:
         """Queries up to this number are on the disk."""
         self._pending.n_stored = max(self._pending.n_stored, number)

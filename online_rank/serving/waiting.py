@@ -78,7 +78,7 @@ class WaitingQueries:
 
     def numbers(self) -> list[int]:
         """The numbers of all queries that wait, in order."""
-        return [number for number, *_ in self._queries.values()]
+        return [row[0] for row in self._queries.values()]
 
     def ids(self) -> list[Hashable]:
         """The ids of all queries that wait, in order."""

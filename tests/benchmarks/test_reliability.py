@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import _crashes, _damage, _hostile, _kills, _kills_served, _kills_windows, _threads, reliability
+from benchmarks import _crashes, _damage, _hostile, _kills, _kills_served, _kills_windows, _soak, _threads, reliability
 from online_rank.storage.files import ModelFileError, from_bytes
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the harness forks")
@@ -71,9 +71,18 @@ def test_interrupts_and_threads_see_whole_states():
 
 
 def test_a_long_run_is_measured():
-    result = reliability.soak(300)
-    assert result.queries == 300
-    assert set(result.percentiles) == {"p50", "p99", "p99.9"}
+    result = _soak.soak_grades(1000, seed=1)
+    assert result.feedback == result.queries == result.counts["learned"] == 1000
+    first, *later = (reading.memory_mb for reading in result.readings)
+    assert len(later) == 9
+    assert result.largest_change == pytest.approx(max(abs(each / first - 1.0) for each in later))
+
+
+def test_a_long_run_of_events_in_windows_is_measured():
+    result = _soak.soak_windows(2000, seed=1)
+    assert result.queries == 500
+    assert 2000 < result.feedback < 3000
+    assert reliability.soak_rows(result)[0][1:3] == ("500", f"{result.feedback:,}")
 
 
 _WITH_FAULTS = """

@@ -389,3 +389,25 @@ def test_raw_features_need_a_scaler_in_front():
         LossTracker(PerceptronRanker(), {"u": np.ones(2)}, raw=True).learn_one(np.eye(2), [1, 0])
     with pytest.raises(ValueError, match="scalers alone"):
         (QueryNormalizer() | LossTracker(PerceptronRanker(), {"u": np.ones(2)}, raw=True)).learn_one(np.eye(2), [1, 0])
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_a_query_that_is_interrupted_after_the_kernel_is_undone(monkeypatch, served):
+    rng = np.random.default_rng(3)
+    model = LossTracker(PerceptronRanker(), {"u": np.ones(4)}, served=served)
+    for _ in range(5):
+        model.learn_one(rng.normal(size=(6, 4)), [2, 1, 0, 0, 1, 0])
+    before = model.totals, model.learner.weights.copy(), model.last_round, model.learner.last_round, model._served.copy()
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("online_rank.bounds.tracker.accumulate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.learn_one(rng.normal(size=(6, 4)), [2, 1, 0, 0, 1, 0])
+    after = model.totals, model.learner.weights, model.last_round, model.learner.last_round, model._served
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
+    model.learn_one(rng.normal(size=(6, 4)), [2, 1, 0, 0, 1, 0])
+    assert model.totals.n_rounds == 6

@@ -2,7 +2,9 @@
 
 import pytest
 
+from online_rank import load
 from online_rank.cli import main
+from online_rank.cli.service import Beginning, Pending, maker
 
 TABLE = ("--query", "query", "--grade", "grade")
 
@@ -64,3 +66,25 @@ def test_the_same_features_pass(run, command):
 
 def test_a_column_that_is_excluded_is_not_new(run):
     assert run("rank", "m", "more.csv", *TABLE, "--strict", "--exclude", "age")[0] == 0
+
+
+def test_a_strict_model_refuses_other_features_wherever_it_goes(run):
+    code, _, err = run("train", "log.csv", *TABLE, "-q", "--strict", "--test", "other.csv", "--save", "n")
+    assert code == 2
+    assert "--strict" in err
+    assert run("train", "log.csv", *TABLE, "-q", "--strict", "--save", "n")[0] == 0
+    model = load("n")
+    with pytest.raises(ValueError, match="has a feature 'prise', which is not declared; the nearest that is: 'price'"):
+        model.rank_one([{"prise": 1.0, "clicks": 2.0}])
+    code, _, err = run("train", "two.txt", "-q", "--strict")
+    assert code == 2
+    assert "--strict is for tables" in err
+
+
+def test_a_strict_service_refuses_features_that_its_model_does_not_know(run):
+    with pytest.raises(ValueError, match="--strict needs a MODEL"):
+        maker(Beginning(None, "ndcg@10", "perceptron", False, "map", False, strict=True), Pending(9, 9, 10**6))
+    service = maker(Beginning("m", "ndcg@10", "perceptron", False, "map", False, strict=True), Pending(9, 9, 10**6))()
+    answer = service.handle(b'{"id": 1, "docs": {"a": {"prise": 3}, "b": {"price": 1}}}').answer
+    assert "a feature 'prise', which is not declared" in answer["error"]
+    assert service.handle(b'{"id": 1, "docs": {"a": {"price": 3}, "b": {"price": 1}}}').answer["ranking"]

@@ -107,6 +107,31 @@ def test_a_replica_is_the_service_bit_for_bit(leader, kind):
     asyncio.run(scenario())
 
 
+def test_a_replica_forgets_what_its_server_forgets(leader):
+    _, url = leader(graded)
+    docs = {"a": {"user=u17": 1.0, "x": 1.0}, "b": {"user=u17": 0.0, "x": 2.0}}
+
+    async def scenario():
+        post(f"{url}/rank", {"id": "of u17", "docs": docs})
+        post(f"{url}/learn", {"id": "of u17", "grades": {"a": 1, "b": 0}})
+        post(f"{url}/rank", {"id": 2, "docs": docs})
+        replica = Replica(url)
+        following = asyncio.create_task(replica.follow())
+        shown = replica.monitor.version
+        before = replica.durable.service
+        assert b"u17" in before.whole_file()
+        assert "user=u17" in str(vars(replica.inputs))
+        forgotten = await asyncio.to_thread(post, f"{url}/forget", {"user": "u17"})
+        assert forgotten == {"forgotten": {"waiting": 1, "learned": 1, "features": 1}}
+        await until(lambda: replica.durable.service is not before)
+        assert b"u17" not in replica.durable.service.whole_file()
+        assert "u17" not in str(vars(replica.inputs))
+        assert replica.monitor.version > shown
+        following.cancel()
+
+    asyncio.run(scenario())
+
+
 def test_a_replica_learns_nothing_and_says_where_to(leader):
     _, url = leader(graded)
     replica = Replica(url)

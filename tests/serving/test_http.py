@@ -669,6 +669,32 @@ class TestGroupCommit:
 
         asyncio.run(main())
 
+    def test_a_ranking_is_written_with_the_grade_that_follows_or_by_itself(self):
+        async def main():
+            disk, transactions = Disk(), []
+            append = disk.append
+
+            def counted(records, sync):
+                transactions.append([*records])
+                append(records, sync)
+
+            disk.append = counted
+            commits = GroupCommit(disk)
+            commits.add(b"ranking")
+            await asyncio.sleep(0)
+            assert transactions == []
+            assert not commits.is_idle
+            await commits.add_and_wait(b"grade")
+            assert transactions == [[b"ranking", b"grade"]]
+            commits.add(b"another")
+            for _ in range(500):
+                if commits.is_idle:
+                    break
+                await asyncio.sleep(0.01)
+            assert transactions == [[b"ranking", b"grade"], [b"another"]]
+
+        asyncio.run(main())
+
     def test_a_full_disk_stops_all_learning_and_says_so(self):
         async def main():
             disk = Disk()

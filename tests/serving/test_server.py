@@ -102,6 +102,18 @@ def test_requests_that_are_being_answered_are_limited_but_probes_are_not():
     serving(scenario, requests=3)
 
 
+def test_an_answer_is_sent_at_once():
+    """Otherwise its second half waits for the client's acknowledgement of the first, for 40 ms."""
+
+    async def scenario(port, running):
+        reader, _ = await connected(port, HEALTH)
+        assert await status_of(reader) == 200
+        (connection,) = running.server_state.connections
+        assert connection.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    serving(scenario)
+
+
 def test_a_body_in_tiny_chunks_is_not_read():
     head = b"POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -1,0 +1,159 @@
+"""The features that a model is meant to get, written down."""
+
+import collections
+import difflib
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank.base.anatomy import Abilities
+from online_rank.base.columns import as_array
+from online_rank.base.form import Layer
+from online_rank.base.schema import Schema
+from online_rank.base.transformer import QueryTransformer
+from online_rank.query import Block, document_name, read_query, require_finite, with_features
+
+__all__ = ["DeclaredFeatures"]
+
+
+class DeclaredFeatures(QueryTransformer):
+    """Refuse features that were not declared, and count declared ones that are missing.
+
+    Without it a model takes any feature, and a misspelt one is a new feature whose weight is 0, beside one that is always
+    missing. Put it first. The columns are the declared ones, in their order, from the first query on; a feature that a document
+    lacks is 0. An array has one column for each.
+
+    Parameters
+    ----------
+    features
+        Names of the features, each once.
+
+    Attributes
+    ----------
+    n_missing : dict
+        For each feature the number of documents without it in the queries learned by this object. It is not saved or copied.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `features` is empty, names a feature twice, or is a single text. On use: a document has a feature that is not declared,
+        an array another number of columns.
+
+    Examples
+    --------
+    >>> from online_rank import DeclaredFeatures, PerceptronRanker
+    >>> model = DeclaredFeatures(["price", "stars"]) | PerceptronRanker()
+    >>> model.learn_one({"a": {"price": 3.0, "stars": 4.5}, "b": {"price": 9.0}}, {"a": 1, "b": 0})
+    >>> model["DeclaredFeatures"].n_missing
+    {'price': 0, 'stars': 1}
+    >>> model.rank_one({"a": {"prise": 3.0}, "b": {"price": 9.0}})
+    Traceback (most recent call last):
+    ...
+    ValueError: x: document 'a' has a feature 'prise', which is not declared; the nearest that is: 'price'
+    """
+
+    _schema = Schema()
+
+    # In a slot: the counts are not state.
+    __slots__ = ("_missing",)
+
+    _missing: collections.Counter[Hashable]
+
+    def __init__(self, features: Sequence[Hashable]) -> None:
+        super().__init__()
+        if isinstance(features, str | bytes) or not isinstance(features, Sequence):
+            raise TypeError(f"features is {features!r}; it is a list of names")
+        if not features:
+            raise ValueError("features is empty; it names at least one feature")
+        if twice := [name for name, n in collections.Counter(features).items() if n > 1]:
+            raise ValueError(f"features names {twice[0]!r} more than once")
+        self.features = features
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"features": ["a", "b"]}
+
+    @property
+    def feature_names(self) -> tuple[Hashable, ...]:
+        """The declared names, in the order of the columns."""
+        return tuple(self.features)
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns."""
+        return len(self.features)
+
+    @property
+    def n_missing(self) -> dict[Hashable, int]:
+        """For each feature the number of documents without it, in the queries learned by this object."""
+        with self._lock:
+            return {name: self._counts[name] for name in self.features}
+
+    @property
+    def _counts(self) -> collections.Counter[Hashable]:
+        if not hasattr(self, "_missing"):
+            self._missing = collections.Counter()
+        return self._missing
+
+    def _abilities(self) -> Abilities:
+        return Abilities(takes_documents=True, learns=False)
+
+    def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
+        return (feature,)
+
+    def _layers(self, n_features: int) -> tuple[Layer, ...]:
+        return ()
+
+    def _transform_block(self, block: Block) -> Block:
+        documents, own = block.X, self.feature_names
+        if isinstance(documents, list):
+            self._require_declared(documents, block.ids)
+            read = read_query(documents)
+            block = with_features(block, read.X, read.names)
+        elif block.names is not None:
+            self._require_declared([dict.fromkeys(block.names)], None)
+        require_finite(block)
+        X = as_array(block.X, self)
+        if block.names is None:
+            if len(X) and X.shape[1] != len(own):
+                raise ValueError(f"x has {X.shape[1]} columns, but {len(own)} features are declared")
+            return with_features(block, X if len(X) else np.zeros((0, len(own)), X.dtype), own)
+        if block.names == own:
+            return block
+        arranged = np.zeros((len(X), len(own)), X.dtype)
+        arranged[:, [own.index(name) for name in block.names]] = X
+        return with_features(block, arranged, own)
+
+    def _require_declared(self, documents: Sequence[Mapping[Hashable, Any]], ids: Sequence[Hashable] | None) -> None:
+        """Raise ValueError for the first feature that is not declared."""
+        known = set(self.features)
+        for i, x in enumerate(documents):
+            if not known.issuperset(x):
+                name = next(name for name in x if name not in known)
+                near = difflib.get_close_matches(str(name), map(str, self.features), n=1)
+                of = "x" if ids is None and len(documents) == 1 else f"x: {document_name(i, ids)}"
+                told = f"; the nearest that is: {near[0]!r}" if near else ""
+                raise ValueError(f"{of} has a feature {name!r}, which is not declared{told}")
+
+    def _learn_block(self, block: Block) -> Block:
+        made = self._transform_block(block)
+        self._count(block)
+        return made
+
+    _asks_blocks = True
+
+    def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
+        learned = self._learn_block(block)
+        return learned if asked is block else self._transform_block(asked), learned
+
+    def _count(self, block: Block) -> None:
+        """Count what is missing in the documents of a block."""
+        if isinstance(block.X, list):
+            n = len(self.features)
+            for x in block.X:
+                if len(x) < n:
+                    self._counts.update(name for name in self.features if name not in x)
+        elif block.names is not None and len(block.names) < len(self.features):
+            lacking = [name for name in self.features if name not in set(block.names)]
+            self._counts.update(dict.fromkeys(lacking, block.n_documents))
