@@ -40,13 +40,15 @@ class Mutation(NamedTuple):
     tests: str
 
 
-QUERY, BASE, METRICS, FEEDBACK = "tests/query", "tests/base", "tests/metrics tests/test_api.py", "tests/feedback tests/metrics"
+QUERY, FEEDBACK, METRICS = "tests/query", "tests/feedback tests/metrics/test_interleaving.py", "tests/metrics/test_metrics.py"
+PERCEPTRON, SPARSE, SWAP = "tests/rankers/test_perceptron.py", "tests/rankers/test_sparse.py", "tests/rankers/test_swap.py"
+PIPELINE, UNDO, MIXING = "tests/base/test_pipeline.py", "tests/base/test_interrupts.py", "tests/distributed/test_mixing.py"
 NESTED = "tests/rankers/test_selection.py tests/rankers/test_drift.py"
 STATE = "tests/storage/test_state.py"
 COMMIT, REPLACED = "tests/serving/test_http.py::TestGroupCommit", "tests/serving/test_replaced.py"
 ARGUMENTS = "tests/test_arguments.py online_rank/arguments.py"
 FEEDBACK_OVER_HTTP = "tests/serving/test_feedback.py tests/serving/test_protocol.py"
-LINEAR = "tests/rankers/test_perceptron.py tests/rankers/test_sparse.py tests/rankers/test_properties.py"
+LINEAR = f"{PERCEPTRON} {SPARSE}"
 
 #: Those that nothing noticed when the list began; each has a test of its own now.
 SURVIVORS = [
@@ -56,7 +58,7 @@ SURVIVORS = [
         "rankers/nested.py",
         "if query.served is not None:\n            return query.served",
         "if False:\n            return query.served",
-        f"{NESTED} tests/bounds",
+        "tests/bounds/test_served_tracker.py tests/rankers/test_drift.py",
     ),
     Mutation("rankers/selection.py", "1.0 - _ALPHA / (len(self._learners) - 1)", "1.0 - _ALPHA", NESTED),
     Mutation(
@@ -89,12 +91,10 @@ ANYWHERE = [
     Mutation("query/judged.py", '"negative" if grade < 0', '"negative" if grade <= 0', QUERY),
     Mutation("query/judged.py", "or grade != grade", "", QUERY),
     Mutation("query/blocks.py", "offsets=self.offsets[first : stop + 1] - a", "offsets=self.offsets[first : stop + 1]", QUERY),
-    Mutation(
-        "query/blocks.py", "w=self.w[first:stop]", "w=self.w[: stop - first]", f"{QUERY} tests/rankers/test_perceptron.py"
-    ),
-    Mutation("query/blocks.py", "first[1:] > first[:-1]", "first[1:] >= first[:-1]", QUERY),
+    Mutation("query/blocks.py", "w=self.w[first:stop]", "w=self.w[: stop - first]", QUERY),
+    Mutation("query/blocks.py", "first[1:] > first[:-1]", "first[1:] != first[:-1]", QUERY),
     Mutation("query/blocks.py", 'side="right")) - 1, int(X.columns', 'side="left")) - 1, int(X.columns', QUERY),
-    Mutation("query/served.py", "return [served[i] for i in ids]", "return [*served.values()]", f"{QUERY} tests/bounds"),
+    Mutation("query/served.py", "return [served[i] for i in ids]", "return [*served.values()]", QUERY),
     Mutation("query/served.py", "bad = np.flatnonzero(~np.isfinite(scores))", "bad = np.flatnonzero(np.isnan(scores))", QUERY),
     Mutation("query/sparse.py", "self.starts[start : stop + 1] - first", "self.starts[start : stop + 1]", QUERY),
     Mutation("query/sparse.py", "np.add.at(X, (np.repeat", "X.__setitem__((np.repeat", QUERY),
@@ -104,14 +104,19 @@ ANYWHERE = [
     Mutation("query/grades.py", "(y < 0) | (y > MAX_GRADE)", "(y < 0)", QUERY),
     Mutation("query/grades.py", "(grades != np.floor(grades))", "False", QUERY),
     Mutation("query/runs.py", "key=lambda item: item[1], reverse=True)", "key=lambda item: item[1])", QUERY),
-    Mutation("base/rounds.py", "skipped=bool(values.skipped)", "skipped=False", f"{BASE} tests/rankers/test_perceptron.py"),
-    Mutation("base/columns.py", "columns.truncate(n)", "pass", BASE),
-    Mutation("base/columns.py", "self._n_features + n_new > self.max_features", "n_new > self.max_features", BASE),
-    Mutation("base/columns.py", "known = target >= 0", "known = target > 0", f"{BASE} tests/rankers/test_sparse.py"),
-    Mutation("base/ranker.py", "keys = -scores\n", "keys = scores\n", f"{BASE} tests/rankers"),
-    Mutation("base/ranker.py", 'keys.argsort(kind="stable") if', "keys.argsort()[::1] if", f"{BASE} tests/rankers"),
-    Mutation("base/ranker.py", "self._n_shown += 1", "pass", f"{FEEDBACK} tests/rankers/test_swap.py"),
-    Mutation("base/ranker.py", "if isinstance(block.y, tuple) and not", "if False and not", "tests/rankers tests/base"),
+    Mutation("base/rounds.py", "skipped=bool(values.skipped)", "skipped=False", PERCEPTRON),
+    Mutation(
+        "base/columns.py",
+        "columns.truncate(n)",
+        "pass",
+        "tests/base/test_names.py tests/base/test_pipeline.py tests/base/test_interrupts.py",
+    ),
+    Mutation("base/columns.py", "self._n_features + n_new > self.max_features", "n_new > self.max_features", PERCEPTRON),
+    Mutation("base/columns.py", "known = target >= 0", "known = target > 0", SPARSE),
+    Mutation("base/ranker.py", "keys = -scores\n", "keys = scores\n", f"{PERCEPTRON} {PIPELINE}"),
+    Mutation("base/ranker.py", 'keys.argsort(kind="stable") if', "keys.argsort()[::1] if", f"{PERCEPTRON} {PIPELINE}"),
+    Mutation("base/ranker.py", "self._n_shown += 1", "pass", SWAP),
+    Mutation("base/ranker.py", "if isinstance(block.y, tuple) and not", "if False and not", f"{PERCEPTRON} {SWAP} {PIPELINE}"),
     Mutation(
         "metrics/base.py",
         "for w in weights:\n            if not (math.isfinite(w) and w >= 0):",
@@ -124,7 +129,10 @@ ANYWHERE = [
     Mutation("metrics/base.py", "-math.inf for _ in missing", "0.0 for _ in missing", METRICS),
     Mutation("metrics/graded.py", "* 2.0**-max_grade", "* 2.0 ** -(max_grade + 1)", METRICS),
     Mutation(
-        "metrics/interleaving.py", "if len(order) < length:\n                for", "if True:\n                for", METRICS
+        "metrics/interleaving.py",
+        "if len(order) < length:\n                for",
+        "if True:\n                for",
+        "tests/metrics/test_interleaving.py",
     ),
     Mutation(
         "measures.py",
@@ -136,7 +144,7 @@ ANYWHERE = [
         "measures.py",
         "1.0 if np.isnan(value) else",
         "0.0 if np.isnan(value) else",
-        "tests/metrics online_rank/measures.py tests/rankers",
+        f"{METRICS} online_rank/measures.py",
     ),
     Mutation(
         "intervals/losses.py",
@@ -145,7 +153,7 @@ ANYWHERE = [
         "tests/test_intervals.py online_rank/intervals",
     ),
     Mutation("feedback/impressions.py", "if len(set(drawn)) < len(drawn):", "if False:", FEEDBACK),
-    Mutation("feedback/policies.py", "rest if n < len(scores) else None", "rest", f"{FEEDBACK} tests/rankers/test_swap.py"),
+    Mutation("feedback/policies.py", "rest if n < len(scores) else None", "rest", f"{FEEDBACK} {SWAP}"),
     Mutation("feedback/policies.py", "first = int(rng.integers(2))", "first = 0", FEEDBACK),
     Mutation("feedback/position_bias.py", "all_wins[self._n_updates % _N_GROUPS]", "all_wins[0]", FEEDBACK),
     Mutation("feedback/position_bias.py", "(_N_GROUPS - 1) * without.var(axis=0)", "without.var(axis=0)", FEEDBACK),
@@ -153,13 +161,13 @@ ANYWHERE = [
         "rankers/averaged.py",
         "weights += share * learned",
         "weights += learned / len(shards)",
-        "tests/distributed",
+        MIXING,
     ),
     Mutation(
         "rankers/averaged.py",
         "counters += shard._counters - base._counters",
         "counters += shard._counters",
-        "tests/distributed",
+        MIXING,
     ),
     Mutation("rankers/averaged.py", "grown[:n] = rows[:n]", "pass", LINEAR),
     Mutation("rankers/averaged.py", "rows[n : n + n_new] = 0.0", "pass", LINEAR),
@@ -168,39 +176,62 @@ ANYWHERE = [
     Mutation(
         "rankers/drift.py", "self._background = None\n            self._n_queries", "pass\n            self._n_queries", NESTED
     ),
-    Mutation("rankers/adapters.py", "(y[i] > y[j])", "(y[i] >= y[j])", "tests/rankers"),
+    Mutation("rankers/adapters.py", "(y[i] > y[j])", "(y[i] >= y[j])", "tests/rankers/test_adapters.py"),
     Mutation("rankers/selection.py", "others[self._n_shown % len(others)]", "others[0]", NESTED),
     Mutation(
-        "preprocessing/stream_scaler.py", "shard._count_before != base._count", "False", "tests/distributed tests/preprocessing"
+        "preprocessing/stream_scaler.py",
+        "shard._count_before != base._count",
+        "False",
+        f"tests/preprocessing/test_preprocessing.py {MIXING}",
     ),
-    Mutation("preprocessing/stream_scaler.py", "self._count += n", "self._count = n", "tests/distributed tests/preprocessing"),
     Mutation(
-        "preprocessing/max_abs.py", "grown[:n] = self._largest[:n]", "pass", "tests/preprocessing tests/rankers/test_sparse.py"
+        "preprocessing/stream_scaler.py",
+        "self._count += n",
+        "self._count = n",
+        f"tests/preprocessing/test_preprocessing.py {MIXING}",
+    ),
+    Mutation(
+        "preprocessing/max_abs.py", "grown[:n] = self._largest[:n]", "pass", f"tests/preprocessing/test_max_abs.py {SPARSE}"
     ),
     Mutation("preprocessing/runs.py", "_GRID / (k + places)", "_GRID / (1.0 + k + places)", "tests/preprocessing/test_runs.py"),
-    Mutation("distributed/mixing.py", "step._meet_features_of(shards)", "pass", "tests/distributed"),
-    Mutation("distributed/mixing.py", "- _mass(base)", "", "tests/distributed"),
+    Mutation("distributed/mixing.py", "step._meet_features_of(shards)", "pass", MIXING),
+    Mutation("distributed/mixing.py", "- _mass(base)", "", MIXING),
     Mutation(
         "evaluate/trace.py", "self.loss += round_.loss * round_.weight", "self.loss += round_.loss", "tests/test_evaluate.py"
     ),
     Mutation("evaluate/trace.py", "self._spacing *= 2", "pass", "tests/test_evaluate.py"),
     Mutation("stream/synth.py", "np.clip(y + noise, 0, self.n_grades - 1)", "np.abs(y + noise)", "tests/stream/test_synth.py"),
-    Mutation("stream/trec.py", "max(int(grade), 0)", "int(grade)", "tests/stream tests/cli/test_doors.py"),
+    Mutation("stream/trec.py", "max(int(grade), 0)", "int(grade)", "tests/stream/test_trec.py"),
     Mutation("surrogates.py", "return 2.0 * self._slope * total", "return 2.0 * total", "tests/test_surrogates.py"),
     # Arguments, models, changes that are undone.
     Mutation("arguments.py", "type(value) is type(known_value) and value == known_value", "value == known_value", ARGUMENTS),
     Mutation("arguments.py", "value > above)", "value >= above)", ARGUMENTS),
-    Mutation("base/undo.py", "        row[0, -1] = np.nan\n", "", f"{BASE} tests/rankers/test_perceptron.py"),
-    Mutation("base/undo.py", "for undo in reversed(self._undo):", "for undo in self._undo[:1]:", BASE),
-    Mutation("base/pipeline.py", "takes_sparse=all(step", "takes_sparse=any(step", f"{BASE} online_rank/base"),
-    Mutation("base/pipeline.py", "learns=any(step.learns", "learns=all(step.learns", f"{BASE} tests/rankers tests/checks"),
-    Mutation("rankers/averaged.py", "            self._counters[0] = 0.0\n", "", "tests/rankers tests/bounds"),
+    Mutation("base/undo.py", "        row[0, -1] = np.nan\n", "", UNDO),
+    Mutation("base/undo.py", "for undo in reversed(self._undo):", "for undo in self._undo[:1]:", UNDO),
+    Mutation(
+        "base/pipeline.py",
+        "takes_sparse=all(step",
+        "takes_sparse=any(step",
+        "tests/base/test_anatomy.py online_rank/base/anatomy.py",
+    ),
+    Mutation(
+        "base/pipeline.py",
+        "learns=any(step.learns",
+        "learns=all(step.learns",
+        f"tests/base/test_anatomy.py {PIPELINE} tests/rankers/test_nested_pipelines.py",
+    ),
+    Mutation(
+        "rankers/averaged.py",
+        "            self._counters[0] = 0.0\n",
+        "",
+        f"tests/rankers/test_drift.py {PERCEPTRON} tests/bounds/test_served_tracker.py",
+    ),
     # Certificates and intervals.
     Mutation(
         "bounds/certificate.py",
         'return "holds" if tolerance <= _NEGLIGIBLE * loss else "undecided by rounding"',
         'return "holds"',
-        "tests/bounds/test_certificate.py tests/bounds/test_tracker.py",
+        "tests/bounds/test_certificate.py",
     ),
     Mutation(
         "bounds/certificate.py",
@@ -211,9 +242,16 @@ ANYWHERE = [
     Mutation("intervals/losses.py", "(x >= 0.0) & (x <= 1.0)", "x <= 1.0", "tests/test_intervals.py"),
     # Fusion.
     Mutation("preprocessing/runs.py", "0.5 * (above + 1 + at_least)", "at_least", "tests/preprocessing/test_runs.py"),
-    Mutation("preprocessing/runs.py", "round(floor * _GRID) / _GRID", "0.0", "tests/preprocessing/test_runs.py tests/export"),
-    Mutation("export/fusion.py", "scores - share @ scores", "scores", "tests/export"),
-    Mutation("export/fusion.py", "if engine.whole_k and own.k != _k_of(engine, own.k):", "if False:", "tests/export"),
+    Mutation(
+        "preprocessing/runs.py",
+        "round(floor * _GRID) / _GRID",
+        "0.0",
+        "tests/preprocessing/test_runs.py tests/export/test_fusion.py",
+    ),
+    Mutation("export/fusion.py", "scores - share @ scores", "scores", "tests/export/test_fusion.py"),
+    Mutation(
+        "export/fusion.py", "if engine.whole_k and own.k != _k_of(engine, own.k):", "if False:", "tests/export/test_fusion.py"
+    ),
     # Logs.
     Mutation(
         "stream/impressions.py",
@@ -237,7 +275,12 @@ ANYWHERE = [
         FEEDBACK_OVER_HTTP,
     ),
     Mutation("serving/learning.py", "if before in (0, digest)", "if True", FEEDBACK_OVER_HTTP),
-    Mutation("serving/learning.py", "            del self._learned[query_id]\n", "", f"{FEEDBACK_OVER_HTTP} tests/serving"),
+    Mutation(
+        "serving/learning.py",
+        "            del self._learned[query_id]\n",
+        "",
+        "tests/serving/test_protocol.py tests/serving/test_rule.py",
+    ),
     Mutation(
         "serving/learning.py",
         "                challenge.sums = before\n",
@@ -262,7 +305,12 @@ ANYWHERE = [
         "if False:",
         "tests/serving/test_identity.py tests/serving/test_protocol.py tests/serving/test_replaced.py",
     ),
-    Mutation("serving/requests.py", "sort_keys=True", "sort_keys=False", "tests/serving/test_protocol.py online_rank/serving"),
+    Mutation(
+        "serving/requests.py",
+        "sort_keys=True",
+        "sort_keys=False",
+        "online_rank/serving/requests.py tests/serving/test_protocol.py",
+    ),
 ]
 
 #: Storage and durable services: acknowledged before it was synced, names not synced, modes, digests not compared.
