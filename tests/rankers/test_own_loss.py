@@ -128,7 +128,7 @@ BAD = {
     "returned a float; it must return \\(value, gradient\\)": lambda s, y: 0.5,
     "gradient \\(1,\\) for 2 documents": lambda s, y: (0.5, s[:1]),
     "not finite": lambda s, y: (0.5, s * np.nan),
-    "a value or a gradient": lambda s, y: (np.inf, s),
+    "returned the value inf": lambda s, y: (np.inf, s),
     "read-only": lambda s, y: (0.5, s.__iadd__(1.0)),
 }
 
