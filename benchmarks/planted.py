@@ -7,6 +7,8 @@ row is the ranker of docs/research.md whose `_grow` forgets what was learned.
 """
 
 import re
+import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -35,9 +37,10 @@ def documented_ranker(page: Path = ROOT / "docs" / "research.md", *, spoiled: bo
     source = next(code for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "class Rocchio" in code)
     if RIGHT not in source:
         raise SystemExit(f"{page} has no line {RIGHT!r}")
-    scope: dict[str, type] = {"__name__": "documented"}
-    exec(source.replace("check_ranker(Rocchio())", "").replace(*((RIGHT, WRONG) if spoiled else (RIGHT, RIGHT))), scope)
-    return scope["Rocchio"]
+    # A module, since pickles name the module of a class.
+    module = sys.modules["documented"] = types.ModuleType("documented")
+    exec(source.replace("check_ranker(Rocchio())", "").replace(*((RIGHT, WRONG) if spoiled else (RIGHT, RIGHT))), vars(module))
+    return module.Rocchio
 
 
 def main() -> None:
