@@ -278,7 +278,8 @@ def main() -> None:
 
 ### The evolution strategies, all queries counted
 
-Graded, features as they come, all queries; those without a relevant document count 0 in both measures. Published by [IL], and for AdaRank the logs of LETOR 4.0.
+Graded, features as they come, all queries; those without a relevant document count 0 in both measures. Published by [IL]; for
+AdaRank, the logs of LETOR 4.0.
 
 {evolution(raw, published, kept, folder.name)}""")
     save(
