@@ -7,7 +7,7 @@ import numpy as np
 
 from online_rank.base import serving_steps
 from online_rank.base.closed import form_of
-from online_rank.base.form import Curves, Form, InQuery, Linear, Scale, Take, Tree, Trees, first_at_least, sources_of
+from online_rank.base.form import Curves, Form, InQuery, Layer, Linear, Scale, Take, Tree, Trees, first_at_least, sources_of
 from online_rank.export.table import KINDS, TARGETS
 from online_rank.preprocessing import RunFeatures
 
@@ -65,23 +65,25 @@ def kind_of(form: Form) -> str:
     """The kind of a form, one of `KINDS`."""
     if isinstance(form.head, Linear) and all(isinstance(layer, Take | Scale) for layer in form.layers):
         return "linear"
-    if isinstance(form.head, Trees) and not _relative_splits(form):
+    if isinstance(form.head, Trees) and not _splits_bent_columns(form.layers, form.n_features, form.head):
         return "trees"
     return "query" if form.is_relative else "document"
 
 
-def _relative_splits(form: Form) -> bool:
-    """Whether a tree splits by a column that is relative to the query."""
-    relative = np.zeros(form.n_features, dtype=bool)
-    for layer in form.layers:
+def _splits_bent_columns(layers: tuple[Layer, ...], n_features: int, head: Trees) -> bool:
+    """Whether a tree splits by a column that falls somewhere in its raw feature or depends on the query."""
+    bent = np.zeros(n_features, dtype=bool)
+    for layer in layers:
         if isinstance(layer, Take):
-            relative = relative[layer.columns] & (layer.columns >= 0)
+            bent = bent[layer.columns] & (layer.columns >= 0)
         elif isinstance(layer, InQuery):
-            relative = relative[layer.sources] | layer.relative
+            bent = bent[layer.sources] | layer.relative
         elif isinstance(layer, Curves):
-            relative = relative[layer.sources]
-    trees = form.head.trees if isinstance(form.head, Trees) else ()
-    return any(relative[tree.columns[tree.columns >= 0]].any() for tree in trees)
+            falls = [curve is not None and bool((np.diff(curve[1]) < 0.0).any()) for curve in layer.knots]
+            bent = bent[layer.sources] | np.array(falls, dtype=bool)
+        elif isinstance(layer, Scale):
+            bent = bent | (layer.factors < 0.0)
+    return any(bent[tree.columns[tree.columns >= 0]].any() for tree in head.trees)
 
 
 def _reason(model: Any, kind: str) -> str:

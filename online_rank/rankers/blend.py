@@ -28,6 +28,7 @@ from online_rank.base.closed import form_of
 from online_rank.base.draws import counted_generator
 from online_rank.base.form import Blend, Head
 from online_rank.base.lock import locked
+from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -305,8 +306,7 @@ class BlendRanker(NestedRanker):
                 losses[-1] = self._measure.loss(query.served, y, ties="pessimistic")
             kernels.settle(losses, w, shares, step, self._keep, drawn, self._losses, self._account)
         self._n_queries += 1
-        norm = math.sqrt(np.square(X, dtype=np.float64).sum(axis=1).max(initial=0.0))
-        row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
+        row[:] = losses[-1], np.nan, 0.0, 0.0, 0.0, w, m, largest_norm(X), 0.0, levels < 2
         return True
 
 

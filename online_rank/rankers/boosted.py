@@ -16,6 +16,7 @@ from online_rank.base import Ranker
 from online_rank.base.draws import counted_generator
 from online_rank.base.form import Head, Trees, first_at_least, full_tree
 from online_rank.base.lock import locked
+from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Real, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -274,8 +275,7 @@ class BoostedRanker(Ranker):
         levels = judge_rankings(*self._measure, scores[None], y, discounts(m), loss)
         if levels < 0:
             return None
-        norm = math.sqrt(np.square(X, dtype=np.float64).sum(axis=1).max(initial=0.0))
-        row[:] = loss[0], np.nan, 0.0, 0.0, 0.0, w, m, norm, 0.0, levels < 2
+        row[:] = loss[0], np.nan, 0.0, 0.0, 0.0, w, m, largest_norm(X), 0.0, levels < 2
         if levels > 1 and w > 0.0:
             self._bins += (bins,)
             self._grades += (y.copy(),)

@@ -9,6 +9,7 @@ from online_rank._kernels.codes import AP, MAX_GRADE
 from online_rank._kernels.graded import ranking_losses
 from online_rank.base import Abilities, Ranker, Round
 from online_rank.base.form import Head, Linear
+from online_rank.base.rounds import largest_norm
 from online_rank.base.schema import Derived, Schema
 from online_rank.measures import discounts
 from online_rank.measures import measure as parse_measure
@@ -93,15 +94,5 @@ class FixedRanker(Ranker):
             ranking_losses(*self._measure, self._score(X), y, query.offsets, table, losses)
             of_two = y >= self._measure.threshold if self._measure.kind == AP else y
             skipped = not len(y) or of_two.min() == of_two.max()
-            rounds[t] = Round(float(losses[0]), np.nan, 0.0, 0.0, 0.0, w, len(y), _largest_norm(X), 0.0, skipped)
+            rounds[t] = Round(float(losses[0]), np.nan, 0.0, 0.0, 0.0, w, len(y), largest_norm(X), 0.0, skipped)
         return len(block.w)
-
-
-def _largest_norm(X: Any) -> float:
-    """The largest l2 norm of a document; 0 without documents."""
-    if isinstance(X, SparseRows):
-        # Without making an array, which may be too large.
-        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.starts))
-        squares = np.bincount(rows, X.values.astype(np.float64) ** 2, minlength=X.shape[0])
-        return float(np.sqrt(squares.max(initial=0.0)))
-    return float(np.linalg.norm(X.astype(np.float64), axis=1).max(initial=0.0))

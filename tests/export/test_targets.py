@@ -45,6 +45,8 @@ MODELS = {
         lambda: SignedLog() | StreamScaler() | PerceptronRanker(),
         lambda: StreamScaler() | Ramps(4) | PerceptronRanker(),
         lambda: StreamScaler() | StreamTargetEncoder(6) | RidgeRanker(),
+        # An encoding may fall as its feature rises: no split of the feature is one of the encoding.
+        lambda: StreamScaler() | StreamTargetEncoder(6, prior=0.1) | BoostedRanker(window=16),
         lambda: StreamGaussianizer() | PerceptronRanker(),
         lambda: StreamGaussianizer() | DirectRanker(hidden=(6,), dtype="float64"),
     ],
