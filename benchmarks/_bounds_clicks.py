@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from benchmarks._common import table
-from online_rank._kernels import clicks as kernels
+from online_rank._kernels import clicks
 from online_rank._kernels.codes import PLACKETT_LUCE
 from online_rank.intervals import largest_deviation
+from tests.kernels.calling import Module
 from tests.reference import clicks as reference
 
 __all__ = ["exchanges", "off_policy"]
@@ -17,6 +18,7 @@ _LEVEL, _TIMES = 0.95, 500
 _ATTRACTION = np.array([0.1, 0.7, 0.3, 0.5, 0.2])
 _SATISFIES = 0.4
 _WISHED = np.array([1, 3, 2, 0, 4])
+kernels = Module(clicks)  # `baseline_credit` is called by kernels only.
 
 
 def off_policy(n_streams: int = 2000) -> str:
