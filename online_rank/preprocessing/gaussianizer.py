@@ -98,9 +98,10 @@ class StreamGaussianizer(ColumnTransformer):
         self._sizes = np.concatenate([self._sizes, np.full(n_new, int(self._count > 0))])
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
-        learned, self._count = kernels.learn_and_gaussianize(
+        learned, count = kernels.learn_and_gaussianize(
             block.X, block.offsets, self._count, self._values, self._weights, self._sizes, self.deviation, out
         )
+        self._count = int(count)  # As plain Python, kernels return numpy's.
         return learned
 
     def _layers(self, n_features: int) -> tuple[Layer, ...]:

@@ -112,16 +112,18 @@ class StreamScaler(ColumnTransformer):
 
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         own = () if self._own is None else (self._count - self._count_before, self._own)
-        learned, self._count = kernels.learn_and_scale(
+        learned, count = kernels.learn_and_scale(
             block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, out, *own
         )
+        self._count = int(count)  # As plain Python, kernels return numpy's.
         return learned
 
     def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
-        learned, self._count = kernels.learn_and_scale(
+        learned, count = kernels.learn_and_scale(
             block.X, block.offsets, self._count, self._mean, self._m2, self.with_std, after,
             self._count - self._count_before, self._own, asked.X, before,
         )  # fmt: skip
+        self._count = int(count)  # As plain Python, kernels return numpy's.
         return learned
 
     def _sources(self, n_features: int) -> np.ndarray:

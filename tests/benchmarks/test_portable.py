@@ -24,7 +24,15 @@ def test_a_model_on_the_list_may_differ():
     assert portable.compared(found)[1] == []
 
 
-MODELS = ("PerceptronRanker()", "RidgeRanker()", "BoostedRanker()", "BlendRanker()", "StreamQuantileMap() | PerceptronRanker()")
+MODELS = (
+    "PerceptronRanker()",
+    "RidgeRanker()",
+    "BoostedRanker()",
+    "BlendRanker()",
+    "StreamQuantileMap() | PerceptronRanker()",
+    "StreamScaler() | PerceptronRanker(credit='delta', average=200)",
+    "StreamGaussianizer() | GradientRanker('logistic')",
+)
 
 
 @pytest.fixture(scope="module")
