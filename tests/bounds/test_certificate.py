@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 
@@ -87,3 +88,9 @@ def test_checks_go_into_json_with_their_verdict():
     first = json.loads(json.dumps(tracker.certificate().to_dict()))["bounds"][0]
     assert (first["holds"], first["verdict"]) == (True, "holds")
     assert BoundCheck("a", "b", 1.0, 0.5, "undecided by rounding").holds is False
+
+
+def test_one_bound_that_is_violated_is_enough():
+    certificate = certified(1.0)
+    violated = certificate.bounds[0]._replace(verdict="VIOLATED")
+    assert not dataclasses.replace(certificate, bounds=(*certificate.bounds, violated)).holds

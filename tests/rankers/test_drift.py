@@ -289,3 +289,20 @@ def test_refused():
             DriftAwareRanker(PerceptronRanker(), **{name: drift.binary.DDM()})
     with pytest.raises(ValueError, match="ndgc"):
         DriftAwareRanker(PerceptronRanker(), measure="ndgc@10")
+
+
+def test_a_background_that_has_taken_the_place_is_no_background_any_more():
+    model = DriftAwareRanker(PerceptronRanker(), on_drift="switch")
+    model._background = learning = PerceptronRanker()
+    model._react()
+    assert model._learner is learning
+    assert model._background is None
+
+
+def test_a_background_that_refuses_a_query_is_dropped():
+    model = DriftAwareRanker(PerceptronRanker(), on_drift="switch")
+    # Its scores overflow, which those of the learner do not.
+    model._background = PerceptronRanker.from_weights([1e200, 0.0])
+    model.learn_one([[1e150, 1.0], [0.0, 2.0]], [0, 1])
+    assert model._background is None
+    assert model.n_features == 2

@@ -164,3 +164,16 @@ def test_votes_on_a_drafted_list_come_too_late_after_the_promotion():
     assert answer == {"id": drafted, "learned": False, "late": True}
     assert (service.stats()["learned"], service.stats()["late"], service.n_waiting) == (learned, 1, 3)
     assert service.handle(b'{"id": %d, "clicks": ["a"]}' % drafted).answer["duplicate"]
+
+
+def test_a_query_that_is_not_learned_is_not_compared(monkeypatch):
+    service = against(PerceptronRanker(), PerceptronRanker())
+    (i, docs, grades), *_ = queries(1)
+    send(service, id=i, docs=docs)
+    before = service.challenge.sums.tolist()
+    with monkeypatch.context() as patched:
+        patched.setattr(service.model, "learn_one", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
+        assert "error" in send(service, id=i, grades=grades).answer
+    assert service.challenge.sums.tolist() == before
+    assert send(service, id=i, grades=grades).answer["learned"]
+    assert service.challenge.sums.tolist() != before

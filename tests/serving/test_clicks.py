@@ -185,3 +185,13 @@ def test_grades_for_a_drawn_ranking_measure_all_of_it():
     # The only relevant document stood on the third place.
     assert service.handle(request(id=1, grades=grades)).answer["learned"]
     assert service.stats()["ndcg"] == pytest.approx(1 / np.log2(4))
+
+
+def test_a_ranking_that_cannot_wait_was_not_drawn(monkeypatch):
+    service, same = (RankingService(SwapRanker(PlackettLuce(k=3, seed=1))) for _ in range(2))
+    first, second = queries(2)
+    with monkeypatch.context() as patched:
+        patched.setattr(service, "_waiting", lambda *_: (_ for _ in ()).throw(MemoryError))
+        assert "error" in service.handle(request(id=0, docs=first)).answer
+    assert service.model.n_shown == 0
+    assert service.handle(request(id=1, docs=second)).answer == same.handle(request(id=1, docs=second)).answer

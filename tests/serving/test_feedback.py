@@ -362,3 +362,32 @@ def test_pending_queries_alone_follow_the_same_rules():
     assert ("q" in pending, len(pending)) == (False, 0)
     with pytest.raises(ValueError, match="over a window"):
         PendingQueries().add("q", {"b": 2}, at=0)
+
+
+def test_of_two_corrections_at_one_time_the_later_to_arrive_counts():
+    service = a_service()
+    ask(service, "q", 0)
+    send(service, id="q", grades={"a": 1, "b": 0, "c": 0}, ts=5)
+    send(service, id="q", grades={"a": 0, "b": 2, "c": 0}, ts=5)
+    ask(service, "other", 100)
+    assert weights(service) == to_bytes(learned_alone({"a": 0, "b": 2, "c": 0}))
+
+
+def test_early_feedback_waits_a_window_from_the_last_of_it():
+    service = a_service()
+    send(service, id="q", event="click", doc="b", ts=10)
+    send(service, id="q", event="click", doc="a", ts=90)
+    send(service, id="elsewhere", event="click", doc="a", ts=150)  # 10 + 100 is over, 90 + 100 is not.
+    assert (service.stats()["early"], service.stats()["expired"]) == (2, 0)
+    send(service, id="elsewhere", event="click", doc="b", ts=195)
+    assert (service.stats()["early"], service.stats()["expired"]) == (1, 1)
+
+
+def test_a_query_that_replaces_another_takes_its_bytes():
+    waiting = PendingQueries(max_bytes=1000)
+    for _ in range(20):
+        waiting.remember("q", None, 100)
+    waiting.remember("other", None, 900)
+    assert "q" in waiting
+    waiting.remember("third", None, 100)
+    assert "q" not in waiting

@@ -162,3 +162,16 @@ def test_a_start_with_another_model_that_cannot_be_written_leaves_the_folder_as_
     again = started()
     assert to_bytes(again.service.model) == to_bytes(taught())
     again.close()
+
+
+def test_losses_in_one_measure_are_no_losses_in_another():
+    service = RankingService(PerceptronRanker())
+    docs = {"a": {"x": 1.0}, "b": {"x": 2.0}}
+    service.handle(json.dumps({"id": 1, "docs": docs}).encode())
+    service.handle(json.dumps({"id": 1, "grades": {"a": 0, "b": 1}}).encode())
+    counted = service.stats()["loss_sum"]
+    assert counted > 0.0
+    service.replace_model(taught("ndcg@10"), "same")
+    assert service.stats()["loss_sum"] == counted
+    service.replace_model(taught("ap"), "other")
+    assert service.stats()["loss_sum"] != counted

@@ -176,3 +176,9 @@ def test_a_context_that_changes_within_a_list_is_refused():
     log = pl.DataFrame({"query": [1, 1], "document": ["a", "b"], "position": [1, 2], "click": [1, 0], "x": [1.0, 2.0]})
     with pytest.raises(TableError, match="row 2: its list has 'ada' and 'bob' in column 'user', which is of the query itself"):
         list(iter_impressions(log.with_columns(user=pl.Series(["ada", "bob"])), context=["user"]))
+
+
+def test_documents_come_in_the_order_of_their_ids_not_of_the_page():
+    log = {"query": ["q"] * 3, "document": ["c", "a", "b"], "click": [1, 0, 0], "position": [1, 2, 3], "x": [3.0, 1.0, 2.0]}
+    ((x, _), *_) = iter_impressions(pd.DataFrame(log), click="click")
+    assert [*x] == ["a", "b", "c"]
