@@ -11,6 +11,7 @@ from online_rank import (
     BoostedRanker,
     ClickPerceptron,
     CrossFeatures,
+    DeclaredFeatures,
     DirectRanker,
     DriftAwareRanker,
     ForEachDocument,
@@ -146,6 +147,8 @@ NOT_SAVED = {"function", "function | scaler | perceptron", "lifted selector"}
 NOT_CHECKED = {
     # Its weights say which features there are, and whether these have names.
     FixedRanker,
+    # It says itself which features there are: the checks bring others.
+    DeclaredFeatures,
 }
 
 

@@ -139,6 +139,10 @@ def measured(name):
 
 #: Trained instances of the classes that need more than their constructor's defaults and `learn_one`.
 MADE = {
+    "DeclaredFeatures": [
+        lambda: teach(online_rank.DeclaredFeatures(["f0", "f1", "f2"])),
+        lambda: teach(online_rank.DeclaredFeatures(["f0", "f1", "f2"]), named=True),
+    ],
     "FixedRanker": [lambda: FixedRanker({"clicks": 1.0}), lambda: FixedRanker((1.0, 2.0), "ap")],
     "DCG": [lambda: measured("dcg@5")],
     "ERR": [lambda: measured("err@5")],
