@@ -222,7 +222,7 @@ CAMPAIGNS = {
     "eventkills": Campaign(25, event_kills, event_kill_rows),
     "crashes": Campaign(50, lambda number, seed: {"crashes": crashes(100, seed_of(seed, number))._asdict()}, crash_rows),
     "points": Campaign(40, lambda number, seed: {"points": points(number, 40, seed)._asdict()}, point_rows),
-    "rule": Campaign(119, hostile_requests, rule_rows),
+    "rule": Campaign(120, hostile_requests, rule_rows),
     "damage": Campaign(40, lambda number, seed: damages(number, 40, seed), damage_rows),
 }
 
