@@ -489,6 +489,12 @@ class TestViewers:
         run(scenario)
 
 
+async def at_rest(app):
+    """Wait until the rankings that were answered are written, too: before, no model is put away."""
+    while not all(model.is_idle for model in app.models.open_models.values()):
+        await asyncio.sleep(0.01)
+
+
 class TestKeys:
     def test_a_request_that_a_new_model_refuses_makes_none(self, tmp_path):
         async def scenario(client, app):
@@ -533,6 +539,7 @@ class TestKeys:
         async def scenario(client, app):
             await client.post("/rank?shop=one", json=RANK)
             one = await app.models.get("one")
+            await at_rest(app)
             writing, may_end, write = threading.Event(), threading.Event(), one.durable.writing
 
             def slow(generation):
@@ -551,6 +558,7 @@ class TestKeys:
             assert await app.models.get("one") is one
             assert set(app.models.open_models) == {"one", "two"}
             one.durable.writing = write
+            await at_rest(app)
             await client.post("/rank?shop=three", json=RANK)
             assert set(app.models.open_models) == {"three"}
             assert (await client.get("/stats?shop=one")).json()["stats"]["learned"] == 1
