@@ -34,7 +34,6 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @functools.lru_cache(maxsize=64)
-@functools.lru_cache(maxsize=8)
 def numbers(n_features: int) -> tuple[str, ...]:
     """The names of features that are known by their position: "1", "2", ..., as LETOR text counts them."""
     return tuple(map(str, range(1, n_features + 1)))
