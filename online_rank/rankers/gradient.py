@@ -170,10 +170,7 @@ class GradientRanker(LinearRanker):
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         if self._own is None:
             return self._descend(block, self._surrogate, rounds)
-        learned = self._descend(block, self._own.bound(self._surrogate), rounds)
-        if learned < len(block.w):
-            self._own.raise_failure()
-        return learned
+        return self._own.learned(self._surrogate, lambda surrogate: self._descend(block, surrogate, rounds), len(block.w))
 
     def _descend(self, block: Block, surrogate: KernelArguments, rounds: np.ndarray) -> int:
         X, y, offsets, w, *_ = block

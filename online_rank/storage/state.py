@@ -31,7 +31,7 @@ from online_rank.storage.folder import identity, open_in, sync_directory
 from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
 from online_rank.storage.store import Change, Generation, StateStore
 
-__all__ = ["Change", "Generation", "StateDirectory"]
+__all__ = ["StateDirectory"]
 
 _COUNT = "acknowledged"
 _COUNT_SIZE = 128

@@ -99,6 +99,13 @@ class OwnLoss:
         integers[-1] = self._address
         return integers, arguments[1]
 
+    def learned(self, arguments: KernelArguments, learn: Callable[[KernelArguments], int], n_queries: int) -> int:
+        """How many of the queries a kernel learns with these arguments; raises what made the loss fail where it stopped."""
+        learned = learn(self.bound(arguments))
+        if learned < n_queries:
+            self.raise_failure()
+        return learned
+
     def raise_failure(self) -> None:
         """Raise what made the loss fail in the last call of a kernel, if it did."""
         error, self._error = self._error, None
