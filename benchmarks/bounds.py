@@ -5,8 +5,8 @@
 Sections: counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, limits, tightness,
 hedging, blends, leader, paired, pairs, exploring, overhead, off_policy, exchanges.
 
-Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png); sections that are named replace
-those of the page.
+Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png). Every section is written as soon as
+it is measured, in place of the one that the page has.
 """
 
 import itertools
@@ -326,13 +326,12 @@ def main() -> None:
     arguments.add_argument("sections", nargs="*", help="which to run; all if none is named")
     chosen = arguments.parse_args().sections
     RESULTS.mkdir(exist_ok=True)
-    parts = [f"# Bounds\n\n{environment('scipy')}"]
+    head = f"# Bounds\n\n{environment('scipy')}"
     for section in SECTIONS:
         if not chosen or section.__name__ in chosen:
             start = time.perf_counter()
-            parts.append(f"## {section.__doc__}\n\n{section()}")
+            save("bounds", f"{head}\n\n## {section.__doc__}\n\n{section()}", part=True)
             print(f"{section.__name__}: {time.perf_counter() - start:.1f} s", flush=True)
-    save("bounds", "\n\n".join(parts), part=bool(chosen))
 
 
 if __name__ == "__main__":
