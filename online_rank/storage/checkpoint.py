@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from online_rank.storage.database import Database, Rows, digest_of, reading
+from online_rank.storage.database import Database, Rows, delete, digest_of, reading
 from online_rank.storage.files import ModelFileError
 from online_rank.storage.folder import CheckpointError, Folder, sync_directory
 from online_rank.storage.generations import Snapshot, assembled, pieces_of, taken
@@ -126,7 +126,7 @@ class CheckpointDirectory(Folder):
         kept = set(contents)
         with self._database.transaction(wait=False) as connection:
             connection.execute("DELETE FROM generation WHERE number < ?", (number,))
-            connection.executemany("DELETE FROM piece WHERE digest = ?", [(name,) for name in self._stored - kept])
+            delete(connection, "piece", "digest", [*self._stored - kept])
             self._replaced(connection, change)
         self._stored = kept
 

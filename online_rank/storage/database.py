@@ -6,13 +6,13 @@ import errno
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from online_rank.storage.folder import CheckpointError, identity, open_in, sync_directory
 
-__all__ = ["Database", "Rows", "digest_of", "reading"]
+__all__ = ["Database", "Rows", "delete", "digest_of", "insert", "reading"]
 
 #: Number of pages of the write-ahead log from which it is moved into the database.
 _MANY_PAGES = 1000
@@ -23,6 +23,13 @@ _AT_ONCE = 1 << 20
 
 #: Number of compiled statements to cache.
 _STATEMENTS = 64
+
+# Python's lock is released and taken again around each statement, and around each digest of 2,048 bytes or more. Beside a busy
+# event loop every time takes up to a switch interval: a second's rankings took four seconds to write.
+#: Rows of one statement.
+_ROWS = 128
+#: Bytes digested at once.
+_SLICE = 2047
 
 _NUMBERS = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_CANTOPEN": errno.EMFILE, "SQLITE_READONLY": errno.EROFS}
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
@@ -234,11 +241,29 @@ class Database(Rows):
         self._in_place = {path: identity(path) for path in (self.path, self._log) if path in self._in_place or path.exists()}
 
 
+def insert(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows, of all columns of a table."""
+    for some in _batches(rows):
+        marks = ", ".join(["(" + ", ".join("?" * len(some[0])) + ")"] * len(some))
+        connection.execute(f"INSERT INTO {table} VALUES {marks}", [value for row in some for value in row])
+
+
+def delete(connection: sqlite3.Connection, table: str, column: str, values: Sequence[Any]) -> None:
+    """Delete the rows that have one of these values in a column."""
+    for some in _batches(values):
+        connection.execute(f"DELETE FROM {table} WHERE {column} IN ({', '.join('?' * len(some))})", some)
+
+
+def _batches(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (rows[at : at + _ROWS] for at in range(0, len(rows), _ROWS))
+
+
 def digest_of(*parts: bytes | memoryview) -> bytes:
     """A 16-byte digest of concatenated parts."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        digest.update(part)
+        for at in range(0, len(part), _SLICE):
+            digest.update(part[at : at + _SLICE])
     return digest.digest()
 
 

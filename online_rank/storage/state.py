@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from online_rank.storage.checkpoint import GENERATIONS, STATE, CheckpointDirectory, CheckpointError
-from online_rank.storage.database import digest_of, reading
+from online_rank.storage.database import delete, digest_of, insert, reading
 from online_rank.storage.files import write_atomically
 from online_rank.storage.folder import identity, open_in, sync_directory
 from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
@@ -129,7 +129,9 @@ class StateDirectory(CheckpointDirectory, StateStore):
         """
         self.require_open()
         at, chain = self.change, self._chain
-        journal, queries, learned = [], [], []
+        journal: list[tuple[Any, ...]] = []
+        queries: list[tuple[Any, ...]] = []
+        learned: list[tuple[Any, ...]] = []
         for outcome, number, content, query_id in changes:
             at += 1
             own = b"" if number is None else digest_of_query(number, content)
@@ -142,9 +144,8 @@ class StateDirectory(CheckpointDirectory, StateStore):
         n_bytes = sum(len(change.outcome) + len(change.query) for change in changes)
         if journal:
             with self._database.transaction(wait, n_bytes) as connection:
-                connection.executemany("INSERT INTO journal VALUES(?, ?, ?, ?)", journal)
-                connection.executemany("INSERT INTO query VALUES(?, ?, ?)", queries)
-                connection.executemany("INSERT INTO learned VALUES(?, ?, ?)", learned)
+                for table, rows in (("journal", journal), ("query", queries), ("learned", learned)):
+                    insert(connection, table, rows)
         elif wait:
             self._database.sync()
         self.change, self._chain = at, chain
@@ -238,7 +239,7 @@ class StateDirectory(CheckpointDirectory, StateStore):
         generation = self._generation
         connection.execute("DELETE FROM journal WHERE change <= ?", (change,))
         connection.execute("DELETE FROM learned WHERE change < ?", (generation.first,))
-        connection.executemany("DELETE FROM query WHERE number = ?", [(number,) for number in generation.gone])
+        delete(connection, "query", "number", generation.gone)
 
 
 def _other(place: int) -> int:

@@ -535,6 +535,23 @@ def test_a_folder_is_opened_by_a_few_statements(tmp_path, monkeypatch):
     again.close()
 
 
+def test_changes_that_waited_together_are_written_by_a_few_statements(tmp_path):
+    """Each statement gives Python's lock away, for which a busy event loop lets the writing thread wait."""
+    durable = serving(tmp_path)
+    asked = [b'{"id": %d, "docs": {"a": {"x": %d}, "b": {}}}' % (i, i) for i in range(300)]
+    graded = [b'{"id": %d, "grades": {"a": 1, "b": 0}}' % i for i in range(300)]
+    statements = []
+    durable.store._database._connection.set_trace_callback(statements.append)
+    handled(durable, [*asked, *graded])
+    assert len(statements) < 20
+    durable.save()
+    assert len(statements) < 60
+    killed(durable)
+    again = serving(tmp_path)
+    assert again.service.stats()["learned"] == 300
+    again.close()
+
+
 def test_queries_that_waited_before_a_restart_leave_memory_as_others_do(tmp_path, monkeypatch):
     durable = serving(tmp_path)
     handled(durable, ASK)
