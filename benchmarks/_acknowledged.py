@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import statistics
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -15,15 +16,36 @@ from typing import NamedTuple
 from benchmarks._http import Client, Server, bodies, load, ranking
 
 _ROUNDS = 5
+#: Milliseconds that each sync is made to take longer: a fast disk, and slower ones.
+_SLOWER = (0, 2, 4)
 _CLIENTS = (1, 32)
 #: Queries that wait while checkpoints are written, and ids that are known.
 _WAITING, _LEARNED = 10_000, 10_000
 _FIRST = 10_000_000
 
 
-class Rates(NamedTuple):
-    """Grades a second of two versions with a number of clients, and the median of their ratios by turn."""
+#: Loaded before the C library: syncs of a slower disk.
+_SLOW_SYNCS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+static int slowly(const char *name, int file) {
+    struct timespec longer = {0, MILLISECONDS * 1000000L};
+    int found = ((int (*)(int))dlsym(RTLD_NEXT, name))(file);
+    nanosleep(&longer, 0);
+    return found;
+}
+int fsync(int file) { return slowly("fsync", file); }
+int fdatasync(int file) { return slowly("fdatasync", file); }
+"""
 
+
+class Rates(NamedTuple):
+    """Grades a second of two versions with a number of clients, where syncs take so many milliseconds longer than those of the
+    disk, and the median of the ratios by turn.
+    """
+
+    slower: int
     clients: int
     before: float
     now: float
@@ -32,10 +54,15 @@ class Rates(NamedTuple):
 
 def rates(beside: Path, seconds: float) -> list[Rates]:
     """Rankings and grades in turn, as fast as clients can, to the service of this checkout and of another one, in turn."""
+    return [row for slower in _SLOWER for row in _rates(beside, seconds, slower)]
+
+
+def _rates(beside: Path, seconds: float, slower: int) -> list[Rates]:
     queries = bodies(200)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
-        old = running.enter_context(Server(f"{folder}/before", root=beside, options=("--new",)))  # no longer an option
-        servers = {beside: old, None: running.enter_context(Server(f"{folder}/now"))}
+        preload = _slow_syncs(Path(folder), slower) if slower else None
+        old = Server(f"{folder}/before", root=beside, options=("--new",), preload=preload)  # no longer an option
+        servers = {beside: running.enter_context(old), None: running.enter_context(Server(f"{folder}/now", preload=preload))}
         found: dict[tuple[int, Path | None], list[float]] = {(n, root): [] for n in _CLIENTS for root in servers}
         first = 0
         for turn in range(_ROUNDS + 1):
@@ -51,8 +78,16 @@ def rates(beside: Path, seconds: float) -> list[Rates]:
     for n in _CLIENTS:
         before, now = found[n, beside], found[n, None]
         ratio = statistics.median(b / a for a, b in zip(before, now, strict=True))
-        result.append(Rates(n, statistics.median(before), statistics.median(now), ratio))
+        result.append(Rates(slower, n, statistics.median(before), statistics.median(now), ratio))
     return result
+
+
+def _slow_syncs(folder: Path, slower: int) -> Path:
+    """A library whose syncs take so many milliseconds longer."""
+    source, library = folder / "slow.c", folder / "slow.so"
+    source.write_text(_SLOW_SYNCS)
+    subprocess.run(["cc", "-shared", "-fPIC", f"-DMILLISECONDS={slower}", "-o", library, source, "-ldl"], check=True)
+    return library
 
 
 def sync_ms(folder: str | os.PathLike[str]) -> float:

@@ -44,17 +44,28 @@ class Server:
         The checkout whose code it runs; None for this one.
     options
         Further options of `serve`.
+    preload
+        A library that is loaded before all others.
     """
 
     def __init__(
-        self, directory: str | None = None, bare: bool = False, root: Path | None = None, options: Sequence[str] = ()
+        self,
+        directory: str | None = None,
+        bare: bool = False,
+        root: Path | None = None,
+        options: Sequence[str] = (),
+        preload: Path | None = None,
     ) -> None:
         self.port = free_port()
         command = [sys.executable, "-c", _BARE, str(self.port)]
         if not bare:
             command = [sys.executable, "-m", "online_rank", "serve", *options, "--port", str(self.port)]
             command += [] if directory is None else ["--checkpoint", directory]
-        environment = os.environ if root is None else {**os.environ, "PYTHONPATH": str(root)}
+        environment = dict(os.environ)
+        if root is not None:
+            environment["PYTHONPATH"] = str(root)
+        if preload is not None:
+            environment["LD_PRELOAD"] = str(preload)
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment, cwd=root)
         asyncio.run(self._ready())
 
