@@ -108,8 +108,12 @@ def _strict(request: bytes) -> dict[str, Any]:
 
 def _require_shallow(fields: dict[str, Any], request: bytes) -> None:
     """Raise ValueError for values nested too deeply for recursion."""
-    # Every container has a bracket, so with few brackets nothing can be nested too deeply.
-    if request.count(b"{") + request.count(b"[") <= MAX_REQUEST_DEPTH:
+    # Every container has a bracket, so where there are no more brackets than objects on three levels, nothing is nested deeper.
+    n_objects = 1
+    for value in fields.values():
+        if type(value) is dict:
+            n_objects += 1 + [*map(type, value.values())].count(dict)
+    if request.count(b"{") + request.count(b"[") == n_objects:
         return
     level: list[Any] = [fields]
     for _ in range(MAX_REQUEST_DEPTH):
