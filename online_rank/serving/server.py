@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from online_rank.serving.asgi import Limits
 
@@ -84,10 +84,12 @@ class _Door:
         self.idle: dict[_Connection, asyncio.TimerHandle] = {}
 
 
-class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type,misc]  # one of two, by what is installed
+class _Connection(H11Protocol):
     """A connection that is closed if the head of its request takes too long, or if it is idle and its place is needed.
 
-    Otherwise connections that send nothing, or half a head, could exhaust the descriptors of the process.
+    Otherwise connections that send nothing, or half a head, could exhaust the descriptors of the process. Requests are read by
+    h11, also where the faster httptools is installed: it has no limit for a head, and holds all requests
+    that a client sends without waiting for answers.
     """
 
     def __init__(self, door: _Door, **arguments: Any) -> None:

@@ -126,6 +126,17 @@ def test_a_body_in_tiny_chunks_is_not_read():
     serving(scenario)
 
 
+def test_a_head_without_end_is_refused():
+    async def scenario(port, running):
+        reader, writer = await connected(port, HEALTH[:-2])
+        for _ in range(100):
+            writer.write(b"X-Long: %s\r\n" % (b"x" * 2000))
+        assert await asyncio.wait_for(status_of(reader), 5) == 400
+        writer.close()
+
+    serving(scenario, seconds=60.0)
+
+
 def test_descriptors_are_left_for_the_files_of_models():
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
