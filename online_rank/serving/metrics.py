@@ -102,6 +102,10 @@ class _OfModels:
             drift = max(models[0].inputs.drift().values(), default=0.0)
             text = "Largest population stability index of a feature"
             yield GaugeMetricFamily("online_rank_input_drift", text, value=drift)
+            retention = models[0].durable.service.retention
+            if retention is not None:
+                text = "Lower bound on the expected DCG of drawn rankings as a share of the greedy ranking's"
+                yield GaugeMetricFamily("online_rank_retention", text, value=retention)
             if isinstance(models[0], Replica):
                 behind = models[0].seconds_behind
                 yield GaugeMetricFamily("online_rank_behind_seconds", "How far this replica is behind", value=behind)

@@ -217,7 +217,14 @@ STATS = {
         "stats": {
             "type": "object",
             "description": "since the first start of the service; counts, and losses of rankings whose grades arrived",
-            "properties": {"loss_mean_interval": _INTERVAL},
+            "properties": {
+                "loss_mean_interval": _INTERVAL,
+                "retention": {
+                    "type": "number",
+                    "description": "what exploring costs: lower bound on the expected DCG of the rankings that are drawn now, "
+                    "as a share of the greedy ranking's",
+                },
+            },
         },
         "served": {"type": "object", "description": "the served rankings by one kind of feedback, and its measure"},
         "drifts": {"type": "array", "items": {"type": "integer"}, "description": "after how many rankings the loss rose"},

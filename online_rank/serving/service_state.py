@@ -135,8 +135,15 @@ class ServiceState:
             "loss_mean": interval.mean if interval.n else None,
             "loss_mean_interval": [interval.lower, interval.upper],
             "longest_delay": self._longest_delay,
+            **({} if self.retention is None else {"retention": self.retention}),
             **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
         }
+
+    @property
+    def retention(self) -> float | None:
+        """Lower bound on the expected DCG of the rankings drawn now, as a share of the greedy ranking's; None without draws."""
+        found: float | None = getattr(ranker_of(self.model), "retention", None) if self.draws else None
+        return found
 
     def served_interval(self, level: float = 0.95) -> Interval:
         """Interval for the mean expected loss of the rankings served so far, valid at all times with probability `level`.

@@ -13,6 +13,8 @@ import online_rank
 from online_rank import PerceptronRanker, PlackettLuce, StreamQuantileMap, StreamScaler, SwapRanker
 from online_rank.feedback import Impression
 from online_rank.metrics import NDCG
+from online_rank.serving.metrics import Figures
+from online_rank.serving.models import Models
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -93,6 +95,14 @@ def test_bad_clicks_change_nothing(clicks, message):
     with pytest.raises(ValueError, match=message):
         raise ValueError(reply.answer["error"])
     assert to_bytes(service) == before
+
+
+def test_stats_say_what_exploring_costs():
+    assert RankingService(SwapRanker(PlackettLuce(seed=1))).stats()["retention"] == 0.0  # not yet confident
+    begun = RankingService(StreamScaler() | SwapRanker.from_weights({"a": 1.0}, policy=PlackettLuce(seed=1)))
+    assert round(begun.stats()["retention"], 2) == 0.92
+    assert "online_rank_retention 0.92" in Figures(Models(lambda: begun), set()).text()
+    assert "retention" not in RankingService(PerceptronRanker()).stats()
 
 
 def test_a_service_of_grades_refuses_clicks():
