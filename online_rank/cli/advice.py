@@ -63,15 +63,13 @@ def _leaks(queries: list[tuple[np.ndarray, np.ndarray]], called: Any) -> list[st
     pairs = np.array([(len(y) ** 2 - (np.bincount(y).astype(float) ** 2).sum()) / 2 for _, y in queries])
     if pairs.sum() < _FEWEST_PAIRS:
         return []
+    X, y = (np.concatenate(parts) for parts in zip(*queries, strict=True))
+    qid = np.repeat(np.arange(len(queries)), [len(grades) for _, grades in queries])
     found = []
     for j in range(d):
-        right = 0.0
-        for (X, y), n in zip(queries, pairs, strict=True):
-            if n:
-                accuracy = PairwiseAccuracy()
-                accuracy.update(y, X[:, j])
-                right += n * accuracy.get()
-        share = right / pairs.sum()
+        # A query without pairs has no accuracy.
+        right = pairs * np.nan_to_num(PairwiseAccuracy().value_many(y, X[:, j], qid))
+        share = right.sum() / pairs.sum()
         if max(share, 1.0 - share) >= _PERFECT:
             found.append(f"{called(j)} ({max(share, 1.0 - share):.1%} of pairs)")
     if not found:

@@ -28,34 +28,38 @@ def lessons(queries: Iterable[Any], most: Callable[[], int]) -> Iterator[list[An
     beyond: list[Any] = []
     while ended is None:
         limit, items, beyond = most(), beyond, []
-        size = sum(map(_bytes, items))
+        form = _form(items[0]) if items else None
+        size = _bytes(items[0], form) if items else 0
         while ended is None and not beyond and len(items) < max(limit, 1) and size < _BYTES:
             try:
                 item = next(source)
             except Exception as error:
                 ended = error
                 break
+            its_form = _form(item)
+            if not items:
+                form = its_form
             # What does not go with the first one comes next.
-            (beyond if items and not _is_plain(item, items[0]) else items).append(item)
-            size += _bytes(item)
+            (items if its_form == form else beyond).append(item)
+            size += _bytes(item, its_form)
         if items:
             yield items
     if not isinstance(ended, StopIteration):
         raise ended
 
 
-def _bytes(item: Any) -> int:
-    """How much of what may be read ahead an item takes: all of it, unless it is plain."""
-    return item[0].nbytes if _is_plain(item, None) else _BYTES
-
-
-def _is_plain(item: Any, other: Any) -> bool:
-    """Whether an item is a query of arrays, with documents, and as wide as that of another item."""
+def _form(item: Any) -> tuple[Any, int] | None:
+    """The kind and number of the features of a query of arrays, with documents; None for any other item."""
     if type(item) is not tuple or len(item) != 2:
-        return False
+        return None
     X, y = item
     width = X.shape[-1] if type(X) is np.ndarray and X.ndim == 2 else -1
-    return are_plain(X, y, width) and len(y) > 0 and (other is None or (X.dtype, width) == (other[0].dtype, other[0].shape[1]))
+    return (X.dtype, width) if are_plain(X, y, width) and len(y) > 0 else None
+
+
+def _bytes(item: Any, form: Any) -> int:
+    """How much of what may be read ahead an item takes: all of it, unless it is a query of arrays."""
+    return _BYTES if form is None else item[0].nbytes
 
 
 class Met(NamedTuple):

@@ -1,7 +1,6 @@
 """The base class of ranking metrics: an exact weighted mean over queries, with river's interface."""
 
 import math
-import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -261,11 +260,17 @@ def running_means(
 ) -> list[float]:
     """Take the queries of a block into the mean of a metric; its values after as many queries as `due` says, rising."""
     values = metric._values(scores, grades, offsets, None).tolist()
+    total, weight, n_counted = metric._total, metric._weight, 0
     means, begin = [], 0
     for stop in due:
-        metric._accumulate(values[begin:stop], [1.0] * (stop - begin))
-        means.append(metric.get())
+        counted = [value for value in values[begin:stop] if not math.isnan(value)]
+        if counted:
+            total, weight = _exact_sum([*total, *counted]), _exact_sum([*weight, float(len(counted))])
+        n_counted += len(counted)
+        means.append(total[0] / weight[0] if total and weight else 0.0)
         begin = stop
+    n_queries, n_skipped = metric.n_queries + n_counted, metric.n_skipped + begin - n_counted
+    vars(metric).update(_total=total, _weight=weight, n_queries=n_queries, n_skipped=n_skipped)
     return means
 
 
@@ -290,6 +295,7 @@ def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -
 def _exact_sum(terms: list[float]) -> list[float]:
     """The exact sum of `terms` as few numbers: the first is the rounded sum, the second the rounded remainder, and so on."""
     parts: list[float] = []
-    while rest := math.fsum([*terms, *map(operator.neg, parts)]):
+    while rest := math.fsum(terms):
         parts.append(rest)
+        terms = [*terms, -rest]
     return parts
