@@ -154,8 +154,8 @@ def theorem_5(
     .. math:: \sum_t RML_t \le 2 \sum_t f_t(u) + 4 \|u\|^2 m R_X^2 v_{max}
 
     with the step of `theory_learning_rate`. [CT] claims it for step 1 too, on the grounds that rankings do not depend on the
-    step size. But they do, and the claim is false: `benchmarks/bounds.py` has a stream on which Algorithm 1 as printed exceeds
-    the bound by far.
+    step size. But they do, and the claim is false: `docs/theorem_5.md` has a stream on which Algorithm 1 as printed exceeds the
+    bound by any factor, with the proof.
     With c = m R_X^2 v_max omega / Delta, any :math:`\eta < 1 / (2 c)` gives
 
     .. math:: \Delta \sum_t RML_t \le \frac{\sum_t f_t(u) + \|u\|^2 / (2 \eta)}{1 - 2 \eta c}.

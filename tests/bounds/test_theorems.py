@@ -251,3 +251,22 @@ def test_theorem_8():
     assert bounds.theorem_8(n=50, norm=3.0, lipschitz=2.0) == pytest.approx(2 * 2 * 3 * (8 / 50 + 0.2))
     expected = math.sqrt(4 * 4 / 50 / (9 / 2 + 4 * 9 / 50))
     assert bounds.theorem_8_regularization(n=50, norm=3.0, lipschitz=2.0) == pytest.approx(expected)
+
+
+def test_the_proof_in_the_docs_holds_round_by_round():
+    """`docs/theorem_5.md`, by hand and for a = .05: while A is above C by less than 1, the ranking is A, C, B."""
+    a, discount = 0.05, 1.0 / math.log2(3.0)
+    v_a, v_b = 1.5 / (3.0 + discount), (discount - 0.5) / (3.0 + discount)
+    for A, B, C in ([0, 1, 2], [0, 2, 1]):  # the documents in two orders: the tie of the first round is broken both ways
+        X = np.empty((3, 2))
+        X[[A, B, C]] = a * np.array([[1.0, 0.0], [0.0, 0.0], [0.5, -0.3]])
+        w, n, total = np.zeros(2), 0, 0.0
+        while (s := X @ w)[A] - s[C] < 1.0:
+            assert not n or s[A] > s[C] > s[B]
+            k = max((B, C), key=lambda i: (s[i], -i))
+            assert 1.0 + max(s[B], s[C]) - s[A] > 0.0 and 1.0 + s[C] - s[B] > 0.0  # noqa: PT018
+            w += v_a * (X[A] - X[k]) + v_b * (X[B] - X[C])
+            n, total = n + 1, total + v_b  # B and C exchanged
+        assert n >= 7.42 / a**2 - 1.0
+        assert total >= 0.2675 / a**2 - 0.04
+    assert 0.2675 / 0.0086**2 - 0.04 > 312.0 * v_a / v_b == pytest.approx(3574.4, abs=0.05)
