@@ -1,5 +1,7 @@
 """Explains why one document ranks above another: the contribution of each feature to the difference of their scores."""
 
+import functools
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,13 +13,16 @@ from online_rank.base.columns import as_array, numbers
 from online_rank.query import Block
 from online_rank.query.blocks import single
 
-__all__ = ["Explanation", "explain_one"]
+__all__ = ["Explanation", "explain_linear", "explain_one"]
 
 #: Most features among which a difference is shared: time and memory grow with their square.
 _MOST_SHARES = 2048
 
 #: Number of random orders for shares; each is also used in reverse.
 _ORDERS = 8
+
+# `Explanation(...)` takes three times as long.
+_new = tuple.__new__
 
 
 class Explanation(NamedTuple):
@@ -30,8 +35,8 @@ class Explanation(NamedTuple):
     difference
         The score of a minus the score of b.
     contributions
-        The contribution of each feature, largest first; they add up to the difference. Features in which the two documents do
-        not differ, as the model sees them, are left out.
+        The contribution of each feature, in the order of the model; they add up to the difference. Features in which the two
+        documents do not differ, as the model sees them, are left out.
     exact
         Whether the contributions follow from the model alone, as when a score is a sum of functions of one feature each. For
         trees, networks and kernels they are shares: the changes of the score as the features of b are replaced by those of a
@@ -44,13 +49,17 @@ class Explanation(NamedTuple):
     contributions: dict[Hashable, float]
     exact: bool
 
+    def largest_first(self) -> list[tuple[Hashable, float]]:
+        """The features and their contributions, the largest ones first."""
+        return sorted(self.contributions.items(), key=lambda item: -abs(item[1]))
+
     def in_words(self, most: int = 10) -> str:
         """The difference, and a line for each of the largest contributions."""
         kind = "contributions" if self.exact else "shares"
         lines = [f"{self.a} scores {self.difference:+.6g} beside {self.b}; {kind} of the features:"]
-        shown = list(self.contributions.items())[:most]
-        lines += [f"  {value:+.6g}  {name}" for name, value in shown]
-        if rest := list(self.contributions.values())[most:]:
+        ordered = self.largest_first()
+        lines += [f"  {value:+.6g}  {name}" for name, value in ordered[:most]]
+        if rest := [value for _, value in ordered[most:]]:
             lines.append(f"  {sum(rest):+.6g}  {len(rest)} others")
         return "\n".join(lines)
 
@@ -87,15 +96,37 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
       +4  age
       -2  clicks
     """
-    steps = serving_steps(model)
     block = read_for(model, x, context=context)
-    i, j = _place(a, block), _place(b, block)
+    i, j = _place(a, block.n_documents, block.ids), _place(b, block.n_documents, block.ids)
     with model._lock:
-        columns, values, exact, _ = _contributions(steps, block, _columns_of(block), i, j)
+        columns, values, exact, _ = _contributions(serving_steps(model), block, _columns_of(block), i, j)
     sums = np.bincount(columns.features, values, len(columns.names))
-    order = (-np.abs(sums)).argsort(kind="stable")[: np.count_nonzero(sums)]
-    parts = dict(zip(map(columns.names.__getitem__, order.tolist()), sums[order].tolist(), strict=True))
-    return Explanation(a, b, float(sum(parts.values())), parts, exact)
+    return _explanation(a, b, columns.names, sums, exact)
+
+
+def explain_linear(weights: np.ndarray, X: np.ndarray, a: Hashable, b: Hashable) -> Explanation:
+    """As `explain_one`, for scores X w of the documents of an array, which are finite."""
+    n_documents, n_features = X.shape
+    parts = _linear_parts(weights, X, _place(a, n_documents, None), _place(b, n_documents, None))
+    return _explanation(a, b, numbers(n_features), parts, True)
+
+
+def _linear_parts(weights: np.ndarray, X: np.ndarray, a: int, b: int) -> np.ndarray:
+    """The contribution of each column (d,) to the difference of the scores X w of rows a and b."""
+    parts: np.ndarray = np.subtract(X[a], X[b], dtype=np.float64)
+    parts *= weights
+    return parts
+
+
+def _explanation(a: Hashable, b: Hashable, names: Sequence[Hashable], parts: np.ndarray, exact: bool) -> Explanation:
+    """The contributions of the named features that are not 0."""
+    contributions = dict(zip(names, parts.tolist(), strict=True))
+    if np.count_nonzero(parts) < len(parts):
+        contributions = {name: part for name, part in contributions.items() if part}
+    difference = float(sum(contributions.values()))
+    if not math.isfinite(difference):
+        raise ValueError("x: the difference of the scores is not finite; scale the features")
+    return _new(Explanation, (a, b, difference, contributions, exact))
 
 
 class _Columns(NamedTuple):
@@ -105,10 +136,18 @@ class _Columns(NamedTuple):
     features: np.ndarray
 
 
-def _place(document: Hashable, block: Block) -> int:
+@functools.lru_cache(maxsize=64)
+def _numbered(n_features: int) -> _Columns:
+    """Columns known by their position, as features of their own; shared, so never written to."""
+    return _Columns(numbers(n_features), np.arange(n_features))
+
+
+def _place(document: Any, n_documents: int, ids: Sequence[Hashable] | None) -> int:
     """The row of a document."""
+    if ids is None and type(document) is int and 0 <= document < n_documents:
+        return document
     try:
-        return (range(block.n_documents) if block.ids is None else block.ids).index(document)
+        return (range(n_documents) if ids is None else ids).index(document)
     except ValueError:
         raise ValueError(f"x has no document {document!r}") from None
 
@@ -117,30 +156,30 @@ def _columns_of(block: Block) -> _Columns:
     """The columns of a block as features of their own: their names, or numbers from 1, as in files."""
     if block.names is not None:
         return _Columns(block.names, np.arange(len(block.names)))
-    names = numbers(block.X.shape[1]) if hasattr(block.X, "shape") else ()
-    return _Columns(names, np.arange(len(names)))
+    return _numbered(block.X.shape[1] if hasattr(block.X, "shape") else 0)
 
 
 def _contributions(
-    steps: Sequence[Any], block: Block, columns: _Columns, a: int, b: int, scored: bool = False
-) -> tuple[_Columns, np.ndarray, bool, np.ndarray | None]:
+    steps: Sequence[Any], block: Block, columns: _Columns, a: int, b: int, inside: bool = False
+) -> tuple[_Columns, np.ndarray, bool, np.ndarray]:
     """The contribution of each column that a ranker gets to the difference of the scores of rows a and b.
 
-    Returns the columns, their contributions, whether these are exact, and, if `scored`, the scores of all documents.
+    Returns the columns, their contributions, whether these are exact, and the scores of all documents; a blend has computed
+    those of its parts, and its own are needed only `inside` another one.
     """
     *transformers, ranker = steps
     if transformers:
         block, columns = _through(transformers, block, columns)
-    scores = np.asarray(ranker._score_all(block)) if scored else None
     parts = ranker._blended()
+    scores = np.asarray(ranker._score_all(block)) if parts is None or inside else np.empty(0)
     if parts is not None:
         front, models, shares = parts
-        columns, values, exact = _of_blend(models, shares, *_through(front, block, columns), a, b)
-        return columns, values, exact, scores
+        return *_of_blend(models, shares, *_through(front, block, columns), a, b), scores
     weights = ranker._linear_weights()
-    nothing_to_align = type(block.X) is np.ndarray and block.names is None is ranker._columns
-    if nothing_to_align and weights is not None and len(weights) == block.X.shape[1]:
-        return columns, weights * (block.X[a].astype(np.float64) - block.X[b]), True, scores
+    if weights is not None and ranker._is_aligned(block):
+        return _arranged(ranker, columns, block), _linear_parts(weights, block.X, a, b), True, scores
+    if not ranker._n_features:
+        return columns._replace(features=columns.features[:0]), np.empty(0), weights is not None, scores
     rows = _two_rows(ranker, block, a, b)
     columns = _arranged(ranker, columns, block)
     values = _shares(ranker, rows[0], rows[1]) if weights is None else weights * (rows[0].astype(np.float64) - rows[1])
@@ -152,7 +191,7 @@ def _two_rows(ranker: Any, block: Block, a: int, b: int) -> np.ndarray:
     """Two documents in the columns of a ranker, (2, d)."""
     if type(block.X) is np.ndarray:
         X = block.X[[a, b]]
-        return ranker._align(block._replace(X=X, y=None, offsets=single(2), ids=None)).X
+        return as_array(ranker._align(block._replace(X=X, y=None, offsets=single(2), ids=None)).X, ranker)
     aligned = ranker._align(block)
     return as_array(aligned.X, ranker)[[a, b]]
 
@@ -166,6 +205,8 @@ def _through(steps: Sequence[Any], block: Block, columns: _Columns) -> tuple[Blo
             columns = columns._replace(features=columns.features[step._sources(len(columns.features))])
         except (TypeError, AttributeError):  # The columns of such a step are explained as features of their own.
             columns = _columns_of(made)
+        if block.names is None and made.names is not None and len(columns.names) in (0, len(made.names)):
+            columns = _columns_of(made)  # The step names the columns of arrays, or makes columns of documents.
         block = made
     return block, columns
 
@@ -194,14 +235,16 @@ def _of_blend(
     for model, weight in zip(models, weights.tolist(), strict=True):
         if not weight:
             continue
-        own, contributions, is_exact, scores = _contributions(serving_steps(model), block, columns, a, b, scored=True)
-        found = np.asarray(scores)
-        deviation = found.std() if found.max() > found.min() else 0.0
+        own, contributions, is_exact, scores = _contributions(serving_steps(model), block, columns, a, b, True)
+        deviation = scores.std() if scores.max() > scores.min() else 0.0
         if not deviation:
             continue
         exact &= is_exact
-        places = np.array([names.setdefault(name, len(names)) for name in own.names], dtype=np.int64)
-        features.append(places[own.features])
+        if own.names is columns.names:
+            features.append(own.features)
+        else:
+            places = np.array([names.setdefault(name, len(names)) for name in own.names], dtype=np.int64)
+            features.append(places[own.features])
         values.append(weight * contributions / deviation)
     whole = np.concatenate([np.empty(0, np.int64), *features])
     return _Columns(tuple(names), whole), np.concatenate(values), exact

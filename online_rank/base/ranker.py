@@ -10,7 +10,7 @@ from online_rank._kernels.arrays import all_finite
 from online_rank.arguments import integer
 from online_rank.base.asked import read_for, read_many_for
 from online_rank.base.columns import QueryEstimator
-from online_rank.base.explain import Explanation, explain_one
+from online_rank.base.explain import Explanation, explain_linear, explain_one
 from online_rank.base.form import Head
 from online_rank.base.rounds import LastRound, Round
 from online_rank.base.schema import Count, Schema
@@ -235,6 +235,11 @@ class Ranker(QueryEstimator):
 
     def explain_one(self, x: Any, a: Hashable, b: Hashable, *, context: Any = None) -> Explanation:
         """Explain the difference between the scores of documents a and b: see `online_rank.base.explain.explain_one`."""
+        if self._columns is None and context is None and is_plain(x, self._n_features):
+            with self._lock:
+                weights = self._linear_weights()
+                if weights is not None and all_finite(self._score(x)):
+                    return explain_linear(weights, x, a, b)
         return explain_one(self, x, a, b, context=context)
 
     def predict_many(self, X: Any, qid: Any = None, *, context: Any = None) -> np.ndarray:

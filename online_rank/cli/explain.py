@@ -35,7 +35,7 @@ def explain(
                 raise ValueError(f"{file}: query {query} has one document; there is none to compare it with")
             a, b = (place if name is None else _place(name, names, query) for name, place in zip(documents, best, strict=False))
             found = explain_one(model, x, a, b)._replace(a=names[a], b=names[b])
-            found = found._replace(contributions={str(name): value for name, value in found.contributions.items()})
+            found = found._replace(contributions={str(name): value for name, value in found.largest_first()})
             print(json.dumps(found._asdict()) if as_json else found.in_words())
             return
     raise ValueError(f"{file}: there is no query {query!r}")

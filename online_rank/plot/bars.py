@@ -71,7 +71,7 @@ def explanation(explanation: Explanation, *, n: int = 15, ax: "Axes | None" = No
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['age', 'clicks']
     """
-    ordered = sorted(explanation.contributions.items(), key=lambda item: -abs(item[1]))
+    ordered = explanation.largest_first()
     if not ordered:
         raise ValueError("there is nothing to draw: the documents do not differ in any feature that the model uses")
     shown = {f"{name}": value for name, value in ordered[:n]}

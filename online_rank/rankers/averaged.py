@@ -286,7 +286,7 @@ class LinearRanker(AveragedRanker):
         return None if moves else super()._touched(block)
 
     def _linear_weights(self) -> np.ndarray:
-        return self.served_weights
+        return self._served if self._rows is None else self.served_weights
 
     def _head(self) -> Head:
         return Linear(self.served_weights)

@@ -200,7 +200,7 @@ class RidgeRanker(Ranker):
         self._weights = np.pad(self._weights, ((0, 0), (0, n_new)))
 
     def _linear_weights(self) -> np.ndarray:
-        return self.weights
+        return self._weights[self._best]
 
     def _head(self) -> Head:
         return Linear(self.weights)

@@ -69,5 +69,5 @@ def explained(model: Any, query: Any, documents: Any) -> dict[str, Any]:
     if not two or documents[0] == documents[1]:
         raise ValueError("explain must be two documents: [document, other document]")
     found = model.explain_one(query, *documents)
-    parts = [[str(name), value] for name, value in found.contributions.items()]
+    parts = [[str(name), value] for name, value in found.largest_first()]
     return {"difference": found.difference, "contributions": parts, "exact": found.exact}

@@ -4,10 +4,12 @@ import time
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from online_rank import (
     BlendRanker,
     BoostedRanker,
+    DeclaredFeatures,
     DirectRanker,
     GradientRanker,
     KernelPerceptronRanker,
@@ -83,6 +85,80 @@ def test_contributions_by_hand():
     assert found.in_words().splitlines()[0].startswith("0 scores ")
     with pytest.raises(ValueError, match="x has no document 'z'"):
         model.explain_one([[4.0, 1.0]], 0, "z")
+
+
+def test_columns_of_arrays_have_the_names_that_were_declared():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(9, 3)), rng.integers(0, 3, 9)
+    for model in (DeclaredFeatures(NAMES) | PerceptronRanker(), DeclaredFeatures(NAMES) | StreamScaler() | BoostedRanker()):
+        for _ in range(30):
+            model.learn_one(X, y)
+        named = [dict(zip(NAMES, row, strict=True)) for row in X.tolist()]
+        found = model.explain_one(X, 0, 1)
+        assert found == model.explain_one(named, 0, 1)
+        scores = model.predict_one(X)
+        assert found.difference == pytest.approx(scores[0] - scores[1], abs=1e-9) != 0.0
+        assert {*found.contributions} <= {*NAMES}
+
+
+@pytest.mark.parametrize("name", [*EXACT, *SHARES, "plain", "sparse"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_bad_value_of_any_document_is_refused(name, bad):
+    rng = np.random.default_rng(0)
+    model = {"plain": PerceptronRanker, "sparse": GradientRanker, **EXACT, **SHARES}[name]()
+    for _ in range(30):
+        X = np.abs(rng.normal(size=(6, 3)))
+        model.learn_one(csr_array(X) if name == "sparse" else X, rng.integers(0, 3, 6))
+    for row in (1, 5):
+        X = np.abs(rng.normal(size=(6, 3)))
+        X[row, 2] = bad
+        with pytest.raises(ValueError, match=f"x: feature '?[23]'? of document {row} is {bad}"):
+            model.explain_one(csr_array(X) if name == "sparse" else X, 0, 1)
+
+
+def test_plain_arrays_are_explained_as_others_are():
+    rng = np.random.default_rng(0)
+    for d in (1, 3, 46):
+        model = PerceptronRanker()
+        for _ in range(20):
+            model.learn_one(rng.normal(size=(7, d)), rng.integers(0, 3, 7))
+        for dtype in (np.float64, np.float32):
+            X = rng.normal(size=(7, d)).astype(dtype)
+            X[1, 0] = X[2, 0]  # A feature without difference is left out.
+            found = model.explain_one(X, 1, 2)
+            w = model.served_weights
+            expected = {str(j + 1): w[j] * (float(X[1, j]) - float(X[2, j])) for j in range(1, d)}
+            assert found.contributions == expected
+            assert found.difference == sum(expected.values())
+            assert model.explain_one(X.tolist(), 1, 2).contributions == pytest.approx(expected, abs=1e-6)
+        with pytest.raises(ValueError, match="x has no document 7"):
+            model.explain_one(X, 0, 7)
+        with pytest.raises(ValueError, match="x has no document -1"):
+            model.explain_one(X, -1, 0)
+        with pytest.raises(ValueError, match="features"):
+            model.explain_one(X[:, :-1], 0, 1)
+
+
+def test_a_model_that_has_learned_nothing_sees_no_difference():
+    for x in (np.eye(3), [{"a": 1.0}, {"a": 2.0}]):
+        assert PerceptronRanker().explain_one(x, 0, 1)[2:4] == (0.0, {})
+
+
+def test_a_difference_beyond_all_numbers_is_refused():
+    model = PerceptronRanker.from_weights([0.5, 0.5])
+    with (
+        np.errstate(over="ignore"),
+        pytest.raises(ValueError, match="the difference of the scores is not finite; scale the features"),
+    ):
+        model.explain_one(np.array([[1.7e308, 1.7e308], [-1.7e308, -1.7e308]]), 0, 1)
+
+
+def test_the_largest_contributions_come_first():
+    model = PerceptronRanker.from_weights({"clicks": 1.0, "age": -5.0, "length": 3.0})
+    found = model.explain_one([{"clicks": 1.0, "age": 1.0, "length": 1.0}, {}], 0, 1)
+    assert found.contributions == {"clicks": 1.0, "age": -5.0, "length": 3.0}
+    assert found.largest_first() == [("age", -5.0), ("length", 3.0), ("clicks", 1.0)]
+    assert found.in_words(most=1).splitlines()[1:] == ["  -5  age", "  +4  2 others"]
 
 
 def test_the_shares_of_a_product_are_equal():
