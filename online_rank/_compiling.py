@@ -110,4 +110,5 @@ def lines_while_compiling() -> Iterator[None]:
         yield
     finally:
         done.set()
-        thread.join()
+        # An interrupt may leave a lock of LLVM taken, for which the thread then waits for ever.
+        thread.join(1.0)

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import numba
@@ -54,6 +55,15 @@ def test_a_display_that_begins_during_a_compilation(monkeypatch):
     assert told == ["compiling"]
     assert _compiling.compiling() is None
     numba.core.event.unregister("numba:compile", _compiling._listener)
+
+
+def test_a_thread_that_waits_for_ever_does_not_keep_the_command(monkeypatch):
+    monkeypatch.setattr(_compiling, "_POLL", 0.001)
+    monkeypatch.setattr(_compiling, "watch_compilation", lambda: threading.Event().wait(20.0))
+    start = time.monotonic()
+    with _compiling.lines_while_compiling():
+        time.sleep(0.1)
+    assert time.monotonic() - start < 10.0
 
 
 def test_lines_in_a_pipe(monkeypatch, capsys):

@@ -1,9 +1,12 @@
 """The `online-rank` command (extra `cli`)."""
 
+import _thread
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 __all__ = ["main"]
@@ -12,14 +15,43 @@ _USAGE = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _PIPE_CLOSED = 128 + 13  # SIGPIPE, which some systems lack
 
+#: Seconds after which an interrupt that came during an import is tried again.
+_AGAIN = 0.02
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; leaves with exit code 0, 2 after an error (one line on stderr), 130 when interrupted."""
     try:
-        code = _run(sys.argv[1:] if arguments is None else list(arguments))
+        with _interrupts_between_imports():
+            code = _run(sys.argv[1:] if arguments is None else list(arguments))
     except KeyboardInterrupt:
         code = _INTERRUPTED
     sys.exit(code)
+
+
+@contextlib.contextmanager
+def _interrupts_between_imports() -> Iterator[None]:
+    """Let an interrupt wait until no module is being imported: half a module fails otherwise, and import hooks lose it."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        while frame is not None and frame.f_code is not main.__code__:
+            if frame.f_globals.get("__name__") in ("importlib._bootstrap", "_frozen_importlib"):
+                again = threading.Timer(_AGAIN, _thread.interrupt_main)
+                again.daemon = True
+                again.start()
+                return
+            frame = frame.f_back
+        raise KeyboardInterrupt
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGINT) != signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run(arguments: list[str]) -> int:

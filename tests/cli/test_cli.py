@@ -268,6 +268,22 @@ def test_an_interrupt_is_exit_code_130(files):
         assert b"Traceback" not in err
 
 
+def test_an_interrupt_waits_for_an_import_and_is_not_lost_in_it(tmp_path):
+    # An import hook of Python that is interrupted loses the interrupt, as this module does; half a module fails later.
+    (tmp_path / "slow.py").write_text(
+        "import contextlib, time\nprint('importing', flush=True)\n"
+        "with contextlib.suppress(KeyboardInterrupt):\n    time.sleep(0.5)\n    print('imported', flush=True)\n"
+    )
+    arguments, options = command("--import", "slow", "demo", "--queries", 240, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    with subprocess.Popen(arguments, **options, env={**os.environ, "PYTHONPATH": path}) as process:
+        assert process.stdout.readline() == b"importing\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out.splitlines()[:1]) == (130, [b"imported"])
+    assert b"Traceback" not in err
+
+
 def test_demo_in_a_pipe(run):
     code, out, err = run("demo", "--queries", 240, "--seed", 1)
     assert (code, err) == (0, "")
