@@ -18,12 +18,12 @@ _SEEDS = np.frombuffer(os.urandom(16), np.uint64)
 _ONLY_TEXTS = {str}
 
 #: Names under which pandas reads back the unnamed index of a frame, as a column.
-_INDEX = re.compile(r"Unnamed: \d+(_level_\d+)?|__index_level_\d+__")
+_INDEX = re.compile(r"Unnamed: \d+(_level_\d+)?(\.\d+)*|__index_level_\d+__")
 
 
 def is_index_name(name: str) -> bool:
     """Whether a column is named like the index of a pandas frame in a file, or has no name."""
-    return not name or _INDEX.fullmatch(name) is not None
+    return not name.strip() or _INDEX.fullmatch(name) is not None
 
 
 @functools.lru_cache(maxsize=256)

@@ -230,5 +230,5 @@ def _index_of(metadata: dict[bytes, bytes] | None) -> set[str]:
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(name or "(unnamed)" for name in names[:most])
+    shown = ", ".join(name.strip() or "(unnamed)" for name in names[:most])
     return f"{shown}, ... ({len(names) - most:,} more)" if len(names) > most else shown

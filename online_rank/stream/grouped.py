@@ -123,7 +123,7 @@ def _divide(sources: Sequence[Any], plan: TablePlan, n_rows: int, order: _Order,
     import pyarrow
 
     ipc = arrow("pyarrow.ipc")
-    schema = _schema(plan, id_type)
+    schema = _schema(plan, id_type, batches_of(sources[0], plan.read, n_rows))
     with contextlib.ExitStack() as stack:
         writers = [stack.enter_context(ipc.new_stream(path, schema)) for path in paths]
         done = 0
@@ -143,10 +143,16 @@ def _divide(sources: Sequence[Any], plan: TablePlan, n_rows: int, order: _Order,
                 done, number = done + n, number + n
 
 
-def _schema(plan: TablePlan, id_type: Any) -> Any:
-    """The columns of the files."""
+def _schema(plan: TablePlan, id_type: Any, first: Batches) -> Any:
+    """The columns of the files; those with what is known of queries have the types that they have in the first table."""
     import pyarrow
 
     types = {"query": id_type, "document": pyarrow.string(), "grade": pyarrow.float64(), "feature": pyarrow.float64()}
     fields = [(column.name, types[column.role]) for column in plan.read if column.role in types]
+    if plan.context:
+        rows = next((frame.rows.select(list(plan.context)).to_arrow() for frame in first.frames()), None)
+        known = pyarrow.schema([]) if rows is None else rows.schema
+        kinds = [field.type for field in known]
+        plain = [kind.value_type if pyarrow.types.is_dictionary(kind) else kind for kind in kinds]
+        fields += zip(known.names, plain, strict=True)
     return pyarrow.schema([*fields, (_PLACE, pyarrow.int32()), (_SOURCE, pyarrow.int32()), (_ROW, pyarrow.int64())])

@@ -11,7 +11,7 @@ from online_rank.feedback import Clicks, Impression
 from online_rank.query import read_query
 from online_rank.stream.columns import TablePlan, plan_roles, require_names
 from online_rank.stream.table_order import QueryOrder
-from online_rank.stream.table_rows import TableError, require_queries, times_of
+from online_rank.stream.table_rows import TableError, as_text, require_queries, times_of
 from online_rank.stream.table_sources import Frame, batches_of
 
 __all__ = ["ImpressionIterator", "iter_impressions"]
@@ -65,9 +65,9 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
         order = QueryOrder("error", self.plan)
         time, query = self.plan.of("event time"), str(self.plan.of("query"))
         pieces: list[_Row] = []
-        current: Any = None
+        current = ""
         for frame in batches_of(source, self.plan.read, _ROWS).frames():
-            qids = require_queries(frame, query).tolist()
+            qids = [as_text(qid) for qid in require_queries(frame, query).tolist()]
             times = np.zeros(len(qids)) if time is None else times_of(frame, time)
             for i, row in enumerate(self._rows(frame)):
                 if qids[i] != current or not pieces:

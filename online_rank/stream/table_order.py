@@ -1,7 +1,6 @@
 """The order of the queries of a table."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 
@@ -20,22 +19,22 @@ class TableWarning(UserWarning):
 
 
 class QueryOrder:
-    """Checks the order of queries: whether one comes back (among the first ones), or is older than the one before it."""
+    """Checks the order of queries: whether one comes back, or is older than the one before it."""
 
     def __init__(self, mode: str, plan: TablePlan, other_remedy: str = "") -> None:
         self._mode, self._plan, self._other_remedy = mode, plan, other_remedy
-        self._seen: set[Any] | None = set() if mode in ("error", "warn") else None
+        self._seen: set[str] | None = set() if mode in ("error", "warn") else None
         self._latest = -np.inf
 
-    def notice(self, qid: Any, time: float, frame: Frame, i: int) -> None:
+    def notice(self, qid: str, time: float, frame: Frame, i: int) -> None:
         """Check the first row of a query."""
         if self._seen is None:
             return
         if time < self._latest:
-            self._complain(f"{frame.where(i)}: query {qid!r} is older than the one before it", "event time")
+            self._complain(f"{frame.where(i)}: query {qid} is older than the one before it", "event time")
         elif qid in self._seen:
-            self._complain(f"{frame.where(i)}: query {qid!r} comes back after another one", "query")
-        elif len(self._seen) < REMEMBERED:
+            self._complain(f"{frame.where(i)}: query {qid} comes back after another one", "query")
+        elif self._mode == "error" or len(self._seen) < REMEMBERED:
             self._seen.add(qid)
         self._latest = time
 

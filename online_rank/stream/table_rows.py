@@ -9,7 +9,7 @@ import numpy as np
 from online_rank.stream.columns import TablePlan
 from online_rank.stream.table_sources import Frame
 
-__all__ = ["Rows", "TableError", "read_rows", "require_queries", "times_of"]
+__all__ = ["Rows", "TableError", "as_text", "read_rows", "require_queries", "times_of"]
 
 
 class TableError(ValueError):
@@ -48,12 +48,12 @@ def read_rows(frame: Frame, plan: TablePlan, negative: str) -> Rows:
     times = times_of(frame, str(time)) if time in frame.rows.columns else np.zeros(n)
     docids = [""] * n
     if document is not None:
-        docids = [_as_text(value) for value in frame.rows[document].to_list()]
+        docids = [as_text(value) for value in frame.rows[document].to_list()]
     return Rows(X, y, require_queries(frame, str(query)), times, docids, _contexts(frame, plan.context))
 
 
-def _as_text(value: Any) -> str:
-    """The id of a document; empty if it is missing. pandas turns integers with missing values among them into floats."""
+def as_text(value: Any) -> str:
+    """An id as it is printed; empty if it is missing. pandas turns integers with missing values among them into floats."""
     if value is None or value != value:
         return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -27,7 +27,19 @@ _NO_TEXT = {
     b"BZh": "packed by bzip2: unpack it first (bunzip2)",
     b"\xfd7zXZ\x00": "packed by xz: unpack it first (unxz)",
     b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or save it as csv",
+    b"\x04\x22\x4d\x18": "packed by lz4: unpack it first (lz4 -d)",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet: save it as csv",
     b"PAR1": "parquet: call it .parquet",
+    b"ARROW1": "feather: write it as parquet",
+    b"{": "JSON: write it as parquet or csv, as pandas.read_json(..., lines=True).to_parquet(...) does",
+    b"[": "JSON: write it as parquet or csv, as pandas.read_json(...).to_parquet(...) does",
+}
+#: Endings of files that are no tables, and what to do.
+_OTHERWISE = {
+    (".zst", ".bz2", ".xz", ".gz", ".zip", ".lz4"): "unpack it first",
+    (".feather", ".arrow", ".orc", ".avro", ".json", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".db", ".sqlite"): (
+        "write it as parquet, as pandas.read_...(...).to_parquet(...) does"
+    ),
 }
 #: A number with a decimal comma, between separators other than commas.
 _COMMA = re.compile(rb"(^|[;\t|\r\n])-?\d+,\d+(?=[;\t|\r\n]|$)")
@@ -127,7 +139,7 @@ def columns_of(source: Any) -> tuple[dict[str, str], dict[bytes, bytes] | None]:
     if isinstance(source, str | os.PathLike):
         _require_table(path := os.fspath(source))
         if path.lower().endswith(".parquet"):
-            with arrow("pyarrow.parquet").ParquetFile(path) as file:
+            with _open_parquet(path) as file:
                 source = file.schema_arrow
         else:
             with _open_csv(path) as reader:
@@ -183,7 +195,7 @@ def _type_of(dtype: Any, is_complex: bool = False) -> str:
 
 def row_bounds(path: str, n: int, query: str) -> list[int]:
     """The rows at which a parquet file is cut into `n` parts of whole queries, or fewer, from 0: near row groups."""
-    with arrow("pyarrow.parquet").ParquetFile(path) as file:
+    with _open_parquet(path) as file:
         groups = np.cumsum([0, *(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))]).tolist()
         wanted = sorted({min(groups, key=lambda row: abs(row - k * groups[-1] / n)) for k in range(1, n)} - {0, groups[-1]})
         bounds = {0, groups[-1]}
@@ -207,7 +219,8 @@ def _end_of_query(file: Any, groups: list[int], row: int, query: str) -> int:
 
 def _require_table(path: str) -> None:
     if not is_table(path):
-        raise ValueError(f"{path}: not a table by its name; there are {', '.join(TABLES)}")
+        remedy = "".join(f": {what}" for ends, what in _OTHERWISE.items() if path.lower().endswith(ends))
+        raise ValueError(f"{path}: not a table by its name{remedy}; tables are {', '.join(TABLES)}")
 
 
 def _require_columns(name: str, columns: Sequence[str], there: Sequence[str]) -> None:
@@ -227,11 +240,20 @@ def arrow(module: str) -> Any:
         raise ImportError('reading parquet and csv needs pyarrow: pip install "online_rank[tables]"') from None
 
 
+def _open_parquet(path: str) -> Any:
+    """A file of parquet. Raises ValueError with its name if it is damaged, or something else."""
+    import pyarrow
+
+    try:
+        return arrow("pyarrow.parquet").ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{path}: not a file of parquet, or cut short ({error})") from None
+
+
 def _parquet(path: str, columns: Sequence[str], n_rows: int, begin: int = 0, end: int | None = None) -> Batches:
     import narwhals as nw
 
-    parquet = arrow("pyarrow.parquet")
-    with parquet.ParquetFile(path) as file:
+    with _open_parquet(path) as file:
         _require_columns(path, columns, file.schema_arrow.names)
         groups = np.cumsum([0, *(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))])
     stop = int(groups[-1]) if end is None else end
@@ -240,7 +262,7 @@ def _parquet(path: str, columns: Sequence[str], n_rows: int, begin: int = 0, end
     def frames() -> Iterator[Any]:
         import pyarrow
 
-        with parquet.ParquetFile(path) as file:
+        with _open_parquet(path) as file:
             row = int(groups[wanted[0]]) if wanted else stop
             for batch in file.iter_batches(n_rows, row_groups=wanted, columns=list(columns)):
                 a, b = max(0, begin - row), min(batch.num_rows, stop - row)

@@ -16,7 +16,7 @@ from online_rank.stream.columns import MISSING, TablePlan, plan_columns, require
 from online_rank.stream.grouped import grouped
 from online_rank.stream.letor.repeated import RepeatedQid, check_repeated_qid
 from online_rank.stream.table_order import QueryOrder, TableWarning
-from online_rank.stream.table_rows import Rows, TableError, read_rows
+from online_rank.stream.table_rows import Rows, TableError, as_text, read_rows
 from online_rank.stream.table_sources import Batches, batches_of, columns_of
 
 __all__ = ["TableIterator", "TableWarning", "iter_table"]
@@ -71,14 +71,15 @@ class TableIterator(Iterator[tuple[Any, ...]]):
     def _assembled(self, tables: Sequence[Batches]) -> Generator[tuple[Any, ...], None, None]:
         """Assemble queries from their pieces in batches."""
         pieces: list[Rows] = []
-        current: Any = None
+        current: str | None = None
         for table in tables:
             for frame in table.frames():
                 rows = read_rows(frame, self.plan, self._negative)
                 n, qids = len(rows.y), rows.qids
                 starts = np.flatnonzero(np.append(True, qids[1:] != qids[:-1])) if n else np.empty(0, int)
                 for a, b in pairwise([*starts.tolist(), n]):
-                    qid = qids[a].item() if isinstance(qids[a], np.generic) else qids[a]
+                    # As it is printed: one table may have 7 where another has "7" or 7.0.
+                    qid = as_text(qids[a].item() if isinstance(qids[a], np.generic) else qids[a])
                     if qid != current and pieces:
                         yield self._query(pieces, current)
                         pieces = []
@@ -87,12 +88,12 @@ class TableIterator(Iterator[tuple[Any, ...]]):
                         current = qid
                     pieces.append(rows.part(a, b))
                     if sum(piece.X.nbytes for piece in pieces) > self._max_bytes:
-                        what = f"query {current!r} takes more than max_query_bytes={self._max_bytes} as an array"
+                        what = f"query {current} takes more than max_query_bytes={self._max_bytes} as an array"
                         raise TableError(f"{frame.where(b - 1)}: {what}")
         if pieces:
             yield self._query(pieces, current)
 
-    def _query(self, pieces: list[Rows], qid: Any) -> tuple[Any, ...]:
+    def _query(self, pieces: list[Rows], qid: str) -> tuple[Any, ...]:
         X, y = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("X", "y"))
         docids = [name for piece in pieces for name in piece.docids]
         self.n_rows += len(y)
@@ -101,9 +102,9 @@ class TableIterator(Iterator[tuple[Any, ...]]):
             X, y, docids = X[kept], y[kept], [name for name, stays in zip(docids, kept.tolist(), strict=True) if stays]
         X, names = self._filled(X)
         x = Block(X, None, single(len(y)), ONE, names=names, context=self._context(pieces, qid))
-        return (x, y, str(qid), docids) if self._with_ids else (x, y)
+        return (x, y, qid, docids) if self._with_ids else (x, y)
 
-    def _context(self, pieces: list[Rows], qid: Any) -> tuple[dict[str, Any]] | None:
+    def _context(self, pieces: list[Rows], qid: str) -> tuple[dict[str, Any]] | None:
         """What the rows of a query say of it, which must be one thing."""
         contexts = [context for piece in pieces for context in piece.contexts]
         if not contexts:
@@ -113,12 +114,12 @@ class TableIterator(Iterator[tuple[Any, ...]]):
             if len(different) > 1:
                 one, two, *_ = different
                 raise TableError(
-                    f"query {qid!r} has {one!r:.60} and {two!r:.60} in column {name!r}, which is of the query itself"
+                    f"query {qid} has {one!r:.60} and {two!r:.60} in column {name!r}, which is of the query itself"
                 )
         try:
             return (read_context(contexts[0]),)
         except (TypeError, ValueError) as error:
-            raise TableError(f"query {qid!r}: {error}") from None
+            raise TableError(f"query {qid}: {error}") from None
 
     def _filled(self, X: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
         """The features of a query with missing values filled in, and their names."""
@@ -155,7 +156,7 @@ def iter_table(
     batch_rows: int = 1 << 14,
     max_query_bytes: int = 1 << 26,
 ) -> TableIterator:
-    """Stream the queries of tables, in memory that does not grow with them.
+    """Stream the queries of tables, in memory that does not grow with them, but for the ids of queries.
 
     Consecutive rows with the same query id are a query. Several tables are read one after the other; all must have the columns
     of the first, in any order. The attribute `plan` of the result says which columns are features, which are left out, and why.
@@ -187,8 +188,8 @@ def iter_table(
         How to treat a missing value (null or NaN): as an error; as 0; as the mean of the query's other documents (0 if none has
         a value); or as 0 with a further feature, "NAME is missing", which is 1.
     repeated_qid
-        How to treat an id that comes back after another one (among the first 100,000 queries), or a query older than the one
-        before it: as an error; as a separate query, with a warning ("warn") or without ("new"); or "group", which collects the
+        How to treat an id that comes back after another one, or a query older than the one before it: as an error; as a
+        separate query, with a warning ("warn", of the first 100,000 queries) or without ("new"); or "group", which collects the
         rows of each query, and sorts queries by time if `event_time` is given, using temporary files.
     batch_rows
         Number of rows read at once.

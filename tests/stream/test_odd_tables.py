@@ -58,7 +58,14 @@ def test_ids_of_queries_are_compared_as_they_are_written(tmp_path):
         (gzip.compress(PLAIN.encode(), mtime=0), "packed by gzip: call it .csv.gz"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "packed by zstd: unpack it first"),
         (b"BZh91AY", "packed by bzip2"),
+        (b"\xfd7zXZ\x00\x00", "packed by xz"),
+        (b"\x04\x22\x4d\x18\x00", "packed by lz4"),
         (b"PK\x03\x04", "a spreadsheet"),
+        (b"\xd0\xcf\x11\xe0", "a spreadsheet"),
+        (b"PAR1\x15", "parquet: call it .parquet"),
+        (b"ARROW1\x00", "feather: write it as parquet"),
+        ('{"q": 1, "g": 1, "a": 2}\n', "JSON: write it as parquet"),
+        ('[{"q": 1, "g": 1, "a": 2}]\n', "JSON: write it as parquet"),
         ("q,g,a,a\n1,1,1,2\n", "several columns are called 'a'"),
         ("q,g,g,a\n1,1,1,2\n", "several columns are called 'g'"),
         ("q,g,a\n1,true,1\n1,false,3\n", "column 'g'.*'true'"),
@@ -71,6 +78,28 @@ def test_ids_of_queries_are_compared_as_they_are_written(tmp_path):
 def test_a_file_that_cannot_be_read_right_is_refused(tmp_path, content, told):
     with pytest.raises(ValueError, match=f"log.csv.*{told}"):
         read(written(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [(f"log.csv{end}", "unpack it first") for end in (".zst", ".bz2", ".xz", ".zip", ".lz4")]
+    + [
+        (f"log{end}", "write it as parquet")
+        for end in (".feather", ".arrow", ".ndjson", ".jsonl", ".json", ".xlsx", ".XLS", ".orc")
+    ]
+    + [("log.parquet.gz", "unpack it first"), ("log.txt", "not a table by its name; tables are .parquet")],
+)
+def test_a_file_that_is_no_table_by_its_name_comes_with_a_remedy(tmp_path, name, told):
+    with pytest.raises(ValueError, match=f"{name}: .*{told}"):
+        read(written(tmp_path, PLAIN, name))
+
+
+def test_a_file_of_parquet_that_is_damaged_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"log\.parquet: not a file of parquet, or cut short"):
+        read(written(tmp_path, PLAIN, "log.parquet"))
+    FRAME.to_parquet(tmp_path / "whole.parquet")
+    with pytest.raises(ValueError, match=r"cut\.parquet: not a file of parquet, or cut short"):
+        read(written(tmp_path, (tmp_path / "whole.parquet").read_bytes()[:-20], "cut.parquet"))
 
 
 def test_a_file_that_only_claims_to_be_packed(tmp_path):
@@ -107,6 +136,48 @@ def test_numbers_that_numpy_lacks():
 def test_ids_that_look_alike_are_refused():
     with pytest.raises(ValueError, match="row 3: 'q', the query, is '1', and 1 in another row: take one type"):
         read(FRAME.assign(q=pd.Series([1, 1, "1", "1"], dtype=object)))
+
+
+def test_ids_of_several_tables_are_compared_as_they_are_printed(tmp_path):
+    FRAME.to_parquet(tmp_path / "numbers.parquet")
+    tables = {
+        "texts": FRAME.astype({"q": str}),
+        "fractions": FRAME.astype({"q": float}),
+        "codes": FRAME.astype({"q": "category"}),
+    }
+    for name, table in tables.items():
+        table.to_parquet(tmp_path / f"{name}.parquet")
+        with pytest.raises(ValueError, match=rf"{name}\.parquet, row 1: query 1 comes back after another one"):
+            read_all(tmp_path, "numbers", name)
+        # The second query goes on in the next table.
+        table.assign(q=table["q"].tolist()[2:] + [type(table["q"][0])(7)] * 2).to_parquet(tmp_path / "next.parquet")
+        assert [(qid, len(y)) for _, y, qid, _ in read_all(tmp_path, "numbers", "next")] == [("1", 2), ("2", 4), ("7", 2)]
+
+
+def read_all(folder, *names):
+    found = iter_table(*(folder / f"{name}.parquet" for name in names), query="q", grade="g", with_ids=True)
+    return list(found)
+
+
+def test_a_query_that_comes_back_late_is_an_error_too(monkeypatch):
+    monkeypatch.setattr("online_rank.stream.table_order.REMEMBERED", 2)
+    late = pl.DataFrame({"q": [*range(9), 7], "g": [1] * 10, "a": [1.0] * 10})
+    with pytest.raises(ValueError, match="row 10: query 7 comes back after another one"):
+        read(late)
+    assert len(read(late, repeated_qid="warn")) == 10
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "Unnamed: 0", "Unnamed: 0.1", "Unnamed: 0.1.1", "Unnamed: 0_level_0", "__index_level_1__"]
+)
+def test_an_index_that_was_written_again_is_no_feature(tmp_path, name):
+    table = FRAME.assign(**{name: range(4)})
+    table.to_csv(tmp_path / "log.csv", index=False)
+    table.to_parquet(tmp_path / "log.parquet", index=False)
+    for source in (table, tmp_path / "log.csv", tmp_path / "log.parquet"):
+        plan = iter_table(source, query="q", grade="g").plan
+        assert plan.features == ("a", "b")
+        assert [column.why for column in plan.left_out] == ["the index of a pandas frame"]
 
 
 def test_ids_of_documents_with_missing_ones_among_them():

@@ -325,7 +325,7 @@ def test_grouping_by_time_and_messages_of_grouped_rows(tmp_path):
     later = table.with_columns(t=pl.Series(days[[0, 1, 3, 2]]))
     queries = list(iter_table(later, **options, repeated_qid="group", with_ids=True))
     assert [(qid, y.tolist()) for _, y, qid, _ in queries] == [("b", [1, 3]), ("a", [0, 2])]
-    with pytest.raises(TableError, match="row 2: query 'b' is older than the one before it; sort the table by 't'"):
+    with pytest.raises(TableError, match="row 2: query b is older than the one before it; sort the table by 't'"):
         list(iter_table(table[:2], **options))
     table.with_columns(x=pl.Series([1.0, 2.0, None, 4.0])).write_csv(tmp_path / "t.csv")
     with pytest.raises(TableError, match=r"t\.csv, row 3: the value of 'x' is missing"):
@@ -355,6 +355,8 @@ def test_what_is_known_of_a_query_itself_comes_as_its_context(tmp_path):
         stream = iter_table(source, query="q", grade="grade", context=["user", "n"])
         assert stream.plan.features == ("x",)
         assert [x.context for x, _ in stream] == [({"user": "ada", "n": 3},), ({"user": None, "n": 4},)]
+        mixed_up = iter_table(source, query="q", grade="grade", context=["user", "n"], repeated_qid="group")
+        assert [x.context for x, _ in mixed_up] == [({"user": "ada", "n": 3},), ({"user": None, "n": 4},)]
     model = CrossFeatures(("user", "n")) | PerceptronRanker()
     evaluate.progressive(iter_table(log, query="q", grade="grade", context=["user", "n"]), model)
     assert model["PerceptronRanker"].feature_names == ("x", "x*user=ada", "x*n=3", "x*n=4")
