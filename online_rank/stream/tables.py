@@ -71,7 +71,7 @@ class TableIterator(Iterator[tuple[Any, ...]]):
     def _assembled(self, tables: Sequence[Batches]) -> Generator[tuple[Any, ...], None, None]:
         """Assemble queries from their pieces in batches."""
         pieces: list[Rows] = []
-        current: str | None = None
+        current = ""
         for table in tables:
             for frame in table.frames():
                 rows = read_rows(frame, self.plan, self._negative)
@@ -83,7 +83,7 @@ class TableIterator(Iterator[tuple[Any, ...]]):
                     if qid != current and pieces:
                         yield self._query(pieces, current)
                         pieces = []
-                    if qid != current:
+                    if not pieces:
                         self._order.notice(qid, rows.times[a], frame, a)
                         current = qid
                     pieces.append(rows.part(a, b))
