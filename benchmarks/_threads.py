@@ -1,8 +1,6 @@
-"""Threads that rank beside one that learns, and Ctrl-C in the middle of learning."""
+"""Threads that rank beside one that learns."""
 
 import bisect
-import random
-import signal
 import threading
 import time
 from typing import NamedTuple
@@ -10,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank import PerceptronRanker, StreamScaler
-from online_rank.storage.files import from_bytes, to_bytes
 
 
 class Threads(NamedTuple):
@@ -19,11 +16,6 @@ class Threads(NamedTuple):
     readings: int
     torn: int
     errors: list[str]
-
-
-class Interrupts(NamedTuple):
-    interrupts: int
-    torn: int
 
 
 def growing(t: int) -> tuple[dict, dict]:
@@ -86,46 +78,6 @@ def _torn(probe: dict, readings: list, n: int) -> int:
         i = bisect.bisect_left(times, before)
         torn += i == len(times) or times[i] > after
     return torn
-
-
-def interrupts(n: int, seed: int = 0) -> Interrupts:
-    """Ctrl-C at random instants of a pipeline's `learn_one`; the model must be as before the query, or as after it."""
-    rng = random.Random(seed)
-    queries = [growing(t % 50) for t in range(50)]
-    model = StreamScaler() | PerceptronRanker()
-    for query in queries:
-        model.learn_one(*query)
-    whole = to_bytes(model)
-    start = time.perf_counter()
-    for query in queries:
-        model.learn_one(*query)
-    usual = (time.perf_counter() - start) / len(queries)
-    hit = torn = t = 0
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before_handler = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        while hit < n:
-            t += 1
-            query = queries[t % len(queries)]
-            model = from_bytes(whole)
-            try:
-                signal.setitimer(signal.ITIMER_REAL, max(1e-6, usual * 1.2 * rng.random()))
-                model.learn_one(*query)
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                continue
-            except KeyboardInterrupt:
-                hit += 1
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            after = from_bytes(whole)
-            after.learn_one(*query)
-            torn += to_bytes(model) not in (whole, to_bytes(after))
-    finally:
-        signal.signal(signal.SIGALRM, before_handler)
-    return Interrupts(hit, torn)
 
 
 def lock_cost(n: int = 200_000) -> float:

@@ -1,10 +1,10 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
     python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE] [--minutes 30]
-        [--only kills,eventkills,crashes,points,rule,damage,faults,hostile,costs,interrupts,threads,soak,windows]
+        [--only kills,eventkills,crashes,points,rule,interrupts,damage,faults,hostile,costs,threads,soak,windows]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
-`--keep`, parts that were measured before, with this seed, are not measured again. The first six are measured in slices, in
+`--keep`, parts that were measured before, with this seed, are not measured again. The first seven are measured in slices, in
 turn, and each slice is kept: with `--minutes` they stop early, and another run adds to them.
 
 - kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
@@ -23,7 +23,9 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
 - hostile: mutated bytes for the LETOR reader, the protocol and the model loader; and model files whose tree and arrays were
   changed, with good checksums, loaded and used under numba's bounds checks. Only documented exceptions are allowed.
 - costs: the inputs made to take memory and time that were found, and what they take a byte.
-- interrupts, threads: Ctrl-C in the middle of learning; four threads that rank beside one that learns new features.
+- interrupts: Ctrl-C and lacks of memory before random bytecodes, single and double, over all models, metrics and services:
+  `_interrupts`.
+- threads: four threads that rank beside one that learns new features.
 - soak, windows: a long stream through the service of 20 tenants: memory, descriptors and files, with grades, and with events
   that are learned when windows end: `_soak`.
 """
@@ -39,13 +41,14 @@ from benchmarks._crashes import Crashes, Points, crashes, points
 from benchmarks._damage import damages
 from benchmarks._faults import faults, interpose
 from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_protocol, structural
+from benchmarks._interrupts import interrupts
 from benchmarks._kept import Kept, add_keep
 from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_train, warm_up
 from benchmarks._kills_served import KeyedKills, ServedKills, kill_keyed, kill_serve
 from benchmarks._kills_windows import WindowKills, kill_windows
 from benchmarks._rule import Rule, rule
 from benchmarks._soak import TENANTS, Soak, soak_grades, soak_windows
-from benchmarks._threads import interrupts, lock_cost, threads
+from benchmarks._threads import lock_cost, threads
 
 
 def kills(number: int, seed: int) -> Tally:
@@ -178,9 +181,14 @@ def show_costs(size: float, seed: int) -> list[Row]:
     return rows
 
 
-def show_interrupts(size: float, seed: int) -> list[Row]:
-    i = interrupts(max(20, int(2000 * size)), seed)
-    return [("Ctrl-C while learning: interrupts / torn models", i.interrupts, i.torn, "")]
+def interrupt_rows(tally: Tally) -> list[Row]:
+    i = dict(tally["interrupts"])
+    complain(i["torn"])
+    return [
+        (f"exceptions before random bytecodes, {len({*i['scenarios']})} calls: cases / of these double / torn",
+         f"{i['cases']:,}", f"{i['doubled']:,}", len(i["torn"])),
+        ("the state was as before / as after", f"{i['before']:,}", f"{i['after']:,}", ""),
+    ]  # fmt: skip
 
 
 def show_threads(size: float, seed: int) -> list[Row]:
@@ -223,6 +231,7 @@ CAMPAIGNS = {
     "crashes": Campaign(50, lambda number, seed: {"crashes": crashes(100, seed_of(seed, number))._asdict()}, crash_rows),
     "points": Campaign(40, lambda number, seed: {"points": points(number, 40, seed)._asdict()}, point_rows),
     "rule": Campaign(120, hostile_requests, rule_rows),
+    "interrupts": Campaign(50, lambda number, seed: {"interrupts": interrupts(2, seed_of(seed, number))}, interrupt_rows),
     "damage": Campaign(40, lambda number, seed: damages(number, 40, seed), damage_rows),
 }
 
@@ -230,7 +239,6 @@ PARTS: dict[str, Callable[[float, int], list[Row]]] = {
     "faults": show_faults,
     "hostile": show_hostile,
     "costs": show_costs,
-    "interrupts": show_interrupts,
     "threads": show_threads,
     "soak": show_soak,
     "windows": show_windows,

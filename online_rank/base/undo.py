@@ -3,14 +3,15 @@
 import collections
 import copy
 import functools
-from collections.abc import Callable, Hashable
+import operator
+from collections.abc import Callable, Hashable, Iterable
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from river import base, utils
 
-__all__ = ["all_or_nothing", "joined", "put_back", "snapshot", "snapshot_arrays", "snapshot_references"]
+__all__ = ["Staged", "all_or_nothing", "at_once", "joined", "put_back", "snapshot", "snapshot_arrays", "snapshot_references"]
 
 #: Undoes changes. It may be called again after an interrupt.
 Undo = Callable[[], None]
@@ -48,6 +49,15 @@ class all_or_nothing:
         self._undo = list(map(snapshot, parts))
         #: An array whose last number is NaN until the change is complete.
         self._written_last: np.ndarray | None = None
+        self._is_kept = False
+
+    def undo_by(self, undo: Undo) -> None:
+        """Undo by this function, too."""
+        self._undo.append(undo)
+
+    def keep(self, changes: Iterable[Callable[[], Any]]) -> None:
+        """Make the last changes (`at_once`), and with them keep all the others."""
+        at_once([*changes, functools.partial(setattr, self, "_is_kept", True)])
 
     def include(self, part: Any, block: Any = None) -> None:
         """Undo the changes of `part` too; `block`, if known, is what it is about to learn from."""
@@ -69,7 +79,11 @@ class all_or_nothing:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if kind is None or (self._written_last is not None and self._written_last[0, -1] == self._written_last[0, -1]):
+        if (
+            kind is None
+            or self._is_kept
+            or (self._written_last is not None and self._written_last[0, -1] == self._written_last[0, -1])
+        ):
             return
         tries = _TRIES
         while not self._undone() and tries:
@@ -87,6 +101,60 @@ class all_or_nothing:
             except BaseException:
                 done = False
         return done
+
+
+def at_once(changes: Iterable[Callable[[], Any]]) -> None:
+    """Make changes one after the other, without a place between them where Ctrl-C could come.
+
+    Each is a `functools.partial` of a function in C, such as `setattr` or a method of a dictionary: Python looks for signals
+    between its own bytecodes only. Those that may need memory come first, and leave what is whole if a later one fails.
+    """
+    collections.deque(map(operator.call, changes), maxlen=0)
+
+
+class Staged:
+    """Changes to an object, collected first and then made at once.
+
+    Parameters
+    ----------
+    owner
+        The object.
+
+    Examples
+    --------
+    >>> class Shelf:
+    ...     def __init__(self):
+    ...         self.books, self.n = {}, 0
+    >>> shelf = Shelf()
+    >>> staged = Staged(shelf)
+    >>> staged["n"] += 1
+    >>> staged.add(shelf.books.__setitem__, "a", "Emma")
+    >>> shelf.n, staged["n"]
+    (0, 1)
+    >>> at_once(staged.changes())
+    >>> shelf.n, shelf.books
+    (1, {'a': 'Emma'})
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self._state = vars(owner)
+        self._calls: list[Callable[[], Any]] = []
+        self._values: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """The value that an attribute will have."""
+        return self._values[name] if name in self._values else self._state[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._values[name] = value
+
+    def add(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function in C, with these arguments."""
+        self._calls.append(functools.partial(function, *arguments))
+
+    def changes(self) -> list[Callable[[], Any]]:
+        """All changes, for `at_once`; the attributes change last."""
+        return [*self._calls, functools.partial(self._state.update, self._values)]
 
 
 def snapshot(part: Any, block: Any = None) -> Undo:

@@ -3,10 +3,11 @@
 import heapq
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from online_rank.base.schema import Count, Derived, DictOf, Plain, Real, Schema, Text, TupleOf
+from online_rank.base.undo import Staged, at_once
 from online_rank.serving.plan import FeedbackPlan, Given
 from online_rank.serving.waiting import WaitingQueries
 
@@ -89,20 +90,29 @@ class GatheredFeedback(WaitingQueries):
         self, query_id: Hashable, given: Mapping[Hashable, float], kind: str, at: float, ungraded: int | str | None
     ) -> None:
         """Take feedback that is not late; what has a later time already stays."""
-        kept = self._given.setdefault(query_id, {})
-        before = n_values(kept) if query_id not in self._queries else 0
+        at_once(self.giving(query_id, given, kind, at, ungraded))
+
+    def giving(
+        self, query_id: Hashable, given: Mapping[Hashable, float], kind: str, at: float, ungraded: int | str | None
+    ) -> list[Callable[[], Any]]:
+        """The changes that `give` makes (`at_once`)."""
+        staged = Staged(self)
+        before = self._given.get(query_id, {})
+        kept = {document: {**kinds} for document, kinds in before.items()}
         for document, value in given.items():
             kinds = kept.setdefault(document, {})
             if kind not in kinds or kinds[kind][1] <= at:
                 kinds[kind] = (value, at)
+        staged.add(self._given.__setitem__, query_id, kept)
         if ungraded is not None and (query_id not in self._ungraded or self._ungraded[query_id][1] <= at):
-            self._ungraded[query_id] = (ungraded, at)
+            staged.add(self._ungraded.__setitem__, query_id, (ungraded, at))
+        self._advance(staged, at, query_id)
         if query_id not in self._queries:
-            self._n_early += n_values(kept) - before
+            staged["_n_early"] += n_values(kept) - n_values(before)
             if query_id not in self._early:
-                heapq.heappush(self._early_ends, (at + (self.window or 0.0), next(self._ties), query_id))
-            self._early[query_id] = max(at, self._early.get(query_id, at))
-        self.advance(at)
+                staged.add(heapq.heappush, staged["_early_ends"], (at + (self.window or 0.0), next(self._ties), query_id))
+            staged.add(self._early.__setitem__, query_id, max(at, self._early.get(query_id, at)))
+        return staged.changes()
 
     def require_room_for_early(self, n_values: int) -> None:
         """Raise ValueError where too much feedback waits for queries that have not come."""
@@ -111,20 +121,34 @@ class GatheredFeedback(WaitingQueries):
 
     def advance(self, at: float) -> None:
         """Let it be a time, unless it is later already; early feedback whose query has not come is forgotten."""
+        at_once(self.advancing(at))
+
+    def advancing(self, at: float) -> list[Callable[[], Any]]:
+        """The changes that `advance` makes (`at_once`)."""
+        staged = Staged(self)
+        self._advance(staged, at)
+        return staged.changes()
+
+    def _advance(self, staged: Staged, at: float, coming: Hashable = None) -> None:
+        """As `advance`; `coming` is a query whose feedback is not forgotten, since it, or more feedback, comes now."""
         if at <= self.now:
             return
-        self.now = at
-        while self._early_ends and self._early_ends[0][0] <= at:
-            _, _, query_id = heapq.heappop(self._early_ends)
-            last = self._early.get(query_id)
+        staged["now"] = at
+        if not self._early_ends or self._early_ends[0][0] > at:
+            return
+        # Another list, because an interrupt must leave the one that there is.
+        ends = staged["_early_ends"] = self._early_ends.copy()
+        while ends and ends[0][0] <= at:
+            _, _, query_id = heapq.heappop(ends)
+            last = at if query_id == coming and query_id in self._early else self._early.get(query_id)
             if last is None:
                 continue
             end = last + (self.window or 0.0)
             if end > at:
-                heapq.heappush(self._early_ends, (end, next(self._ties), query_id))
+                heapq.heappush(ends, (end, next(self._ties), query_id))
             else:
-                self.forget_early((query_id,))
-                self.n_expired += 1
+                self._forget_early(staged, query_id)
+                staged["n_expired"] += 1
 
     def early_ids(self) -> list[Hashable]:
         """The ids of the queries that feedback came for, and that may yet be ranked."""
@@ -132,10 +156,15 @@ class GatheredFeedback(WaitingQueries):
 
     def forget_early(self, query_ids: Iterable[Hashable]) -> None:
         """Forget feedback on queries that have not come."""
+        staged = Staged(self)
         for query_id in query_ids:
-            self._n_early -= n_values(self._given.pop(query_id))
-            self._ungraded.pop(query_id, None)
-            del self._early[query_id]
+            self._forget_early(staged, query_id)
+        at_once(staged.changes())
+
+    def _forget_early(self, staged: Staged, query_id: Hashable) -> None:
+        staged["_n_early"] -= n_values(self._given[query_id])
+        for kept in (self._given, self._ungraded, self._early):
+            staged.add(kept.pop, query_id, None)
 
     def next_closed(self) -> Any:
         """The id of the waiting query whose window ended first, or None."""
@@ -159,11 +188,11 @@ class GatheredFeedback(WaitingQueries):
 
     def _derive(self) -> None:
         window = self.window
-        self._ends = [] if window is None else [(self._end(at), n, i) for i, (n, _, at, _) in self._queries.items()]
-        early = ((last + (window or 0.0), query_id) for query_id, last in self._early.items())
-        self._early_ends = [(end, next(self._ties), query_id) for end, query_id in early]
-        heapq.heapify(self._ends)
-        heapq.heapify(self._early_ends)
+        ends = [] if window is None else [(self._end(at), n, i) for i, (n, _, at, _) in self._queries.items()]
+        early = [(last + (window or 0.0), next(self._ties), query_id) for query_id, last in self._early.items()]
+        heapq.heapify(ends)
+        heapq.heapify(early)
+        vars(self).update(_ends=ends, _early_ends=early)
 
 
 def n_values(given: Given) -> int:

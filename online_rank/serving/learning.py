@@ -1,10 +1,12 @@
 """A service learns queries: those that wait when their feedback comes, and those that somebody else ranked."""
 
+import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 from online_rank.base import abilities_of
-from online_rank.base.undo import all_or_nothing
+from online_rank.base.undo import all_or_nothing, at_once
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import add_losses, served_loss
 from online_rank.measures import as_scores
@@ -49,12 +51,12 @@ class LearningService(ServiceState):
         scores = self.model.predict_one(query)
         loss = served_loss(self._target, [*scores.values()], y)
         number = self._pending.number(query_id)
-        self._learn_once(query_id, query, y, {}, digest)
-        if number is not None:
-            self._pending.take(query_id)
-            self._read.pop(number, None)
         outcome = Outcome(("teach", query_id), feedback=request, gone=() if number is None else (number,), digest=digest)
-        return Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
+        reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
+        with self._changing(query) as changes, changes:
+            self._learn_once(query, y, {})
+            changes.keep([*self._remembering(query_id, digest), *self._leaving(query_id), *self._counting("learned")])
+        return reply
 
     def _learn_waiting(self, query_id: Any, kind: str, feedback: Any, ungraded: Any, outcome: Outcome) -> Reply:
         """Learn a query that waits, which waits no longer."""
@@ -66,7 +68,7 @@ class LearningService(ServiceState):
         if kind == "clicks" and drawn is None:
             raise ValueError(NOT_CLICKS)
         served = self._served.copy()
-        with all_or_nothing(self._metric) as changes, changes:
+        with self._changing(query) as changes, changes:
             loss: float | None = None
             if kind == "clicks":
                 feedback = Impression.from_dict(json.loads(drawn)).clicked(feedback)
@@ -90,40 +92,42 @@ class LearningService(ServiceState):
                 options = {"served": scores} if self.learn_served else {}
                 if loss is not None:
                     add_losses(served, (loss,))
-            self._learn_once(query_id, query, y, options, outcome.digest)
-        self._pending.take(query_id)
-        self._read.pop(number, None)
-        self._longest_delay = max(self._longest_delay, len(self._pending))
-        self._served = served
-        shown_loss = loss or 0.0
-        if kind == "clicks" and feedback.impression.teams is None:
-            shown_loss = self.model.last_round.loss
-        known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
-        return Reply({"id": query_id, "learned": True, "loss": shown_loss}, outcome, True, None, feedback, known, loss)
+            self._learn_once(query, y, options)
+            shown_loss = loss or 0.0
+            if kind == "clicks" and feedback.impression.teams is None:
+                shown_loss = self.model.last_round.loss
+            known: Any = None if kind == "clicks" else dict(zip(query.ids or (), scores, strict=True))
+            answer = {"id": query_id, "learned": True, "loss": shown_loss}
+            reply = Reply(answer, outcome, True, None, feedback, known, loss)
+            own = {"_longest_delay": max(self._longest_delay, len(self._pending) - 1), "_served": served}
+            changes.keep([
+                *self._remembering(query_id, outcome.digest), *self._leaving(query_id),
+                functools.partial(vars(self).update, own), *self._counting("learned"),
+            ])  # fmt: skip
+        return reply
 
-    def _learn_once(self, query_id: Any, query: Block, y: Any, options: dict[str, Any], digest: int) -> None:
-        """Let the model learn, and remember the id: the last that can fail, and what makes it known has its place already."""
+    def _changing(self, query: Block) -> all_or_nothing:
+        """Undo what learning a query changes, unless the request is answered."""
+        changes = all_or_nothing(self._metric)
         challenge = self.challenge
-        drafted = drafted_by_challenge(y)
+        if challenge is not None:
+            before = {"sums": challenge.sums, "n_drafted": challenge.n_drafted, "n_failed": challenge.n_failed}
+            changes.undo_by(functools.partial(vars(challenge).update, before))
+            changes.include(challenge.model, query)
+        changes.include(self.model, query)
+        return changes
+
+    def _learn_once(self, query: Block, y: Any, options: dict[str, Any]) -> None:
+        """Let the models learn; callers undo it (`_changing`)."""
+        challenge, drafted = self.challenge, drafted_by_challenge(y)
         if challenge is not None and not isinstance(y, Clicks):
-            before = challenge.sums
             challenge.compare(self._target, self.model, query, y)
-        self._learned[query_id] = (self.n_changes + 1, digest)
-        try:
-            if not drafted:
-                self.model.learn_one(query, y, **options)
-        except BaseException:
-            del self._learned[query_id]
-            if challenge is not None and not isinstance(y, Clicks):
-                challenge.sums = before
-            raise
+        if not drafted:
+            self.model.learn_one(query, y, **options)
         if challenge is not None and drafted:
             challenge.count(y)
         elif challenge is not None:
             challenge.learn(query, y)
-        self._limit_learned()
-        self._counts["learned"] += 1
-        self.n_changes += 1
 
     def _query_of(self, fields: dict[str, Any], only: Any = None, *, n_bytes: int | None = None) -> Block:
         """The query of a request, all of its documents or some.
@@ -157,20 +161,16 @@ class LearningService(ServiceState):
         _, before = self._learned[query_id]
         return self._duplicate(query_id) if before in (0, digest) else self._too_late(query_id, Outcome(("late", None)))
 
-    def _too_late(self, query_id: Any, outcome: Outcome) -> Reply:
-        self._counts["late"] += 1
-        self.n_changes += 1
-        return Reply({"id": query_id, "learned": False, "late": True}, outcome, learned=True)
+    def _too_late(self, query_id: Any, outcome: Outcome, *more: Callable[[], Any]) -> Reply:
+        reply = Reply({"id": query_id, "learned": False, "late": True}, outcome, learned=True)
+        at_once([*more, *self._counting("late")])
+        return reply
 
     def _forgotten_as_late(self, query_id: Any, outcome: Outcome) -> Reply:
         """The answer to clicks on a list that two models drafted, one of which has won since."""
-        self._learned[query_id] = (self.n_changes + 1, outcome.digest)
-        self._limit_learned()
-        self._read.pop(self._pending.number(query_id) or 0, None)
-        self._pending.take(query_id)
-        return self._too_late(query_id, outcome)
+        return self._too_late(query_id, outcome, *self._remembering(query_id, outcome.digest), *self._leaving(query_id))
 
     def _duplicate(self, query_id: Any) -> Reply:
-        self._counts["duplicates"] += 1
-        self.n_changes += 1
-        return Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
+        reply = Reply({"id": query_id, "learned": False, "duplicate": True}, Outcome(("duplicate",)), learned=True)
+        at_once(self._counting("duplicates"))
+        return reply

@@ -2,11 +2,12 @@
 
 import heapq
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 from online_rank.arguments import integer
 from online_rank.base.schema import Schema
+from online_rank.base.undo import Staged, at_once
 from online_rank.serving.gathering import GatheredFeedback, n_values
 from online_rank.serving.plan import GRADE, FeedbackPlan, require_time
 
@@ -151,43 +152,67 @@ class PendingQueries(GatheredFeedback):
 
         Those are forgotten; of those that feedback was given for, the windows end.
         """
-        before = self._queries.pop(query_id, None)
+        before = self._queries.get(query_id)
         try:
-            self._queries[query_id] = (number, n_bytes, at, query)
-            if self.window is not None:
-                heapq.heappush(self._ends, (self._end(at), number, query_id))
+            at_once(self.putting(query_id, query, n_bytes, number, gone, at))
         except MemoryError:
             if before is not None:
-                self._queries[query_id] = before
+                self._queries.setdefault(query_id, before)
             raise
-        self._clock = max(self._clock, number)
-        self._n_bytes += n_bytes - (before[1] if before else 0)
+        self.spill()
+
+    def putting(
+        self, query_id: Hashable, query: Any, n_bytes: int, number: int, gone: list[int], at: float | None
+    ) -> list[Callable[[], Any]]:
+        """The changes that `put` makes (`at_once`)."""
+        staged = Staged(self)
+        # What has an end in the heap, and does not wait, is passed over there.
+        if self.window is not None:
+            staged.add(heapq.heappush, self._ends, (self._end(at), number, query_id))
+        before = self._queries.get(query_id)
+        if before is not None:
+            staged.add(self._queries.pop, query_id)
+        staged.add(self._queries.__setitem__, query_id, (number, n_bytes, at, query))
+        staged["_clock"] = max(self._clock, number)
+        staged["_n_bytes"] += n_bytes - (before[1] if before else 0)
         if gone:
-            self._forget({*gone})
-        if self._early.pop(query_id, None) is not None:
-            self._n_early -= n_values(self._given[query_id])
+            self._forget(staged, {*gone}, query_id)
+        if query_id in self._early:
+            staged.add(self._early.pop, query_id)
+            staged["_n_early"] -= n_values(self._given[query_id])
         if self._fetch is not None:
-            self._spill(query_id, number, n_bytes)
+            self._hold(staged, query_id, number, n_bytes)
         if at is not None:
-            self.advance(at)
+            self._advance(staged, at, query_id)
+        return staged.changes()
 
     def take(self, query_id: Hashable) -> Any:
         """Remove and return the query waiting under an id. Raises KeyError if there is none."""
-        _, n_bytes, _, query = self._queries.pop(query_id)
-        self._n_bytes -= n_bytes
-        self._given.pop(query_id, None)
-        self._ungraded.pop(query_id, None)
+        query = self._queries[query_id][3]
+        at_once(self.taking(query_id))
         if len(self._ends) > 2 * len(self._queries) + 1000:
             self._derive()
         return query
 
+    def taking(self, query_id: Hashable) -> list[Callable[[], Any]]:
+        """The changes that `take` makes (`at_once`)."""
+        staged = Staged(self)
+        self._take(staged, query_id)
+        return staged.changes()
+
+    def _take(self, staged: Staged, query_id: Hashable) -> None:
+        staged["_n_bytes"] -= self._queries[query_id][1]
+        for kept in (self._queries, self._given, self._ungraded):
+            staged.add(kept.pop, query_id, None)
+
     def follow(self, plan: FeedbackPlan | None, at: float) -> None:
         """Let another plan count from the time `at` on. Windows of queries that were ranked without one begin then."""
+        changed: dict[str, Any] = {"plan": plan}
         if self.window is None:
-            self._since = max(at, self.now)
-        self.plan = plan
-        if self.window is None:
-            self._given, self._ungraded, self._early, self._n_early = {}, {}, {}, 0
+            changed["_since"] = max(at, self.now)
+        if plan is None or plan.window is None:
+            changed |= {"_given": {}, "_ungraded": {}, "_early": {}, "_n_early": 0}
+        vars(self).update(changed)
         self._derive()
 
     def in_memory(self) -> "PendingQueries":
@@ -228,21 +253,21 @@ class PendingQueries(GatheredFeedback):
         elif self.window is not None:
             raise ValueError("at is missing: with a window, queries have the time when they were ranked")
 
-    def _forget(self, gone: set[int]) -> None:
-        """Forget queries by their numbers; they are among the oldest."""
+    def _forget(self, staged: Staged, gone: set[int], coming: Hashable) -> None:
+        """Forget queries by their numbers; they are among the oldest, and not those under the id that comes."""
         ids = []
         for query_id, (number, *_) in self._queries.items():
-            if number in gone:
+            if number in gone and query_id != coming:
                 ids.append(query_id)
                 if len(ids) == len(gone):
                     break
         for query_id in ids:
             if query_id in self._given:
                 # What was given to it is not lost: its window ends now.
-                heapq.heappush(self._ends, (-math.inf, self._queries[query_id][0], query_id))
+                staged.add(heapq.heappush, self._ends, (-math.inf, self._queries[query_id][0], query_id))
             else:
-                self.take(query_id)
-                self.n_evicted += 1
+                self._take(staged, query_id)
+                staged["n_evicted"] += 1
 
     def _check_state(self) -> None:
         if self._n_bytes != sum(n_bytes for _, n_bytes, _, _ in self._queries.values()):

@@ -55,14 +55,17 @@ Any request may have `"ts"`, its time in seconds, and `"meta"`, which is answere
 Ids are strings or integers; each identifies one query.
 """
 
+import functools
 import json
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from online_rank.base import abilities_of, ranker_of
+from online_rank.base.undo import all_or_nothing, at_once
 from online_rank.limits import is_id
-from online_rank.query import Runs
+from online_rank.query import Block, Runs
 from online_rank.serving.answers import explained, ranked
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.requests import asked_of, kind_of, require_feedback
@@ -206,13 +209,14 @@ class RankingService(WindowedService):
         -------
         The change, which a journal must record.
         """
-        before = self.model
-        self.replace_model(model, self.origin)
-        self.replaced = before
-        if self._promoted is None:
-            self._promoted = ""
-        self.n_changes += 1
-        return Outcome(("replace",), feedback=content)
+        outcome = Outcome(("replace",), feedback=content)
+        promoted = "" if self._promoted is None else self._promoted
+        with all_or_nothing() as changes, changes:
+            changes.undo_by(functools.partial(vars(self).update, {**vars(self)}))
+            replaced = {"replaced": self.model, "_promoted": promoted}
+            self.replace_model(model, self.origin)
+            changes.keep([functools.partial(vars(self).update, replaced), *self._counting(None)])
+        return outcome
 
     def replay(self, fields: list[Any], number: int | None, waiting: Any, feedback: bytes) -> None:
         """Repeat the change of an `Outcome`."""
@@ -225,7 +229,8 @@ class RankingService(WindowedService):
                 ranker_of(self.model).n_shown = n_shown
             if self.challenge is not None:
                 self.challenge.n_asked = n_asked
-            self._ranked(number, waiting, gone)
+            at_once(self._ranking(number, waiting, gone))
+            self._pending.spill()
         elif kind == "learn":
             request = decoded(feedback)
             self._learn(kind_of(request), request, feedback)
@@ -243,11 +248,9 @@ class RankingService(WindowedService):
         elif kind == "drop":
             self._dropped(rest[0])
         else:
-            if kind != "duplicate" and rest[0] is not None:
-                self._pending.advance(rest[0])
-            if kind != "time":
-                self._counts["late" if kind == "late" else "duplicates"] += 1
-            self.n_changes += 1
+            advancing = self._pending.advancing(rest[0]) if kind != "duplicate" and rest[0] is not None else []
+            counted = {"time": None, "late": "late"}.get(kind, "duplicates")
+            at_once([*advancing, *self._counting(counted)])
 
     def _forget_learned(self, query_id: Any) -> None:
         """What is learned again had been forgotten, in a process that ended before its checkpoint."""
@@ -288,24 +291,21 @@ class RankingService(WindowedService):
         if greedy:
             return Reply(ranked(query_id, scores))
         if not abilities_of(self.model).draws:
-            reply = self._waiting(ranked(query_id, scores), None, (query_id, size, at, text, [*scores.values()], None))
+            undrawn = (query_id, size, at, text, [*scores.values()], None)
+            with all_or_nothing() as changes:
+                reply = self._waiting(ranked(query_id, scores), None, undrawn, query, changes)
         else:
             ranker = ranker_of(self.model)
-            before = ranker.n_shown
-            try:
+            before = {"_n_shown": ranker.n_shown}
+            with all_or_nothing() as changes, changes:
+                changes.undo_by(functools.partial(vars(ranker).update, before))
                 shown = self.model.show_one(query)
                 if self.challenge is not None:
                     shown = self.challenge.drafted(self.model, query, len(shown.order)) or shown
                 answer = ranked(query_id, scores, [*shown.order])
                 drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
-                reply = self._waiting(answer, ranker.n_shown, (query_id, size, at, text, [*scores.values()], drawn))
-            except BaseException:
-                ranker.n_shown = before
-                raise
-        if reply.outcome is not None and reply.outcome.number is not None and size <= _LARGEST_READ:
-            self._read[reply.outcome.number] = query
-            if len(self._read) > _READ:
-                del self._read[next(iter(self._read))]
+                waiting = (query_id, size, at, text, [*scores.values()], drawn)
+                reply = self._waiting(answer, ranker.n_shown, waiting, query, changes)
         return reply
 
     def _explain(self, fields: dict[str, Any], request: bytes) -> Reply:
@@ -313,7 +313,9 @@ class RankingService(WindowedService):
         query = self._query_of(fields, n_bytes=len(request))
         return Reply({"id": fields["id"], "explanation": explained(self.model, query, fields["explain"])})
 
-    def _waiting(self, answer: dict[str, Any], n_shown: int | None, waiting: tuple[Any, ...]) -> Reply:
+    def _waiting(
+        self, answer: dict[str, Any], n_shown: int | None, waiting: tuple[Any, ...], read: Block, changes: all_or_nothing
+    ) -> Reply:
         """Let a ranked query wait for its feedback, unless it was already learned. Returns the answer."""
         query_id, size, *_ = waiting
         number, gone = None, list[int]()
@@ -324,21 +326,24 @@ class RankingService(WindowedService):
         forgotten = [each for each in gone if not self._pending.is_given(each)] if gone else gone
         if replaced is not None:
             forgotten = [*forgotten, replaced]
-        n_asked = 0
-        if self.challenge is not None and n_shown is not None:
-            n_asked = self.challenge.n_asked = self.challenge.n_asked + 1
-        outcome = Outcome(("rank", n_shown, gone, n_asked), number, waiting, gone=tuple(forgotten))
-        reply = Reply(answer, outcome)
-        self._ranked(number, waiting, gone)
+        asked = self.challenge if n_shown is not None else None
+        n_asked = 0 if asked is None else asked.n_asked + 1
+        reply = Reply(answer, Outcome(("rank", n_shown, gone, n_asked), number, waiting, gone=tuple(forgotten)))
+        last: list[Callable[[], Any]] = [] if asked is None else [functools.partial(setattr, asked, "n_asked", n_asked)]
+        if number is not None and size <= _LARGEST_READ:
+            last.append(functools.partial(self._read.__setitem__, number, read))
+            if len(self._read) >= _READ:
+                last.append(functools.partial(self._read.pop, next(iter(self._read)), None))
+        changes.keep([*self._ranking(number, waiting, gone), *last])
+        self._pending.spill()
         return reply
 
-    def _ranked(self, number: int | None, waiting: Any, gone: list[int]) -> None:
-        """Count a ranking."""
-        if number is not None:
-            query_id, size, at, *query = waiting
-            self._pending.put(query_id, tuple(query), size, number, gone, at)
-        self._counts["ranked"] += 1
-        self.n_changes += 1
+    def _ranking(self, number: int | None, waiting: Any, gone: list[int]) -> list[Callable[[], Any]]:
+        """The changes (`at_once`) that a ranking makes."""
+        if number is None:
+            return self._counting("ranked")
+        query_id, size, at, *query = waiting
+        return [*self._pending.putting(query_id, tuple(query), size, number, gone, at), *self._counting("ranked")]
 
     def _command(self, command: Any) -> Reply:
         if command == "stats":

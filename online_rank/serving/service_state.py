@@ -1,6 +1,7 @@
 """The state of a ranking service: its model, the queries that wait, what it has learned, and how all that is kept."""
 
 import copy
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import numpy as np
 from online_rank.arguments import flag, integer
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
+from online_rank.base.undo import Staged
 from online_rank.intervals import Interval, LossInterval
 from online_rank.measures import learned_measure
 from online_rank.metrics import metric
@@ -239,6 +241,26 @@ class ServiceState:
         if self.plan is not None and not self.draws:
             self.plan.require_whole()
 
-    def _limit_learned(self) -> None:
-        if len(self._learned) > self.max_learned:
-            del self._learned[next(iter(self._learned))]
+    def _counting(self, name: str | None) -> list[Callable[[], Any]]:
+        """The changes (`at_once`) that count a request."""
+        staged = Staged(self)
+        if name is not None:
+            staged.add(self._counts.__setitem__, name, self._counts[name] + 1)
+        staged["n_changes"] += 1
+        return staged.changes()
+
+    def _remembering(self, query_id: Any, digest: int) -> list[Callable[[], Any]]:
+        """The changes (`at_once`) by which an id counts as learned."""
+        changes: list[Callable[[], Any]] = [
+            functools.partial(self._learned.__setitem__, query_id, (self.n_changes + 1, digest))
+        ]
+        if query_id not in self._learned and len(self._learned) >= self.max_learned:
+            changes.append(functools.partial(self._learned.pop, next(iter(self._learned), query_id)))
+        return changes
+
+    def _leaving(self, query_id: Any) -> list[Callable[[], Any]]:
+        """The changes (`at_once`) by which a query waits no longer."""
+        number = self._pending.number(query_id)
+        if number is None:
+            return []
+        return [functools.partial(self._read.pop, number, None), *self._pending.taking(query_id)]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from online_rank.base.schema import Count, Derived, DictOf, ListOf, Plain, Real, Schema, Text, TupleOf
+from online_rank.base.undo import Staged, at_once
 
 __all__ = ["WaitingQueries"]
 
@@ -91,7 +92,10 @@ class WaitingQueries:
         """
         self._fetch, self.n_stored = fetch, self._clock
         for query_id, (number, n_bytes, *_) in [*self._queries.items()]:
-            self._spill(query_id, number, n_bytes)
+            staged = Staged(self)
+            self._hold(staged, query_id, number, n_bytes)
+            at_once(staged.changes())
+            self.spill()
 
     def __contains__(self, query_id: Hashable) -> bool:
         return query_id in self._queries
@@ -99,13 +103,19 @@ class WaitingQueries:
     def __len__(self) -> int:
         return len(self._queries)
 
-    def _spill(self, query_id: Hashable, number: int, n_bytes: int) -> None:
-        """Keep the newest query in memory, and as many of the earlier ones as there is room for."""
-        self._in_memory.append((query_id, number, n_bytes))
-        self._in_memory_bytes += n_bytes
+    def _hold(self, staged: Staged, query_id: Hashable, number: int, n_bytes: int) -> None:
+        """The newest query is in memory, and on the disk too."""
+        staged.add(self._in_memory.append, (query_id, number, n_bytes))
+        staged["_in_memory_bytes"] += n_bytes
+
+    def spill(self) -> None:
+        """Keep as many queries in memory as there is room for."""
         while self._in_memory_bytes > _IN_MEMORY and self._in_memory[0][1] <= self.n_stored:
-            query_id, number, n_bytes = self._in_memory.popleft()
-            self._in_memory_bytes -= n_bytes
+            query_id, number, n_bytes = self._in_memory[0]
             if self.number(query_id) == number:
                 _, size, at, _ = self._queries[query_id]
                 self._queries[query_id] = (number, size, at, None)
+            staged = Staged(self)
+            staged.add(self._in_memory.popleft)
+            staged["_in_memory_bytes"] -= n_bytes
+            at_once(staged.changes())

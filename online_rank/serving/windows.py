@@ -1,7 +1,9 @@
 """Windows of feedback: it is gathered for a while after a ranking, and the query is learned when its window ends."""
 
+import functools
 from typing import Any
 
+from online_rank.base.undo import at_once
 from online_rank.query.grades import MAX_GRADE
 from online_rank.serving.answers import require_known
 from online_rank.serving.learning import NOT_CLICKS, LearningService
@@ -25,9 +27,9 @@ class WindowedService(LearningService):
         end = self._pending.next_end
         if end is None or end > at:
             return Reply({})
-        self._pending.advance(at)
-        self.n_changes += 1
-        return self._with_what_follows(Reply({}, Outcome(("time", at))))
+        reply = Reply({}, Outcome(("time", at)))
+        at_once([*self._pending.advancing(at), *self._counting(None)])
+        return self._with_what_follows(reply)
 
     def _gather(self, kind: str, fields: dict[str, Any], request: bytes, at: float) -> Reply:
         """Take feedback that is learned when the window of its query ends."""
@@ -35,18 +37,18 @@ class WindowedService(LearningService):
         place = "late" if query_id in self._learned else pending.placed(query_id, at)
         given = self._given(kind, fields)
         if place == "late":
-            pending.advance(at)
-            self._counts["late"] += 1
-            self.n_changes += 1
-            return Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", at)), learned=True)
+            reply = Reply({"id": query_id, "accepted": False, "late": True}, Outcome(("late", at)), learned=True)
+            at_once([*pending.advancing(at), *self._counting("late")])
+            return reply
         if place == "waits":
             text, _, drawn = pending.get(query_id)
             require_known(given, self._known(text, drawn))
         else:
             pending.require_room_for_early(len(given))
-        self._gathered(kind, fields, at)
         early = {"early": True} if place == "early" else {}
-        return Reply({"id": query_id, "accepted": True, **early}, Outcome(("feedback", at), feedback=request), learned=True)
+        reply = Reply({"id": query_id, "accepted": True, **early}, Outcome(("feedback", at), feedback=request), learned=True)
+        self._gathered(kind, fields, at)
+        return reply
 
     def _given(self, kind: str, fields: dict[str, Any]) -> dict[Any, float]:
         """What feedback gives to documents, checked. Raises ValueError."""
@@ -68,23 +70,27 @@ class WindowedService(LearningService):
     def _gathered(self, kind: str, fields: dict[str, Any], at: float) -> None:
         """Feedback was accepted."""
         event = fields["event"] if kind == "event" else GRADE
-        self._pending.give(fields["id"], self._given(kind, fields), event, at, fields.get("ungraded"))
-        self._counts["accepted"] += 1
-        self.n_changes += 1
+        giving = self._pending.giving(fields["id"], self._given(kind, fields), event, at, fields.get("ungraded"))
+        at_once([*giving, *self._counting("accepted")])
 
     def _close_due(self) -> tuple[Reply, ...]:
         """Learn queries whose windows have ended."""
         closed: list[Reply] = []
-        while len(closed) < _MOST_CLOSED and (query_id := self._pending.next_closed()) is not None:
-            number = self._pending.number(query_id) or 0
-            try:
-                closed.append(self._closed(query_id, Outcome(("close", query_id), gone=(number,))))
-            except (ValueError, TypeError, OverflowError):
-                # Checked when it came; what is left is a model that cannot learn this query at all.
-                self._dropped(query_id)
-                closed.append(Reply({}, Outcome(("drop", query_id), gone=(number,))))
-            except MemoryError:
-                break
+        try:
+            while len(closed) < _MOST_CLOSED and (query_id := self._pending.next_closed()) is not None:
+                number = self._pending.number(query_id) or 0
+                outcome = Outcome(("close", query_id), gone=(number,))
+                # It has its place before it is learned: what was learned must be known.
+                closed.append(Reply({}, outcome))
+                try:
+                    closed[-1] = self._closed(query_id, outcome)
+                except (ValueError, TypeError, OverflowError):
+                    # Checked when it came; what is left is a model that cannot learn this query at all.
+                    closed[-1] = Reply({}, Outcome(("drop", query_id), gone=(number,)))
+                    self._dropped(query_id)
+        except MemoryError:
+            if closed and closed[-1].outcome is not None and closed[-1].outcome.fields[1] not in self._learned:
+                closed.pop()
         return tuple(closed)
 
     def _closed(self, query_id: Any, outcome: Outcome) -> Reply:
@@ -92,9 +98,9 @@ class WindowedService(LearningService):
         pending, plan = self._pending, self._pending.plan
         totals = pending.totals(query_id)
         if plan is None or (not pending.has_feedback(query_id) and plan.unanswered == "skip"):
-            self._forgotten(query_id)
-            self._counts["unanswered"] += 1
-            return Reply({}, outcome)
+            reply = Reply({}, outcome)
+            self._forgotten(query_id, "unanswered")
+            return reply
         text, _, drawn = pending.get(query_id)
         # Feedback that arrived before its query may name other documents.
         documents = {*self._known(text, drawn)}
@@ -105,16 +111,11 @@ class WindowedService(LearningService):
 
     def _dropped(self, query_id: Any) -> None:
         """A query cannot be learned."""
-        self._forgotten(query_id)
-        self._counts["refused"] += 1
+        self._forgotten(query_id, "refused")
 
-    def _forgotten(self, query_id: Any) -> None:
+    def _forgotten(self, query_id: Any, counted: str) -> None:
         """A query goes without being learned; feedback on it is late from now on."""
-        self._learned[query_id] = (self.n_changes + 1, 0)
-        self._read.pop(self._pending.number(query_id) or 0, None)
-        self._pending.take(query_id)
-        self._limit_learned()
-        self.n_changes += 1
+        at_once([*self._remembering(query_id, 0), *self._leaving(query_id), *self._counting(counted)])
 
     def _with_what_follows(self, reply: Reply) -> Reply:
         """A reply, with what happens after its request."""
@@ -131,7 +132,8 @@ class WindowedService(LearningService):
     def _promote(self) -> None:
         """Let the challenger serve from now on."""
         if self.challenge is not None:
-            self._promoted = self.challenge.origin or ""
-            self.replaced, self.model, self.challenge = self.model, self.challenge.model, None
-            self._read.clear()
-        self.n_changes += 1
+            promoted = {"model": self.challenge.model, "challenge": None, "replaced": self.model}
+            promoted["_promoted"] = self.challenge.origin or ""
+            at_once([functools.partial(vars(self).update, promoted), self._read.clear, *self._counting(None)])
+        else:
+            at_once(self._counting(None))

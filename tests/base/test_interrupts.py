@@ -1,6 +1,7 @@
 """Ctrl-C at every instant of learning: the model is as before the query, or as after it."""
 
 import copy
+import functools
 import sys
 
 import numpy as np
@@ -260,3 +261,18 @@ def test_no_interrupt_tears_a_metric_or_a_position_bias():
             met.add(repr(vars(learner)))
             instant += 1
         assert len(met) == 2
+
+
+def test_changes_that_are_kept_are_not_undone():
+    undone, kept = [], {}
+    changes = all_or_nothing()
+    changes.undo_by(lambda: undone.append("first"))
+
+    def keeps(name):
+        with changes:
+            changes.keep([functools.partial(kept.__setitem__, name, 1)])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        keeps("a")
+    assert (undone, kept) == ([], {"a": 1})

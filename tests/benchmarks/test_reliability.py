@@ -8,7 +8,19 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import _crashes, _damage, _hostile, _kills, _kills_served, _kills_windows, _soak, _threads, reliability
+from benchmarks import (
+    _crashes,
+    _damage,
+    _hostile,
+    _interrupts,
+    _kills,
+    _kills_served,
+    _kills_windows,
+    _soak,
+    _threads,
+    reliability,
+)
+from online_rank.base.undo import Staged
 from online_rank.storage.files import ModelFileError, from_bytes
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the harness forks")
@@ -64,8 +76,34 @@ def test_a_damaged_file_is_noticed_or_changes_nothing():
     assert [counts["untold"] > 0 for counts in found.values()] == [False, False, True]
 
 
-def test_interrupts_and_threads_see_whole_states():
-    assert _threads.interrupts(10, seed=1) == (10, 0)
+def test_what_is_interrupted_is_whole(monkeypatch):
+    some = (
+        "scaler | perceptron: learn_one",
+        "boosted: tree",
+        "waiting: windows, put",
+        "service: learn",
+        "service: windows, close",
+    )
+    found = _interrupts.scenarios()
+    monkeypatch.setattr(_interrupts, "scenarios", lambda: {name: found[name] for name in some})
+    result = _interrupts.interrupts(6, seed=1)
+    assert result["torn"] == []
+    assert result["cases"] == result["before"] + result["after"] == 30
+    assert 5 < result["doubled"] < 25
+
+
+def test_what_is_torn_is_noticed(monkeypatch):
+    def torn(pending):
+        for i in range(50):
+            pending._advance(Staged(pending), i)
+            pending.n_evicted += 1
+
+    scenario = _interrupts.scenarios()["waiting: take"]()._replace(act=torn)
+    monkeypatch.setattr(_interrupts, "scenarios", lambda: {"torn": lambda: scenario})
+    assert len(_interrupts.interrupts(6, seed=1)["torn"]) > 3
+
+
+def test_threads_see_whole_states():
     result = _threads.threads(0.5, n_readers=2)
     assert (result.torn, result.errors) == (0, [])
 

@@ -1,0 +1,493 @@
+"""Ctrl-C and lacks of memory before random bytecodes of the library, single and double.
+
+An exception is raised before a random bytecode of a call: KeyboardInterrupt or MemoryError. In half of the cases a second one
+follows before a random later bytecode, often while the first is being dealt with. Afterwards the state is as before the call or
+as after it, no lock is held, and the next call ends as it does for a model that nobody interrupted; a call that raised nothing
+was done.
+
+Passed over are bytecodes that cannot raise by themselves, since Python neither looks for signals nor allocates there: between
+the last bytecode of a `with` block and the call that releases the lock an exception would come from nowhere.
+"""
+
+import contextlib
+import copy
+import dis
+import functools
+import io
+import json
+import pickle
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+from river import utils
+
+import online_rank
+from benchmarks._children import Died, in_child
+from online_rank import ClickPerceptron, HashedFeatures, PerceptronRanker, StreamScaler, SwapRanker
+from online_rank.base import parts_of
+from online_rank.feedback import Impression, PositionBias
+from online_rank.metrics import NDCG, OffPolicyValue, metric
+from online_rank.query import SparseRows
+from online_rank.rankers.boosted import BoostedRanker
+from online_rank.serving import Challenge, FeedbackPlan, PendingQueries
+from online_rank.serving.protocol import RankingService
+from online_rank.storage.files import to_bytes
+
+_HOME = online_rank.__path__[0]
+#: They load, move and drop what is there already.
+_QUIET = frozenset(
+    (
+        "NOP",
+        "CACHE",
+        "PRECALL",
+        "PUSH_NULL",
+        "LOAD_CONST",
+        "LOAD_FAST",
+        "STORE_FAST",
+        "POP_TOP",
+        "COPY",
+        "SWAP",
+        "PUSH_EXC_INFO",
+        "POP_EXCEPT",
+        "RERAISE",
+        "EXTENDED_ARG",
+        "WITH_EXCEPT_START",
+        "RETURN_VALUE",
+        "RETURN_CONST",
+        "JUMP_FORWARD",
+        "KW_NAMES",
+    )
+)
+#: Most bytecodes between a first and a second exception.
+_FAR = 400
+
+Subject = Any
+Act = Callable[[Subject], Any]
+
+
+class Scenario(NamedTuple):
+    """A call on something that learns.
+
+    Attributes
+    ----------
+    subject
+        What learns, past its first queries.
+    act
+        The call.
+    go_on
+        The next one.
+    parts
+        What of the call may be missing: functions that patch it away. All else is then complete.
+    """
+
+    subject: Subject
+    act: Act
+    go_on: Act
+    parts: tuple[Callable[[], Any], ...] = ()
+
+
+#: States that there may be: "before" or "after", the state, and what follows from it.
+Expected = list[tuple[str, bytes, Any]]
+
+
+class Raised(NamedTuple):
+    """Which exceptions are raised: before how many counted bytecodes; the second counts from the first."""
+
+    kinds: tuple[type[BaseException], ...]
+    after: tuple[int, ...]
+
+
+@functools.cache
+def _loud(code: CodeType) -> frozenset[int]:
+    """The offsets of the bytecodes that may raise."""
+    instructions = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
+    loud = {each.offset for each in instructions if each.opname not in _QUIET}
+    for i, each in enumerate(instructions):
+        # The call that leaves a `with` block: three times None and the call.
+        before = [other for other in instructions[max(0, i - 4) : i] if other.opname != "PRECALL"][-3:]
+        if each.opname == "CALL" and [(b.opname, b.argval) for b in before] == [("LOAD_CONST", None)] * 3:
+            loud.discard(each.offset)
+    return frozenset(loud)
+
+
+class _Injector:
+    """Counts the bytecodes of the library, and raises before some."""
+
+    def __init__(self, raised: Raised | None = None) -> None:
+        self.n = 0
+        self._raised = raised
+        self._next = 0
+
+    def __enter__(self) -> "_Injector":
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        sys.setprofile(None)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(_HOME):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event != "opcode" or frame.f_lasti not in _loud(frame.f_code):
+            return self._trace
+        raised = self._raised
+        if raised is not None and self._next < len(raised.after) and self.n >= raised.after[self._next]:
+            kind = raised.kinds[self._next]
+            self._next += 1
+            self.n = 0
+            # Python stops tracing what raises; calls and returns are heard of still, and begin it again.
+            sys.setprofile(self._trace_again if self._next < len(raised.after) else None)
+            raise kind("injected")
+        self.n += 1
+        return self._trace
+
+    def _trace_again(self, frame: FrameType | None, _event: str, _argument: Any) -> None:
+        sys.setprofile(None)
+        sys.settrace(self._trace)
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(_HOME):
+                frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self._trace, True, False
+            frame = frame.f_back
+
+
+def interrupts(n: int, seed: int) -> dict[str, Any]:
+    """Inject exceptions into `n` calls of each scenario, in a child process for each; counts, and what was torn."""
+    total: dict[str, Any] = {"cases": 0, "doubled": 0, "before": 0, "after": 0, "torn": [], "scenarios": []}
+    for name, make in scenarios().items():
+        try:
+            found = in_child(functools.partial(_interrupted, name, make, n, seed))
+        except Died as error:
+            found = {"cases": n, "torn": [f"{name}: {error}"]}
+        for key, value in found.items():
+            total[key] += value
+        total["scenarios"].append(name)
+    return total
+
+
+def _interrupted(name: str, make: Callable[[], Scenario], n: int, seed: int) -> dict[str, Any]:
+    rng = random.Random(f"{name} {seed}")
+    counts: dict[str, Any] = {"cases": 0, "doubled": 0, "before": 0, "after": 0, "torn": []}
+    with warnings.catch_warnings(), np.errstate(all="ignore"), mock.patch("online_rank.base.columns._MANY_NAMES", 4):
+        warnings.simplefilter("ignore")
+        scenario = make()
+        expected, answer, n_bytecodes = expected_of(scenario)
+        while counts["cases"] < n:
+            kinds = tuple(rng.choice((KeyboardInterrupt, MemoryError)) for _ in range(rng.choice((1, 2))))
+            instants = tuple(rng.randrange(n_bytecodes) if i == 0 else rng.choice((3, 30, _FAR)) for i in range(len(kinds)))
+            raised = Raised(kinds, tuple(at if i == 0 else rng.randrange(at) for i, at in enumerate(instants)))
+            what = outcome(scenario, raised, expected, answer)
+            counts["cases"] += 1
+            counts["doubled"] += len(kinds) == 2
+            if what in ("before", "after"):
+                counts[what] += 1
+            else:
+                short = [kind.__name__ for kind in kinds]
+                counts["torn"].append(f"{name}, {short} at {raised.after}: {what}")
+    return counts
+
+
+def expected_of(scenario: Scenario) -> tuple[Expected, Any, int]:
+    """What states there may be, and what follows from them; the answer of the call, and its number of bytecodes."""
+    before, after = copy.deepcopy(scenario.subject), copy.deepcopy(scenario.subject)
+    answer = scenario.act(copy.deepcopy(scenario.subject))
+    with _Injector() as counted:
+        scenario.act(after)
+    shorter = []
+    for part in scenario.parts:
+        shorter.append(copy.deepcopy(scenario.subject))
+        with part():
+            scenario.act(shorter[-1])
+    expected: Expected = []
+    for which, twin in (("before", before), ("after", after), *(("after", each) for each in shorter)):
+        looked = look(twin)
+        expected.append((which, looked, (_told(scenario.go_on(twin)), look(twin))))
+    return expected, answer, counted.n
+
+
+def outcome(scenario: Scenario, raised: Raised, expected: Expected, answer: Any) -> str:
+    """What becomes of a copy of the subject whose call meets exceptions: "before", "after", or what is wrong."""
+    learner = copy.deepcopy(scenario.subject)
+    error, given = None, None
+    try:
+        with _Injector(raised), contextlib.redirect_stderr(io.StringIO()):
+            given = scenario.act(learner)
+    except BaseException as failure:
+        error = failure.with_traceback(None)
+    if any(getattr(part, "_lock", None) is not None and part._lock._is_owned() for part in _locked(learner)):
+        return "its lock is taken"
+    if error is not None and not isinstance(error, KeyboardInterrupt | MemoryError):
+        return f"another error: {error!r}"
+    state = look(learner)
+    known = [(which, then) for which, looked, then in expected if looked == state]
+    if not known:
+        return "torn"
+    if error is None and not _is_refusal(given):
+        # Nothing was raised, so it was done.
+        if all(which == "before" for which, _ in known):
+            return "it said nothing, and did nothing"
+        if _told(given) != _told(answer):
+            return "it gave another answer"
+    try:
+        went_on = _told(scenario.go_on(learner)), look(learner)
+    except Exception as failure:
+        return f"as {known[0][0]}, but then {failure!r}"
+    return next((which for which, then in known if then == went_on), f"as {known[0][0]}, but goes on otherwise")
+
+
+def _locked(subject: Subject) -> Iterator[Any]:
+    model = getattr(subject, "model", subject)
+    return parts_of(model) if hasattr(model, "learn_one") else iter(())
+
+
+def _is_refusal(given: Any) -> bool:
+    answer = getattr(given, "answer", None)
+    return isinstance(answer, dict) and "error" in answer
+
+
+def _told(answer: Any) -> Any:
+    return repr(getattr(answer, "answer", answer))
+
+
+def look(subject: Subject) -> bytes:
+    """The whole state, to the bit."""
+    try:
+        return to_bytes(subject)
+    except (TypeError, ValueError):
+        return pickle.dumps(_plain(subject))
+
+
+def _plain(value: Any) -> Any:
+    """State as values whose pickles are equal if they are."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return [(_plain(name), _plain(each)) for name, each in value.items()]
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *map(_plain, value)]
+    if hasattr(value, "__dict__") and not isinstance(value, type):
+        return type(value).__name__, _plain(vars(value))
+    return repr(value)
+
+
+def scenarios() -> dict[str, Callable[[], Scenario]]:
+    """What is interrupted, by name."""
+    from tests.serving.test_rule import MODELS
+
+    return {
+        **{f"{name}: learn_one": functools.partial(_model, make, "learn") for name, make in MODELS.items()},
+        **{f"{name}: learn_many": functools.partial(_model, make, "many") for name, make in MODELS.items()},
+        **{f"{name}: growing": functools.partial(_model, make, "grow") for name, make in MODELS.items()},
+        **{f"{name}: rank": functools.partial(_model, make, "rank") for name, make in MODELS.items()},
+        **_others(),
+    }
+
+
+def _query(seed: int, m: int = 5, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, d))
+    return X, np.clip(np.round(X[:, 0] + 1.0), 0, 3).astype(np.int64)
+
+
+def _named(seed: int, *new: str) -> tuple[dict[str, Any], dict[str, int]]:
+    X, y = _query(seed)
+    names = ("a", "b", "c")
+    return (
+        {f"d{i}": {**dict(zip(names, row, strict=True)), **dict.fromkeys(new, 1.0 + i)} for i, row in enumerate(X.tolist())},
+        {f"d{i}": int(grade) for i, grade in enumerate(y)},
+    )
+
+
+def _learning(model: Any, seed: int, *new: str) -> Act:
+    """Learns a query; where rankings are drawn, that one is drawn now."""
+    docs, y = _named(seed, *new)
+    feedback: Any = model.show_one(docs).clicked([next(iter(docs))]) if model.abilities.draws else y
+    return lambda model: model.learn_one(docs, feedback)
+
+
+def _learn_named(model: Any, seed: int, *new: str) -> None:
+    _learning(model, seed, *new)(model)
+
+
+def _model(make: Callable[[], Any], call: str) -> Scenario:
+    model = make()
+    clicks = model.abilities.draws
+    for seed in range(7):
+        _learn_named(model, seed)
+    blocks = [_named(seed) for seed in (20, 21, 22)]
+    rank = lambda model: (model.rank_one(_named(9)[0]), model.predict_one(_named(9)[0]))  # noqa: E731
+
+    def go_on(model: Any) -> Any:
+        _learn_named(model, 11, "later")
+        return rank(model)
+
+    if call == "rank":
+        return Scenario(model, rank, go_on)
+    if call == "grow":
+        return Scenario(model, _learning(model, 8, "new", "newer"), go_on)
+    if call == "learn" or clicks or model.abilities.takes_documents or model.abilities.takes_context:
+        return Scenario(model, _learning(model, 8), go_on)
+    import pandas as pd
+
+    X = pd.concat([pd.DataFrame(list(docs.values())) for docs, _ in blocks])
+    y = [grade for _, grades in blocks for grade in grades.values()]
+    qid = np.repeat(np.arange(3), 5)
+    return Scenario(model, lambda model: model.learn_many(X, y, qid, w=[1.0, 2.5, 0.5]), go_on)
+
+
+def _others() -> dict[str, Callable[[], Scenario]]:
+    X, y = _query(1)
+    X2, y2 = _query(2)
+    rows = SparseRows(np.array([0, 1, 3, 4, 4, 5]), np.array([2, 0, 1, 1, 2], np.int32), np.array([5.0, 1.0, 2.0, 3.0, 1.0]), 3)
+    clicks = Impression(("a", "b", "c"), logits=(0.0, 0.0, 0.0)).clicked(["b"])
+
+    def on_arrays(make: Callable[[], Any], learn: Act) -> Callable[[], Scenario]:
+        def made() -> Scenario:
+            model = make()
+            for seed in range(4):
+                model.learn_one(*_query(seed))
+            return Scenario(model, learn, lambda model: (model.learn_one(X2, y2), model.predict_one(X)))
+
+        return made
+
+    def one(model: Any) -> Any:
+        return model.learn_one(X, y, 2.5)
+
+    def many(model: Any) -> Any:
+        return model.learn_many(np.concatenate((X, X2)), np.concatenate((y, y2)), [0] * 5 + [1] * 5)
+
+    def sparse(model: Any) -> Any:
+        return model.learn_one(rows, y)
+
+    found = {
+        "perceptron: weighted": on_arrays(PerceptronRanker, one),
+        "perceptron: block": on_arrays(PerceptronRanker, many),
+        "perceptron: sparse": on_arrays(PerceptronRanker, sparse),
+        "gradient: sparse": on_arrays(lambda: online_rank.GradientRanker(), sparse),
+        "direct: block": on_arrays(lambda: online_rank.DirectRanker((4,), seed=1), many),
+        "direct: weighted": on_arrays(lambda: online_rank.DirectRanker((4, 3), accumulate=2, seed=1), one),
+        "scaler | direct: weighted": on_arrays(lambda: StreamScaler() | online_rank.DirectRanker((4,), seed=1), one),
+        "boosted: tree": on_arrays(lambda: BoostedRanker(depth=2, window=8, rate=10.0), many),
+        "hashed: block": on_arrays(lambda: HashedFeatures(4) | PerceptronRanker(), many),
+    }
+
+    def clicked(make: Callable[[], Any]) -> Scenario:
+        model = make()
+        for seed in range(4):
+            _learn_named(model, seed)
+        return Scenario(model, _learning(model, 8), lambda model: model.rank_one(_named(9)[0]))
+
+    def of(value: Any, act: Act) -> Callable[[], Scenario]:
+        def made() -> Scenario:
+            act(value)
+            return Scenario(value, act, lambda value: (act(value), None)[1])
+
+        return made
+
+    blocks = np.concatenate((y, y2)), np.concatenate((X[:, 0], X2[:, 1])), [0] * 5 + [1] * 5
+    return {
+        **found,
+        "swap: clicks": lambda: clicked(SwapRanker),
+        "click perceptron: clicks": lambda: clicked(ClickPerceptron),
+        "metric: update": of(metric("ndcg@3"), lambda m: m.update([0, 2, 1], [0.3, 0.2, 0.1])),
+        "metric: update_many": of(metric("ap"), lambda m: m.update_many(*blocks)),
+        "metric: rolling": of(utils.Rolling(NDCG, 3, k=3), lambda m: m.update([0, 2, 1], [0.3, 0.2, 0.1])),
+        "position bias": of(PositionBias(3), lambda m: m.update(clicks)),
+        "value of another ranking": of(OffPolicyValue([0.5, 0.3, 0.2]), lambda m: m.update(clicks, ["b", "a", "c"])),
+        **_pending(),
+        **_services(),
+    }
+
+
+def _pending() -> dict[str, Callable[[], Scenario]]:
+    def waiting(plan: FeedbackPlan | None) -> PendingQueries:
+        pending = PendingQueries(max_queries=3, plan=plan)
+        for i, name in enumerate("abc"):
+            pending.remember(name, ("text", [0.5, 0.25], None), 10, at=float(i))
+        if plan is not None:
+            pending.add("b", {"x": 1.0}, at=3.0)
+            pending.add("early", {"x": 2.0}, at=3.0)
+        return pending
+
+    def go_on(pending: PendingQueries) -> Any:
+        pending.remember("f", ("text", [0.5], None), 10, at=50.0)
+        return pending.numbers(), pending.n_evicted, list(pending.closed(60.0)) if pending.plan else pending.take("f")
+
+    plan = FeedbackPlan(window=100, events={"click": 1})
+    acts: dict[str, tuple[FeedbackPlan | None, Act]] = {
+        "put": (None, lambda p: p.remember("d", ("text", [1.0], None), 20, at=4.0)),
+        "put again": (None, lambda p: p.remember("b", ("text", [1.0], None), 20, at=4.0)),
+        "take": (None, lambda p: p.take("b")),
+        "windows, put": (plan, lambda p: p.remember("d", ("text", [1.0], None), 20, at=4.0)),
+        "windows, early": (plan, lambda p: p.remember("early", ("text", [1.0], None), 20, at=4.0)),
+        "windows, event": (plan, lambda p: p.add_event("c", "click", "x", at=5.0)),
+        "windows, early event": (plan, lambda p: p.add("z", {"x": 1, "y": 2}, at=5.0, ungraded=0)),
+        "windows, late": (plan, lambda p: p.add("a", {"x": 1}, at=300.0)),
+    }
+    return {
+        f"waiting: {name}": lambda plan=plan, act=act: Scenario(waiting(plan), act, go_on) for name, (plan, act) in acts.items()
+    }
+
+
+def _unable(challenge: Challenge, *_: Any) -> None:
+    """The challenger has no memory to learn with."""
+    challenge.n_failed += 1
+
+
+def _services() -> dict[str, Callable[[], Scenario]]:
+    def ask(query_id: Any, seed: int, **more: Any) -> bytes:
+        return json.dumps({"id": query_id, "docs": _named(seed)[0], **more}).encode()
+
+    def grade(query_id: Any, seed: int, **more: Any) -> bytes:
+        return json.dumps({"id": query_id, "grades": _named(seed)[1], **more}).encode()
+
+    def made(make: Callable[[], Any], act: bytes, challenge: Any = None, plan: FeedbackPlan | None = None) -> Scenario:
+        rival = None if challenge is None else Challenge(challenge(), promote_at=0.95)
+        service = RankingService(make(), max_pending=3, max_learned=3, plan=plan, challenge=rival)
+        draws = service.draws
+        for i in range(7):
+            at = {} if plan is None else {"ts": 10.0 * i}
+            shown = service.handle(ask(i, i, **at)).answer
+            if i < 5:
+                clicked = json.dumps({"id": i, "clicks": shown["ranking"][:1], **at}).encode()
+                service.handle(clicked if draws else grade(i, i, **at))
+        parts = []
+        if rival is not None:
+            parts.append(lambda: mock.patch.object(Challenge, "learn", _unable))
+        if plan is not None:
+            parts += [lambda most=most: mock.patch("online_rank.serving.windows._MOST_CLOSED", most) for most in (0, 1, 2)]
+        return Scenario(service, lambda service: service.handle(act), go_on, tuple(parts))
+
+    def go_on(service: RankingService) -> Any:
+        first = service.handle(ask("next", 12, ts=95.0)).answer
+        return first, service.handle(json.dumps({"id": "x", "docs": _named(13)[0], "greedy": True}).encode()).answer
+
+    learner = lambda: StreamScaler() | PerceptronRanker()  # noqa: E731
+    window = FeedbackPlan(window=30, events={"click": 1})
+    taught = json.dumps({"id": "t", "docs": _named(8)[0], "grades": _named(8)[1]}).encode()
+    acts = {
+        "rank": (learner, ask("new", 8)),
+        "rank again": (learner, ask(5, 8)),
+        "learn": (learner, grade(5, 5)),
+        "teach": (learner, taught),
+        "learn twice": (learner, grade(4, 4)),
+        "greedy": (learner, ask("g", 8, greedy=True)),
+        "challenged, rank": (learner, ask("new", 8), PerceptronRanker),
+        "challenged, learn": (learner, grade(5, 5), PerceptronRanker),
+        "challenged, teach": (learner, taught, PerceptronRanker),
+        "clicks, rank": (SwapRanker, ask("new", 8)),
+        "clicks, learn": (SwapRanker, json.dumps({"id": 6, "clicks": ["d1"]}).encode()),
+        "drafts, rank": (SwapRanker, ask("new", 8), SwapRanker),
+        "drafts, learn": (SwapRanker, json.dumps({"id": 6, "clicks": ["d1"]}).encode(), SwapRanker),
+        "windows, rank": (learner, ask("new", 8, ts=70.0), None, window),
+        "windows, event": (learner, json.dumps({"id": 6, "event": "click", "doc": "d1", "ts": 71.0}).encode(), None, window),
+        "windows, close": (learner, ask("new", 8, ts=92.0), None, window),
+    }
+    return {f"service: {name}": functools.partial(made, *given) for name, given in acts.items()}
