@@ -64,7 +64,8 @@ class RunFeatures(QueryTransformer):
     Raises
     ------
     TypeError, ValueError
-        An argument is out of its range. Later: a query has a run that `runs` does not name.
+        An argument is out of its range. Later: a query has a run that `runs` does not name; or it is not given as `Runs`, and
+        no document has a score of a named run.
 
     References
     ----------
@@ -124,6 +125,9 @@ class RunFeatures(QueryTransformer):
             for name, is_run in zip(names, given.retrieved or (), strict=False):
                 if is_run and name not in self.runs:
                     raise ValueError(f"x has the run {name!r}, but runs names {', '.join(map(repr, self.runs))}")
+            if given.retrieved is None and block.n_documents and not {*names} & {*self.runs}:
+                listed = " or ".join(map(repr, self.runs))
+                raise ValueError(f"x: no document has a score of {listed}; give lists of retrievers as Runs({{name: list}})")
             names = (*names, *(name for name in self.runs if name not in names))
             given = given.widened(names)
             runs = [names.index(name) for name in self.runs]

@@ -174,3 +174,15 @@ def test_columns_that_would_share_a_name_are_refused():
 def test_bad_arguments(arguments, error):
     with pytest.raises(error, match=next(iter(arguments))):
         RunFeatures(**arguments)
+
+
+def test_lists_of_retrievers_in_a_bare_dict_are_refused():
+    """It has the shape of documents: their names were ranked, and the documents learned as features."""
+    model = hybrid(["bm25", "vector"])
+    for query in ({"bm25": {"d1": 2.0, "d2": 1.0}, "vector": {"d2": 0.5}}, {"d1": {"age": 3.0}}):
+        with pytest.raises(ValueError, match="no document has a score of 'bm25' or 'vector'; give lists of retrievers as Runs"):
+            model.rank_one(query)
+        with pytest.raises(ValueError, match="as Runs"):
+            model.learn_one(query, dict.fromkeys(query, 1))
+    assert model.rank_one({}) == model.rank_one(Runs({"bm25": [], "vector": []})) == []
+    assert model.rank_one({"d1": {"bm25": 1.0}, "d2": {"bm25": 2.0}}) == ["d2", "d1"]
