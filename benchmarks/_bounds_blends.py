@@ -20,7 +20,7 @@ from online_rank import (
 )
 from online_rank.intervals import LossInterval
 from online_rank.query import query_offsets
-from online_rank.rankers.hedge import shares_of
+from online_rank.rankers.hedge import choose, shares_of
 from online_rank.stream.letor import read_letor
 from online_rank.stream.synth import Drifting, NoisyTeacher
 
@@ -52,7 +52,8 @@ def blends() -> str:
             model, differs = StreamQuantileMap() | BlendRanker(), 0
             blend = model["BlendRanker"]
             for X, y in queries:
-                constant = shares_of(blend.candidate_losses, blend.candidate_prior, blend.rate) @ blend.candidates
+                shares = shares_of(blend.candidate_losses, blend.candidate_prior, blend.rate)
+                constant = choose(shares, blend.candidates, None)
                 differs += bool(np.any(constant != blend.weights))
                 model.learn_one(X, y)
             c = bounds.certificate_of(model)
