@@ -11,11 +11,11 @@ import numpy as np
 
 from online_rank._kernels._jit import inlined, inner, leaf
 from online_rank._kernels.codes import ADAPTIVE, ARGMAX, DELTA, GAIN, PAIRS, SORT, SPREAD
-from online_rank._kernels.hinges import hinge_by_delta, hinge_of_few, hinge_of_moved, hinge_of_sorted, hinge_on_best
+from online_rank._kernels.hinges import hinge_by_delta, hinge_of_sorted, hinge_on_best, hinges_of_few, hinges_of_moved
 from online_rank._kernels.pair_credits import argmax_credit, delta_credit, pair_credit, spread_credit, spread_over_few
 from online_rank._kernels.sort_credit import Moved, sort_credit, transport
 from online_rank._kernels.violations import list_preferred, sort_violators
-from online_rank._kernels.workspace import BARS, BEST, CREDIT, OTHER_CREDIT, PREFERRED, SHARES, TERMS
+from online_rank._kernels.workspace import BARS, BEST, CREDIT, OTHER_CREDIT, PREFERRED, SHARES
 
 # Up to this number of preferred documents their violators are counted one by one.
 _FEW = 64
@@ -106,33 +106,40 @@ def prepare_hinges(credit, graded, v, violation, moved, work, all_forms):
 
 
 @leaf
-def hinges(credit, target, graded, v, violation, pairs, moved, of_spread, scale, k, margin, work, all_forms):
-    """Sum of a_ij times the hinge of a comparator's keys k (m,) over the pairs, a_ij as `assign_credit` has them, scaled.
+def hinges(credit, target, graded, v, violation, pairs, moved, of_spread, scale, k, other, two, margin, work, all_forms):
+    """Sums of a_ij times the hinges of two comparators' keys (m,) over the pairs, a_ij as `assign_credit` has them, scaled.
 
+    Additions wait for one another, so two sums take little longer than one. Without `two`, the second is worth nothing.
     `of_spread` is the share of `spread` in ADAPTIVE; `scale` is what the credit in `work` was multiplied by; `all_forms` is as
     for `assign_credit`.
     """
-    preferred = work.integers[PREFERRED, : pairs.preferred]
+    sort, other_sort = 0.0, 0.0
+    if credit in (SORT, ADAPTIVE):
+        sort, other_sort = hinges_of_moved(moved, pairs.moved, k, other, margin)
     if credit == SORT:
-        return hinge_of_moved(moved, pairs.moved, k, margin)
-    if credit == ADAPTIVE:
-        spread = scale * (_hinge_of_spread(target, graded, violation, preferred, k, margin, work) / pairs.spread)
-        return of_spread * spread + (1.0 - of_spread) * hinge_of_moved(moved, pairs.moved, k, margin)
-    if credit == SPREAD:
-        return scale * _hinge_of_spread(target, graded, violation, preferred, k, margin, work)
-    if all_forms is not None:
-        if credit == ARGMAX:
-            return scale * hinge_on_best(graded, v, violation, k, margin, work.integers[BEST])
-        if credit == DELTA:
-            return scale * hinge_by_delta(target, graded, violation, k, margin, work)
-        if credit in (PAIRS, GAIN):
-            return scale * hinge_of_sorted(credit, target.kind, graded, preferred, k, margin, work)
-    raise ValueError("no kernel has a comparator's hinges for this credit")
+        return sort, other_sort
+    preferred = work.integers[PREFERRED, : pairs.preferred]
+    if credit in (SPREAD, ADAPTIVE) and pairs.preferred <= _FEW:
+        own, others = hinges_of_few(graded, violation, preferred, work.reals[SHARES], k, other, two, margin, work)
+    else:
+        own = _hinge(credit, target, graded, v, violation, preferred, k, margin, work, all_forms)
+        others = _hinge(credit, target, graded, v, violation, preferred, other, margin, work, all_forms) if two else 0.0
+    if credit != ADAPTIVE:
+        return scale * own, scale * others
+    own, others = scale * (own / pairs.spread), scale * (others / pairs.spread)
+    return of_spread * own + (1.0 - of_spread) * sort, of_spread * others + (1.0 - of_spread) * other_sort
 
 
 @leaf
-def _hinge_of_spread(target, graded, violation, preferred, k, margin, work):
-    """The sum for `spread`, unscaled."""
-    if preferred.shape[0] <= _FEW:
-        return hinge_of_few(graded, violation, preferred, work.reals[SHARES], k, margin, work.reals[TERMS, : k.shape[0]])
-    return hinge_of_sorted(SPREAD, target.kind, graded, preferred, k, margin, work)
+def _hinge(credit, target, graded, v, violation, preferred, k, margin, work, all_forms):
+    """The sum for a comparator's keys k (m,), unscaled: of a query whose violators are sorted, or of another credit's pairs."""
+    if credit in (SPREAD, ADAPTIVE):
+        return hinge_of_sorted(SPREAD, target.kind, graded, preferred, k, margin, work)
+    if all_forms is not None:
+        if credit == ARGMAX:
+            return hinge_on_best(graded, v, violation, k, margin, work.integers[BEST])
+        if credit == DELTA:
+            return hinge_by_delta(target, graded, violation, k, margin, work)
+        if credit in (PAIRS, GAIN):
+            return hinge_of_sorted(credit, target.kind, graded, preferred, k, margin, work)
+    raise ValueError("no kernel has a comparator's hinges for this credit")

@@ -6,13 +6,14 @@ a_ij is the credit of `credit.assign_credit` before scaling.
 import numpy as np
 
 from online_rank._kernels import fenwick
-from online_rank._kernels._jit import inner, leaf
+from online_rank._kernels._jit import inlined, inner, leaf
 from online_rank._kernels.codes import GAIN, SPREAD
 from online_rank._kernels.order import sort_descending
 from online_rank._kernels.pair_credits import gain_unit, swap_change
 from online_rank._kernels.primitives import lane_sum
 from online_rank._kernels.violations import least_violating
 from online_rank._kernels.workspace import (
+    OTHER_TERMS,
     SHARES,
     START,
     TERMS,
@@ -56,42 +57,60 @@ def hinge_by_delta(target, graded, violated, k, margin, work):
 
 
 @leaf
-def hinge_of_moved(moved, size, k, margin):
-    """Sum of the amounts of the first `size` pairs times their hinges."""
-    total = 0.0
+def hinges_of_moved(moved, size, k, other, margin):
+    """Sums of the amounts of the first `size` pairs times their hinges, for two comparators."""
+    total, other_total = 0.0, 0.0
     for n in range(size):
-        total += moved.amount[n] * max(0.0, margin + k[moved.lower[n]] - k[moved.upper[n]])
-    return total
+        i, j, amount = moved.upper[n], moved.lower[n], moved.amount[n]
+        total += amount * max(0.0, margin + k[j] - k[i])
+        other_total += amount * max(0.0, margin + other[j] - other[i])
+    return total, other_total
 
 
 @leaf
-def hinge_of_few(graded, violated, preferred, share, k, margin, terms):
-    """The sum for `spread` with few preferred documents: share_i times the hinge, over the violators of i. O(m n), no branch.
+def hinges_of_few(graded, violated, preferred, share, k, other, two, margin, work):
+    """Sums for `spread` with few preferred documents: share_i times the hinge, over the violators of i. O(m n), no branch.
 
-    `terms` (m,) is workspace.
+    They are for two comparators; without `two` the second is 0. All hinges are finite.
     """
-    t, level = violated.t, graded.level
-    offset, strict = violated.offset, violated.strict
-    for j in range(k.shape[0]):
-        terms[j] = 0.0
+    m = k.shape[0]
+    terms, other_terms = work.reals[TERMS, :m], work.reals[OTHER_TERMS, :m]
+    # The shares of the violators of two documents at a time, and 0 for any other document.
+    one, next_one = work.reals[VIOLATOR_KEYS, :m], work.reals[VIOLATOR_GAINS, :m]
+    for j in range(m):
+        terms[j], other_terms[j] = 0.0, 0.0
     n = preferred.shape[0]
-    # Two at a time, so that everything else is read half as often.
     for r in range(0, n - 1, 2):
         i, h = preferred[r], preferred[r + 1]
-        own, short, a, bar = level[i], margin - k[i], share[i], least_violating(t[i], offset, strict)
-        other_own, other_short, b, other_bar = level[h], margin - k[h], share[h], least_violating(t[h], offset, strict)
-        for j in range(k.shape[0]):
-            hinge, other = max(0.0, k[j] + short), max(0.0, k[j] + other_short)
-            one = a * hinge if (level[j] < own) & (t[j] >= bar) else 0.0
-            two = b * other if (level[j] < other_own) & (t[j] >= other_bar) else 0.0
-            terms[j] += one + two
+        _shares_of_violators(graded.level, violated, i, share[i], one)
+        _shares_of_violators(graded.level, violated, h, share[h], next_one)
+        _add_hinges(one, next_one, k, margin - k[i], margin - k[h], terms)
+        if two:
+            _add_hinges(one, next_one, other, margin - other[i], margin - other[h], other_terms)
     if n % 2 == 1:
         i = preferred[n - 1]
-        own, short, a, bar = level[i], margin - k[i], share[i], least_violating(t[i], offset, strict)
-        for j in range(k.shape[0]):
-            hinge = max(0.0, k[j] + short)
-            terms[j] += a * hinge if (level[j] < own) & (t[j] >= bar) else 0.0
-    return lane_sum(terms)
+        _shares_of_violators(graded.level, violated, i, share[i], one)
+        for j in range(m):
+            terms[j] += one[j] * max(0.0, k[j] + (margin - k[i]))
+        if two:
+            for j in range(m):
+                other_terms[j] += one[j] * max(0.0, other[j] + (margin - other[i]))
+    return lane_sum(terms), lane_sum(other_terms)
+
+
+@inlined
+def _shares_of_violators(level, violated, i, share, shares):
+    """`share` for each violator of document i, and 0 for any other document, to `shares` (m,)."""
+    t, own, bar = violated.t, level[i], least_violating(violated.t[i], violated.offset, violated.strict)
+    for j in range(shares.shape[0]):
+        shares[j] = share if (level[j] < own) & (t[j] >= bar) else 0.0
+
+
+@inlined
+def _add_hinges(one, next_one, k, short, next_short, terms):
+    """Add the shares of the violators of two documents, times their hinges, to `terms` (m,)."""
+    for j in range(terms.shape[0]):
+        terms[j] += one[j] * max(0.0, k[j] + short) + next_one[j] * max(0.0, k[j] + next_short)
 
 
 @inner

@@ -91,21 +91,20 @@ def transport(graded, c, work, moved):
     n = 0
     for p in range(m):
         i = placed[p]
-        left[i] = c[i]
-        own = level[i]
-        # Without a branch, which would be as good as random.
-        below[i] = top[own]
-        top[own] = i if c[i] < 0.0 else top[own]
+        due, own = c[i], level[i]
+        if due < 0.0:
+            left[i], below[i], top[own] = due, top[own], i
+            continue
         lev = own - 1
-        while left[i] > 0.0 and lev >= 0:
+        while due > 0.0 and lev >= 0:
             j = top[lev]
             if j < 0:
                 lev -= 1
                 continue
-            amount = min(left[i], -left[j])
+            amount = min(due, -left[j])
             moved.upper[n], moved.lower[n], moved.amount[n] = i, j, amount
             n += 1
-            left[i] -= amount
+            due -= amount
             left[j] += amount
             following = below[j]
             top[lev] = following if left[j] >= 0.0 else j

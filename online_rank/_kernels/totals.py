@@ -4,8 +4,11 @@ from online_rank._kernels._jit import kernel
 
 
 @kernel
-def accumulate(rounds, values, totals, sums):
+def accumulate(rounds, values, totals, sums, served):
     """Add rounds (q, 10) and losses of comparators (q, n, 2) to running totals (`bounds.totals.Totals`) and sums (n, 2).
+
+    The losses of what was served, where it could be ranked wrongly, go to the sums `served` (3,) of an interval
+    (`intervals.losses.add_losses`); (0,) where they are not measured.
 
     One after the other, so that a block gives the same sums as its queries one by one, bit for bit.
     """
@@ -28,3 +31,9 @@ def accumulate(rounds, values, totals, sums):
         for n in range(sums.shape[0]):
             sums[n, 0] += values[q, n, 0]
             sums[n, 1] += values[q, n, 1]
+        if served.shape[0] > 0 and not skipped:
+            within = min(max(served_loss, 0.0), 1.0)
+            difference = within - (0.5 + served[1]) / (served[0] + 1.0)
+            served[0] += 1.0
+            served[1] += within
+            served[2] += difference * difference

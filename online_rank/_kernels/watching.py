@@ -4,7 +4,6 @@ Nothing here affects learning. Everything is read from the pass that scores a qu
 in the workspace.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +11,9 @@ import numpy as np
 from online_rank._kernels._jit import inner, leaf
 from online_rank._kernels.credit import hinges, prepare_hinges, room_for_pairs
 from online_rank._kernels.dense import score, score_rows_by_all, score_with_norms
+from online_rank._kernels.primitives import lane_sum
 from online_rank._kernels.sort_credit import Moved
-from online_rank._kernels.workspace import KEYS, LISTED_SCORES, PREFERRED, SPARE_KEYS, WEIGHTS
+from online_rank._kernels.workspace import KEYS, LISTED_GRADIENT, LISTED_SCORES, PREFERRED, SPARE_KEYS, TERMS, WEIGHTS
 
 # Features of the documents that are scored at a time, so that they stay in the first cache; rows are taken by fours.
 _AT_ONCE = 2048
@@ -88,53 +88,67 @@ def compare_round(scores, moved, target, rule, graded, violated, weight, scale, 
     `credit.hinges`, and `all_forms` as for `credit.assign_credit`.
     """
     m = graded.level.shape[0]
-    v, k = work.reals[WEIGHTS, :m], work.reals[LISTED_SCORES, :m]
+    v, k, other = work.reals[WEIGHTS, :m], work.reals[LISTED_SCORES, :m], work.reals[LISTED_GRADIENT, :m]
     margin = 0.0 if rule.by_gap else rule.margin
     pairs = prepare_hinges(rule.credit, graded, v, violated, moved, work, all_forms)
-    for n in range(out.shape[0]):
-        out[n, 0], out[n, 1] = np.inf, np.inf
-        if not _keys_of(rule, graded, scores[n], k):
-            continue
-        out[n, 0] = hinges(rule.credit, target, graded, v, violated, pairs, moved, of_spread, scale, k, margin, work, all_forms)
-        preferred = work.integers[PREFERRED, : pairs.preferred]
-        out[n, 1] = weight * _slam_loss(graded, v, preferred, k, margin, work.reals[KEYS], work.reals[SPARE_KEYS])
+    preferred = work.integers[PREFERRED, : pairs.preferred]
+    # Two at a time; the last of an odd number beside itself.
+    for first in range(0, out.shape[0], 2):
+        second = min(first + 1, out.shape[0] - 1)
+        finite = _keys_of(rule, graded, scores[first], k, work.reals[TERMS, :m])
+        other_finite = _keys_of(rule, graded, scores[second], other, work.reals[TERMS, :m])
+        hinge, other_hinge = hinges(
+            rule.credit, target, graded, v, violated, pairs, moved, of_spread, scale, k, other, second > first, margin, work,
+            all_forms,
+        )  # fmt: skip
+        loss, other_loss = _slam_losses(graded, v, preferred, k, other, margin, work.reals[KEYS], work.reals[SPARE_KEYS])
+        if second > first:
+            out[second, 0] = other_hinge if other_finite else np.inf
+            out[second, 1] = weight * other_loss if other_finite else np.inf
+        out[first, 0] = hinge if finite else np.inf
+        out[first, 1] = weight * loss if finite else np.inf
 
 
 @leaf
-def _keys_of(rule, graded, scores, k):
+def _keys_of(rule, graded, scores, k, terms):
     """Write a comparator's keys (m,): its scores minus that of the first document, which cancels in every pair.
 
-    Returns whether they are finite.
+    Returns whether they are finite; if not, they are zeros. `terms` (m,) is workspace.
     """
-    finite = True
+    own = scores[0]
     for i in range(k.shape[0]):
-        k[i] = scores[i] - scores[0]
-        if rule.by_gap:
+        k[i] = scores[i] - own
+    if rule.by_gap:
+        for i in range(k.shape[0]):
             k[i] -= rule.margin * graded.grade[graded.level[i]]
-        finite &= math.isfinite(k[i])
-    return finite
+    # NaN unless it is finite.
+    for i in range(k.shape[0]):
+        terms[i] = k[i] - k[i]
+    if lane_sum(terms) == 0.0:
+        return True
+    k[:] = 0.0
+    return False
 
 
 @leaf
-def _slam_loss(graded, v, preferred, k, margin, best, other):
-    """phi_v = sum of v_i max(0, margin + max over less relevant j of k_j - k_i) [CT, eq. 3]. O(m + L).
+def _slam_losses(graded, v, preferred, k, other, margin, best, other_best):
+    """phi_v = sum of v_i max(0, margin + max over less relevant j of k_j - k_i) [CT, eq. 3], of two comparators. O(m + L).
 
-    `preferred` has all documents above the lowest grade with v_i > 0; `best` and `other` (levels,) are workspace.
+    `preferred` has all documents above the lowest grade with v_i > 0; `best` and `other_best` (levels,) are workspace.
     """
     level, levels = graded.level, graded.levels
-    m = k.shape[0]
     for lev in range(levels):
-        best[lev], other[lev] = -np.inf, -np.inf
-    # Two tables in turn: a number that was just written is slow to read again.
-    for i in range(0, m - 1, 2):
-        best[level[i]] = max(best[level[i]], k[i])
-        other[level[i + 1]] = max(other[level[i + 1]], k[i + 1])
-    if m % 2 == 1:
-        best[level[m - 1]] = max(best[level[m - 1]], k[m - 1])
-    best[0] = max(best[0], other[0])
+        best[lev], other_best[lev] = -np.inf, -np.inf
+    for i in range(k.shape[0]):
+        lev = level[i]
+        best[lev] = max(best[lev], k[i])
+        other_best[lev] = max(other_best[lev], other[i])
     for lev in range(1, levels):
-        best[lev] = max(best[lev], other[lev], best[lev - 1])
-    total = 0.0
+        best[lev] = max(best[lev], best[lev - 1])
+        other_best[lev] = max(other_best[lev], other_best[lev - 1])
+    total, other_total = 0.0, 0.0
     for i in preferred:
-        total += v[i] * max(0.0, margin + best[level[i] - 1] - k[i])
-    return total
+        below = level[i] - 1
+        total += v[i] * max(0.0, margin + best[below] - k[i])
+        other_total += v[i] * max(0.0, margin + other_best[below] - other[i])
+    return total, other_total

@@ -28,6 +28,7 @@ def mix(tracker: Any, shards: Sequence[Any], base: Any, shares: Sequence[float])
             MAXIMA, np.maximum(tracker._totals, shard._totals), tracker._totals + (shard._totals - base._totals)
         )
         tracker._sums = tracker._sums + (shard._sums - base._sums)
+        tracker._paired = tracker._paired + (shard._paired - base._paired)
         tracker._served = tracker._served + (shard._served - base._served)
         tracker._n_served += shard._n_served - base._n_served
         tracker._n_moved += shard._n_moved - base._n_moved

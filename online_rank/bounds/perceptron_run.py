@@ -50,6 +50,8 @@ def run_of_perceptron(tracker: Any, comparator: str | None, delay: int | None) -
     size = 0.0
     if row is not None:
         size = _add_facts_of_comparator(facts, unknown, tracker, row, model, totals)
+        if tracker.served and comparator is not None:
+            facts["difference"] = tracker.paired(comparator).difference("the ranker", comparator)
         if (reason := _outside_the_signs(tracker, row)) is not None:
             unknown |= dict.fromkeys(("comparator_loss", "surrogate_loss", "norm"), reason)
     return Run(properties, totals, facts, unknown, size, comparator, (_note(tracker),))

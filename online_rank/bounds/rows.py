@@ -159,6 +159,14 @@ def _comparator(c: Any) -> tuple[Any, str] | None:
     return c.pair_loss, f"F(u) {c.pair_loss:,.6g}, {surrogate}norm {c.norm:,.6g}"
 
 
+@_line("difference", "its rankings")
+def _difference(c: Any) -> tuple[Any, str] | None:
+    difference = c.facts.get("difference")
+    if difference is None or not difference.n:
+        return None
+    return difference.mean, f"lose more than the served ones, a query, by {difference}"
+
+
 @_line("mean_hinge", "F(u) / V")
 def _mean_hinge(c: Any) -> tuple[Any, str] | None:
     if c.comparator is None or not c.totals.get("mass") or not c.facts.get("unit_margin"):

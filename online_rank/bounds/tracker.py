@@ -20,7 +20,7 @@ from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks
 from online_rank.bounds.mixed import mix
 from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
-from online_rank.intervals import Interval, LossInterval, add_losses
+from online_rank.intervals import Interval, LossInterval, PairedLosses, add_losses
 from online_rank.measures import discounts, learned_measure
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
@@ -61,8 +61,9 @@ class LossTracker(NestedRanker):
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
         names (a feature without a weight has weight 0). They are copied. Each costs about one more pass of scores.
     served
-        Whether to measure the served rankings too: `Totals.served_loss` and `served_interval`. This costs nothing with
-        `average=False`, or if the served scores are given to `learn_one`; otherwise every document is scored a second time.
+        Whether to measure the served rankings too: `Totals.served_loss`, `served_interval`, and `paired`, in which they are
+        compared with the rankings by each comparator. The first two cost nothing with `average=False`, or if the served scores
+        are given to `learn_one`; otherwise every document is scored a second time.
     raw
         Whether the comparators are weights of raw features, behind a `StreamScaler` in a pipeline. They move with the scaler,
         and the certificate is against that path (`scaler_path_length`). Otherwise they are weights of the features that the
@@ -117,6 +118,7 @@ class LossTracker(NestedRanker):
         _segments=Array(3, finite=False),
         _totals=Array(len(Totals._fields), finite=False),
         _sums=Array(lambda tracker: len(tracker.comparators or {}), 2, finite=False),
+        _paired=Array(lambda tracker: len(tracker.comparators or {}), 3),
         _n_documents=Real(0.0),
         _machines=Integer(-1),
         _mixed_at=Count(),
@@ -149,6 +151,8 @@ class LossTracker(NestedRanker):
         self._measure = learned_measure(ranker)
         self._totals = np.zeros(len(Totals._fields))
         self._sums = np.zeros((len(comparators or {}), 2))
+        # For each comparator the account of an interval of (1 + its loss - the served loss) / 2.
+        self._paired = np.zeros((len(self._sums), 3))
         self._aligned = np.empty((len(self._sums), 0))
         # How much the learner has learned through this tracker.
         self._n_documents = 0.0
@@ -199,6 +203,41 @@ class LossTracker(NestedRanker):
         if not self.abilities.measures_answers and self._totals[0] and not self._served[0]:
             raise ValueError("served rankings are not measured; LossTracker(ranker, served=True) measures them")
         return LossInterval(self._served).interval(level)
+
+    @locked
+    def paired(self, comparator: str | None = None) -> PairedLosses:
+        """The served rankings ("the ranker") beside those by the weights of a comparator, on the same queries.
+
+        Its `difference` and `better` say at any time which of the two ranks better, on any stream; sample weights are left out.
+        A comparator that was moved is compared with as it was at each query.
+
+        Parameters
+        ----------
+        comparator
+            Its name; not needed when there is only one.
+
+        Raises
+        ------
+        KeyError, ValueError
+            There is no such comparator, several and no name, or served rankings are not measured.
+
+        Examples
+        --------
+        >>> from online_rank import LossTracker, PerceptronRanker
+        >>> from online_rank.stream.synth import NoisyTeacher
+        >>> tracker = LossTracker(PerceptronRanker(), {"first feature": [1.0] + [0.0] * 9}, served=True)
+        >>> tracker.learn_many(*NoisyTeacher(n_queries=500, n_features=10, n_documents=20).block())
+        >>> print(*tracker.paired().better())
+        the ranker is better than first feature by at least 0.4658 a query (measured 0.5148, n = 499, 95 %)
+        """
+        if not self.served:
+            raise ValueError("served rankings are not measured; LossTracker(ranker, comparators, served=True) measures them")
+        if comparator is None:
+            if len(self._sums) != 1:
+                raise ValueError(f"there are {len(self._sums)} comparators, {list(self.comparators or {})}: name one")
+            comparator = next(iter(self.comparators or {}))
+        row = self._row(comparator)
+        return PairedLosses(["the ranker", comparator], self._paired[row : row + 1])
 
     def move_comparator(self, name: str, weights: Any) -> None:
         """Move a comparator: from now on compare with other weights; the certificate is then against the path (`path_bound`).
@@ -371,7 +410,7 @@ class LossTracker(NestedRanker):
             return None
         if learner._n_features != self._n_features or not self._fits(block):
             return None
-        arrays = (*kernel_state(learner)[1:], self._totals, self._sums, self._served, self._updates)
+        arrays = (*kernel_state(learner)[1:], self._totals, self._sums, self._paired, self._served, self._updates)
         before = [array.copy() for array in arrays]
         counts, rounds = (self._n_served, self._n_moved, self._n_documents), (self._last_round, learner._last_round)
 
@@ -404,23 +443,23 @@ class LossTracker(NestedRanker):
         """
         if self._round_is_served(block, answered):
             rounds[:, _SERVED_LOSS] = rounds[:, _LOSS]
-        accumulate(rounds, values, self._totals, self._sums)
-        if self.abilities.measures_answers or block.served is not None:
-            self._add_served(rounds)
+        if self.served and len(self._sums):
+            self._add_pairs(block, rounds)
+        served = self.abilities.measures_answers or block.served is not None
+        accumulate(rounds, values, self._totals, self._sums, self._served if served else np.empty(0))
         if block.served is not None:
             self._n_served += len(rounds)
             self._n_moved += len(rounds) if answered else 0
         self._learner._last_round = rounds[-1:].copy()
         self._n_documents = self._learned_so_far()
 
-    def _add_served(self, rounds: np.ndarray) -> None:
-        """Add the losses of what was served to the interval."""
-        if len(rounds) == 1:
-            if not rounds[0, _SKIPPED]:
-                add_losses(self._served, [min(max(float(rounds[0, _SERVED_LOSS]), 0.0), 1.0)])
-            return
-        losses = rounds[rounds[:, _SKIPPED] == 0.0, _SERVED_LOSS]
-        add_losses(self._served, np.minimum(np.maximum(losses, 0.0), 1.0))
+    def _add_pairs(self, block: Block, rounds: np.ndarray) -> None:
+        """Add by how much rankings by the comparators lose more than those that were served."""
+        counted, losses = rounds[:, _SKIPPED] == 0.0, np.empty(len(rounds))
+        served = np.clip(rounds[:, _SERVED_LOSS], 0.0, 1.0)
+        for sums, u in zip(self._paired, self._aligned * self._scaled_by, strict=True):
+            ranking_losses(*self._measure, scores_by(u, block.X), block.y, block.offsets, discounts(len(block.y)), losses)
+            add_losses(sums, (0.5 + 0.5 * (losses - served))[counted])
 
     def _round_is_served(self, block: Block, answered: bool) -> bool:
         """Whether the loss of a round is that of the served ranking, because its scores decided the update (see `_add_up`)."""

@@ -49,7 +49,6 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     _asks_blocks = True
 
     def _ask_and_learn(self, asked: Block, block: Block) -> tuple[Block, Block]:
-        require_finite(asked)
         if self._supervised:
             self._require_lesson(block)
         # One piece of memory, which is kept for the next block: two would go back to the system, and be fetched page by page.
@@ -62,7 +61,11 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         return with_features(asked, before, asked.names), with_features(block, after, block.names)
 
     def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray, after: np.ndarray) -> int:
-        """As `_learn_transform` to `after`; what each query of `asked` is before it is learned goes to `before`."""
+        """As `_learn_transform` to `after`; what each query of `asked` is before it is learned goes to `before`.
+
+        Raises ValueError, or returns the number of queries learned, for features that are not finite.
+        """
+        require_finite(asked)
         for t, query in enumerate(block.each()):
             a, b = int(block.offsets[t]), int(block.offsets[t + 1])
             self._transform(asked.X[a:b], query.offsets, before[a:b])

@@ -376,6 +376,8 @@ class StreamQuantileMap(ColumnTransformer):
         return self._ask_learn_transform(block, block, None, out)
 
     def _ask_learn_transform(self, asked: Block, block: Block, before: np.ndarray | None, after: np.ndarray) -> int:
+        if before is not None:
+            require_finite(asked)
         X, offsets, n = block.X, block.offsets, len(block.w)
         t = 0
         while t < n:

@@ -1,6 +1,7 @@
 """A tracker of what is really served: given scores, averages, delay, moving comparators, caps, restarts."""
 
 import math
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ from online_rank import (
     LossTracker,
     PerceptronRanker,
     QueryNormalizer,
+    StreamQuantileMap,
     StreamScaler,
 )
 from online_rank.bounds import FrozenCopy, path_length, scaler_path_length
+from online_rank.intervals import PairedLosses, served_loss
 from online_rank.measures import measure
 from online_rank.storage.files import from_bytes, to_bytes
 from tests.reference import bound_streams, perceptron
@@ -411,3 +414,70 @@ def test_a_query_that_is_interrupted_after_the_kernel_is_undone(monkeypatch, ser
         np.testing.assert_array_equal(old, new)
     model.learn_one(rng.normal(size=(6, 4)), [2, 1, 0, 0, 1, 0])
     assert model.totals.n_rounds == 6
+
+
+@pytest.mark.parametrize("transformer", [StreamScaler(), StreamQuantileMap()], ids=lambda step: type(step).__name__)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_block_with_a_feature_that_is_not_finite_is_refused_whole(transformer, bad):
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(2000, 3)), rng.integers(0, 3, 2000), np.repeat(np.arange(500), 4)
+    model = transformer | LossTracker(PerceptronRanker(), served=True)
+    for _ in range(3):
+        model.learn_many(X, y, qid)
+    before = pickle.dumps(model)
+    X[1997, 1] = bad
+    with pytest.raises(ValueError, match="feature 1 of document 1997 is"):
+        model.learn_many(X, y, qid)
+    assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("given", [False, True])
+def test_a_tracker_beside_a_comparator_says_which_ranks_better(scaled, given):
+    names = {"teacher": np.array([1.0, -1.0, 0.5]), "against": np.array([-1.0, 1.0, -0.5])}
+    tracker = LossTracker(PerceptronRanker("ndcg"), names, served=True)
+    model, scaler = (StreamScaler() | tracker if scaled else tracker), StreamScaler()
+    expected = {name: PairedLosses(["the ranker", name]) for name in names}
+    for t, (X, y) in enumerate(queries(5, 150, teacher=names["teacher"])):
+        if t % 10 == 0:
+            y = np.ones(len(y), dtype=np.int64)
+        scores = model.predict_one(X)
+        model.learn_one(X, y, **({"served": scores} if given else {}))
+        scaler.learn_one(X)
+        learned = scaler.transform_one(X) if scaled else X
+        for name, u in names.items():
+            losses = [served_loss(measure("ndcg"), s, y) for s in (scores, learned @ u)]
+            if None not in losses:
+                expected[name].update(dict(zip(("the ranker", name), losses, strict=True)))
+    for name, paired in expected.items():
+        assert tracker.paired(name).n == paired.n > 100
+        np.testing.assert_allclose(tracker.paired(name).sums, paired.sums, rtol=1e-12)
+    (said,) = tracker.paired("against").better()
+    assert said.better == "the ranker"
+    difference = tracker.paired("against").difference("the ranker", "against")
+    text = " ".join(str(tracker.certificate("against")).split())
+    assert f"its rankings lose more than the served ones, a query, by {difference}" in text
+    assert from_bytes(to_bytes(tracker)).paired("against").better() == [said]
+
+
+def test_a_block_is_compared_as_its_queries_one_by_one():
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(400, 3)), rng.integers(0, 3, 400), np.repeat(np.arange(80), 5)
+    for front in (None, StreamScaler()):
+        trackers = [LossTracker(PerceptronRanker(), {"u": np.ones(3)}, served=True) for _ in range(2)]
+        block, single = (tracker if front is None else front.clone() | tracker for tracker in trackers)
+        block.learn_many(X, y, qid)
+        for q in range(80):
+            single.learn_one(X[qid == q], y[qid == q])
+        np.testing.assert_array_equal(*(tracker.paired().sums for tracker in trackers))
+
+
+def test_comparisons_need_served_rankings_and_a_comparator():
+    with pytest.raises(ValueError, match="served rankings are not measured"):
+        LossTracker(PerceptronRanker(), {"u": np.ones(3)}).paired("u")
+    tracker = LossTracker(PerceptronRanker(), {"u": np.ones(3), "v": np.ones(3)}, served=True)
+    with pytest.raises(ValueError, match=r"there are 2 comparators, \['u', 'v'\]: name one"):
+        tracker.paired()
+    with pytest.raises(KeyError, match="no comparator 'w'"):
+        tracker.paired("w")
+    assert tracker.paired("u").better() == []

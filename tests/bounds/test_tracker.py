@@ -112,7 +112,9 @@ def test_slam_loss_is_the_reference(seed):
     query = graded(y)
     k, v = rng.integers(-3, 4, m) / 2.0, rng.random(m)
     preferred = np.flatnonzero(query.level > 0)
-    assert kernels._slam_loss(query, v, preferred, k, 1.0, np.empty(m), np.empty(m)) == pytest.approx(reference.slam(v, k, y))
+    other = rng.integers(-3, 4, m) / 2.0
+    losses = kernels._slam_losses(query, v, preferred, k, other, 1.0, np.empty(m), np.empty(m))
+    assert losses == pytest.approx((reference.slam(v, k, y), reference.slam(v, other, y)))
 
 
 @given(
@@ -135,7 +137,10 @@ def test_sweeps_add_up_what_pairs_do(seed, credit, kind, m, offset, strict):
     preferred = work.integers[PREFERRED, :n]
     credit_kernels.sort_violators(query, Violation(t, offset, strict), preferred, work)
     code = CREDIT_CODES[credit].code
-    few = hinge_kernels.hinge_of_few(query, Violation(t, offset, strict), preferred, share, k, 1.0, np.empty(m))
+    violation, other = Violation(t, offset, strict), rng.integers(-4, 5, m) / 3.0
+    few, of_other = hinge_kernels.hinges_of_few(query, violation, preferred, share, k, other, True, 1.0, work)
+    assert (few, 0.0) == hinge_kernels.hinges_of_few(query, violation, preferred, share, k, other, False, 1.0, work)
+    assert (of_other, few) == hinge_kernels.hinges_of_few(query, violation, preferred, share, other, k, True, 1.0, work)
     one_by_one = hinge_kernels._hinge_one_by_one(code, kind, query, preferred, k, 1.0, work)
     swept = hinge_kernels._hinge_by_sweeps(code, kind, query, preferred, k, 1.0, work)
     expected = 0.0
