@@ -110,10 +110,11 @@ def test_raw_timestamps_are_not_violations():
     """Scores of 1e12 and more: rounding of a pair is of the size of ||u|| R_X, which V of them add up."""
     for seed in range(50):
         rng = np.random.default_rng(seed)
-        tracker = LossTracker(PerceptronRanker(), {"u": rng.normal(size=3)})
-        for _ in range(40):
+        # The loss is V, and all margins are below 1, so that the hindsight form is V too, but for rounding.
+        tracker = LossTracker(PerceptronRanker(credit="spread"), {"u": 0.01 * rng.normal(size=3)})
+        for t in range(40):
             X = rng.normal(size=(6, 3))
-            X[:, 0] = 1.7e12 + rng.integers(0, 10**9, 6)
+            X[:, 0] = 1.7e12 + 1000.0 * t
             tracker.learn_one(X, rng.integers(0, 3, 6))
         assert all(check.verdict != "VIOLATED" for check in tracker.certificate().bounds), seed
 

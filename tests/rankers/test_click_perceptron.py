@@ -144,6 +144,20 @@ def test_more_documents_shown_than_positions_known():
         model.learn_one(np.eye(3), Impression((0, 1, 2)).clicked([0]))
 
 
+def test_examination_relative_to_position_one_gives_a_cost_relative_to_it():
+    """The documentation proposed `PositionBias.examination` as it is: 30.3 against a true cost of 59.4."""
+    absolute, clicks = (0.5, 0.25, 0.1), Impression((0, 1, 2)).clicked([1, 2])
+    masses = []
+    for examination in (absolute, tuple(p / absolute[0] for p in absolute)):
+        model = ClickPerceptron(credit="propensity", examination=examination, relative_margin=0.0)
+        model.learn_one(np.eye(3), clicks)
+        masses.append(model.last_round.mass)
+    assert masses[0] > 0.0
+    assert masses[1] == pytest.approx(absolute[0] * masses[0])
+    said = " ".join(ClickPerceptron.__doc__.split())
+    assert "`PositionBias` and `NaturalVariation` are relative to position 1: V_t is then relative to it too" in said
+
+
 def test_bounds_that_speak_of_it():
     swap = ClickPerceptron()
     counted = ClickPerceptron(credit="propensity", examination=(1.0,) * 10, relative_margin=0.0)
