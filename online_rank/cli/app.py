@@ -441,7 +441,7 @@ def train(
     if alone := sorted(given & {"position", "click", "event", "propensity", "topic"}):
         raise typer.BadParameter(f"--{alone[0]} needs --clicks")
     from online_rank.cli.dry_run import look
-    from online_rank.cli.files import Reading, read_names
+    from online_rank.cli.files import Reading
     from online_rank.cli.settings import Settings
     from online_rank.cli.shards import Machines
     from online_rank.cli.train import Checkpoints, Output, run
@@ -464,10 +464,8 @@ def train(
     if dry_run:
         look(settings, json)
         return
-    names = None if feature_names is None else read_names(feature_names)
-    run(
-        settings, Checkpoints(checkpoint, every, resume), Output(save, report, names, json, quiet), Machines(workers, scheduler)
-    )
+    output = Output(save, report, feature_names, json, quiet)
+    run(settings, Checkpoints(checkpoint, every, resume), output, Machines(workers, scheduler))
 
 
 @app.command(cls=_Command)

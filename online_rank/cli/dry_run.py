@@ -39,7 +39,12 @@ class _Seen:
         values = series.filter(~missing)
         if not len(values) or self.column.type not in ("number", "boolean", "datetime", "text"):
             return
-        if self.column.type == "number" and not values.dtype.is_numeric():
+        # Arrow compares neither spans of time nor categories nor floats of 16 bits.
+        if values.dtype == narwhals.Duration:
+            values = values.dt.total_seconds()
+        if self.column.type == "text":
+            values = values.cast(narwhals.String)
+        elif self.column.type == "number" and not values.dtype.is_integer() and not values.dtype.is_decimal():
             # Ids of queries are read as text, whose order is another one.
             values = values.cast(narwhals.Float64)
         low, high = values.min(), values.max()

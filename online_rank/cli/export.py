@@ -61,17 +61,19 @@ def run(
     path: str, to: str, out: str | None, called: Called, features_out: str | None = None, runs: Sequence[str] | None = None
 ) -> None:
     """Write a model as `to` to a file, or to standard output; `runs` are TREC runs with queries for targets that fuse."""
-    if out is not None:
-        refuse_overwriting("--out", out, [path, *(runs or ())])
     if features_out is not None and not to.startswith("solr"):
         raise ValueError("--features-out writes Solr's feature store: give it with --to solr")
+    read = [path, *(runs or ()), *(called.renamed or ())]
+    if out is not None:
+        refuse_overwriting("--out", out, read)
+    if features_out is not None:
+        refuse_overwriting("--features-out", features_out, [*read, *([out] if out else [])])
     model, names = load_model(path), called.names()
     queries = [query.runs for query in read_runs(runs)] if runs else None
     content = export(model, to, name=called.name, names=names, queries=queries)
     if "fusion" in TARGETS[to].kinds:
         _notice_fusion(model, to, queries)
     if features_out is not None:
-        refuse_overwriting("--features-out", features_out, [path, *([out] if out else [])])
         Path(features_out).write_text(json.dumps(solr_features(model, names=names), indent=2, ensure_ascii=False) + "\n")
     _notice_certificates(model)
     data = content.encode() if isinstance(content, str) else content

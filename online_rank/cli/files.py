@@ -23,8 +23,6 @@ __all__ = [
     "warnings_as_lines",
 ]
 
-_TABLES = (".csv", ".tsv", ".parquet", ".feather", ".xlsx")
-
 
 class Reading(NamedTuple):
     """How files are read.
@@ -152,18 +150,20 @@ def declared(model: Any, strict: bool = True, names: Sequence[str] | None = None
     return DeclaredFeatures(list(names)) | model
 
 
-def refuse_overwriting(option: str, path: str, read: Sequence[str]) -> None:
-    """Raise ValueError for output that would overwrite an input file, or go to a file called "-"."""
+def refuse_overwriting(option: str, path: str, others: Sequence[str]) -> None:
+    """Raise ValueError for output that would overwrite one of other files, or go to a file or a folder called "-"."""
     if path == "-":
-        raise ValueError(f"{option} -: a file is needed here")
-    for file in read:
-        if os.path.exists(file) and os.path.exists(path) and os.path.samefile(file, path):
-            raise ValueError(f"{option} {path}: that is an input file; give another one to write to")
+        raise ValueError(f"{option} -: a file or folder is needed here")
+    for file in others:
+        there = os.path.exists(file) and os.path.exists(path)
+        if os.path.samefile(file, path) if there else os.path.realpath(file) == os.path.realpath(path):
+            what = "that is an input file" if os.path.exists(file) else "another file is written there"
+            raise ValueError(f"{option} {path}: {what}; give another one to write to")
 
 
 def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> None:
     """Raise, before anything is read, if a file is missing, or is a table whose columns were not named."""
-    from online_rank.stream.table_sources import is_table
+    from online_rank.stream.table_sources import is_table, remedy_for
 
     for option, value in (("--columns", reading.columns), ("--exclude", reading.exclude), ("--document", reading.document),
                           ("--event-time", reading.event_time), ("--missing", reading.missing != "error")):  # fmt: skip
@@ -174,10 +174,13 @@ def check_files(files: Sequence[str], reading: Reading, graded: bool = True) -> 
     for file in files:
         if file != "-":
             os.stat(file)
-        if reading.query is None and file.removesuffix(".gz").endswith(_TABLES):
+        if reading.query is None and not file.endswith(".gz") and (remedy := remedy_for(file)):
+            raise ValueError(f"{file}: {remedy}")
+        if reading.query is None and is_table(file):
             raise ValueError(f"{file}: a table; name its columns: --query COLUMN --grade COLUMN (other numbers are features)")
         if reading.query is not None and not is_table(file):
-            raise ValueError(f"{file}: --query and --grade are for tables: .parquet, .csv, .tsv")
+            remedy = f": {what}" if (what := remedy_for(file)) else ""
+            raise ValueError(f"{file}: --query and --grade are for tables: .parquet, .csv, .tsv{remedy}")
 
 
 def n_features_of(model: Any) -> int | None:

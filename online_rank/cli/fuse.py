@@ -70,7 +70,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
         raise ValueError(f"--level is {settings.level:g}; it must be a probability between 0 and 1")
     for option, path in (("--out", written.run), ("--save", written.model)):
         if path is not None:
-            refuse_overwriting(option, path, [*files, qrels])
+            refuse_overwriting(option, path, [*files, qrels, *([written.run] if option == "--save" and written.run else [])])
     names = _names_of(files)
     queries = list(_queries([read_run(file) for file in files], names, read_judgements(qrels)))
     n_judged = sum(bool(query.judged) for query in queries)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from online_rank.cli.events import events_of
+from online_rank.cli.files import refuse_overwriting
 from online_rank.cli.logs import say
 from online_rank.limits import is_id
 from online_rank.serving import Challenge, FeedbackPlan
@@ -171,6 +172,9 @@ def _digest(path: str) -> str:
 
 def run(service: RankingService, places: Places) -> None:
     """Serve until the input ends, then save."""
+    for option, place in (("--save", places.save), ("--checkpoint", places.checkpoint)):
+        if place is not None:
+            refuse_overwriting(option, place, [])
     if places.save is not None:
         require_replaceable(places.save)  # Now rather than after everything is learned.
     sys.stdout.flush()

@@ -21,7 +21,7 @@ from online_rank.base.columns import are_numbers
 from online_rank.base.signs import signs_of_columns
 from online_rank.cli.advice import advice
 from online_rank.cli.evaluate import Measuring, measure_files, of_queries
-from online_rank.cli.files import Reading, declared, n_features_of, refuse_overwriting, warnings_as_lines
+from online_rank.cli.files import Reading, declared, n_features_of, read_names, refuse_overwriting, warnings_as_lines
 from online_rank.cli.settings import Made, Settings
 from online_rank.cli.shards import Machines, learn_passes
 from online_rank.cli.speed import Speed, speed_in_words
@@ -71,7 +71,7 @@ class Output(NamedTuple):
 
     save: str | None = None
     report: str | None = None
-    feature_names: list[str] | None = None
+    feature_names: str | None = None
     json: bool = False
     quiet: bool = False
 
@@ -102,9 +102,13 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
         settings, checkpoints = _begun(settings, checkpoints)
     settings.check()
     machines.check(settings)
+    read = [*settings.files, *settings.test, *([output.feature_names] if output.feature_names else [])]
+    for option, place in (("--save", output.save), ("--report", output.report), ("--checkpoint", checkpoints.directory)):
+        if place is not None:
+            refuse_overwriting(option, place, read)
     if output.save is not None:
-        refuse_overwriting("--save", output.save, [*settings.files, *settings.test])
         require_replaceable(output.save)
+    given_names = None if output.feature_names is None else read_names(output.feature_names)
     log = _log_for(output.report, settings, checkpoints)
     shown = False if output.quiet or output.json else None
     plan = settings.reading.plan(settings.files)
@@ -160,7 +164,7 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
 
         command = shlex.join(["online-rank", *sys.argv[1:]])
         about = {"figures": report, "settings": settings.shown(), "trace": traces[0], "log": log, "model": model}
-        names = output.feature_names or (list(plan.features) if plan else None)
+        names = given_names or (list(plan.features) if plan else None)
         about |= {"certificate": certificate, "feature_names": names}
         with progress("writing the report", unit="", shown=shown):
             report["report"] = str(write_report(output.report, command=command, **about))

@@ -283,9 +283,18 @@ def _from_rows(x: Sequence[Any]) -> np.ndarray:
             swapped = "; documents come before grades: learn_one(x, y)" if isinstance(row, int | np.integer) else ""
             what = f"document {i} is of type {type(row).__name__}"
             raise TypeError(f"x: {what}; a query is a list of feature dicts or a list of rows of numbers{swapped}")
+        if (isinstance(row, np.ndarray) and row.ndim > 1) or (isinstance(row, list | tuple) and row and _is_document(row[0])):
+            raise TypeError(
+                f"x is a list of {len(x)} queries; a call takes one, or many whose documents stand one below the other, with "
+                "their query ids: learn_many(X, y, qid), predict_many(X, qid)"
+            )
         if len(row) != len(x[0]):
             raise ValueError(f"x: document {i} has {len(row)} features, but document 0 has {len(x[0])}")
     return _as_matrix(np.array(x))
+
+
+def _is_document(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple)
 
 
 def _from_dicts(documents: Sequence[Any], ids: tuple[Hashable, ...] | None, as_given: bool) -> _Features:

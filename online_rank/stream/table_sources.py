@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["TABLES", "Batches", "Column", "Frame", "arrow", "batches_of", "columns_of", "is_table", "row_bounds"]
+__all__ = ["TABLES", "Batches", "Column", "Frame", "arrow", "batches_of", "columns_of", "is_table", "remedy_for", "row_bounds"]
 
 #: Suffixes of files that are tables.
 TABLES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -108,6 +108,11 @@ def _numbered(name: str, native: Callable[[], Iterator[Any]], first: int = 1) ->
 def is_table(path: Any) -> bool:
     """Whether a file is a readable table, by its name."""
     return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(TABLES)
+
+
+def remedy_for(path: str) -> str:
+    """What to do with a file that is not read, by the ending of its name; empty if that says nothing."""
+    return "".join(what for ends, what in _OTHERWISE.items() if path.lower().endswith(ends))
 
 
 def batches_of(source: Any, columns: Sequence[Column], n_rows: int) -> Batches:
@@ -219,7 +224,7 @@ def _end_of_query(file: Any, groups: list[int], row: int, query: str) -> int:
 
 def _require_table(path: str) -> None:
     if not is_table(path):
-        remedy = "".join(f": {what}" for ends, what in _OTHERWISE.items() if path.lower().endswith(ends))
+        remedy = f": {what}" if (what := remedy_for(path)) else ""
         raise ValueError(f"{path}: not a table by its name{remedy}; tables are {', '.join(TABLES)}")
 
 

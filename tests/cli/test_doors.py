@@ -4,6 +4,7 @@ import io
 import json
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -276,6 +277,51 @@ def test_a_dry_run_shows_each_column(run, log, kind):
     assert "url (text: encode it" in shown
 
 
+def test_a_dry_run_shows_columns_of_every_type(run):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    n = 6
+    columns = {
+        "search": pyarrow.array([1, 1, 2, 2, 3, 3]), "rel": pyarrow.array([0, 1] * 3),
+        "kind": pyarrow.array(["x", "y", None] * 2).dictionary_encode(),
+        "big": pyarrow.array(["b"] * n, pyarrow.large_string()),
+        "cost": pyarrow.array([Decimal("1.5"), None] * 3), "half": pyarrow.array(np.arange(n, dtype=np.float16)),
+        "flag": pyarrow.array([True, None, False] * 2), "span": pyarrow.array([7] * n, pyarrow.duration("s")),
+        "hour": pyarrow.array([3] * n, pyarrow.time32("s")), "day": pyarrow.array([0] * n, pyarrow.date32()),
+        "bytes": pyarrow.array([b"x"] * n), "list": pyarrow.array([[1]] * n), "none": pyarrow.nulls(n),
+    }  # fmt: skip
+    parquet.write_table(pyarrow.table(columns), "log.parquet")
+    found = json.loads(run("train", "log.parquet", *COLUMNS, "--dry-run", "--json")[0])["columns"]
+    assert [column["name"] for column in found] == [*columns]
+    assert {column["name"] for column in found if column["role"] == "feature"} == {"cost", "half", "flag"}
+    assert all(column["why"] for column in found if column["role"] == "left out")
+    seen = {column["name"]: (column["missing"], column["low"], column["high"]) for column in found}
+    assert seen["kind"] == (pytest.approx(1 / 3), "x", "y")
+    assert seen["cost"] == (0.5, "1.5", "1.5")
+    assert seen["flag"] == (pytest.approx(1 / 3), False, True)
+    assert seen["span"] == (0.0, 7, 7)
+    assert seen["none"][0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("LOG.CSV", "a table; name its columns: --query"),
+        ("log.tsv.gz", "a table; name its columns: --query"),
+        ("log.feather", "write it as parquet"),
+        ("log.ndjson", "write it as parquet"),
+        ("log.xlsx", "write it as parquet"),
+        ("log.csv.zst", "unpack it first"),
+        ("train.txt.bz2", "unpack it first"),
+    ],
+)
+def test_a_file_that_is_no_letor_text_by_its_name_is_not_read_as_one(run, name, told):
+    Path(name).write_text("q,g,a\n1,1,1\n")
+    with pytest.raises(AssertionError, match=f"{name}: {told}"):
+        run("train", name)
+
+
 def test_features_of_the_model_that_a_file_lacks_are_warned_of(run, log):
     log = log.sort_values("search").fillna(0.0)
     log.to_csv("log.csv", index=False)
@@ -321,21 +367,43 @@ def test_a_table_is_certified(run, log):
     assert certificate["comparator"] == "best in hindsight"
 
 
+OUTPUTS = ("--save", "--report", "--checkpoint")
+
+
 def test_output_does_not_go_over_what_is_read(run):
-    run("train", "train.txt", "-q", "--save", "m")
-    before = Path("train.txt").read_bytes(), Path("m").read_bytes()
+    run("train", "train.txt", "--scale", "stream", "-q", "--save", "m")
+    Path("names.txt").write_text("a\nb\nc\n")
+    Path("map.json").write_text('{"f1": "a"}')
+    Path("link").symlink_to("m")
+    read = ("train.txt", "m", "names.txt", "map.json")
+    before = [Path(name).read_bytes() for name in read]
+    solr, names = ("export", "m", "--to", "solr", "--map-feature", "map.json"), ("--feature-names", "names.txt")
     for arguments, message in [
         (("train", "train.txt", "--save", "train.txt"), "--save train.txt: that is an input file"),
         (("train", "train.txt", "--save", "./train.txt"), "that is an input file"),
         (("train", "train.txt", "--test", "test.txt", "--save", "test.txt"), "--save test.txt: that is an input file"),
-        (("train", "train.txt", "--save", "-"), "--save -: a file is needed here"),
+        (("train", "train.txt", *names, "--save", "names.txt"), "--save names.txt: that is an input file"),
+        (("train", "train.txt", "--report", "train.txt"), "--report train.txt: that is an input file"),
+        (("train", "train.txt", "--checkpoint", "train.txt"), "--checkpoint train.txt: that is an input file"),
+        *((("train", "train.txt", option, "-"), f"{option} -: a file or folder is needed") for option in OUTPUTS),
+        *(
+            (("stream", "m", option, "-"), f"{option} -: a file or folder is needed here")
+            for option in ("--save", "--checkpoint")
+        ),
+        (("export", "m", "--to", "json", "--out", "-"), "--out -: a file or folder is needed here"),
         (("export", "m", "--to", "json", "--out", "m"), "--out m: that is an input file"),
+        (("export", "m", "--to", "json", "--out", "link"), "--out link: that is an input file"),
+        (("export", "link", "--to", "json", "--out", "m"), "--out m: that is an input file"),
+        ((*solr, "--out", "map.json"), "--out map.json: that is an input file"),
+        ((*solr, "--features-out", "map.json"), "--features-out map.json: that is an input file"),
+        ((*solr, "--out", "new", "--features-out", "./new"), "--features-out ./new: another file is written there"),
         (("export", "m", "--to", "json", "--features-out", "f"), "--features-out writes Solr's feature store"),
     ]:
         with pytest.raises(AssertionError, match=message):
             run(*arguments)
-    assert (Path("train.txt").read_bytes(), Path("m").read_bytes()) == before
+    assert [Path(name).read_bytes() for name in read] == before
     assert not Path("-").exists()
+    assert not Path("new").exists()
 
 
 @pytest.mark.parametrize("head", [b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\x00", b"PK\x03\x04"])

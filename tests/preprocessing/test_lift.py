@@ -130,6 +130,33 @@ def test_texts_and_categories():
         (StreamScaler() | PerceptronRanker()).learn_one(query, {"i": 0, "j": 1})
 
 
+def test_features_of_encoders_stand_beside_those_of_others():
+    encoded = ForEachDocument(compose.Select("kind") | preprocessing.OneHotEncoder())
+    model = (encoded + ForEachDocument(compose.Select("length"))) | PerceptronRanker()
+    query = {"i": {"kind": "pdf", "length": 3.0, "title": "x"}, "j": {"kind": "html", "length": 1.0, "title": "y"}}
+    for _ in range(2):
+        model.learn_one(query, {"i": 0, "j": 1})
+    assert model.rank_one(query) == ["j", "i"]
+    names = model["PerceptronRanker"].feature_names
+    assert [name.rpartition(".")[2] for name in names] == ["kind_pdf", "kind_html", "length"]
+
+
+def test_several_queries_at_once_are_refused_not_learned_as_nothing():
+    one, two = [{"length": 1.0}, {"length": 2.0}], [{"length": 5.0}, {"length": 2.0}]
+    river_steps = (preprocessing.StandardScaler, preprocessing.OneHotEncoder, lambda: compose.Select("length"))
+    models = [PerceptronRanker(), StreamScaler() | PerceptronRanker(), compose.Pipeline(StreamScaler(), PerceptronRanker())]
+    models += [compose.Pipeline(step(), PerceptronRanker()) for step in river_steps]
+    models += [ForEachDocument(step()) | PerceptronRanker() for step in river_steps]
+    for model in models:
+        for call in (
+            lambda model=model: model.learn_one([one, two], [1, 0]),
+            lambda model=model: model.predict_one([one, two]),
+            lambda model=model: model.predict_many([one, two]),
+        ):
+            with pytest.raises(TypeError, match=r"x is a list of 2 queries|transforms one document|Unsupported dataframe type"):
+                call()
+
+
 def test_a_function_before_reads_what_was_given():
     def length(query):
         return {i: {"words": len(x["title"].split())} for i, x in query.items()}
