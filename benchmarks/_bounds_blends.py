@@ -13,7 +13,6 @@ from online_rank import (
     LossTracker,
     PerceptronRanker,
     RidgeRanker,
-    StreamQuantileMap,
     StreamScaler,
     bounds,
     evaluate,
@@ -49,14 +48,13 @@ def blends() -> str:
     for name, orders in streams().items():
         told = {column: [] for column in ("served", "best", "member", "certified", "closed", "drawn", "differs")}
         for queries in orders:
-            model, differs = StreamQuantileMap() | BlendRanker(), 0
-            blend = model["BlendRanker"]
+            blend, differs = BlendRanker(), 0
             for X, y in queries:
                 shares = shares_of(blend.candidate_losses, blend.candidate_prior, blend.rate)
                 constant = choose(shares, blend.candidates, None)
                 differs += bool(np.any(constant != blend.weights))
-                model.learn_one(X, y)
-            c = bounds.certificate_of(model)
+                blend.learn_one(X, y)
+            c = bounds.certificate_of(blend)
             if not c.holds:
                 raise SystemExit(f"a certificate fails:\n{c}")
             for column, value in zip(
@@ -71,8 +69,8 @@ def blends() -> str:
     header = ("stream", "n", "served", "best fixed blend", "best member", "certified (with Delta, G)", "closed form", "draws",
               "queries served otherwise than with a constant step")  # fmt: skip
     return (
-        "`StreamQuantileMap() | BlendRanker()`, one pass in each of some orders. Certified is what `certificate_of` says after "
-        f"the run.\n\n{table(header, rows)}"
+        "`BlendRanker()`, one pass in each of some orders. Certified is what `certificate_of` says after the run.\n\n"
+        f"{table(header, rows)}"
     )
 
 
