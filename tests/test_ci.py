@@ -1,0 +1,43 @@
+"""`.ci/run`, which is a script for bash."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / ".ci" / "run"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None or not SCRIPT.exists(), reason="for a checkout, and bash")
+def test_what_runs_beside_a_step_that_fails_ends_with_it(tmp_path):
+    program, pid = tmp_path / "long.py", tmp_path / "pid"
+    program.write_text(f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
+    steps = f'''
+long() {{ "{sys.executable}" "{program}"; }}
+fails() {{ while ! [ -s "{pid}" ]; do sleep 0.05; done; false; }}
+beside long fails
+'''
+    begin = SCRIPT.read_text().partition("\ncase ")[0]
+    # The output is not read: it would stay open with a process that goes on.
+    done = subprocess.run(
+        ["bash", "-c", begin + steps, str(SCRIPT)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60
+    )
+    assert done.returncode != 0
+    number = int(pid.read_text())
+    until = time.monotonic() + 10.0
+    while _runs(number) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _runs(number)
+
+
+def _runs(number):
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
