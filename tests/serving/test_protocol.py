@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import online_rank
-from online_rank import LossTracker, PerceptronRanker, StreamScaler, load
+from online_rank import BlendRanker, LossTracker, PerceptronRanker, StreamScaler, load
+from online_rank.bounds import certificate_of
 from online_rank.measures import measure
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
@@ -428,3 +429,23 @@ def test_what_came_too_late_is_replayed(tmp_path):
         assert again.service.handle(requests[1]).answer == {"id": 1, "learned": False, "duplicate": True}
         assert again.service.handle(requests[2]).answer == {"id": 1, "learned": False, "late": True}
         again.close()
+
+
+def test_a_blend_that_draws_is_certified_for_the_lists_that_the_service_gave():
+    """A service refused `served=` for a blend, so its certificate was not of what users had seen."""
+    members = [PerceptronRanker.from_weights(weights) for weights in ({"x": 1.0, "y": 0.0}, {"x": 0.0, "y": 1.0})]
+    service, lost, waiting = RankingService(BlendRanker(members, measure="ndcg"), learn_served=True), 0.0, []
+    docs = {"a": {"x": 1.0, "y": -1.0}, "b": {"x": -1.0, "y": 1.0}}
+    for t in range(80):
+        first, again = (service.handle(ask(t, docs)).answer for _ in range(2))
+        assert (first["ranking"], first["scores"]) == (again["ranking"], again["scores"])
+        # The document that was put last is the relevant one.
+        waiting.append((t, {name: place for place, name in enumerate(first["ranking"])}))
+        if len(waiting) > 2:
+            late, grades = waiting.pop(0)
+            lost += service.handle(grade(late, **grades)).answer["loss"]
+    certificate = certificate_of(service.model)
+    assert certificate.totals["n_drawn"] > 0
+    assert certificate.loss == pytest.approx(lost)
+    assert certificate.holds
+    assert "if grades are late" in str(certificate)
