@@ -90,20 +90,24 @@ static double NAME_quantile(double p) {{
     }
 }
 """,
-    "in_query": """/* Of column sources[c] its value, or what it is in the query: standardised, from 0 to 1, or its rank. */
+    "in_query": """/* Of column sources[c] its value, or what it is in the query: standardised, from 0 to 1, or its rank.
+   Sums are over differences from the first document, as where trees learned their thresholds: one bit decides at those. */
 static void NAME_in_query(const double *a, int n, int d, int k, const int *sources, const int *relative, const int *centred,
                           int how, double soft, double *b) {
     for (int c = 0; c < k; ++c) {
         const double *x = a + sources[c];
-        double low = n ? x[0] : 0.0, high = low, mean = 0.0, square = 0.0;
+        double first = n ? x[0] : 0.0, low = first, high = first, sum = 0.0, square = 0.0;
         for (int i = 0; i < n; ++i) {
+            double difference = x[i * d] - first;
             low = x[i * d] < low ? x[i * d] : low;
             high = x[i * d] > high ? x[i * d] : high;
-            mean += x[i * d] / n;
+            sum += difference;
+            square += difference * difference;
         }
-        for (int i = 0; i < n; ++i) {
-            square += (x[i * d] - mean) * (x[i * d] - mean) / n;
-        }
+        double shift = n ? sum / n : 0.0, mean = first + shift;
+        square -= sum * shift;
+        double deviation = (square > 0.0 ? sqrt(square / n) : 0.0) + soft;
+        double factor = high > low && deviation > 0.0 ? 1.0 / deviation : 0.0;
         for (int i = 0; i < n; ++i) {
             double value = x[i * d];
             if (relative[c] && how == 2) {
@@ -114,7 +118,7 @@ static void NAME_in_query(const double *a, int n, int d, int k, const int *sourc
                 value = below / n - 0.5;
             } else if (relative[c]) {
                 double start = centred[c] ? mean : 0.0;
-                value = high <= low ? 0.0 : how ? (value - low) / (high - low) : (value - start) / (sqrt(square) + soft);
+                value = !how ? (value - start) * factor : high > low ? (value - low) / (high - low) : 0.0;
             }
             b[i * k + c] = value;
         }

@@ -13,6 +13,7 @@ import pytest
 import online_rank
 from online_rank import (
     BestRanker,
+    BoostedRanker,
     DirectRanker,
     DriftAwareRanker,
     GradientRanker,
@@ -439,3 +440,27 @@ class TestMQ2008:
             for normalizers in (False, True):
                 found = solr_scores(to_solr(model, normalizers=normalizers), test.X) + constant * (not normalizers)
                 np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * largest)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_c_takes_values_at_a_threshold_to_the_side_that_the_model_does(tmp_path):
+    """A value that is the mean of its query is 0, and trees have learned thresholds one bit beside it."""
+    rng = np.random.default_rng(0)
+
+    def query(m):
+        return rng.integers(0, 7, size=(m, 6)) / 10.0
+
+    model = QueryNormalizer() | BoostedRanker(depth=3, window=8)
+    for _ in range(60):
+        X = query(8)
+        model.learn_one(X, np.digitize(X[:, 0] + X[:, 1] - X[:, 2] + rng.normal(size=8) / 4, [0.2, 0.6]))
+    body = "int call(const double *x, int n, double *s) { return model_scores(x, n, s); }\n"
+    (tmp_path / "model.c").write_text(export(model, "c", name="model") + body)
+    subprocess.run(
+        ["cc", "-ffp-contract=off", "-shared", "-fPIC", "-O2", "-o", "model.so", "model.c", "-lm"], check=True, cwd=tmp_path
+    )
+    library, pointer = ctypes.CDLL(str(tmp_path / "model.so")), ctypes.POINTER(ctypes.c_double)
+    for m in [1, 2, 3, 5, 8, 10, 15, 30] * 25:
+        X, scores = query(m), np.empty(m)
+        assert library.call(X.ctypes.data_as(pointer), m, scores.ctypes.data_as(pointer)) == 0
+        assert scores == pytest.approx(model.predict_one(X), abs=1e-12)
