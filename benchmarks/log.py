@@ -5,6 +5,7 @@ order), runs the commands of docs/data.md on it, and writes their time, memory a
 """
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -17,13 +18,8 @@ import numpy as np
 
 from benchmarks._common import parser, save, table
 
-TABLE = "log.parquet --query query --grade grade --event-time seen --group-by-qid --missing zero"
-COMMANDS = (
-    f"train {TABLE} --document product --dry-run",
-    f"train {TABLE} --document product --certify --save model.npz",
-    f"evaluate model.npz {TABLE}",
-    "export model.npz --to c --out model.c",
-)
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "data.md"
+COMMANDS = tuple(re.findall(r"^online-rank ((?:train|evaluate) .*log\.parquet .*|export .*)$", PAGE.read_text(), re.MULTILINE))
 
 
 class Measured(NamedTuple):
