@@ -550,19 +550,22 @@ def explain(
     ] = None,
     features: Features = None,
     query: QueryColumn = None,
+    grade: GradeColumn = None,
     document: DocumentColumn = None,
     columns: Columns = None,
+    exclude: Exclude = None,
     missing: MissingValues = Missing.error,
     group_by_qid: Grouped = False,
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Explain why one document ranks above another: the contribution of each feature to the difference of their scores."""
     from online_rank.cli.explain import explain
     from online_rank.cli.files import Reading, warnings_as_lines
 
-    reading = Reading(features, group_by_qid, Negative.zero.value, query, columns=_names(columns))
+    reading = Reading(features, group_by_qid, Negative.zero.value, query, grade, _names(columns), _names(exclude), document)
     with warnings_as_lines(_warn):
-        explain(model, file, id, (a, b), reading._replace(document=document, missing=missing.value), json)
+        explain(model, file, id, (a, b), reading._replace(missing=missing.value, strict=strict), json)
 
 
 @app.command(cls=_Command)

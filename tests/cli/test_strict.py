@@ -36,7 +36,11 @@ def run(capsys, tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("command", ["rank", "evaluate"])
+#: What each command takes besides the model and the file.
+COMMANDS = {"rank": (), "evaluate": (), "explain": ("--id", "3")}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("model", "file", "told"),
     [
@@ -46,26 +50,27 @@ def run(capsys, tmp_path, monkeypatch):
     ],
 )
 def test_features_that_differ_are_told_or_refused(run, command, model, file, told):
-    code, _, err = run(command, model, *file)
+    code, _, err = run(command, model, *file, *COMMANDS[command])
     assert code == 0
     assert told in err
-    code, out, err = run(command, model, *file, "--strict")
+    code, out, err = run(command, model, *file, *COMMANDS[command], "--strict")
     assert (code, out) == (2, "")
     assert "--strict" in err
     assert told in err
 
 
-@pytest.mark.parametrize("command", ["rank", "evaluate"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_same_features_pass(run, command):
-    assert run(command, "m", "log.csv", *TABLE, "--strict")[0] == 0
-    assert run(command, "letor", "two.txt", "--strict")[0] == 0
-    code, _, err = run(command, "letor", "three.txt", "--strict")
+    assert run(command, "m", "log.csv", *TABLE, *COMMANDS[command], "--strict")[0] == 0
+    assert run(command, "letor", "two.txt", *COMMANDS[command], "--strict")[0] == 0
+    code, _, err = run(command, "letor", "three.txt", *COMMANDS[command], "--strict")
     assert code == 2
     assert "1 features of the file are new to the model: 3" in err
 
 
-def test_a_column_that_is_excluded_is_not_new(run):
-    assert run("rank", "m", "more.csv", *TABLE, "--strict", "--exclude", "age")[0] == 0
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_column_that_is_excluded_is_not_new(run, command):
+    assert run(command, "m", "more.csv", *TABLE, *COMMANDS[command], "--strict", "--exclude", "age")[0] == 0
 
 
 def test_a_strict_model_refuses_other_features_wherever_it_goes(run):
