@@ -91,6 +91,11 @@ class Server:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
+    def processor_seconds(self) -> float:
+        """Processor time of all threads so far."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
     def stop(self, kill: bool = False) -> None:
         self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
         self.process.wait()

@@ -1,11 +1,13 @@
 """How fast is the HTTP service beside a server that only parses the same requests, and what does it lose when it is killed?
 
     python -m benchmarks.serving [--seconds 10] [--kills 100] [--hostile 100000] [--keep FILE]
-        [--only speed,grades,checkpoints,kills,hostile] [--beside FOLDER]
+        [--only speed,cost,grades,checkpoints,kills,hostile] [--beside FOLDER]
 
 - speed: 32 connections send queries of 20 documents with 46 named features as JSON, over HTTP/1.1. Requests a second, and how
   long an answer takes, of a bare Starlette handler that parses the body and answers; of /rank; and of /rank and /learn in turn
   with a journal on the disk. All are measured in turns, several times. Client and server are processes of their own.
+- cost: processor time of the server for a ranking, and for learning its grades, from one client that waits for each answer; a
+  journal is in memory.
 - grades: acknowledged grades a second of one client and of 32, beside those of the version in FOLDER, in turns, on the disk of
   temporary files, and where each sync takes some milliseconds longer.
 - checkpoints: how long rankings take while checkpoints are written, and while none is.
@@ -19,6 +21,7 @@ import os
 import random
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,11 +30,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks._acknowledged import during_checkpoints, rates, sync_ms
-from benchmarks._common import parser, save, table
+from benchmarks._common import in_memory, parser, save, table
 from benchmarks._http import CONNECTIONS, Client, Server, bodies, load, ranking
 from benchmarks._kept import Kept, add_keep, commit
 
 _ROUNDS = 3
+#: Microseconds of processor time that learning the grades of a query may take.
+_MOST_LEARNING = 400
 
 
 def speed(seconds: float) -> list[list[str]]:
@@ -59,6 +64,31 @@ def speed(seconds: float) -> list[list[str]]:
         p50, p99 = np.percentile([t for _, taken in turns for t in taken], [50, 99]) * 1e3
         rows.append([name, f"{rate:,.0f}", f"{ratio:.2f}", f"{p50:.1f}", f"{p99:.1f}"])
     return rows
+
+
+async def _costs(server: Server, seconds: float) -> list[tuple[float, float]]:
+    """Processor seconds of the server for a ranking and for its grades: means of twenty queries, as often as there is time."""
+    queries, numbers = bodies(200), itertools.count()
+    client = await Client.connect(server.port)
+
+    async def twenty() -> tuple[float, float]:
+        some = [*itertools.islice(numbers, 20)]
+        marks = [server.processor_seconds()]
+        for which, path in enumerate(("/rank", "/learn")):
+            for t in some:
+                status, answer = await client.post(path, queries[t % len(queries)][which].replace(b'"ID"', b"%d" % t, 1))
+                if status != 200:
+                    raise SystemExit(f"{path}: {status} {answer[:200]!r}")
+            marks.append(server.processor_seconds())
+        return (marks[1] - marks[0]) / 20, (marks[2] - marks[1]) / 20
+
+    for _ in range(20):  # The first are slower.
+        await twenty()
+    end, found = time.perf_counter() + seconds, []
+    while time.perf_counter() < end:
+        found.append(await twenty())
+    client.close()
+    return found
 
 
 def kills(n: int, seed: int) -> tuple[int, int]:
@@ -179,6 +209,23 @@ def show_speed(given: Any) -> str:
     return f"{note}\n\n{table(header, speed(given.seconds))}"
 
 
+def show_cost(given: Any) -> str:
+    rows = []
+    with in_memory() as folder:
+        for name, directory in (("nothing is kept", None), ("a journal, in memory", f"{folder}/state")):
+            with Server(directory) as server:
+                found = np.array(asyncio.run(_costs(server, given.seconds)))
+            (ranked, learned), quiet = np.median(found, axis=0) * 1e6, np.quantile(found[:, 1], 0.05) * 1e6
+            met = "met" if learned <= _MOST_LEARNING else "missed"
+            rows.append([name, f"{ranked:.0f}", f"{learned:.0f}", f"{quiet:.0f}", f"{_MOST_LEARNING}", met])
+    header = ["µs of processor time", "/rank", "/learn", "/learn, 5 % quantile", "/learn, at most", ""]
+    note = (
+        "One client, queries of 20 x 46, the model that `serve` begins with; medians of means of twenty requests. "
+        f"Load of the machine {os.getloadavg()[0]:.1f}."
+    )
+    return f"{note}\n\n{table(header, rows)}"
+
+
 def show_grades(given: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         slow = sync_ms(folder)
@@ -222,6 +269,7 @@ def show_hostile(given: Any) -> str:
 
 PARTS: dict[str, Callable[[Any], str]] = {
     "speed": show_speed,
+    "cost": show_cost,
     "grades": show_grades,
     "checkpoints": show_checkpoints,
     "kills": show_kills,

@@ -65,6 +65,8 @@ class GroupCommit:
 
     def add(self, *outcomes: Outcome) -> None:
         """Add a change that no request waits for; it is written with the next one that is waited for, or in a moment."""
+        if not self._durable.keeps:
+            return
         self._outcomes += outcomes
         if self._failure is not None or self._durable.is_due:
             self._start()
@@ -78,6 +80,9 @@ class GroupCommit:
         -------
         An awaitable that returns when the change is on the disk, and raises CommitError if it cannot be written.
         """
+        if not self._durable.keeps:
+            # Nothing is kept: no thread has to say that it is.
+            return _nothing()
         self._outcomes += outcomes
         return self._future(self._waiting)
 
@@ -176,6 +181,10 @@ class GroupCommit:
         self._failure, self._steps, self._outcomes = error, None, []
         waiting, self._waiting, self._asking, self._saving = self._waiting + self._asking + self._saving, [], [], []
         _settle(waiting, CommitError(f"the journal cannot be written: {error}"))
+
+
+async def _nothing() -> None:
+    """What nobody has to wait for."""
 
 
 def _settle(futures: list[asyncio.Future[None]], error: Exception | None = None) -> None:

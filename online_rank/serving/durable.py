@@ -105,6 +105,11 @@ class DurableService:
                 raise
 
     @property
+    def keeps(self) -> bool:
+        """Whether changes are kept anywhere; if not, they need not be appended."""
+        return self.store is not None
+
+    @property
     def is_due(self) -> bool:
         """Whether a checkpoint is due."""
         due = self.store is not None and self.service.n_changes - self._saved_at >= self._every

@@ -632,6 +632,8 @@ class TestKeys:
 class Disk(DurableService):
     """A service whose disk takes its time, counts, and may fail."""
 
+    keeps = True
+
     def __init__(self):
         super().__init__(make())
         self.written, self.waits, self.fails = [], 0, False
@@ -703,6 +705,14 @@ class TestGroupCommit:
 
         asyncio.run(main())
 
+    def test_where_nothing_is_kept_no_thread_writes_it(self, monkeypatch):
+        async def scenario(client, app):
+            await client.post("/rank", json=RANK)
+            assert (await client.post("/learn", json=LEARN)).json()["learned"]
+
+        monkeypatch.setattr(DurableService, "append", None)
+        run(scenario)
+
     def test_a_full_disk_stops_all_learning_and_says_so(self):
         async def main():
             disk = Disk()
@@ -719,7 +729,9 @@ class TestGroupCommit:
 
         asyncio.run(main())
 
-    def test_the_server_then_refuses_what_it_cannot_keep(self):
+    def test_the_server_then_refuses_what_it_cannot_keep(self, monkeypatch):
+        monkeypatch.setattr(DurableService, "keeps", True)
+
         async def scenario(client, app):
             model = await app.models.get(None)
             await client.post("/rank", json=RANK)
@@ -736,7 +748,9 @@ class TestGroupCommit:
 
         run(scenario)
 
-    def test_grades_that_come_twice_at_once_are_both_answered_after_the_disk(self):
+    def test_grades_that_come_twice_at_once_are_both_answered_after_the_disk(self, monkeypatch):
+        monkeypatch.setattr(DurableService, "keeps", True)
+
         async def scenario(client, app):
             model = await app.models.get(None)
             events, append = [], model.durable.append
