@@ -1,4 +1,4 @@
-"""Advice from the first queries of files: features with heavy tails, and features that leak the grades."""
+"""Advice from the first queries of files: features with heavy tails, that leak the grades, or that only number the rows."""
 
 import itertools
 from typing import Any
@@ -15,6 +15,9 @@ _LOOKED_AT, _MOST_COUNTS = 100, 10_000
 
 #: A feature that orders this share of the pairs with different grades leaks the grades, given this many pairs.
 _PERFECT, _FEWEST_PAIRS = 0.99, 50
+
+#: From this number of rows on, different whole numbers in all of them are no chance.
+_FEWEST_ROWS = 50
 
 
 def advice(settings: Settings) -> list[str]:
@@ -34,6 +37,8 @@ def advice(settings: Settings) -> list[str]:
         return f"feature {j + 1}" if names is None else names[j]
 
     lines = _leaks(of_width, called)
+    if settings.reading.query is not None:
+        lines += _counters(np.concatenate([X for X, _ in of_width]), called)
     if not settings.log and settings.scale in ("stream", "none"):
         lines += _heavy_tails(np.concatenate([X for X, _ in of_width]), called)
     return lines
@@ -51,6 +56,20 @@ def _heavy_tails(X: np.ndarray, called: Any) -> list[str]:
     return [
         f"{np.count_nonzero(heavy):,} of {X.shape[1]:,} features have heavy tails ({called(worst)} reaches "
         f"{column.max():.3g}, half of its values are below {np.median(column):.3g}): try --scale map"
+    ]
+
+
+def _counters(X: np.ndarray, called: Any) -> list[str]:
+    """A warning about columns of whole numbers of which no two are equal, as those of an index or an id are."""
+    if len(X) < _FEWEST_ROWS:
+        return []
+    whole = np.flatnonzero((np.rint(X) == X).all(axis=0))
+    found = [called(j) for j in whole.tolist() if len(np.unique(X[:, j])) == len(X)]
+    if not found:
+        return []
+    return [
+        f"another whole number in every row: {', '.join(found)}. If it is an index, an id or a time, it says nothing about a "
+        "document: leave it out (--exclude COLUMN)"
     ]
 
 

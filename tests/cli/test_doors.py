@@ -277,6 +277,15 @@ def test_a_dry_run_shows_each_column(run, log, kind):
     assert "url (text: encode it" in shown
 
 
+def test_a_column_that_only_numbers_the_rows_is_named(run, log):
+    log.fillna(0.0).sort_values("search").reset_index().to_parquet("log.parquet")
+    for options in ((), ("--dry-run", "--json")):
+        out, err = run("train", "log.parquet", *COLUMNS, *options)
+        assert "another whole number in every row: index. If it is an index, an id or a time" in out + err
+    _, err = run("train", "log.parquet", *COLUMNS, "--exclude", "index")
+    assert "another whole number" not in err
+
+
 def test_a_dry_run_shows_columns_of_every_type(run):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
