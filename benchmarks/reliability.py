@@ -231,7 +231,7 @@ CAMPAIGNS = {
     "crashes": Campaign(50, lambda number, seed: {"crashes": crashes(100, seed_of(seed, number))._asdict()}, crash_rows),
     "points": Campaign(40, lambda number, seed: {"points": points(number, 40, seed)._asdict()}, point_rows),
     "rule": Campaign(120, hostile_requests, rule_rows),
-    "interrupts": Campaign(50, lambda number, seed: {"interrupts": interrupts(2, seed_of(seed, number))}, interrupt_rows),
+    "interrupts": Campaign(5, lambda number, seed: {"interrupts": interrupts(20, seed_of(seed, number))}, interrupt_rows),
     "damage": Campaign(40, lambda number, seed: damages(number, 40, seed), damage_rows),
 }
 
