@@ -198,16 +198,22 @@ def models() -> Iterator[tuple[bytes, Any]]:
         cls = _registry.public_class(name)
         if inspect.isabstract(cls) or not issubclass(cls, QueryStep) or name_of(cls) is None:
             continue
-        parameters = getattr(cls, "_unit_test_params", lambda: [{}])
+        try:
+            parameters = [*getattr(cls, "_unit_test_params", lambda: [{}])()]
+        except ImportError:  # Torch is not here.
+            continue
         for x in (X, named):
-            for given in parameters():
+            for given in parameters:
                 model = cls(**given)
                 try:
                     to_bytes(model)
                 except TypeError:  # It holds a function or a module, which no file does.
                     continue
-                for _ in range(3):
-                    model.learn_one(x, y)
+                try:
+                    for _ in range(3):
+                        model.learn_one(x, y)
+                except ValueError:  # It says itself which features there are.
+                    continue
                 yield to_bytes(model), x
     model = StreamScaler() | PerceptronRanker()
     model.learn_one(X, y)

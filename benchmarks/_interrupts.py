@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 from river import utils
 
 import online_rank
@@ -161,6 +162,7 @@ class _Injector:
 def interrupts(n: int, seed: int) -> dict[str, Any]:
     """Inject exceptions into `n` calls of each scenario, in a child process for each; counts, and what was torn."""
     total: dict[str, Any] = {"cases": 0, "doubled": 0, "before": 0, "after": 0, "torn": [], "scenarios": []}
+    _warm_up()
     for name, make in scenarios().items():
         try:
             found = in_child(functools.partial(_interrupted, name, make, n, seed))
@@ -170,6 +172,16 @@ def interrupts(n: int, seed: int) -> dict[str, Any]:
             total[key] += value
         total["scenarios"].append(name)
     return total
+
+
+@functools.cache
+def _warm_up() -> None:
+    """Load what the children need, once for all of them."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for make in scenarios().values():
+            scenario = make()
+            scenario.act(scenario.subject)
 
 
 def _interrupted(name: str, make: Callable[[], Scenario], n: int, seed: int) -> dict[str, Any]:
@@ -334,8 +346,6 @@ def _model(make: Callable[[], Any], call: str) -> Scenario:
         return Scenario(model, _learning(model, 8, "new", "newer"), go_on)
     if call == "learn" or clicks or model.abilities.takes_documents or model.abilities.takes_context:
         return Scenario(model, _learning(model, 8), go_on)
-    import pandas as pd
-
     X = pd.concat([pd.DataFrame(list(docs.values())) for docs, _ in blocks])
     y = [grade for _, grades in blocks for grade in grades.values()]
     qid = np.repeat(np.arange(3), 5)

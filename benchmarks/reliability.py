@@ -1,10 +1,10 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
     python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE] [--minutes 30]
-        [--only kills,eventkills,crashes,points,rule,interrupts,damage,faults,hostile,costs,threads,soak,windows]
+        [--only kills,eventkills,crashes,points,rule,interrupts,files,extremes,damage,faults,hostile,costs,threads,soak,windows]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
-`--keep`, parts that were measured before, with this seed, are not measured again. The first seven are measured in slices, in
+`--keep`, parts that were measured before, with this seed, are not measured again. The first nine are measured in slices, in
 turn, and each slice is kept: with `--minutes` they stop early, and another run adds to them.
 
 - kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
@@ -25,7 +25,10 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
 - costs: the inputs made to take memory and time that were found, and what they take a byte.
 - interrupts: Ctrl-C and lacks of memory before random bytecodes, single and double, over all models, metrics and services:
   `_interrupts`.
-- threads: four threads that rank beside one that learns new features.
+- threads: four threads that rank beside one that learns new features; and others that save, copy and pickle its model, share
+  its steps, or change its arrays: `_races`.
+- extremes: queries of extreme values, under numba's bounds checks: `_extremes`.
+- files: files of all models and services, mutated, and with right digests and wrong contents: `_files`.
 - soak, windows: a long stream through the service of 20 tenants: memory, descriptors and files, with grades, and with events
   that are learned when windows end: `_soak`.
 """
@@ -39,13 +42,16 @@ from benchmarks._campaigns import Campaign, Progress, Row, Tally, seed_of
 from benchmarks._common import parser, save, table
 from benchmarks._crashes import Crashes, Points, crashes, points
 from benchmarks._damage import damages
+from benchmarks._extremes import extremes
 from benchmarks._faults import faults, interpose
+from benchmarks._files import files
 from benchmarks._hostile import Fuzz, costs, fuzz_letor, fuzz_models, fuzz_protocol, structural
 from benchmarks._interrupts import interrupts
 from benchmarks._kept import Kept, add_keep
 from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_train, warm_up
 from benchmarks._kills_served import KeyedKills, ServedKills, kill_keyed, kill_serve
 from benchmarks._kills_windows import WindowKills, kill_windows
+from benchmarks._races import races
 from benchmarks._rule import Rule, rule
 from benchmarks._soak import TENANTS, Soak, soak_grades, soak_windows
 from benchmarks._threads import lock_cost, threads
@@ -192,13 +198,40 @@ def interrupt_rows(tally: Tally) -> list[Row]:
 
 
 def show_threads(size: float, seed: int) -> list[Row]:
-    t = threads(max(1.0, 60.0 * size))
+    seconds = max(1.0, 60.0 * size)
+    t = threads(seconds)
     complain(t.errors)
     name = f"{t.seconds:g} s of 4 threads beside a learner: queries / different readings / torn"
-    return [
+    rows: list[Row] = [
         (name, f"{t.queries:,}", f"{t.readings:,}", t.torn),
         ("the same: errors / cost of a lock, ns", len(t.errors), f"{lock_cost():.0f}", ""),
     ]
+    for kind, found in races(seconds).items():
+        complain(found["torn"])
+        what = "refused" if kind.startswith("changed") else "looked at"
+        rows.append((f"{seconds:g} s, {kind}: calls / {what} / torn, or crashes", f"{found['calls']:,}", f"{found['looks']:,}",
+                     len(found["torn"])))  # fmt: skip
+    return rows
+
+
+def extreme_rows(tally: Tally) -> list[Row]:
+    e = tally["extremes"]
+    complain(e["wrong"])
+    return [
+        (f"queries of extreme values to {len({*e['models']})} models, bounds checked: queries / learned / refused",
+         f"{e['queries']:,}", f"{e['learned']:,}", f"{e['refused']:,}"),
+        ("IndexErrors / all errors that this library did not raise", e["index_errors"], len(e["wrong"]), ""),
+    ]  # fmt: skip
+
+
+def file_rows(tally: Tally) -> list[Row]:
+    f = tally["files"]
+    complain(f["wrong"])
+    return [
+        ("changed files of models and services: files / refused / loaded and used", f"{f['files']:,}", f"{f['refused']:,}",
+         f"{f['loaded']:,}"),
+        ("crashes, hangs and errors that this library did not raise", len(f["wrong"]), "", ""),
+    ]  # fmt: skip
 
 
 def show_soak(size: float, seed: int) -> list[Row]:
@@ -231,7 +264,9 @@ CAMPAIGNS = {
     "crashes": Campaign(50, lambda number, seed: {"crashes": crashes(100, seed_of(seed, number))._asdict()}, crash_rows),
     "points": Campaign(40, lambda number, seed: {"points": points(number, 40, seed)._asdict()}, point_rows),
     "rule": Campaign(120, hostile_requests, rule_rows),
-    "interrupts": Campaign(5, lambda number, seed: {"interrupts": interrupts(20, seed_of(seed, number))}, interrupt_rows),
+    "interrupts": Campaign(10, lambda number, seed: {"interrupts": interrupts(10, seed_of(seed, number))}, interrupt_rows),
+    "extremes": Campaign(5, lambda number, seed: {"extremes": extremes(20_000, seed_of(seed, number))}, extreme_rows),
+    "files": Campaign(50, lambda number, seed: {"files": files(2000, seed_of(seed, number))}, file_rows),
     "damage": Campaign(40, lambda number, seed: damages(number, 40, seed), damage_rows),
 }
 

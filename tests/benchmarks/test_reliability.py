@@ -1,7 +1,9 @@
 """The harness of `benchmarks.reliability`, with small numbers."""
 
+import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -101,6 +103,40 @@ def test_what_is_torn_is_noticed(monkeypatch):
     scenario = _interrupts.scenarios()["waiting: take"]()._replace(act=torn)
     monkeypatch.setattr(_interrupts, "scenarios", lambda: {"torn": lambda: scenario})
     assert len(_interrupts.interrupts(6, seed=1)["torn"]) > 3
+
+
+def test_changed_files_are_refused_or_models():
+    found = _files.files(150, seed=1)
+    assert found["wrong"] == []
+    assert found["files"] == found["refused"] + found["loaded"] == 150
+    assert found["loaded"] > 5
+
+
+def test_an_error_of_numpy_is_noticed(monkeypatch):
+    broken = _files.Seed("broken", _files.seeds()[-1].content, (lambda _: np.ones(2) + np.ones(3),))
+    monkeypatch.setattr(_files, "seeds", lambda: (broken,))
+    monkeypatch.setattr(_files, "changed", lambda content, rng: content)
+    assert len(_files.files(20, seed=1)["wrong"]) > 10
+
+
+def test_a_child_that_dies_is_noticed():
+    with pytest.raises(_children.Died, match="SIGKILL"):
+        _children.in_child(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    assert _children.in_child(lambda: [1, 2]) == [1, 2]
+
+
+def test_queries_of_extreme_values_are_learned_or_refused():
+    found = _extremes.learn_all(300, seed=1)
+    assert (found["wrong"], found["index_errors"]) == ([], 0)
+    assert found["learned"] > 50
+    assert found["refused"] > 50
+
+
+@pytest.mark.parametrize("kind", ["copy", "shared scaler", "changed y", "changed weights", "changed starts"])
+def test_threads_beside_a_learner_tear_nothing(kind):
+    found = _races.KINDS[kind](0.3)
+    assert found["torn"] == []
+    assert found["calls"] > 0
 
 
 def test_threads_see_whole_states():

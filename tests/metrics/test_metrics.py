@@ -509,3 +509,13 @@ def test_every_metric_is_tested():
     assert set(ALL) | tested_apart == {
         value for value in public if isinstance(value, type) and issubclass(value, RankingMetric)
     } - {RankingMetric}
+
+
+def test_weights_that_add_up_to_more_than_the_largest_number_are_refused_and_change_nothing():
+    """An OverflowError came out of `math.fsum`."""
+    ndcg = NDCG()
+    ndcg.update([1, 0], [1.0, 0.0], w=1e308)
+    before = repr(vars(ndcg))
+    with pytest.raises(ValueError, match="largest number"):
+        ndcg.update([1, 0], [1.0, 0.0], w=1e308)
+    assert repr(vars(ndcg)) == before
