@@ -175,9 +175,10 @@ def _part_of(scores: np.ndarray, ranks: np.ndarray, part: str, k: float, floor: 
         return np.where(found, np.rint(_GRID / (k + places)) / _GRID, 0.0)
     low = np.where(found, scores, np.inf).min(axis=0, initial=np.inf)
     high = np.where(found, scores, -np.inf).max(axis=0, initial=-np.inf)
-    constant = ~(high > low)
-    # Halves, so that the range of any two scores is finite.
-    spread = np.where(constant, 1.0, 0.5 * high - 0.5 * low)
+    # Halves, so that the range of any two scores is finite; that of the two smallest numbers is 0.
+    half = 0.5 * high - 0.5 * low
+    constant = ~(half > 0.0)
+    spread = np.where(constant, 1.0, half)
     unit = np.where(found & ~constant, (0.5 * scores - 0.5 * np.where(constant, 0.0, low)) / spread, 0.0)
     if part == "minmax":
         return np.where(found, np.where(constant, 1.0, np.where(unit > 0.0, unit, round(floor * _GRID) / _GRID)), 0.0)

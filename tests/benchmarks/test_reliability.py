@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 
 from benchmarks import (
+    _children,
     _crashes,
     _damage,
+    _extremes,
+    _files,
     _hostile,
     _interrupts,
     _kills,
     _kills_served,
     _kills_windows,
+    _races,
     _soak,
     _threads,
     reliability,

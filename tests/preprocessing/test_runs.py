@@ -81,6 +81,14 @@ def test_extreme_scores_stay_finite(scale):
     assert all(math.isfinite(value) for x in found.values() for value in x.values())
 
 
+def test_scores_whose_halves_are_equal_are_equal():
+    """They were divided by a range of 0."""
+    step = RunFeatures(parts=("minmax", "zscore"))
+    with np.errstate(divide="raise", invalid="raise"):
+        made = step.transform_one(Runs({"bm25": {"a": 0.0, "b": 5e-324}}))
+    assert [[*features.values()] for features in made.values()] == [[1.0, 0.0], [1.0, 0.0]]
+
+
 def test_ties_keep_the_order_of_their_own_list():
     query = Runs({"bm25": [("a", 1.0)], "vector": [("b", 0.5), ("a", 0.5)]})
     found = RunFeatures(parts=("reciprocal_rank",), k=0).transform_one(query)
