@@ -295,7 +295,10 @@ def _grades(y_true: Any, scores: np.ndarray, ids: tuple[Hashable, ...] | None) -
 def _exact_sum(terms: list[float]) -> list[float]:
     """The exact sum of `terms` as few numbers: the first is the rounded sum, the second the rounded remainder, and so on."""
     parts: list[float] = []
-    while rest := math.fsum(terms):
-        parts.append(rest)
-        terms = [*terms, -rest]
+    try:
+        while rest := math.fsum(terms):
+            parts.append(rest)
+            terms = [*terms, -rest]
+    except OverflowError:
+        raise ValueError("the weights add up to more than the largest number") from None
     return parts
