@@ -103,6 +103,8 @@ class LossTracker(NestedRanker):
     _gained: np.ndarray | None = None
     #: The initial weights of the run (d,); None: w = 0.
     _beginning: np.ndarray | None = None
+    #: For each comparator the account of an interval of (1 + its loss - the served loss) / 2. Older files lack it: zeros.
+    _paired: Any = None
     # One element for each feature: copying them for every query would cost more than learning it.
     _replaced = frozenset({"_shift", "_scaled_by", "_ended", "_offset", "_beginning", "_aligned"})
 
@@ -151,7 +153,6 @@ class LossTracker(NestedRanker):
         self._measure = learned_measure(ranker)
         self._totals = np.zeros(len(Totals._fields))
         self._sums = np.zeros((len(comparators or {}), 2))
-        # For each comparator the account of an interval of (1 + its loss - the served loss) / 2.
         self._paired = np.zeros((len(self._sums), 3))
         self._aligned = np.empty((len(self._sums), 0))
         # How much the learner has learned through this tracker.
