@@ -1,6 +1,7 @@
 """Base classes of transformers: with state for each feature, and without state."""
 
 import abc
+import functools
 from collections.abc import Hashable
 from typing import Any
 
@@ -39,7 +40,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         """The transformed queries; `has_own_names` says whether their names stand for columns as they are."""
         names = aligned.names
         if names is not None:
-            names = self._given_names(names if has_own_names else self._own_names())
+            names = names_made(self, names if has_own_names else self._own_names())
         return with_features(aligned, X, names)
 
     def _given_names(self, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
@@ -145,4 +146,25 @@ def too_large(transformer: QueryTransformer, block: Block, query: int) -> ValueE
 
 def names_made(step: ColumnTransformer, names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     """Names of the columns that a transformer makes of features with `names`."""
-    return step._given_names(names)
+    return distinct_names(step._given_names(names))
+
+
+@functools.lru_cache(maxsize=64)
+def distinct_names(names: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+    """The names, of which a later one that occurs before becomes (name, "again"), as behind a second map or encoder.
+
+    Two columns of one name would be added up. The names of further columns at the end change none.
+
+    Examples
+    --------
+    >>> distinct_names(("a", "a in query", "a in query"))
+    ('a', 'a in query', ('a in query', 'again'))
+    """
+    if len(set(names)) == len(names):
+        return names
+    found: dict[Hashable, None] = {}
+    for name in names:
+        while name in found:
+            name = (name, "again")
+        found[name] = None
+    return tuple(found)

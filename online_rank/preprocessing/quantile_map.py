@@ -16,7 +16,7 @@ from online_rank.base.columns import are_numbers, as_array
 from online_rank.base.form import Curves, InQuery, Layer
 from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Flag, Integer, ListOf, Real, Schema
-from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer
+from online_rank.preprocessing._columns import ColumnTransformer, StatelessTransformer, distinct_names
 from online_rank.query import Block, SparseRows, require_finite
 
 __all__ = ["Ramps", "StreamQuantileMap"]
@@ -609,7 +609,9 @@ class Ramps(StatelessTransformer):
         X = as_array(block.X, self)
         out = np.empty((len(X), X.shape[1] * self.n_knots), X.dtype)
         self._transform(X, block.offsets, out)
-        return block._replace(X=out, names=None if block.names is None else _ramp_names(block.names, self.n_knots))
+        return block._replace(
+            X=out, names=None if block.names is None else distinct_names(_ramp_names(block.names, self.n_knots))
+        )
 
 
 @functools.cache

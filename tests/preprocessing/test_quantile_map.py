@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 from scipy.stats import kstest, rankdata
 
-from online_rank import PerceptronRanker, StreamQuantileMap
+from online_rank import BlendRanker, PerceptronRanker, StreamQuantileMap, StreamTargetEncoder
 from online_rank._kernels import quantile_map as kernels
 from online_rank.base.schema import mismatches
 from online_rank.distributed import fork, mix
@@ -359,6 +359,36 @@ def test_names_of_columns():
         "a", ("a", "> -2"), "a in query", ("a in query", "> -2"),
         3, (3, "> -2"), (3, "in query"), ((3, "in query"), "> -2"),
     ]  # fmt: skip
+
+
+TWICE = [
+    (lambda: StreamQuantileMap() | StreamQuantileMap(), 8), (lambda: StreamQuantileMap(3) | Ramps(4), 48),
+    (lambda: Ramps(4) | Ramps(4), 32), (lambda: StreamTargetEncoder() | StreamTargetEncoder(keep="all"), 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("twice", "n_columns"), TWICE)
+def test_columns_of_a_map_behind_a_map_stay_apart(twice, n_columns):
+    rng = np.random.default_rng(0)
+    named, plain, grown = (twice() | PerceptronRanker() for _ in range(3))
+    for t in range(10):
+        X, y = rng.normal(size=(6, 2)), rng.integers(0, 3, 6)
+        query = [dict(zip("ab", row, strict=True)) for row in X.tolist()]
+        named.learn_one(query, y)
+        plain.learn_one(X, y)
+        grown.learn_one([{**x, "late": 1.0} for x in query] if t > 5 else query, y)
+        assert named.predict_one(query) == pytest.approx(plain.predict_one(X), abs=1e-9)
+    names = [model["PerceptronRanker"].feature_names for model in (named, grown)]
+    assert len(set(names[0])) == n_columns
+    assert names[1][:n_columns] == names[0]
+
+
+def test_a_blend_brings_its_own_map_behind_another():
+    rng = np.random.default_rng(0)
+    model = StreamQuantileMap() | BlendRanker("light")
+    for _ in range(5):
+        model.learn_one([dict(zip("ab", row, strict=True)) for row in rng.normal(size=(6, 2)).tolist()], rng.integers(0, 3, 6))
+    assert model["BlendRanker"].n_queries == 5
 
 
 @settings(deadline=None, max_examples=30)
