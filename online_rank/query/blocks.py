@@ -69,16 +69,21 @@ class Block(NamedTuple):
     def queries(self, first: int, stop: int) -> "Block":
         """The queries `first:stop`. Messages still number documents without ids by their position in the whole block."""
         a, b = int(self.offsets[first]), int(self.offsets[stop])
-        return self._replace(
-            X=self.X.rows(a, b) if isinstance(self.X, SparseRows) else self.X[a:b],
-            y=None if self.y is None else self.y[first:stop] if isinstance(self.y, tuple) else self.y[a:b],
-            offsets=self.offsets[first : stop + 1] - a,
-            w=self.w[first:stop],
-            ids=range(a, b) if self.ids is None else self.ids[a:b],
-            served=None if self.served is None else self.served[a:b],
-            answered=None if self.answered is None else self.answered[a:b],
-            context=None if self.context is None else self.context[first:stop],
+        X, y, served, answered = self.X, self.y, self.served, self.answered
+        fields = (
+            X.rows(a, b) if isinstance(X, SparseRows) else X[a:b],
+            None if y is None else y[first:stop] if isinstance(y, tuple) else y[a:b],
+            self.offsets[first : stop + 1] - a,
+            self.w[first:stop],
+            range(a, b) if self.ids is None else self.ids[a:b],
+            self.names,
+            None if served is None else served[a:b],
+            self.form,
+            None if answered is None else answered[a:b],
+            self.scale,
+            None if self.context is None else self.context[first:stop],
         )
+        return _new(Block, fields)
 
     def each(self) -> Iterator["Block"]:
         """Each query as a block of its own."""

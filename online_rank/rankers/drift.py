@@ -12,6 +12,7 @@ from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schem
 from online_rank.measures import learned_measure
 from online_rank.measures import measure as parse_measure
 from online_rank.query import Block, single
+from online_rank.query.blocks import with_features
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_model, share_columns
 
 __all__ = ["DriftAwareRanker"]
@@ -164,7 +165,7 @@ class DriftAwareRanker(NestedRanker):
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
         self._share_columns()
-        for t, query in enumerate(block._replace(names=self.feature_names).each()):
+        for t, query in enumerate(with_features(block, block.X, self.feature_names).each()):
             served = self._served_scores(query, self._learner)
             if not learn_query(self._learner, query, rounds[t : t + 1]):
                 return t
