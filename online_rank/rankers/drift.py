@@ -11,8 +11,7 @@ from online_rank.base import Abilities, QueryEstimator, Ranker, RankingPipeline,
 from online_rank.base.schema import Array, Count, Derived, ListOf, Nested, Schema
 from online_rank.measures import learned_measure
 from online_rank.measures import measure as parse_measure
-from online_rank.query import Block, single
-from online_rank.query.blocks import with_features
+from online_rank.query import Block, single, with_features
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query, require_model, share_columns
 
 __all__ = ["DriftAwareRanker"]
