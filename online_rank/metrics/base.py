@@ -19,6 +19,10 @@ __all__ = ["RankingMetric"]
 _NO_RELEVANT = {"skip": math.nan, "zero": 0.0, "one": 1.0}
 
 
+#: Largest sum of weights, and what files hold.
+_LARGEST = 1e300
+
+
 class RankingMetric(Metric):
     """Base class of metrics: the weighted mean over queries of a value in [0, 1].
 
@@ -46,8 +50,8 @@ class RankingMetric(Metric):
     _schema = Schema(
         n_queries=Count(),
         n_skipped=Count(),
-        _total=ListOf(Real(-1e300, 1e300)),
-        _weight=ListOf(Real(-1e300, 1e300)),
+        _total=ListOf(Real(-_LARGEST, _LARGEST)),
+        _weight=ListOf(Real(-_LARGEST, _LARGEST)),
     )
 
     _fmt = ".6f"
@@ -300,5 +304,7 @@ def _exact_sum(terms: list[float]) -> list[float]:
             parts.append(rest)
             terms = [*terms, -rest]
     except OverflowError:
-        raise ValueError("the weights add up to more than the largest number") from None
+        parts = [math.inf]
+    if parts and abs(parts[0]) > _LARGEST:
+        raise ValueError(f"the weights add up to more than {_LARGEST:g}")
     return parts
