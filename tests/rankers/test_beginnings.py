@@ -86,7 +86,7 @@ def test_rankers_that_learn_from_clicks_begin_with_weights_too(cls):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_is_made_of_columns_that_there_are(rule):
-    columns = RunFeatures(RUNS, parts=("minmax", "zscore", "reciprocal_rank", "found")).transform_one([{}])[0]
+    columns = RunFeatures(RUNS, parts=("minmax", "zscore", "reciprocal_rank", "found")).transform_one([{"bm25": 1.0}])[0]
     assert set(rule_weights(rule, RUNS)) <= set(columns)
 
 
