@@ -88,8 +88,8 @@ class _Connection(H11Protocol):
     """A connection that is closed if the head of its request takes too long, or if it is idle and its place is needed.
 
     Otherwise connections that send nothing, or half a head, could exhaust the descriptors of the process. Requests are read by
-    h11, also where the faster httptools is installed: it has no limit for a head, and holds all requests
-    that a client sends without waiting for answers.
+    h11, also where the faster httptools is installed: it has no limit for a head, and holds all requests that a client sends
+    without waiting for answers.
     """
 
     def __init__(self, door: _Door, **arguments: Any) -> None:

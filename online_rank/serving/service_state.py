@@ -127,7 +127,7 @@ class ServiceState:
 
         Losses are those of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
         """
-        interval = self.served_interval()
+        interval, retention = self.served_interval(), self.retention
         return {
             **self.counts(),
             "pending": self.n_waiting,
@@ -137,7 +137,7 @@ class ServiceState:
             "loss_mean": interval.mean if interval.n else None,
             "loss_mean_interval": [interval.lower, interval.upper],
             "longest_delay": self._longest_delay,
-            **({} if self.retention is None else {"retention": self.retention}),
+            **({} if retention is None else {"retention": retention}),
             **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
         }
 

@@ -247,11 +247,10 @@ def arrow(module: str) -> Any:
 
 def _open_parquet(path: str) -> Any:
     """A file of parquet. Raises ValueError with its name if it is damaged, or something else."""
-    import pyarrow
-
+    parquet, lib = arrow("pyarrow.parquet"), arrow("pyarrow.lib")
     try:
-        return arrow("pyarrow.parquet").ParquetFile(path)
-    except pyarrow.ArrowInvalid as error:
+        return parquet.ParquetFile(path)
+    except lib.ArrowInvalid as error:
         raise ValueError(f"{path}: not a file of parquet, or cut short ({error})") from None
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import sys
 
 import numpy as np
 import pandas as pd
@@ -209,3 +210,10 @@ def test_times_have_one_zone():
     assert len(read(FRAME.assign(t=ahead), event_time="t")) == 2  # 22:00 and 23:00 in UTC: in order
     with pytest.raises(ValueError, match="the event time, is neither a time nor a number"):
         read(FRAME.assign(t=["2026-01-02"] * 4), event_time="t")
+
+
+def test_without_pyarrow_the_extra_is_named(monkeypatch):
+    for module in ("pyarrow", "pyarrow.parquet", "pyarrow.lib"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r'needs pyarrow: pip install "online_rank\[tables\]"'):
+        iter_table("log.parquet", query="q", grade="y")
