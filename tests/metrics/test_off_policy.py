@@ -1,13 +1,15 @@
 """Values of rankers from logs that others made, against sums over all rankings and slow recomputation."""
 
 import itertools
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from online_rank import load, save
-from online_rank.feedback import FairPairs, Impression, PlackettLuce
+from online_rank.feedback import Clicks, FairPairs, Impression, PlackettLuce
 from online_rank.intervals import LossInterval
 from online_rank.metrics import OffPolicyValue, SwapComparison
 from online_rank.stream.clicks import user
@@ -110,6 +112,21 @@ def test_estimates_and_interval_on_a_long_log(tmp_path):
     assert mean == pytest.approx(np.mean(X), rel=1e-12)
     save(value, tmp_path / "value.npz")
     assert load(tmp_path / "value.npz").interval() == value.interval()
+
+
+OPEN_BANDIT = json.loads((Path(__file__).parents[1] / "reference" / "open_bandit.json").read_text())
+
+
+@pytest.mark.parametrize("expected", OPEN_BANDIT["values"], ids=lambda values: f"{len(values['weights'])} places")
+def test_values_are_those_of_the_open_bandit_pipeline(expected):
+    # Made by tests/reference/open_bandit.py: IPS, SNIPS and doubly robust for users who read downwards.
+    value = OffPolicyValue(expected["weights"])
+    for each in OPEN_BANDIT["log"]:
+        shown = Impression(each["shown"], propensities=each["chances"])
+        value.update(Clicks(shown, each["clicks"]), each["ranking"], each["expected"])
+    assert value.interval().mean == pytest.approx(expected["ips"], rel=1e-14)
+    assert value.snips() == pytest.approx(expected["snips"], rel=1e-14)
+    assert value.doubly_robust() == pytest.approx(expected["doubly_robust"], rel=1e-14)
 
 
 @pytest.mark.parametrize(
