@@ -12,7 +12,7 @@ from online_rank import GradientRanker, PerceptronRanker, RunFeatures, Runs, Str
 from online_rank.cli import main
 from online_rank.export import TARGETS, export, fusion_weights
 from online_rank.export.fusion import _nonnegative
-from tests.reference import fusion
+from tests.reference import fusion, postgresql
 
 RUNS = ["r0", "r1", "r2"]
 FUSION = [name for name, target in TARGETS.items() if "fusion" in target.kinds]
@@ -68,7 +68,7 @@ def sql_order(database, text, lists, features=None):
     """The documents as SQL ranks them; equal scores in the order of appearance."""
     order = fusion.appeared(lists)
     own = {run: dict(entries) for run, entries in lists.items()}
-    columns = ", ".join(f"{name} DOUBLE" for name in (*RUNS, "price"))
+    columns = ", ".join(f"{name} DOUBLE PRECISION" for name in (*RUNS, "price"))
     database.execute(f'CREATE TABLE online_rank ("query" INT, doc INT, {columns})')
     rows = [(1, d, *(own[run].get(d) for run in RUNS), (features or {}).get(d)) for d in order]
     # Another query in the same table changes nothing.
@@ -147,8 +147,25 @@ def test_nonnegative_least_squares_by_trying_all_sets():
         assert float(np.sum((A @ w - b) ** 2)) == pytest.approx(min(distances), abs=1e-9)
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
-def test_sql_adds_all_parts_and_features(engine):
+@pytest.fixture(scope="module")
+def postgresql_server():
+    if postgresql.programs() is None:
+        pytest.skip("no PostgreSQL here")
+    with postgresql.server() as empty:
+        yield empty
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
+def database(request):
+    """A function that gives an empty database of each kind."""
+    if request.param == "sqlite":
+        return lambda: sqlite3.connect(":memory:")
+    if request.param == "duckdb":
+        return pytest.importorskip("duckdb").connect
+    return request.getfixturevalue("postgresql_server")
+
+
+def test_sql_adds_all_parts_and_features(database):
     weights = {"r0 minmax": 1.0, "r1 reciprocal_rank": 40.0, "r2 found": -0.25, "r1 minmax": 0.5, "price": 0.125}
     model = RunFeatures(RUNS, floor=0.05) | PerceptronRanker.from_weights(weights)
     text = export(model, "sql", names={"price": "price"})
@@ -162,17 +179,17 @@ def test_sql_adds_all_parts_and_features(engine):
                 documents[d][run] = score
         for d, price in features.items():
             documents[d]["price"] = price
-        database = sqlite3.connect(":memory:") if engine == "sqlite" else pytest.importorskip("duckdb").connect()
         scores = model.predict_one(documents)
-        assert sql_order(database, text, lists, features) == sorted(documents, key=lambda d, s=scores: -round(s[d], 12))
+        assert sql_order(database(), text, lists, features) == sorted(documents, key=lambda d, s=scores: -round(s[d], 12))
 
 
-def test_sql_divides_integers_as_numbers():
+def test_sql_divides_integers_as_numbers(database):
     text = export(RunFeatures(["a"]) | PerceptronRanker.from_rule("minmax", ["a"]), "sql", name="it's", names={"a": 'the "a"'})
-    database = sqlite3.connect(":memory:")
-    database.execute('CREATE TABLE "it\'s" ("query" INT, doc TEXT, "the ""a""" INT)')
-    database.executemany('INSERT INTO "it\'s" VALUES (1, ?, ?)', [("x", 4), ("y", 3), ("z", 1), ("none", None)])
-    assert {row[1]: row[3] for row in database.execute(text)} == pytest.approx({"x": 1.0, "y": 2 / 3, "z": 0.0, "none": 0.0})
+    table = database()
+    table.execute('CREATE TABLE "it\'s" ("query" INT, doc INT, "the ""a""" INT)')
+    table.executemany('INSERT INTO "it\'s" VALUES (?, ?, ?)', [(1, 1, 4), (1, 2, 3), (1, 3, 1), (1, 4, None)])
+    rows = table.execute(f"SELECT doc, score FROM ({text}) AS fused").fetchall()
+    assert dict(rows) == pytest.approx({1: 1.0, 2: 2 / 3, 3: 0.0, 4: 0.0})
 
 
 @pytest.mark.parametrize(
