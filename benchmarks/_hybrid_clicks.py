@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks._common import table
 from benchmarks._fusion_streams import fusion_stream
+from benchmarks._kept import Kept
 from online_rank import PlackettLuce, RunFeatures, SwapRanker
 from online_rank.stream.clicks import CascadeUser, User, user
 
@@ -82,24 +84,32 @@ def summary(values: np.ndarray) -> str:
     return f"{means.mean():+.4f} ± {means.std(ddof=1) / math.sqrt(len(means)):.4f}"
 
 
-def section(queries: Sequence[Prepared], runs: int, impressions: int = MARKS[-1]) -> str:
+def section(queries: Sequence[Prepared], runs: int, kept: Kept, impressions: int = MARKS[-1]) -> str:
     """The section of the page: each user, begun with the mean of min-max scores and from nothing."""
-    d = queries[0].X.shape[1]
+    d, best = queries[0].X.shape[1], max(int(query.y.max()) for query in queries)
     today = np.array([ndcg(np.argsort(-query.X.sum(axis=1), kind="stable"), query) for query in queries])
-    best, marks, rows = max(int(query.y.max()) for query in queries), [m for m in MARKS if m <= impressions], []
-    for name in USERS:
-        for begun in (True, False) if name != "adversarial" else (True,):
-            courses = []
-            for run in range(runs):
-                policy = PlackettLuce(k=10, seed=run)
-                model = begun_with_today(d, policy) if begun else SwapRanker(policy)
-                drawn = np.random.default_rng(1000 + run).integers(len(queries), size=impressions)
-                courses.append(taught(model, visitor(name, best, 50 + run), queries, drawn, today))
-            first = np.array([course.first.mean() for course in courses])
-            shown = f"{first.mean():+.4f} ± {first.std(ddof=1) / math.sqrt(runs):.4f}"
-            after = [summary(np.array([course.greedy[m] for course in courses]) - today) for m in range(len(marks))]
-            rows.append((f"{name}, {'begun' if begun else 'cold'}", shown, *after))
-            print("|".join(rows[-1]), flush=True)
+    marks = [m for m in MARKS if m <= impressions]
+
+    def course(name: str, begun: bool, run: int) -> list[list]:
+        policy = PlackettLuce(k=10, seed=run)
+        model = begun_with_today(d, policy) if begun else SwapRanker(policy)
+        drawn = np.random.default_rng(1000 + run).integers(len(queries), size=impressions)
+        return [each.tolist() for each in taught(model, visitor(name, best, 50 + run), queries, drawn, today)]
+
+    pairs = [(name, begun) for name in USERS for begun in (True, False) if begun or name != "adversarial"]
+    courses: dict[tuple[str, bool], list[Course]] = {pair: [] for pair in pairs}
+    # A run of all users after the other, so that what is kept is of as many runs of each.
+    for run in range(runs):
+        for name, begun in pairs:
+            how = f"begun with {STRENGTH:g} and {WEALTH:g}" if begun else "cold"
+            measured = kept.part(f"{name}, {how}, {impressions}, run {run}", partial(course, name, begun, run))
+            courses[name, begun].append(Course(*map(np.array, measured)))
+    rows = []
+    for (name, begun), found in courses.items():
+        first = np.array([each.first.mean() for each in found])
+        shown = f"{first.mean():+.4f} ± {first.std(ddof=1) / math.sqrt(runs):.4f}"
+        after = [summary(np.array([each.greedy[m] for each in found]) - today) for m in range(len(marks))]
+        rows.append((f"{name}, {'begun' if begun else 'cold'}", shown, *after))
     header = ("users, learner", f"first {FIRST} lists shown", *(f"greedy after {m:,}" for m in marks))
     return f"""## From clicks
 
@@ -109,6 +119,8 @@ is a question drawn at random; `SwapRanker(PlackettLuce(k=10))` shows ten docume
 lists shown is over runs, of greedy rankings over questions. Adversarial users click documents that are not relevant.
 
 {table(header, rows)}
+
+{kept.code}
 """
 
 
