@@ -1,6 +1,7 @@
 """The form in which queries travel through the library."""
 
 import functools
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -179,6 +180,20 @@ def _require_finite_documents(documents: Sequence[Mapping[Hashable, Any]], ids: 
                 raise ValueError(f"x: feature {name!r} of {document_name(i, ids)} is {value}; features must be finite")
 
 
+def _require_ids(qid: Any, ids: np.ndarray) -> None:
+    """Raise ValueError if a document has no query id, or ids are of text and of other types."""
+    given = qid if isinstance(qid, list | tuple) else ids.tolist()
+    missing = (i for i, one in enumerate(given) if one is None or type(one).__name__ in ("NAType", "NaTType") or one != one)
+    if (absent := next(missing, None)) is not None:
+        raise ValueError(f"qid: document {absent} has no query id ({given[absent]!r})")
+    if ids.dtype.kind not in "OUS":
+        return
+    is_text = [isinstance(one, str | bytes) for one in given]
+    if any(is_text) and not all(is_text):
+        one, other = given[is_text.index(True)], given[is_text.index(False)]
+        raise ValueError(f"qid has {one!r}, which is text, and {other!r}, which is not: take ids of one type")
+
+
 def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
     """Where the queries of a block begin and end.
 
@@ -196,7 +211,7 @@ def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
     Raises
     ------
     ValueError
-        `qid` has another length, or a query's documents are not contiguous.
+        `qid` has another length, lacks an id, has ids of text and of other types, or a query's documents are not contiguous.
 
     Examples
     --------
@@ -210,11 +225,12 @@ def query_offsets(qid: Any, n_documents: int) -> np.ndarray:
         raise ValueError(f"qid has shape {ids.shape}, but there are {n_documents} documents: one query id a document{remedy}")
     if n_documents == 0:
         return np.zeros(1, dtype=np.int64)
+    if ids.dtype.kind not in "biu":
+        _require_ids(qid, ids)
     starts = np.concatenate(([0], np.flatnonzero(ids[1:] != ids[:-1]) + 1))
     first = ids[starts]
     ascend = first.dtype.kind in "iu" and (first[1:] > first[:-1]).all()
-    if not ascend and len(np.unique(first)) != len(first):
-        values, counts = np.unique(first, return_counts=True)
-        scattered = values[counts > 1].tolist()[0]
+    if not ascend and len(set(first.tolist())) != len(first):
+        scattered = Counter(first.tolist()).most_common(1)[0][0]
         raise ValueError(f"qid: the documents of query {scattered!r} are not contiguous; sort the block by qid")
     return np.append(starts, n_documents).astype(np.int64)

@@ -7,14 +7,21 @@ from typing import Any
 __all__ = ["by_id", "in_rows_of"]
 
 
+def _index(values: Any) -> Any:
+    """The index of a pandas object, or None."""
+    pandas = sys.modules.get("pandas")
+    return values.index if pandas is not None and isinstance(values, pandas.Series | pandas.DataFrame) else None
+
+
+def _counts(index: Any) -> bool:
+    """Whether an index only numbers the rows."""
+    return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+
+
 def _labels(values: Any) -> Any:
     """The index of a pandas object, or None if it only numbers the rows."""
-    pandas = sys.modules.get("pandas")
-    if pandas is None or not isinstance(values, pandas.Series | pandas.DataFrame):
-        return None
-    index = values.index
-    counts = isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1
-    return None if counts else index
+    index = _index(values)
+    return None if index is None or _counts(index) else index
 
 
 def by_id(name: str, values: Any, ids: Sequence[Hashable] | None) -> Any:
@@ -68,7 +75,7 @@ def in_rows_of(x: Any, name: str, values: Any) -> Any:
     Raises
     ------
     ValueError
-        Both have labels, and these differ.
+        Both have labels, and these differ; or one numbers its rows, and the other has these numbers in another order.
 
     Examples
     --------
@@ -77,8 +84,16 @@ def in_rows_of(x: Any, name: str, values: Any) -> Any:
     >>> in_rows_of(x, "y", pandas.Series([2, 0], index=["b", "a"])).tolist()
     [0, 2]
     """
-    rows, labels = _labels(x), _labels(values)
+    rows, labels = _index(x), _index(values)
     if rows is None or labels is None or rows.equals(labels):
+        return values
+    if _counts(rows) or _counts(labels):
+        # One was numbered anew, or both were one table and only one of them was sorted: nothing tells which.
+        if len(rows) == len(labels) and not rows.difference(labels).size:
+            raise ValueError(
+                f"{name} and x have the same numbers as labels, in another order: take {name}.loc[x.index], or "
+                f"{name}.to_numpy() if it is in the order of x"
+            )
         return values
     if rows.is_unique and labels.is_unique and len(rows) == len(labels) and not rows.difference(labels).size:
         return values.loc[rows]

@@ -142,6 +142,8 @@ def plan_roles(
     """As `plan_columns`, for the roles of any kind of table: the column of each role, or None."""
     types, metadata = columns_of(source)
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else type(source).__name__
+    if set(types.values()) == {"empty"}:
+        raise ValueError(f"{name}: no rows below the header, or none with a value")
     roles = _roles(name, types, named)
     for column in context:
         roles |= _roles(name, types, {"context": column}, taken=roles)
@@ -229,6 +231,11 @@ def _index_of(metadata: dict[bytes, bytes] | None) -> set[str]:
     return {column for column in columns if isinstance(column, str)}
 
 
+def _shown(name: str) -> str:
+    """A name in print; in quotes if white space around it is part of it."""
+    return "(unnamed)" if not name.strip() else name if name == name.strip() else repr(name)
+
+
 def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(name.strip() or "(unnamed)" for name in names[:most])
+    shown = ", ".join(_shown(name) for name in names[:most])
     return f"{shown}, ... ({len(names) - most:,} more)" if len(names) > most else shown

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from online_rank.stream.columns import TablePlan
-from online_rank.stream.table_rows import require_queries, times_of
+from online_rank.stream.table_rows import document_ids, numbers_of, require_queries, times_of
 from online_rank.stream.table_sources import Batches, Frame, arrow, batches_of
 
 __all__ = ["grouped"]
@@ -132,7 +132,7 @@ def _divide(sources: Sequence[Any], plan: TablePlan, n_rows: int, order: _Order,
             for frame in batches_of(source, plan.read, n_rows).frames():
                 rows = frame.rows.to_arrow()
                 n = len(rows)
-                columns = [rows[field.name].combine_chunks().cast(field.type) for field in list(schema)[:-3]]
+                columns = [_column(frame, rows, field, plan) for field in list(schema)[:-3]]
                 own = [order.places[done : done + n], np.full(n, k, np.int32), np.arange(number, number + n)]
                 whole = pyarrow.table([*columns, *own], schema=schema)
                 files = order.files[done : done + n]
@@ -141,6 +141,17 @@ def _divide(sources: Sequence[Any], plan: TablePlan, n_rows: int, order: _Order,
                 for a, b in pairwise(bounds.tolist()):
                     writers[files[by_file[a]]].write_table(whole.take(by_file[a:b]))
                 done, number = done + n, number + n
+
+
+def _column(frame: Frame, rows: Any, field: Any, plan: TablePlan) -> Any:
+    """A column of a frame in the type of the files. Raises TableError for what is no number."""
+    import pyarrow
+
+    if field.name == plan.of("document"):
+        return pyarrow.array(document_ids(frame, field.name), field.type)
+    if field.name == plan.of("grade") or field.name in plan.features:
+        return pyarrow.array(numbers_of(frame, field.name), field.type)
+    return rows[field.name].combine_chunks().cast(field.type)
 
 
 def _schema(plan: TablePlan, id_type: Any, first: Batches) -> Any:

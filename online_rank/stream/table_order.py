@@ -12,6 +12,10 @@ from online_rank.stream.table_sources import Frame
 __all__ = ["QueryOrder", "TableWarning"]
 
 
+#: Ids that are left when missing values are written as text.
+_WRITTEN_MISSING = frozenset(["NA", "N/A", "NaN", "nan", "NULL", "null", "None", "NaT", "<NA>"])
+
+
 class TableWarning(UserWarning):
     """A table is probably not in the intended order or form."""
 
@@ -24,10 +28,15 @@ class QueryOrder:
     def __init__(self, mode: str, plan: TablePlan, other_remedy: str = "") -> None:
         self._mode, self._plan, self._other_remedy = mode, plan, other_remedy
         self._seen: set[str] | None = set() if mode in ("error", "warn") else None
+        self._doubtful: set[str] = set()
         self._latest = -np.inf
 
     def notice(self, qid: str, time: float, frame: Frame, i: int) -> None:
         """Check the first row of a query."""
+        if qid in _WRITTEN_MISSING and qid not in self._doubtful:
+            self._doubtful.add(qid)
+            told = f"{frame.where(i)}: query {qid!r} looks like a missing value that was written as text; it is read as an id"
+            warnings.warn(told, TableWarning, stacklevel=6)
         if self._seen is None:
             return
         if time < self._latest:

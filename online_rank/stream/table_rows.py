@@ -9,7 +9,10 @@ import numpy as np
 from online_rank.stream.columns import TablePlan
 from online_rank.stream.table_sources import Frame
 
-__all__ = ["Rows", "TableError", "as_text", "read_rows", "require_queries", "times_of"]
+__all__ = ["Rows", "TableError", "as_text", "document_ids", "numbers_of", "read_rows", "require_queries", "times_of"]
+
+#: From here on, floats skip whole numbers.
+_WHOLE = 2.0**53
 
 
 class TableError(ValueError):
@@ -36,7 +39,7 @@ def read_rows(frame: Frame, plan: TablePlan, negative: str) -> Rows:
     n, features = len(frame.rows), plan.features
     X = np.empty((n, len(features)))
     for j, feature in enumerate(features):
-        X[:, j] = _numbers(frame, feature)
+        X[:, j] = numbers_of(frame, feature)
     bad = ~np.isfinite(X) if plan.missing == "error" else np.isinf(X)
     if bad.any():
         i, j = np.argwhere(bad)[0].tolist()
@@ -46,9 +49,7 @@ def read_rows(frame: Frame, plan: TablePlan, negative: str) -> Rows:
     y = np.zeros(n, np.int64) if grade is None else _grades(frame, grade, negative)
     # Rows that were sorted by time have lost it.
     times = times_of(frame, str(time)) if time in frame.rows.columns else np.zeros(n)
-    docids = [""] * n
-    if document is not None:
-        docids = [as_text(value) for value in frame.rows[document].to_list()]
+    docids = [""] * n if document is None else document_ids(frame, document)
     return Rows(X, y, require_queries(frame, str(query)), times, docids, _contexts(frame, plan.context))
 
 
@@ -59,12 +60,29 @@ def as_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
+def document_ids(frame: Frame, column: str) -> list[str]:
+    """The ids of documents, as they are printed. Raises TableError for a number that has lost digits."""
+    values = frame.rows[column].to_list()
+    for i, value in enumerate(values):
+        if isinstance(value, float) and abs(value) >= _WHOLE:
+            raise _lost_digits(frame, i, column, "the document", value)
+    return [as_text(value) for value in values]
+
+
+def _lost_digits(frame: Frame, i: int, column: str, role: str, value: float) -> TableError:
+    what = f"{frame.where(i)}: {column!r}, {role}, is {value:.17g}, a float too large to tell ids apart"
+    return TableError(f"{what}: read ids as integers or text")
+
+
 def require_queries(frame: Frame, column: str) -> np.ndarray:
     """The ids of queries (n,). Raises TableError if one is missing."""
     qids = np.asarray(frame.rows[column].to_numpy())
     absent = np.array([qid is None or qid != qid for qid in qids.tolist()], dtype=bool)
     if absent.any():
         raise TableError(f"{frame.where(int(absent.argmax()))}: {column!r}, the query, is missing")
+    if qids.dtype.kind == "f" and (large := np.abs(qids) >= _WHOLE).any():
+        i = int(large.argmax())
+        raise _lost_digits(frame, i, column, "the query", float(qids[i]))
     if qids.dtype.kind == "O" and len({type(qid) for qid in qids.tolist()}) > 1:
         _require_different_text(frame, column, qids.tolist())
     return qids.astype(np.int64) if qids.dtype.kind == "f" and (qids == np.rint(qids)).all() else qids
@@ -106,9 +124,13 @@ def _contexts(frame: Frame, columns: Sequence[str]) -> list[dict[str, Any]]:
     return [{name: None if value != value else value for name, value in row.items()} for row in values]
 
 
-def _numbers(frame: Frame, column: str) -> np.ndarray:
-    """A column as float64 (n,); NaN for missing values."""
+def numbers_of(frame: Frame, column: str) -> np.ndarray:
+    """A column as float64 (n,); NaN for missing values. Raises TableError."""
     series = frame.rows[column]
+    if series.dtype.is_temporal():
+        raise TableError(
+            f"{frame.where(0)}: column {column!r} holds times, and numbers are wanted: make them numbers, such as days"
+        )
     # numpy lacks integers of 128 bits.
     values = np.array(series.to_list(), dtype=object) if str(series.dtype) in ("Int128", "UInt128") else series.to_numpy()
     if values.dtype.kind in "biuf":
@@ -126,7 +148,7 @@ def _numbers(frame: Frame, column: str) -> np.ndarray:
 
 
 def _grades(frame: Frame, column: str, negative: str) -> np.ndarray:
-    values = _numbers(frame, column)
+    values = numbers_of(frame, column)
     lowest = 0.0 if negative == "error" else -(2.0**53)
     good = (values >= lowest) & (values <= 2.0**53) & (values == np.rint(values))
     if not good.all():

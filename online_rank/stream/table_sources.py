@@ -289,11 +289,11 @@ def _csv(path: str, columns: Sequence[Column]) -> Batches:
         import pyarrow
 
         types = {column.name: kind for column in columns if (kind := _csv_type(column)) is not None}
-        convert = {"include_columns": names, "column_types": types, "strings_can_be_null": True}
+        convert = {"include_columns": names, "column_types": types}
         try:
             with _open_csv(path, there, **convert) as reader:
                 for batch in reader:
-                    yield nw.from_native(pyarrow.Table.from_batches([batch]))
+                    yield nw.from_native(_without_empty_text(pyarrow.Table.from_batches([batch])))
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path}: {_with_column(str(error), there)}") from None
         except OSError as error:
@@ -302,6 +302,18 @@ def _csv(path: str, columns: Sequence[Column]) -> Batches:
             raise ValueError(f"{path}: packed by gzip, and cut short ({error})") from None
 
     return Batches(path, _numbered(path, frames))
+
+
+def _without_empty_text(table: Any) -> Any:
+    """A table of csv in which empty text is missing. Words such as NA are text, where they are not among numbers."""
+    import pyarrow
+
+    compute = arrow("pyarrow.compute")
+    for j, field in enumerate(table.schema):
+        if pyarrow.types.is_string(field.type):
+            values = table.column(j)
+            table = table.set_column(j, field, compute.if_else(compute.equal(values, ""), None, values))
+    return table
 
 
 def _csv_type(column: Column) -> Any:

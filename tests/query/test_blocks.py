@@ -1,6 +1,7 @@
 """Blocks of queries and sparse rows, piece by piece."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from online_rank.query.blocks import Block, query_offsets, require_finite
@@ -85,3 +86,18 @@ def test_queries_that_come_back_are_refused():
 def test_served_scores_are_finite(bad):
     with pytest.raises(ValueError, match="the score of document 'b' is"):
         as_served({"a": 1.0, "b": bad}, 2, ids=("a", "b"))
+
+
+@pytest.mark.parametrize("absent", [None, float("nan"), pd.NA, pd.NaT])
+@pytest.mark.parametrize("ids", [["a", "a", "b"], [1, 1, 2], [1.0, 1.0, 2.0]])
+@pytest.mark.parametrize("form", [list, pd.Series, lambda ids: np.array(ids, dtype=object)])
+def test_a_document_without_a_query_id_is_refused(form, ids, absent):
+    with pytest.raises(ValueError, match="qid: document 3 has no query id"):
+        query_offsets(form([*ids, absent]), 4)
+
+
+@pytest.mark.parametrize("form", [list, pd.Series, lambda ids: np.array(ids, dtype=object)])
+def test_query_ids_of_text_and_of_numbers_are_not_mixed(form):
+    with pytest.raises(ValueError, match="qid has '1', which is text, and 1, which is not"):
+        query_offsets(form([1, 1, "1", "1"]), 4)
+    assert query_offsets(form([(1, "a"), (1, "a"), (1, "b")] if form is pd.Series else [1, 1, 2]), 3).tolist() == [0, 2, 3]

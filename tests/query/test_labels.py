@@ -71,3 +71,19 @@ def test_judged_and_metrics_follow_labels_too(frame):
     metric = metrics.NDCG(k=2)
     metric.update(grades([2, 0, 1], ["d3", "d1", "d2"]), scores)
     assert metric.get() == 1.0
+
+
+@pytest.mark.parametrize("which", ["x", "y", "qid"])
+def test_rows_of_one_table_of_which_only_a_part_was_sorted_are_refused(which):
+    given = {
+        "x": pandas.DataFrame({"clicks": [1.0, 2.0, 3.0, 4.0]}),
+        "y": pandas.Series([0, 1, 0, 1]),
+        "qid": pandas.Series([1, 1, 2, 2]),
+    }
+    given[which] = given[which].iloc[[1, 0, 3, 2]]
+    model = PerceptronRanker()
+    with pytest.raises(ValueError, match="have the same numbers as labels, in another order"):
+        model.learn_many(given["x"], given["y"], given["qid"])
+    assert model.n_features == 0
+    # Rows taken out of a larger table are not those that a new Series numbers.
+    model.learn_many(given["x"].set_axis([7, 5, 6, 9]), pandas.Series([0, 1, 0, 1]), pandas.Series([1, 1, 2, 2]))

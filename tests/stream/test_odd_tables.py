@@ -217,3 +217,56 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r'needs pyarrow: pip install "online_rank\[tables\]"'):
         iter_table("log.parquet", query="q", grade="y")
+
+
+@pytest.mark.parametrize("grouping", ["error", "group"])
+@pytest.mark.parametrize("column", ["q", "d"])
+def test_ids_that_are_floats_without_their_last_digits_are_refused(column, grouping):
+    large = FRAME.assign(d=["w", "x", "y", "z"]).assign(**{column: [1e20, 1e20, 2e20, 2e20]})
+    with pytest.raises(
+        ValueError, match=rf"row 1: '{column}', the (query|document), is 1e\+20, a float too large to tell ids apart"
+    ):
+        read(large, document="d", repeated_qid=grouping)
+    whole = FRAME.assign(d=["w", "x", "y", "z"]).assign(**{column: [2**53 + k // 2 for k in range(4)]})
+    assert len(read(whole, document="d", repeated_qid=grouping)) == 2
+
+
+@pytest.mark.parametrize("grouping", ["error", "group"])
+@pytest.mark.parametrize("column", ["a", "g"])
+@pytest.mark.parametrize("times", [pd.to_datetime, pd.to_timedelta])
+def test_times_in_a_later_table_are_no_numbers(column, times, grouping):
+    later = FRAME.assign(q=3, **{column: times([1, 2, 3, 4])})
+    with pytest.raises(ValueError, match=f"DataFrame, row 1: column '{column}' holds times, and numbers are wanted"):
+        read_tables(FRAME, later, repeated_qid=grouping)
+
+
+def test_text_in_a_later_table_is_no_number_when_rows_are_grouped_either():
+    for grouping in ("error", "group"):
+        with pytest.raises(ValueError, match="DataFrame, row 1: '1' in column 'a' is not a number"):
+            read_tables(FRAME, FRAME.assign(q=3, a=["1", "2", "3", "4"]), repeated_qid=grouping)
+
+
+def read_tables(*tables, **options):
+    return list(iter_table(*tables, query="q", grade="g", **options))
+
+
+def test_words_for_missing_values_are_ids_and_only_empty_text_is_missing(tmp_path):
+    log = written(tmp_path, "q,g,a,d\nnan,1,1,NA\nnan,0,NA,null\nnaan,1,1,\nnaan,0,1,x\n")
+    with pytest.warns(UserWarning, match=r"log\.csv, row 1: query 'nan' looks like a missing value that was written as text"):
+        found = read(log, document="d", missing="zero")
+    assert found == [
+        ([[1.0], [0.0]], [1, 0], "nan", ["NA", "null"]),
+        ([[1.0], [1.0]], [1, 0], "naan", ["", "x"]),
+    ]
+    with pytest.raises(ValueError, match="row 2: 'q', the query, is missing"):
+        read(written(tmp_path, "q,g,a\nx,1,1\n,0,1\n"))
+
+
+def test_a_header_without_rows_is_told_as_such(tmp_path):
+    with pytest.raises(ValueError, match=r"log\.csv: no rows below the header"):
+        read(written(tmp_path, "q,g,a\n"))
+
+
+def test_white_space_that_is_part_of_a_name_is_shown(tmp_path):
+    plan = iter_table(written(tmp_path, "q,g, a,b\n1,0,1,2\n"), query="q", grade="g").plan
+    assert plan.in_words() == ["2 features: ' a', b"]
