@@ -428,7 +428,7 @@ def _pending() -> dict[str, Callable[[], Scenario]]:
 
     def go_on(pending: PendingQueries) -> Any:
         pending.remember("f", ("text", [0.5], None), 10, at=50.0)
-        return pending.numbers(), pending.n_evicted, list(pending.closed(60.0)) if pending.plan else pending.take("f")
+        return pending.numbers().tolist(), pending.n_evicted, list(pending.closed(60.0)) if pending.plan else pending.take("f")
 
     plan = FeedbackPlan(window=100, events={"click": 1})
     acts: dict[str, tuple[FeedbackPlan | None, Act]] = {

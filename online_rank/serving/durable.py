@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from online_rank.serving.forgetting import Forgotten, Wanted, forget
 from online_rank.serving.identity import go_on
 from online_rank.serving.protocol import Outcome, RankingService
@@ -177,9 +175,8 @@ class DurableService:
         """A snapshot of the service; None if nothing is kept, or it cannot be taken (see `checkpoint_failure`)."""
         if self.store is None:
             return None
-        waiting = np.array(self.service.waiting_numbers(), dtype=np.int64)
         try:
-            snapshot = taken((self.service.without_rows(), waiting))
+            snapshot = taken((self.service.without_rows(), self.service.waiting_numbers()))
         except (TypeError, ValueError, MemoryError) as error:
             self._failed(error)
             raise
@@ -254,7 +251,7 @@ class DurableService:
             changed = go_on(self.service, given, str(store), replace_model)
             # Counted before the replayed changes: otherwise a service killed again and again would never write a checkpoint.
             self._saved_at = store.saved.start
-            waiting = {*self.service.waiting_numbers()}
+            waiting = {*self.service.waiting_numbers().tolist()}
             self._gone = [number for number in store.saved.queries() if number not in waiting]
             self._forgotten = {change: json.dumps((name, 0)) for change, name in self.service.renamed.items()}
             if changed:

@@ -187,6 +187,7 @@ class GatheredFeedback(WaitingQueries):
         return (self._since if at is None else at) + (self.window or 0.0)
 
     def _derive(self) -> None:
+        super()._derive()
         window = self.window
         ends = [] if window is None else [(self._end(at), n, i) for i, (n, _, at, _) in self._queries.items()]
         early = [(last + (window or 0.0), next(self._ties), query_id) for query_id, last in self._early.items()]

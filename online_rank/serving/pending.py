@@ -172,7 +172,11 @@ class PendingQueries(GatheredFeedback):
         before = self._queries.get(query_id)
         if before is not None:
             staged.add(self._queries.pop, query_id)
+        self._make_place(staged, number)
         staged.add(self._queries.__setitem__, query_id, (number, n_bytes, at, query))
+        if before is not None:
+            self._mark(staged, before[0], False)
+        self._mark(staged, number, True)
         staged["_clock"] = max(self._clock, number)
         staged["_n_bytes"] += n_bytes - (before[1] if before else 0)
         if gone:
@@ -201,7 +205,9 @@ class PendingQueries(GatheredFeedback):
         return staged.changes()
 
     def _take(self, staged: Staged, query_id: Hashable) -> None:
-        staged["_n_bytes"] -= self._queries[query_id][1]
+        number, n_bytes, *_ = self._queries[query_id]
+        staged["_n_bytes"] -= n_bytes
+        self._mark(staged, number, False)
         for kept in (self._queries, self._given, self._ungraded):
             staged.add(kept.pop, query_id, None)
 
@@ -223,6 +229,7 @@ class PendingQueries(GatheredFeedback):
             for query_id, (number, n_bytes, at, query) in self._queries.items()
         }
         whole._n_bytes = self._n_bytes
+        whole._derive()
         return whole
 
     def without_queries(self) -> "PendingQueries":

@@ -210,8 +210,8 @@ class ServiceState:
         whole._read, whole._pending = {}, self._pending.in_memory()
         return to_bytes(whole)
 
-    def waiting_numbers(self) -> list[int]:
-        """The numbers of the waiting queries, in order."""
+    def waiting_numbers(self) -> np.ndarray:
+        """The numbers of the waiting queries, in order, int64."""
         return self._pending.numbers()
 
     def learned_changes(self) -> list[int]:
@@ -234,6 +234,7 @@ class ServiceState:
     def restore(self, learned: dict[str | int, tuple[int, int]], waiting: dict[int, tuple[Any, ...]]) -> None:
         """Restore the ids, with their changes, and the queries, by number, of a service saved `without_rows`."""
         self._learned = learned
+        self._pending.begin_at(next(iter(waiting), self._pending.next_number))
         for number, (query_id, size, at, *query) in waiting.items():
             self._pending.put(query_id, tuple(query), size, number, [], at)
 

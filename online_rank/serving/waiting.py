@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import numpy as np
+
 from online_rank.base.schema import Count, Derived, DictOf, ListOf, Plain, Real, Schema, Text, TupleOf
 from online_rank.base.undo import Staged, at_once
 
@@ -11,6 +13,8 @@ __all__ = ["WaitingQueries"]
 
 #: Bytes of queries kept in memory if they are on the disk too.
 _IN_MEMORY = 1 << 26
+#: Bytes of numbers that no longer wait, before they are dropped.
+_SPARE = 1 << 14
 
 
 class WaitingQueries:
@@ -25,6 +29,8 @@ class WaitingQueries:
         ),
         n_stored=Derived(),
         _fetch=Derived(),
+        _waits=Derived(lambda waiting: waiting._span() // 8),
+        _first=Derived(),
         _in_memory=Derived(),
         _in_memory_bytes=Derived(),
     )
@@ -38,6 +44,8 @@ class WaitingQueries:
         self._n_bytes = 0
         #: Number, bytes, time and content of each query, the oldest first.
         self._queries: dict[Hashable, tuple[int, int, float | None, Any]] = {}
+        # Whether a number waits, a byte for each from the first on: going through the queries would take a millisecond.
+        self._waits, self._first = bytearray(), 1
         # If queries are on the disk too: the number written, the function that reads one, and those still in memory.
         self.n_stored = 0
         self._fetch: Callable[[int], Any] | None = None
@@ -77,13 +85,17 @@ class WaitingQueries:
         number, _, _, query = self._queries.get(query_id, (0, 0, None, None))
         return self._fetch(number) if query is None and number and self._fetch is not None else query
 
-    def numbers(self) -> list[int]:
-        """The numbers of all queries that wait, in order."""
-        return [row[0] for row in self._queries.values()]
+    def numbers(self) -> np.ndarray:
+        """The numbers of all queries that wait, in order, int64."""
+        return np.flatnonzero(np.array(self._waits, np.uint8)) + self._first
 
     def ids(self) -> list[Hashable]:
         """The ids of all queries that wait, in order."""
         return [*self._queries]
+
+    def begin_at(self, number: int) -> None:
+        """Nothing waits yet, and the first query that does will have this number."""
+        vars(self).update(_waits=bytearray(), _first=number)
 
     def read_from(self, fetch: Callable[[int], Any]) -> None:
         """Queries are on the disk too, where `fetch` reads them by number, those that wait now and all later ones.
@@ -103,13 +115,36 @@ class WaitingQueries:
     def __len__(self) -> int:
         return len(self._queries)
 
+    def _mark(self, staged: Staged, number: int, waits: bool) -> None:
+        """A number waits from now on, or no longer. Takes no memory (see `_make_place`)."""
+        staged.add(self._waits.__setitem__, number - self._first, waits)
+
+    def _make_place(self, staged: Staged, number: int) -> None:
+        """A number can be marked from now on."""
+        staged.add(self._waits.extend, bytes(max(0, number - self._first - len(self._waits) + 1)))
+
+    def _span(self) -> int:
+        """How many numbers there are from the first that waits to the last."""
+        numbers = [row[0] for row in self._queries.values()]
+        return max(numbers) - min(numbers) + 1 if numbers else 0
+
+    def _derive(self) -> None:
+        numbers = np.array([row[0] for row in self._queries.values()], np.int64)
+        waits, first = bytearray(self._span()), int(numbers.min(initial=self.next_number))
+        np.frombuffer(waits, np.uint8)[numbers - first] = 1
+        vars(self).update(_waits=waits, _first=first)
+
     def _hold(self, staged: Staged, query_id: Hashable, number: int, n_bytes: int) -> None:
         """The newest query is in memory, and on the disk too."""
         staged.add(self._in_memory.append, (query_id, number, n_bytes))
         staged["_in_memory_bytes"] += n_bytes
 
     def spill(self) -> None:
-        """Keep as many queries in memory as there is room for."""
+        """Keep as many queries in memory as there is room for, and drop the numbers of the oldest, which wait no longer."""
+        waiting = self._waits.find(1)
+        gone = len(self._waits) if waiting < 0 else waiting
+        if gone > _SPARE:
+            vars(self).update(_waits=self._waits[gone:], _first=self._first + gone)
         while self._in_memory_bytes > _IN_MEMORY and self._in_memory[0][1] <= self.n_stored:
             query_id, number, n_bytes = self._in_memory[0]
             if self.number(query_id) == number:

@@ -143,12 +143,12 @@ def from_bytes(content: bytes) -> Any:
         raise ModelFileError("the model needs more memory than there is") from None
 
 
-def described(value: Any, held: contextlib.ExitStack) -> tuple[bytes, list[np.ndarray]]:
-    """A value as a JSON header and arrays, which are not copies: the locks of its models are `held`.
+def described(value: Any, held: contextlib.ExitStack, checked: bool = True) -> tuple[bytes, list[np.ndarray]]:
+    """A value as a JSON header and arrays, which are not copies: the locks of its models are `held` (see `pack`).
 
     Raises TypeError for objects that cannot be saved, and ModelFileError for values that could not be read back.
     """
-    tree, arrays, pooled = pack(value, held)
+    tree, arrays, pooled = pack(value, held, checked)
     header = {"format": _FORMAT, "version": FORMAT_VERSION, "library": __version__, "strings": pooled, "object": tree}
     text = json.dumps(header, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
     _require_readable(text, len(text) + sum(array.nbytes for array in arrays))

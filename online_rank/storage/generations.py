@@ -44,9 +44,12 @@ class Pieces(NamedTuple):
 
 
 def taken(value: Any) -> Snapshot:
-    """Take a snapshot. Raises TypeError for objects that cannot be saved."""
+    """Take a snapshot. Raises TypeError for objects that cannot be saved.
+
+    It is taken while nothing else happens, so that the state is compared with its declaration only when it is read back.
+    """
     with contextlib.ExitStack() as held:
-        header, arrays = described(value, held)
+        header, arrays = described(value, held, checked=False)
         return Snapshot(header, [np.array(array, order="C") for array in arrays])
 
 

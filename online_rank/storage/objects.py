@@ -21,7 +21,7 @@ from online_rank.base.schema import Derived, Field, StateError, check_object, sc
 from online_rank.limits import is_integer
 from online_rank.storage.river_classes import RIVER, river_class, river_name
 
-__all__ = ["Budget", "class_of", "name_of", "registered", "restore", "schema", "split"]
+__all__ = ["Budget", "check_settled", "class_of", "name_of", "registered", "restore", "schema", "split"]
 
 
 class Budget:
@@ -74,7 +74,7 @@ def schema(cls: type) -> Mapping[str, Field]:
 
 
 def split(value: Any, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings and the state of an object. Raises TypeError if an attribute is neither, or does not match."""
+    """The settings and the state of an object. Raises TypeError if an attribute is neither."""
     cls: Any = type(value)
     fields, settings = schema(cls), _settings(cls)
     # Some settings are properties.
@@ -87,18 +87,21 @@ def split(value: Any, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
         if isinstance(field, Derived) or (name not in attributes and (hasattr(cls, name) or field.optional)):
             continue
         state[name] = field.trim(attributes[name], value)
-        try:
-            field.check(state[name], f"{where}.{name}", value)
-        except StateError as error:
-            raise TypeError(f"cannot save {error}") from None
     variadic = _variadic(cls)
-    parameters = {name: _listed(attributes[name]) if name == variadic else attributes[name] for name in settings}
-    if (river := river_name(cls)) is not None:
-        try:
+    return {name: _listed(attributes[name]) if name == variadic else attributes[name] for name in settings}, state
+
+
+def check_settled(value: Any, parameters: dict[str, Any], state: dict[str, Any], where: str) -> None:
+    """Raise TypeError if settings or state of an object (`split`) do not match what its class declares."""
+    cls: Any = type(value)
+    fields, river = schema(cls), river_name(cls)
+    try:
+        for name, item in state.items():
+            fields[name].check(item, f"{where}.{name}", value)
+        if river is not None:
             _check_river_settings(river, parameters, where)
-        except StateError as error:
-            raise TypeError(f"cannot save {error}") from None
-    return parameters, state
+    except StateError as error:
+        raise TypeError(f"cannot save {error}") from None
 
 
 def restore(cls: type, parameters: dict[str, Any], state: dict[str, Any], where: str, budget: Budget) -> Any:

@@ -23,7 +23,7 @@ from online_rank.base.columns import Columns
 from online_rank.base.lock import Locked
 from online_rank.base.schema import StateError
 from online_rank.limits import MAX_DEPTH, is_integer
-from online_rank.storage.objects import Budget, class_of, name_of, registered, restore, split
+from online_rank.storage.objects import Budget, check_settled, class_of, name_of, registered, restore, split
 from online_rank.storage.river_classes import COMPILED, TYPES, compiled_name
 
 __all__ = ["Packed", "adopt", "numeric", "pack", "settings_of", "strings_of", "unpack"]
@@ -49,9 +49,12 @@ class Packed(NamedTuple):
 
 
 class _Packer:
-    """Encodes values; `settings_only` leaves out state, and replaces arrays by their digests."""
+    """Encodes values; `settings_only` leaves out state, and replaces arrays by their digests; `checked` refuses values that do
+    not match their declaration.
+    """
 
-    def __init__(self, settings_only: bool = False, held: contextlib.ExitStack | None = None) -> None:
+    def __init__(self, settings_only: bool = False, held: contextlib.ExitStack | None = None, checked: bool = True) -> None:
+        self._checked = checked
         # Holds the locks of the models being written; None for settings, which do not change.
         self._held = held
         self.arrays: list[np.ndarray] = []
@@ -139,6 +142,8 @@ class _Packer:
         if self._held is not None and isinstance(value, Locked):
             self._held.enter_context(value._lock)
         settings, state = split(value, where)
+        if self._checked:
+            check_settled(value, settings, state, where)
         parts = {"parameters": settings} if self._settings_only else {"parameters": settings, "state": state}
         return {
             "class": name,
@@ -149,8 +154,10 @@ class _Packer:
         }
 
 
-def pack(value: Any, held: contextlib.ExitStack) -> Packed:
+def pack(value: Any, held: contextlib.ExitStack, checked: bool = True) -> Packed:
     """A JSON tree for `value`, and the arrays that the tree refers to by number.
+
+    Unless `checked`, what does not match its declaration is found only when it is read.
 
     The locks of all models are `held` from here on, since the arrays are not copied.
 
@@ -159,7 +166,7 @@ def pack(value: Any, held: contextlib.ExitStack) -> Packed:
     TypeError
         Something inside `value` is of a type that cannot be saved, or does not match its declaration; the message says where.
     """
-    packer = _Packer(held=held)
+    packer = _Packer(held=held, checked=checked)
     tree = packer.encode(value, "model" if name_of(type(value)) else "value", 0)
     if not packer.strings:
         return Packed(tree, packer.arrays, False)

@@ -391,3 +391,33 @@ def test_a_query_that_replaces_another_takes_its_bytes():
     assert "q" in waiting
     waiting.remember("third", None, 100)
     assert "q" not in waiting
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["rank", "rank", "take", "save", "put away"])), max_size=200))
+@settings(max_examples=60, deadline=None)
+def test_the_numbers_of_the_queries_that_wait_are_kept_with_them(steps):
+    """They are known without going through the queries, and what lies before the oldest is dropped."""
+    service, pending = RankingService(PerceptronRanker()), PendingQueries(max_queries=20)
+    service._pending = pending
+    for query_id, step in steps:
+        if step == "rank":
+            pending.remember(query_id, ("text", [0.5], None), 1)
+        elif step == "take" and query_id in pending:
+            pending.take(query_id)
+        elif step == "save":
+            pending = from_bytes(to_bytes(pending))
+        elif step == "put away":
+            rows = {number: (name, size, at, *query) for name, (number, size, at, query) in pending._queries.items()}
+            service = from_bytes(to_bytes(service.without_rows()))
+            service.restore({}, rows)
+            pending = service._pending
+        service._pending = pending
+        assert service.waiting_numbers().tolist() == [number for number, *_ in pending._queries.values()]
+
+
+def test_the_numbers_of_queries_that_wait_no_longer_take_no_memory():
+    pending = PendingQueries(max_queries=2)
+    for number in range(40_000):
+        pending.remember(number, None)
+    assert len(pending._waits) < 20_000
+    assert pending.numbers().tolist() == [39_999, 40_000]

@@ -9,6 +9,7 @@ import pytest
 
 import online_rank
 from online_rank import DriftAwareRanker, PerceptronRanker, StreamGaussianizer, StreamScaler, _registry
+from online_rank.serving import PendingQueries
 from online_rank.storage.archive import read_archive, write_archive
 from online_rank.storage.files import ModelFileError, from_bytes, to_bytes
 from online_rank.storage.objects import class_of
@@ -164,3 +165,16 @@ def test_a_number_of_losses_is_not_negative():
     model._losses[0] = -1.0
     with pytest.raises(TypeError, match=r"_losses has entries outside"):
         to_bytes(model)
+
+
+def test_queries_whose_numbers_are_far_apart_take_no_memory():
+    pending = PendingQueries(max_age=1 << 52)
+    for name in "ab":
+        pending.remember(name, ("text", [0.5], None))
+
+    def far(tree):
+        tree["state"]["_clock"] = 1 << 50
+        tree["state"]["_queries"]["dict"][1][1]["tuple"][0] = 1 << 50
+
+    with pytest.raises(ModelFileError, match=r"_waits takes much more memory than the file has bytes"):
+        from_bytes(forged(to_bytes(pending), edit=far))

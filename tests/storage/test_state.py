@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
@@ -436,7 +437,7 @@ def test_a_query_that_was_damaged_meanwhile_is_not_learned(tmp_path):
     with sqlite3.connect(tmp_path / "state.db") as editor:
         editor.execute("UPDATE query SET content = CAST(replace(content, '\"y\": 2', '\"y\": 9') AS BLOB)")
         assert editor.execute("SELECT changes()").fetchone()[0] == 2
-    number = durable.service.waiting_numbers()[0]
+    number = int(durable.service.waiting_numbers()[0])
     with pytest.raises(CheckpointError, match=f"query {number} is missing or damaged"):
         durable.store.query(number)
     durable.close()
@@ -508,6 +509,31 @@ def test_a_state_that_cannot_be_read_back_does_not_replace_the_one_before(tmp_pa
     assert to_bytes(again.service) == expected
     again.save()
     again.close()
+
+
+def test_a_state_that_breaks_its_declaration_does_not_replace_the_one_before(tmp_path, monkeypatch):
+    """The snapshot is taken between two requests, so that it is compared with the declaration when it is read back."""
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:4])
+    durable.save()
+    expected = to_bytes(durable.service)
+    scores, durable.service._served = durable.service._served, np.array([np.nan, 0.0, 0.0])
+    with monkeypatch.context() as patch:
+        patch.setattr("online_rank.storage.tree.check_settled", None)
+        generation = durable.generation()
+    with pytest.raises(ModelFileError, match="_served has entries that are not finite"):
+        [*durable.writing(generation)]
+    assert durable.checkpoint_failure is not None
+    with pytest.raises(TypeError, match="_served has entries that are not finite"):
+        to_bytes(durable.service)
+    assert to_bytes(read_service(tmp_path)) == expected
+    durable.service._served = scores
+    handled(durable, PAIRS[4:])
+    durable.save()
+    assert durable.checkpoint_failure is None
+    expected = to_bytes(durable.service)
+    durable.close()
+    assert to_bytes(serving(tmp_path).service) == expected
 
 
 # Opening.
