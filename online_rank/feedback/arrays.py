@@ -90,6 +90,8 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
             kinds.append(shown.pairs_from or 0)
         else:
             raise ValueError(f"y: {_WITHOUT_LAW if shown.chances is None else _WITHOUT_EXCHANGES}")
+        if drawn and len(order) == 1 < stop - first:
+            raise ValueError(f"y: {_WITHOUT_OTHERS}")
         starts.append(len(rows))
         rests.append(-np.inf if shown.rest is None else shown.rest)
     begins = np.array(starts)
@@ -124,6 +126,11 @@ _WITHOUT_LAW = (
     "show rankings drawn by show_one of a ranker with a policy, and keep the Impression until clicks come. From fixed lists "
     "ClickPerceptron(credit='propensity', examination=...) can learn, if the examination of positions is known "
     "(feedback.NaturalVariation)"
+)
+_WITHOUT_OTHERS = (
+    "the impression has one document and holds none back, so there is nothing to compare it with: show_one of a policy holds "
+    "some back, and Impression.shuffled takes held_back. From single slots with propensities ClickPerceptron("
+    "credit='propensity') learns"
 )
 _WITHOUT_EXCHANGES = (
     "the impression has propensities, which give the probability of this list, but not of the same list with two documents "

@@ -118,7 +118,14 @@ class Impression:
             raise ValueError(f"{name} has {len(getattr(self, name))} values for {n} documents")
 
     @classmethod
-    def shuffled(cls, order: Iterable[Hashable], n_candidates: int | None = None, **fields: Any) -> "Impression":
+    def shuffled(
+        cls,
+        order: Iterable[Hashable],
+        n_candidates: int | None = None,
+        *,
+        held_back: Iterable[Hashable] = (),
+        **fields: Any,
+    ) -> "Impression":
         """A list in uniformly random order.
 
         Parameters
@@ -127,6 +134,8 @@ class Impression:
             The documents shown, best first.
         n_candidates
             The number of documents they were drawn from; None if a given set of documents was put in random order.
+        held_back
+            Some of the other candidates, in random order too. A list of one or two documents is compared with them.
         fields
             Other fields.
 
@@ -135,11 +144,12 @@ class Impression:
         >>> Impression.shuffled(("b", "a"), n_candidates=3).chances  # 1 of 3, and then 1 of the 2 that are left
         (0.333..., 0.5)
         """
-        shown = tuple(order)
+        shown, others = tuple(order), tuple(held_back)
+        n = len(shown) + len(others)
         if n_candidates is not None:
-            arguments.integer("n_candidates", n_candidates, len(shown))
-        rest = math.log(n_candidates - len(shown)) if n_candidates is not None and n_candidates > len(shown) else None
-        return cls(shown, (0.0,) * len(shown), rest, **fields)
+            arguments.integer("n_candidates", n_candidates, n)
+        rest = math.log(n_candidates - n) if n_candidates is not None and n_candidates > n else None
+        return cls(shown, (0.0,) * n, rest, held_back=others, **fields)
 
     @property
     def chances(self) -> tuple[float, ...] | None:

@@ -14,11 +14,11 @@ from online_rank.base.schema import Schema
 from online_rank.feedback.exploring import retention
 from online_rank.feedback.impressions import Impression
 
-__all__ = ["FairPairs", "PlackettLuce", "Policy"]
+__all__ = ["FEW", "HELD_BACK", "FairPairs", "PlackettLuce", "Policy"]
 
 
 #: If at most this many documents are shown, this many more are drawn and held back.
-_FEW, _HELD_BACK = 2, 4
+FEW, HELD_BACK = 2, 4
 
 
 class Policy(base.Base, abc.ABC):
@@ -140,7 +140,7 @@ class PlackettLuce(Policy):
     def _show(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
-        n = min(k + (_HELD_BACK if k <= _FEW else 0), len(scores))
+        n = min(k + (HELD_BACK if k <= FEW else 0), len(scores))
         logits = self.logits(scores, confidence)
         order, drawn_logits = np.empty(n, np.int64), np.empty(n)
         rest = kernels.draw(logits, rng.gumbel(size=len(scores)), n, order, drawn_logits)
@@ -187,7 +187,7 @@ class FairPairs(Policy):
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
         order = np.argsort(-scores, kind="stable")
-        n = min(k + (k <= _FEW), len(order))
+        n = min(k + (k <= FEW), len(order))
         first = int(rng.integers(2))
         swaps = rng.random(len(order) // 2) < 0.5
         for a, swap in zip(range(first, n - 1, 2), swaps.tolist(), strict=False):

@@ -7,7 +7,9 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.arguments import choice
+from online_rank.base.draws import counted_generator
 from online_rank.feedback import Clicks, Impression
+from online_rank.feedback.policies import FEW, HELD_BACK
 from online_rank.query import read_query
 from online_rank.stream.columns import TablePlan, plan_roles, require_names
 from online_rank.stream.table_order import QueryOrder
@@ -95,7 +97,7 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
         if not shown:
             return None
         try:
-            clicks = Clicks(self._impression(shown, len(x)), tuple(self._gain(row) for row in shown))
+            clicks = Clicks(self._impression(shown, x), tuple(self._gain(row) for row in shown))
             if not self.plan.context:
                 return x, clicks
             return read_query(x, context=self._context(rows)), clicks
@@ -104,16 +106,24 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
                 raise
             raise TableError(f"{rows[0].where}, the list that begins there: {error}") from None
 
-    def _impression(self, shown: list[_Row], n_candidates: int) -> Impression:
+    def _impression(self, shown: list[_Row], candidates: Collection[Hashable]) -> Impression:
         order = tuple(row.document for row in shown)
         positions = tuple(int(row.position) for row in shown)
         fields: dict[str, Any] = {"positions": None if positions == tuple(range(1, len(order) + 1)) else positions}
         if self._kind == "shuffled":
-            return Impression.shuffled(order, n_candidates, **fields)
+            return Impression.shuffled(order, len(candidates), held_back=self._held_back(order, candidates), **fields)
         if self.plan.of("propensity") is not None:
             name = "propensities" if self._kind == "above" else "placements"
             fields[name] = tuple(row.propensity for row in shown)
         return Impression(order, **fields)
+
+    def _held_back(self, order: Sequence[Hashable], candidates: Collection[Hashable]) -> tuple[Hashable, ...]:
+        """Candidates to compare a short list with, in random order: those that it might have shown next."""
+        others = [document for document in candidates if document not in order]
+        if len(order) > FEW or not others:
+            return ()
+        drawn = counted_generator(self, 0, self.n_lists).permutation(len(others))[:HELD_BACK]
+        return tuple(others[i] for i in drawn.tolist())
 
     def _gain(self, row: _Row) -> float:
         value = row.click
@@ -179,7 +189,8 @@ def iter_impressions(
     propensity_of
         The kind of probability: `"above"`, given the documents above it; `"place"`, the marginal probability at this position.
     shuffled
-        Whether each list was in uniformly random order, drawn from all its candidates in the table.
+        Whether each list was in uniformly random order, drawn from all its candidates in the table. With a list of one or two
+        documents, up to four of the other candidates are held back, in random order.
     event_time
         The column of times: a date, a time, or a number. Lists must be in their order.
     features

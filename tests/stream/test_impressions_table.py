@@ -46,9 +46,42 @@ def test_propensities_and_random_orders():
     place = [clicks.impression for _, clicks in iter_impressions(frame, propensity="propensity", propensity_of="place")]
     assert place[1] == Impression(("a", "d"), positions=(1, 4), placements=(0.1, 1.0))
     shuffled = [clicks.impression for _, clicks in iter_impressions(frame.drop("propensity"), shuffled=True)]
-    assert shuffled[0] == Impression(("b", "a"), logits=(0.0, 0.0), rest=math.log(1))
+    # A short list is compared with candidates that it might have shown next.
+    assert shuffled[0] == Impression(("b", "a"), logits=(0.0, 0.0, 0.0), held_back=("c",))
+    assert shuffled[1] == Impression(("a", "d"), logits=(0.0, 0.0), positions=(1, 4))
     # The propensity is no feature.
     assert next(iter_impressions(frame, propensity="propensity"))[0] == FEATURES[0]
+
+
+def slots(n, m=9):
+    """One document of m each time, at random; good ones are clicked."""
+    rng, rows = np.random.default_rng(3), []
+    for t in range(n):
+        x, shown = rng.normal(size=m), int(rng.integers(m))
+        rows += [(t, f"d{i}", 1 if i == shown else None, float(i == shown and x[i] > 0.5), x[i]) for i in range(m)]
+    return pl.DataFrame(rows, schema=["query", "document", "position", "click", "x"], orient="row")
+
+
+def test_a_single_slot_is_compared_with_candidates_in_random_order():
+    lists = [clicks.impression for _, clicks in iter_impressions(slots(300), shuffled=True)]
+    assert {(len(shown.order), len(shown.held_back), shown.rest) for shown in lists} == {(1, 4, math.log(4))}
+    assert all(set(shown.order).isdisjoint(shown.held_back) for shown in lists)
+    # Each of the others is as likely as every other: 4 of 8.
+    held = [("d0" in shown.held_back) for shown in lists if shown.order != ("d0",)]
+    assert abs(sum(held) - len(held) / 2) < 4.5 * math.sqrt(len(held) / 4)
+    assert lists == [clicks.impression for _, clicks in iter_impressions(slots(300), shuffled=True)]
+
+
+@pytest.mark.parametrize("model", [SwapRanker, ClickPerceptron])
+def test_a_single_slot_teaches_or_is_refused_with_the_reason(model):
+    ranker = model()
+    for x, clicks in iter_impressions(slots(400), shuffled=True):
+        ranker.learn_one(x, clicks)
+    assert ranker.rank_one({"bad": {"x": -1.0}, "good": {"x": 1.0}}) == ["good", "bad"]
+    with pytest.raises(ValueError, match="has one document and holds none back, so there is nothing to compare it with"):
+        ranker.learn_one(x, Impression.shuffled(clicks.impression.order, 9).clicked([]))
+    # Of one candidate nothing is to be learned.
+    ranker.learn_one({"d1": {"x": 0.0}}, Impression.shuffled(["d1"], 1).clicked(["d1"]))
 
 
 @pytest.mark.parametrize(
