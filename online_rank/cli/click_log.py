@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple
 
 from rich import box
@@ -47,8 +46,8 @@ class ClickLog(NamedTuple):
     columns: dict[str, Any]
     topic: str | None = None
 
-    def reader(self, file: str, with_topic: bool = False) -> Any:
-        """The lists of one file; with the topic as what is known of the query, or without it."""
+    def reader(self, with_topic: bool = False) -> Any:
+        """The lists of all files; with the topic as what is known of the query, or without it."""
         from online_rank.stream import iter_impressions
 
         columns = dict(self.columns)
@@ -56,13 +55,12 @@ class ClickLog(NamedTuple):
             key = "context" if with_topic else "exclude"
             columns[key] = [*columns.get(key, ()), self.topic]
         kind = "place" if self.origin == "place" else "above"
-        return iter_impressions(file, **columns, shuffled=self.origin == "shuffled", propensity_of=kind)
+        return iter_impressions(*self.files, **columns, shuffled=self.origin == "shuffled", propensity_of=kind)
 
     def watched(self, label: str, shown: bool | None, with_topic: bool = False) -> Iterator[tuple[Any, Any]]:
         """The lists of all files, with a bar that counts them."""
         with progress(label, unit="lists", shown=shown) as bar:
-            lists = chain.from_iterable(self.reader(file, with_topic) for file in self.files)
-            for number, one in enumerate(lists, start=1):
+            for number, one in enumerate(self.reader(with_topic), start=1):
                 yield one
                 bar(number)
 
@@ -110,7 +108,7 @@ def _learn(log: ClickLog, scale: str, take_log: bool, output: Output) -> None:
     if output.save is not None:
         refuse_overwriting("--save", output.save, log.files)
         require_replaceable(output.save)
-    for line in log.reader(log.files[0]).plan.in_words():
+    for line in log.reader().plan.in_words():
         output.warn(line)
     shown = False if output.quiet or output.json else None
     examination = _examination(log, shown) if log.origin == "moved" else None

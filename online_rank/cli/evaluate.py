@@ -100,6 +100,8 @@ def measure_files(
                 each.update(y, scores)
             n_queries += 1
             show(n_queries)
+    if not n_queries:
+        raise ValueError(f"{', '.join(files)}: no queries to measure")
     return _values(of_models, chance, n_queries)
 
 

@@ -3,10 +3,10 @@
 import re
 import sys
 import warnings
-from collections.abc import Sequence
 
 from online_rank._progress import progress
 from online_rank.cli.files import Asked, Reading, check_files, load_model
+from online_rank.stream.table_rows import first_repeated
 from online_rank.stream.trec import run_lines
 
 __all__ = ["rank"]
@@ -22,24 +22,25 @@ def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:
     tag = _word(tag, "online_rank")
     # No progress bar if the lines themselves are printed to the terminal.
     shown = False if quiet or sys.stdout.isatty() else None
-    repeated: str | None = None
+    repeated, rewritten, n_queries = None, False, 0
     with (
         reading.queries([file], with_ids=True) as queries,
         progress("ranking", shown=shown, part=lambda: queries.fraction) as show,
     ):
         for n_queries, (X, _, qid, docids) in enumerate(queries, start=1):
-            if repeated is None and (repeated := _first_repeated(docids)) is not None:
-                warnings.warn(f"query {qid} has document {repeated!r} more than once: so has the run", stacklevel=2)
+            if reading.document is not None and "" in docids:
+                what = f"document {docids.index('') + 1} has no id in column {reading.document!r}"
+                raise ValueError(f"{file}: query {qid}: {what}")
             scores = model.predict_one(asked(X))
             names = [_word(docid, str(i)) for i, docid in enumerate(docids, start=1)]
-            sys.stdout.write("".join(run_lines(qid, names, scores, tag)))
+            if repeated is None and (repeated := first_repeated(names)) is not None:
+                warnings.warn(f"query {qid} has document {repeated!r} more than once in the run", stacklevel=2)
+            if not rewritten and (rewritten := _word(qid, "") != qid):
+                warnings.warn(f"query {qid!r}: white space separates the columns of a run, and is written as _", stacklevel=2)
+            sys.stdout.write("".join(run_lines(_word(qid, str(n_queries)), names, scores, tag)))
             show(n_queries)
-
-
-def _first_repeated(docids: Sequence[str]) -> str | None:
-    """The first id of a document that comes back within a query; documents may lack one."""
-    named = [docid for docid in docids if docid]
-    return None if len(set(named)) == len(named) else next(docid for i, docid in enumerate(named) if docid in named[:i])
+    if not n_queries:
+        warnings.warn(f"{file}: no queries to rank", stacklevel=2)
 
 
 def _word(text: str, default: str) -> str:

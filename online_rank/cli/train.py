@@ -132,6 +132,8 @@ def _run(settings: Settings, checkpoints: Checkpoints, output: Output, machines:
         with _opened(settings, checkpoints):
             traces, training = learn_passes(settings, checkpoints.directory, model, machines, shown)
         counted, sharded = training.counted, {"mixing": {name: getattr(training, name) for name in _MIXING}}
+    if not traces[0].n_queries:
+        raise ValueError(f"{', '.join(settings.files)}: no queries to learn from")
     report = {
         "files": settings.files,
         "measure": settings.measure,

@@ -1,6 +1,7 @@
 """Click logs in tables: each row is a document of a shown list, or another candidate."""
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from online_rank.feedback import Clicks, Impression
 from online_rank.feedback.policies import FEW, HELD_BACK
 from online_rank.query import read_query
 from online_rank.stream.columns import TablePlan, plan_roles, require_names
-from online_rank.stream.table_order import QueryOrder
+from online_rank.stream.table_order import QueryOrder, notice_new_columns
 from online_rank.stream.table_rows import TableError, as_text, require_queries, times_of
 from online_rank.stream.table_sources import Frame, batches_of
 
@@ -47,11 +48,11 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
         Number of groups of rows without a position, which are not lists and are left out.
     """
 
-    def __init__(self, source: Any, plan: TablePlan, events: Mapping[str, float] | None, kind: str) -> None:
+    def __init__(self, sources: Sequence[Any], plan: TablePlan, events: Mapping[str, float] | None, kind: str) -> None:
         self.plan = plan
         self.n_lists = self.n_empty = 0
         self._events, self._kind = events, kind
-        self._lists = self._grouped(source)
+        self._lists = self._grouped(sources)
 
     def __next__(self) -> tuple[Any, Clicks]:
         for rows in self._lists:
@@ -62,13 +63,13 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
             self.n_empty += 1
         raise StopIteration
 
-    def _grouped(self, source: Any) -> Iterator[list[_Row]]:
-        """The rows of each list."""
+    def _grouped(self, sources: Sequence[Any]) -> Iterator[list[_Row]]:
+        """The rows of each list, which may go on in the next table."""
         order = QueryOrder("error", self.plan)
         time, query = self.plan.of("event time"), str(self.plan.of("query"))
         pieces: list[_Row] = []
         current = ""
-        for frame in batches_of(source, self.plan.read, _ROWS).frames():
+        for frame in chain.from_iterable(batches_of(source, self.plan.read, _ROWS).frames() for source in sources):
             qids = [as_text(qid) for qid in require_queries(frame, query).tolist()]
             times = np.zeros(len(qids)) if time is None else times_of(frame, time)
             for i, row in enumerate(self._rows(frame)):
@@ -148,8 +149,7 @@ class ImpressionIterator(Iterator[tuple[Any, Clicks]]):
 
 
 def iter_impressions(
-    source: Any,
-    *,
+    *sources: Any,
     query: str = "query",
     document: str = "document",
     position: str = "position",
@@ -165,13 +165,14 @@ def iter_impressions(
 ) -> ImpressionIterator:
     """Read a log of clicks: `for x, clicks in iter_impressions("log.parquet"): model.learn_one(x, clicks)`.
 
-    The rows of one list are contiguous. Lists are read in the order of the file, which should be that of time. The attribute
-    `plan` of the result says which columns are features, which are left out, and why.
+    The rows of one list are contiguous. Lists are read in the order of the file, which should be that of time. Several tables
+    are read one after the other, and a list may go on in the next one. The attribute `plan` of the result says which columns
+    are features, which are left out, and why.
 
     Parameters
     ----------
-    source
-        A path to a csv or Parquet file, or a table in memory, as for `iter_table`.
+    *sources
+        Paths of csv or Parquet files, or tables in memory, as for `iter_table`.
     query
         The column that tells lists apart, such as the ids of requests: consecutive rows with the same value are a list. A value
         must not come back later (this is checked for the first 100,000 lists).
@@ -233,6 +234,8 @@ def iter_impressions(
     >>> x["c"]
     {'bm25': 1.0}
     """
+    if not sources:
+        raise ValueError("nothing to read: give at least one table")
     choice("propensity_of", propensity_of, _KINDS)
     arguments.flag("shuffled", shuffled)
     require_names(features=features, exclude=exclude, context=context)
@@ -242,8 +245,9 @@ def iter_impressions(
         arguments.number(f"the value of event {name!r}", value, low=0.0)
     roles: dict[str, str | None] = {"query": query, "document": document, "position": position, "click": click}
     roles |= {"propensity": propensity, "event_time": event_time}
-    plan = plan_roles(source, roles, features=features, exclude=exclude, context=context)
-    return ImpressionIterator(source, plan, events, "shuffled" if shuffled else propensity_of)
+    plan = plan_roles(sources[0], roles, features=features, exclude=exclude, context=context)
+    notice_new_columns(sources, plan)
+    return ImpressionIterator(sources, plan, events, "shuffled" if shuffled else propensity_of)
 
 
 def _is_shown(row: _Row) -> bool:

@@ -1,15 +1,19 @@
-"""The order of the queries of a table."""
+"""The order of the queries of tables, and columns that only some of the tables have."""
 
+import os
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from online_rank.query.names import is_index_name
 from online_rank.stream.columns import TablePlan
 from online_rank.stream.letor.repeated import REMEMBERED
 from online_rank.stream.table_rows import TableError
-from online_rank.stream.table_sources import Frame
+from online_rank.stream.table_sources import Frame, columns_of
 
-__all__ = ["QueryOrder", "TableWarning"]
+__all__ = ["QueryOrder", "TableWarning", "notice_new_columns"]
 
 
 #: Ids that are left when missing values are written as text.
@@ -53,3 +57,14 @@ class QueryOrder:
             raise TableError(f"{what}; {remedy}")
         self._seen = None
         warnings.warn(f"{what}, and is read as a separate query; {remedy}", TableWarning, stacklevel=6)
+
+
+def notice_new_columns(sources: Sequence[Any], plan: TablePlan) -> None:
+    """Warn about columns that the first table lacks."""
+    known = {column.name for column in plan.columns}
+    for source in sources[1:]:
+        new = [name for name in columns_of(source)[0] if name not in known and not is_index_name(name)]
+        if new:
+            name = source if isinstance(source, str | os.PathLike) else type(source).__name__
+            told = f"{name}: columns that the first table lacks are left out: {', '.join(new)}"
+            warnings.warn(told, TableWarning, stacklevel=3)

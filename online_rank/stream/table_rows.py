@@ -9,7 +9,17 @@ import numpy as np
 from online_rank.stream.columns import TablePlan
 from online_rank.stream.table_sources import Frame
 
-__all__ = ["Rows", "TableError", "as_text", "document_ids", "numbers_of", "read_rows", "require_queries", "times_of"]
+__all__ = [
+    "Rows",
+    "TableError",
+    "as_text",
+    "document_ids",
+    "first_repeated",
+    "numbers_of",
+    "read_rows",
+    "require_queries",
+    "times_of",
+]
 
 #: From here on, floats skip whole numbers.
 _WHOLE = 2.0**53
@@ -67,6 +77,12 @@ def document_ids(frame: Frame, column: str) -> list[str]:
         if isinstance(value, float) and abs(value) >= _WHOLE:
             raise _lost_digits(frame, i, column, "the document", value)
     return [as_text(value) for value in values]
+
+
+def first_repeated(docids: Sequence[str]) -> str | None:
+    """The first id of a document that comes back within a query; documents may lack one."""
+    named = [docid for docid in docids if docid]
+    return None if len(set(named)) == len(named) else next(docid for i, docid in enumerate(named) if docid in named[:i])
 
 
 def _lost_digits(frame: Frame, i: int, column: str, role: str, value: float) -> TableError:

@@ -1,6 +1,5 @@
 """Tables as streams of queries: a row is a document, columns are its query, its grade and its features."""
 
-import os
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
@@ -11,13 +10,12 @@ import numpy as np
 from online_rank.arguments import choice, flag, integer
 from online_rank.query import ONE, Block, single
 from online_rank.query.context import read_context
-from online_rank.query.names import is_index_name
 from online_rank.stream.columns import MISSING, TablePlan, plan_columns, require_names
 from online_rank.stream.grouped import grouped
 from online_rank.stream.letor.repeated import RepeatedQid, check_repeated_qid
-from online_rank.stream.table_order import QueryOrder, TableWarning
-from online_rank.stream.table_rows import Rows, TableError, as_text, read_rows
-from online_rank.stream.table_sources import Batches, batches_of, columns_of
+from online_rank.stream.table_order import QueryOrder, TableWarning, notice_new_columns
+from online_rank.stream.table_rows import Rows, TableError, as_text, first_repeated, read_rows
+from online_rank.stream.table_sources import Batches, batches_of
 
 __all__ = ["TableIterator", "TableWarning", "iter_table"]
 
@@ -42,6 +40,7 @@ class TableIterator(Iterator[tuple[Any, ...]]):
             options[name] for name in ("negative", "with_ids", "max_query_bytes")
         )
         self._n_rows_in_all = None if any(t.n_rows is None for t in tables) else sum(t.n_rows or 0 for t in tables)
+        self._repeated: str | None = None
         self._order = QueryOrder(options["repeated_qid"], plan, ', or repeated_qid="group" (--group-by-qid) does it')
         self._queries = self._assembled(tables)
 
@@ -97,6 +96,9 @@ class TableIterator(Iterator[tuple[Any, ...]]):
         X, y = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("X", "y"))
         docids = [name for piece in pieces for name in piece.docids]
         self.n_rows += len(y)
+        if self._repeated is None and (repeated := first_repeated(docids)) is not None:
+            self._repeated = repeated
+            warnings.warn(f"query {qid} has document {repeated!r} several times", TableWarning, stacklevel=4)
         if self._negative == "skip" and (y < 0).any():
             kept = y >= 0
             X, y, docids = X[kept], y[kept], [name for name, stays in zip(docids, kept.tolist(), strict=True) if stays]
@@ -234,8 +236,7 @@ def iter_table(
     require_names(features=features, exclude=exclude, context=context)
     roles: Any = {"query": query, "grade": grade, "document": document, "event_time": event_time}
     plan = plan_columns(sources[0], features=features, exclude=exclude, context=context, missing=missing, **roles)
-    for source in sources[1:]:
-        _notice_new_columns(source, plan)
+    notice_new_columns(sources, plan)
     if repeated_qid == "group":
         tables = [grouped(sources, plan, batch_rows)]
     else:
@@ -245,16 +246,3 @@ def iter_table(
         plan,
         {"negative": negative, "with_ids": with_ids, "max_query_bytes": max_query_bytes, "repeated_qid": repeated_qid},
     )
-
-
-def _notice_new_columns(source: Any, plan: TablePlan) -> None:
-    """Warn about columns that the first table lacks."""
-    known = {column.name for column in plan.columns}
-    new = [name for name in columns_of(source)[0] if name not in known and not is_index_name(name)]
-    if new:
-        warnings.warn(
-            f"{source if isinstance(source, str | os.PathLike) else type(source).__name__}: columns that the first table lacks "
-            f"are left out: {', '.join(new)}",
-            TableWarning,
-            stacklevel=3,
-        )

@@ -129,3 +129,17 @@ def test_events():
             events_of([bad])
     with pytest.raises(ValueError, match="names 'click' twice"):
         events_of(["click=1", "click=3"])
+
+
+def test_a_log_in_two_files_is_the_log(folder, capsys):
+    log = pd.read_csv(folder / "random.csv", index_col=0)
+    at = len(log) // 2 + 2  # Within a list.
+    assert log["query"].iloc[at] == log["query"].iloc[at - 1]
+    log[:at].to_csv(folder / "first.csv")
+    log[at:].to_csv(folder / "second.csv")
+    options = ("--clicks", "shuffled", "--exclude", OTHERS["shuffled"], "--event", "click=1", "--json")
+    _, one, _ = run(capsys, str(folder / "random.csv"), *options)
+    _, two, _ = run(capsys, str(folder / "first.csv"), str(folder / "second.csv"), *options)
+    one, two = json.loads(one), json.loads(two)
+    assert one.pop("files") != two.pop("files")
+    assert one == two

@@ -358,7 +358,46 @@ def test_a_document_that_comes_twice_in_a_query_is_named(run, log):
     assert "more than once" not in err
     log.assign(url="same").to_csv("twice.csv", index=False)
     _, err = run("rank", "m", "twice.csv", *COLUMNS[:2], "--document", "url")
-    assert err.count("more than once") == 1
+    assert err.count("more than once in the run") == 1
+    assert err.count("has document 'same' several times") == 1
+    _, err = run("train", "twice.csv", *COLUMNS, "--document", "url", "--save", "again")
+    assert err.count("has document 'same' several times") == 1
+
+
+def test_ids_that_a_run_cannot_hold_are_told(run):
+    Path("log.csv").write_text("q,g,d,a\nred shoes,1,x y,1\nred shoes,0,x_y,2\nlamp,1,u,1\nlamp,0,NA,2\n")
+    run("train", "log.csv", "--query", "q", "--grade", "g", "--exclude", "d", "-q", "--save", "m")
+    out, err = run("rank", "m", "log.csv", "--query", "q", "--document", "d")
+    assert {tuple(line.split()[:3]) for line in out.splitlines()} == {
+        ("red_shoes", "Q0", "x_y"),
+        ("lamp", "Q0", "u"),
+        ("lamp", "Q0", "NA"),
+    }
+    assert "query 'red shoes': white space separates the columns of a run, and is written as _" in err
+    assert "query red shoes has document 'x_y' more than once in the run" in err
+    Path("gap.csv").write_text("q,g,d,a\nlamp,1,u,1\nlamp,0,,2\n")
+    with pytest.raises(AssertionError, match=r"gap\.csv: query lamp: document 2 has no id in column 'd'"):
+        run("rank", "m", "gap.csv", "--query", "q", "--document", "d")
+
+
+@pytest.mark.parametrize("options", [(), ("--query", "q", "--grade", "g")], ids=["text", "table"])
+def test_files_without_queries_are_no_success(run, options):
+    pytest.importorskip("pyarrow")
+    head = "log.csv" if options else "log.txt"
+    Path(head).write_text("q,g,a\n1,1,1\n1,0,2\n" if options else "1 qid:1 1:1\n0 qid:1 1:2\n")
+    run("train", head, *options, "-q", "--save", "m")
+    empty = "empty.parquet" if options else "empty.txt"
+    if options:
+        pytest.importorskip("pandas").read_csv(head).iloc[:0].to_parquet(empty)
+    else:
+        Path(empty).write_text("# nothing\n")
+    with pytest.raises(AssertionError, match=f"{empty}: no queries to learn from"):
+        run("train", empty, *options, "--save", "none")
+    assert not Path("none").exists()
+    with pytest.raises(AssertionError, match=f"{empty}: no queries to measure"):
+        run("evaluate", "m", empty, *options)
+    _, err = run("rank", "m", empty, *options[:2])
+    assert f"{empty}: no queries to rank" in err
 
 
 def test_the_range_of_a_column_of_ids_is_that_of_its_numbers(run, log):

@@ -215,3 +215,18 @@ def test_documents_come_in_the_order_of_their_ids_not_of_the_page():
     log = {"query": ["q"] * 3, "document": ["c", "a", "b"], "click": [1, 0, 0], "position": [1, 2, 3], "x": [3.0, 1.0, 2.0]}
     ((x, _), *_) = iter_impressions(pd.DataFrame(log), click="click")
     assert [*x] == ["a", "b", "c"]
+
+
+def test_a_list_goes_on_in_the_next_table_and_does_not_come_back_in_a_later_one():
+    frame = pl.DataFrame(LOG)
+    whole = list(iter_impressions(frame, features=["bm25"]))
+    for cut in range(1, 5):
+        lists = iter_impressions(frame[:cut], frame[cut:], features=["bm25"])
+        assert list(lists) == whole
+        assert lists.n_lists == 2
+    with pytest.raises(TableError, match="row 1: query r1 comes back after another one"):
+        list(iter_impressions(frame, frame[:1], features=["bm25"]))
+    with pytest.warns(UserWarning, match="columns that the first table lacks are left out: bm25"):
+        iter_impressions(frame.drop("bm25"), frame, features=["propensity"])
+    with pytest.raises(ValueError, match="nothing to read"):
+        iter_impressions()
