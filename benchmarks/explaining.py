@@ -71,7 +71,7 @@ def deviation(model: Any, x: Any) -> float:
     """How far contributions are from adding up, over pairs of documents, in units of the largest score."""
     scores = model.predict_one(x)
     found = [model.explain_one(x, 0, b) for b in range(1, len(scores))]
-    worst = max(abs(sum(each.contributions.values()) - (scores[0] - scores[each.b])) for each in found)
+    worst = max(abs(sum(part for _, part in each.largest_first()) - (scores[0] - scores[each.b])) for each in found)
     return worst / max(1e-12, *map(abs, scores))
 
 

@@ -35,8 +35,9 @@ class Explanation(NamedTuple):
     difference
         The score of a minus the score of b.
     contributions
-        The contribution of each feature, in the order of the model; they add up to the difference. Features in which the two
-        documents do not differ, as the model sees them, are left out.
+        The contribution of each feature; they add up to the difference. For features with names, `{name: contribution}` in the
+        order of the model, without features in which the two documents do not differ, as the model sees them. For an array, a
+        list with one number a column.
     exact
         Whether the contributions follow from the model alone, as when a score is a sum of functions of one feature each. For
         trees, networks and kernels they are shares: the changes of the score as the features of b are replaced by those of a
@@ -46,12 +47,15 @@ class Explanation(NamedTuple):
     a: Hashable
     b: Hashable
     difference: float
-    contributions: dict[Hashable, float]
+    contributions: dict[Hashable, float] | list[float]
     exact: bool
 
     def largest_first(self) -> list[tuple[Hashable, float]]:
-        """The features and their contributions, the largest ones first."""
-        return sorted(self.contributions.items(), key=lambda item: -abs(item[1]))
+        """The features and their contributions that are not 0, the largest ones first; columns are called "1", "2", ..."""
+        parts: Any = self.contributions
+        if isinstance(parts, list):
+            parts = {name: part for name, part in zip(numbers(len(parts)), parts, strict=True) if part}
+        return sorted(parts.items(), key=lambda item: -abs(item[1]))
 
     def in_words(self, most: int = 10) -> str:
         """The difference, and a line for each of the largest contributions."""
@@ -101,14 +105,15 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     with model._lock:
         columns, values, exact, _ = _contributions(serving_steps(model), block, _columns_of(block), i, j)
     sums = np.bincount(columns.features, values, len(columns.names))
-    return _explanation(a, b, columns.names, sums, exact)
+    by_column = type(block.X) is np.ndarray and block.names is None and columns.names == numbers(len(sums))
+    return _explanation(a, b, None if by_column else columns.names, sums, exact)
 
 
 def explain_linear(weights: np.ndarray, X: np.ndarray, a: Hashable, b: Hashable) -> Explanation:
     """As `explain_one`, for scores X w of the documents of an array, which are finite."""
-    n_documents, n_features = X.shape
+    n_documents = len(X)
     parts = _linear_parts(weights, X, _place(a, n_documents, None), _place(b, n_documents, None))
-    return _explanation(a, b, numbers(n_features), parts, True)
+    return _explanation(a, b, None, parts, True)
 
 
 def _linear_parts(weights: np.ndarray, X: np.ndarray, a: int, b: int) -> np.ndarray:
@@ -118,12 +123,13 @@ def _linear_parts(weights: np.ndarray, X: np.ndarray, a: int, b: int) -> np.ndar
     return parts
 
 
-def _explanation(a: Hashable, b: Hashable, names: Sequence[Hashable], parts: np.ndarray, exact: bool) -> Explanation:
-    """The contributions of the named features that are not 0."""
-    contributions = dict(zip(names, parts.tolist(), strict=True))
-    if np.count_nonzero(parts) < len(parts):
-        contributions = {name: part for name, part in contributions.items() if part}
-    difference = float(sum(contributions.values()))
+def _explanation(a: Hashable, b: Hashable, names: Sequence[Hashable] | None, parts: np.ndarray, exact: bool) -> Explanation:
+    """The contributions of the named features that are not 0; of all columns without names."""
+    values = parts.tolist()
+    contributions: Any = values
+    if names is not None:
+        contributions = {name: value for name, value in zip(names, values, strict=True) if value}
+    difference = float(sum(values))
     if not math.isfinite(difference):
         raise ValueError("x: the difference of the scores is not finite; scale the features")
     return _new(Explanation, (a, b, difference, contributions, exact))

@@ -81,7 +81,8 @@ def test_contributions_by_hand():
     w = float(model["PerceptronRanker"].weights[0])
     # Mean 2, deviation 1; the second feature does not vary.
     found = model.explain_one([[4.0, 1.0], [1.5, 9.0]], 0, 1)
-    assert found.contributions == {"1": pytest.approx(w * ((4.0 - 2.0) - (1.5 - 2.0)))}
+    assert found.contributions == [pytest.approx(w * ((4.0 - 2.0) - (1.5 - 2.0))), 0.0]
+    assert found.largest_first() == [("1", found.difference)]
     assert found.in_words().splitlines()[0].startswith("0 scores ")
     with pytest.raises(ValueError, match="x has no document 'z'"):
         model.explain_one([[4.0, 1.0]], 0, "z")
@@ -124,12 +125,13 @@ def test_plain_arrays_are_explained_as_others_are():
             model.learn_one(rng.normal(size=(7, d)), rng.integers(0, 3, 7))
         for dtype in (np.float64, np.float32):
             X = rng.normal(size=(7, d)).astype(dtype)
-            X[1, 0] = X[2, 0]  # A feature without difference is left out.
+            X[1, 0] = X[2, 0]
             found = model.explain_one(X, 1, 2)
             w = model.served_weights
-            expected = {str(j + 1): w[j] * (float(X[1, j]) - float(X[2, j])) for j in range(1, d)}
+            expected = [w[j] * (float(X[1, j]) - float(X[2, j])) for j in range(d)]
             assert found.contributions == expected
-            assert found.difference == sum(expected.values())
+            assert found.difference == sum(expected)
+            assert dict(found.largest_first()) == {str(j + 1): part for j, part in enumerate(expected) if part}
             assert model.explain_one(X.tolist(), 1, 2).contributions == pytest.approx(expected, abs=1e-6)
         with pytest.raises(ValueError, match="x has no document 7"):
             model.explain_one(X, 0, 7)
@@ -140,8 +142,8 @@ def test_plain_arrays_are_explained_as_others_are():
 
 
 def test_a_model_that_has_learned_nothing_sees_no_difference():
-    for x in (np.eye(3), [{"a": 1.0}, {"a": 2.0}]):
-        assert PerceptronRanker().explain_one(x, 0, 1)[2:4] == (0.0, {})
+    assert PerceptronRanker().explain_one(np.eye(3), 0, 1)[2:4] == (0.0, [0.0, 0.0, 0.0])
+    assert PerceptronRanker().explain_one([{"a": 1.0}, {"a": 2.0}], 0, 1)[2:4] == (0.0, {})
 
 
 def test_a_difference_beyond_all_numbers_is_refused():
@@ -170,7 +172,7 @@ def test_the_shares_of_a_product_are_equal():
     model.learn_one(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0]]), [0, 1])
     found = model.explain_one(np.array([[2.0, 2.0, 7.0], [0.0, 0.0, 1.0]]), 0, 1)
     # Whichever of the two comes second makes all of the difference: half each, by orders and their reverses.
-    assert found.contributions == {"1": 2.0, "2": 2.0}
+    assert found.contributions == [2.0, 2.0, 0.0]
     assert not found.exact
 
 
@@ -191,3 +193,18 @@ def test_an_explanation_of_a_linear_model_costs_about_a_ranking():
 
     # A mark for what grows with the model or the query; the figure of a quiet machine is about 3.
     assert seconds(lambda: model.explain_one(X, 3, 4)) < 12 * seconds(lambda: model.predict_one(X))
+
+
+@pytest.mark.parametrize("name", [*EXACT, *SHARES])
+def test_arrays_are_explained_by_column_as_dicts_are_by_name(name):
+    by_column, by_name = ((EXACT | SHARES)[name]() for _ in range(2))
+    for x, y in queries():
+        by_name.learn_one(list(x.values()), list(y.values()))
+        by_column.learn_one(np.array([[*document.values()] for document in x.values()]), list(y.values()))
+    ((x, _),) = queries(1, seed=1)
+    X = np.array([[*document.values()] for document in x.values()])
+    found, named = by_column.explain_one(X, 2, 0), by_name.explain_one(list(x.values()), 2, 0)
+    assert isinstance(found.contributions, list)
+    assert len(found.contributions) == len(NAMES)
+    assert named.contributions == {name: part for name, part in zip(NAMES, found.contributions, strict=True) if part}
+    assert found.difference == named.difference
