@@ -534,3 +534,21 @@ def test_why_a_document_ranks_above_another(run, log):
     ]:
         with pytest.raises(AssertionError, match=message):
             run("explain", "m", "train.txt", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "targets"),
+    [
+        (("--log",), ("c", "json")),
+        (("--log", "--scale", "stream"), ("c", "json", "vespa")),
+        (("--scale", "query"), ("c", "json")),
+        (("--ranker", "light-blend"), ("c", "json")),
+    ],
+)
+def test_what_train_learns_can_be_deployed(run, options, targets):
+    run("train", "train.txt", *options, "-q", "--save", "m")
+    for to in targets:
+        text, _ = run("export", "m", "--to", to)
+        assert all(name in text for name in ("f1", "f2", "f3"))
+    with pytest.raises(AssertionError, match=f"cannot compute this model: .*: {', '.join(targets[:-1])}.*{targets[-1]}"):
+        run("export", "m", "--to", "solr")
