@@ -98,10 +98,14 @@ Expected = list[tuple[str, bytes, Any]]
 
 
 class Raised(NamedTuple):
-    """Which exceptions are raised: before how many counted bytecodes; the second counts from the first."""
+    """Which exceptions are raised, and where: in which call of the library, before which of its bytecodes that may raise.
+
+    The second, if there is one, comes so many such bytecodes `later`.
+    """
 
     kinds: tuple[type[BaseException], ...]
-    after: tuple[int, ...]
+    place: tuple[int, int]
+    later: int = 0
 
 
 @functools.cache
@@ -117,42 +121,82 @@ def _loud(code: CodeType) -> frozenset[int]:
     return frozenset(loud)
 
 
-class _Injector:
-    """Counts the bytecodes of the library, and raises before some."""
+class _Recorder:
+    """Notes in which call of the library each bytecode runs that may raise."""
 
-    def __init__(self, raised: Raised | None = None) -> None:
-        self.n = 0
+    def __init__(self) -> None:
+        self.places: list[tuple[int, int]] = []
+        self._n_calls = 0
+
+    def __enter__(self) -> "_Recorder":
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _called(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(_HOME):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        call, loud, n = self._n_calls, _loud(frame.f_code), 0
+        self._n_calls += 1
+
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal n
+            if event == "opcode" and frame.f_lasti in loud:
+                self.places.append((call, n))
+                n += 1
+            return trace
+
+        return trace
+
+
+class _Injector:
+    """Raises before the bytecode at a place, and before one that follows some bytecodes later. Other calls are not traced."""
+
+    def __init__(self, raised: Raised) -> None:
+        self.n_raised = 0
         self._raised = raised
-        self._next = 0
+        self._call, self._left = raised.place
 
     def __enter__(self) -> "_Injector":
-        sys.settrace(self._trace)
+        sys.settrace(self._called)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
         sys.setprofile(None)
 
-    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+    def _called(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(_HOME):
             return None
+        if self.n_raised == 0:
+            self._call -= 1
+            if self._call != -1:
+                return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event != "opcode" or frame.f_lasti not in _loud(frame.f_code):
-            return self._trace
-        raised = self._raised
-        if raised is not None and self._next < len(raised.after) and self.n >= raised.after[self._next]:
-            kind = raised.kinds[self._next]
-            self._next += 1
-            self.n = 0
-            # Python stops tracing what raises; calls and returns are heard of still, and begin it again.
-            sys.setprofile(self._trace_again if self._next < len(raised.after) else None)
-            raise kind("injected")
-        self.n += 1
         return self._trace
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "opcode" and frame.f_lasti in _loud(frame.f_code):
+            if self._left == 0:
+                self._raise()
+            self._left -= 1
+        return self._trace
+
+    def _raise(self) -> None:
+        kind = self._raised.kinds[self.n_raised]
+        self.n_raised += 1
+        more = self.n_raised < len(self._raised.kinds)
+        self._left = self._raised.later
+        # Python stops tracing what raises; calls and returns are heard of still, and begin it again.
+        sys.setprofile(self._trace_again if more else None)
+        raise kind("injected")
 
     def _trace_again(self, frame: FrameType | None, _event: str, _argument: Any) -> None:
         sys.setprofile(None)
-        sys.settrace(self._trace)
+        sys.settrace(self._called)
         while frame is not None:
             if frame.f_code.co_filename.startswith(_HOME):
                 frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self._trace, True, False
@@ -190,27 +234,30 @@ def _interrupted(name: str, make: Callable[[], Scenario], n: int, seed: int) -> 
     with warnings.catch_warnings(), np.errstate(all="ignore"), mock.patch("online_rank.base.columns._MANY_NAMES", 4):
         warnings.simplefilter("ignore")
         scenario = make()
-        expected, answer, n_bytecodes = expected_of(scenario)
-        while counts["cases"] < n:
+        expected, answer, places = expected_of(scenario)
+        for _ in range(2 * n):
             kinds = tuple(rng.choice((KeyboardInterrupt, MemoryError)) for _ in range(rng.choice((1, 2))))
-            instants = tuple(rng.randrange(n_bytecodes) if i == 0 else rng.choice((3, 30, _FAR)) for i in range(len(kinds)))
-            raised = Raised(kinds, tuple(at if i == 0 else rng.randrange(at) for i, at in enumerate(instants)))
-            what = outcome(scenario, raised, expected, answer)
+            raised = Raised(kinds, rng.choice(places), rng.randrange(rng.choice((2, 4, 12, 40, _FAR))))
+            what, n_raised = outcome(scenario, raised, expected, answer)
+            if n_raised == 0 and what == "after":
+                continue  # The place was not reached: what is computed once was computed before.
             counts["cases"] += 1
-            counts["doubled"] += len(kinds) == 2
+            counts["doubled"] += n_raised == 2
             if what in ("before", "after"):
                 counts[what] += 1
             else:
                 short = [kind.__name__ for kind in kinds]
-                counts["torn"].append(f"{name}, {short} at {raised.after}: {what}")
+                counts["torn"].append(f"{name}, {short} at {raised.place}, {raised.later} later: {what}")
+            if counts["cases"] == n:
+                break
     return counts
 
 
-def expected_of(scenario: Scenario) -> tuple[Expected, Any, int]:
-    """What states there may be, and what follows from them; the answer of the call, and its number of bytecodes."""
+def expected_of(scenario: Scenario) -> tuple[Expected, Any, list[tuple[int, int]]]:
+    """What states there may be, and what follows from them; the answer of the call, and the places of its bytecodes."""
     before, after = copy.deepcopy(scenario.subject), copy.deepcopy(scenario.subject)
     answer = scenario.act(copy.deepcopy(scenario.subject))
-    with _Injector() as counted:
+    with _Recorder() as recorded:
         scenario.act(after)
     shorter = []
     for part in scenario.parts:
@@ -221,18 +268,22 @@ def expected_of(scenario: Scenario) -> tuple[Expected, Any, int]:
     for which, twin in (("before", before), ("after", after), *(("after", each) for each in shorter)):
         looked = look(twin)
         expected.append((which, looked, (_told(scenario.go_on(twin)), look(twin))))
-    return expected, answer, counted.n
+    return expected, answer, recorded.places
 
 
-def outcome(scenario: Scenario, raised: Raised, expected: Expected, answer: Any) -> str:
-    """What becomes of a copy of the subject whose call meets exceptions: "before", "after", or what is wrong."""
+def outcome(scenario: Scenario, raised: Raised, expected: Expected, answer: Any) -> tuple[str, int]:
+    """What becomes of a copy of the subject whose call meets exceptions: "before", "after", or what is wrong; and how many."""
     learner = copy.deepcopy(scenario.subject)
-    error, given = None, None
+    error, given, injector = None, None, _Injector(raised)
     try:
-        with _Injector(raised), contextlib.redirect_stderr(io.StringIO()):
+        with injector, contextlib.redirect_stderr(io.StringIO()):
             given = scenario.act(learner)
     except BaseException as failure:
         error = failure.with_traceback(None)
+    return _found(scenario, learner, error, given, expected, answer), injector.n_raised
+
+
+def _found(scenario: Scenario, learner: Subject, error: Any, given: Any, expected: Expected, answer: Any) -> str:
     if any(getattr(part, "_lock", None) is not None and part._lock._is_owned() for part in _locked(learner)):
         return "its lock is taken"
     if error is not None and not isinstance(error, KeyboardInterrupt | MemoryError):

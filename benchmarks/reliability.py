@@ -264,7 +264,7 @@ CAMPAIGNS = {
     "crashes": Campaign(50, lambda number, seed: {"crashes": crashes(100, seed_of(seed, number))._asdict()}, crash_rows),
     "points": Campaign(40, lambda number, seed: {"points": points(number, 40, seed)._asdict()}, point_rows),
     "rule": Campaign(120, hostile_requests, rule_rows),
-    "interrupts": Campaign(10, lambda number, seed: {"interrupts": interrupts(10, seed_of(seed, number))}, interrupt_rows),
+    "interrupts": Campaign(4, lambda number, seed: {"interrupts": interrupts(25, seed_of(seed, number))}, interrupt_rows),
     "extremes": Campaign(5, lambda number, seed: {"extremes": extremes(20_000, seed_of(seed, number))}, extreme_rows),
     "files": Campaign(50, lambda number, seed: {"files": files(2000, seed_of(seed, number))}, file_rows),
     "damage": Campaign(40, lambda number, seed: damages(number, 40, seed), damage_rows),

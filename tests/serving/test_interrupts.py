@@ -31,9 +31,9 @@ def test_no_interrupt_tears_a_service(name, every):
 def outcomes(name, kind, every):
     """What became of the subject of a scenario, for an exception before each bytecode, or each so many."""
     scenario = _interrupts.scenarios()[name]()
-    expected, answer, n = _interrupts.expected_of(scenario)
-    for instant in range(0, n, every):
-        yield _interrupts.outcome(scenario, _interrupts.Raised((kind,), (instant,)), expected, answer)
+    expected, answer, places = _interrupts.expected_of(scenario)
+    for place in places[::every]:
+        yield _interrupts.outcome(scenario, _interrupts.Raised((kind,), place), expected, answer)[0]
 
 
 def test_a_query_that_was_learned_when_memory_ran_out_is_in_the_journal(monkeypatch):
