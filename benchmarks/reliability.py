@@ -1,10 +1,11 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
     python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE] [--minutes 30]
-        [--only kills,eventkills,crashes,points,rule,interrupts,files,extremes,damage,faults,hostile,costs,threads,soak,windows]
+        [--only kills,eventkills,crashes,points,rule,interrupts,files,extremes,requests,damage,
+                faults,hostile,costs,threads,soak,windows]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
-`--keep`, parts that were measured before, with this seed, are not measured again. The first nine are measured in slices, in
+`--keep`, parts that were measured before, with this seed, are not measured again. The first ten are measured in slices, in
 turn, and each slice is kept: with `--minutes` they stop early, and another run adds to them.
 
 - kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
@@ -23,6 +24,7 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
 - hostile: mutated bytes for the LETOR reader, the protocol and the model loader; and model files whose tree and arrays were
   changed, with good checksums, loaded and used under numba's bounds checks. Only documented exceptions are allowed.
 - costs: the inputs made to take memory and time that were found, and what they take a byte.
+- requests: what requests of all kinds cost with all models, beyond the model's own time: `_costs`.
 - interrupts: Ctrl-C and lacks of memory before random bytecodes, single and double, over all models, metrics and services:
   `_interrupts`.
 - threads: four threads that rank beside one that learns new features; and others that save, copy and pickle its model, share
@@ -40,6 +42,7 @@ from functools import partial
 
 from benchmarks._campaigns import Campaign, Progress, Row, Tally, seed_of
 from benchmarks._common import parser, save, table
+from benchmarks._costs import WIDE, RequestCost, request_costs
 from benchmarks._crashes import Crashes, Points, crashes, points
 from benchmarks._damage import damages
 from benchmarks._extremes import extremes
@@ -187,6 +190,39 @@ def show_costs(size: float, seed: int) -> list[Row]:
     return rows
 
 
+def cost_slice(number: int, seed: int) -> Tally:
+    """A tenth of the services."""
+    return {"costs": {"found": [[*each] for each in request_costs(lambda service, _: service % 10 == number)]}}
+
+
+def cost_rows(tally: Tally) -> list[Row]:
+    found = [RequestCost(*each) for each in tally["costs"]["found"]]
+    complain([f"{each.model}: {each.refused}" for each in found if each.what == "all"])
+    rows: list[Row] = [
+        (
+            f"requests to {len({each.model for each in found})} services / refused",
+            len(found),
+            sum(map(bool, (each.refused for each in found))),
+            "",
+        )
+    ]
+    for title, few in (("of models that know few features", False), ("of models that know 2,000", True)):
+        some = [each for each in found if each.model.endswith(WIDE) is few]
+        memory = sorted({each.bytes_a_byte: each for each in some}.items(), reverse=True)[:8]
+        seconds = sorted({each.seconds_a_mb: each for each in some}.items(), reverse=True)[:8]
+        over = sum(each.bytes_a_byte > 64.0 for each in some), sum(each.seconds_a_mb > 1.0 for each in some)
+        rows.append((f"{title}: requests / over 64 bytes a byte / over 1 s a MB", len(some), *over))
+        rows += [
+            (f"memory: {each.model}: {each.what}: bytes / bytes a byte", each.size, f"{worst:.1f}", "")
+            for worst, each in memory
+        ]
+        rows += [
+            (f"time: {each.model}: {each.what}: bytes / s a MB / the model's own, ms", each.size, f"{worst:.2f}",
+             f"{1e3 * each.own_seconds:.1f}") for worst, each in seconds
+        ]  # fmt: skip
+    return rows
+
+
 def interrupt_rows(tally: Tally) -> list[Row]:
     i = dict(tally["interrupts"])
     complain(i["torn"])
@@ -267,6 +303,7 @@ CAMPAIGNS = {
     "interrupts": Campaign(4, lambda number, seed: {"interrupts": interrupts(25, seed_of(seed, number))}, interrupt_rows),
     "extremes": Campaign(5, lambda number, seed: {"extremes": extremes(20_000, seed_of(seed, number))}, extreme_rows),
     "files": Campaign(50, lambda number, seed: {"files": files(2000, seed_of(seed, number))}, file_rows),
+    "requests": Campaign(10, cost_slice, cost_rows),
     "damage": Campaign(40, lambda number, seed: damages(number, 40, seed), damage_rows),
 }
 

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import (
     _children,
+    _costs,
     _crashes,
     _damage,
     _extremes,
@@ -114,6 +115,13 @@ def test_changed_files_are_refused_or_models():
     assert found["wrong"] == []
     assert found["files"] == found["refused"] + found["loaded"] == 150
     assert found["loaded"] > 5
+
+
+def test_requests_cost_little_beyond_their_weight():
+    found = [*_costs.request_costs(lambda _, name: name == "perceptron, challenged")]
+    assert len(found) > 40
+    assert [each for each in found if each.bytes_a_byte > 64.0] == []
+    assert {each.refused is None for each in found} == {True, False}
 
 
 def test_an_error_of_numpy_is_noticed(monkeypatch):

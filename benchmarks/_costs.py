@@ -1,0 +1,251 @@
+"""What requests cost beyond their weight, over all models: the worst that were found, for each kind of request.
+
+A request may cost 16 kB and a millisecond, and the time that the model itself needs for a query of that shape. The rest is
+divided by the size of the request. Each request is answered in a fork of this process, where everything it needs is loaded
+and compiled: by the service with the model, once for its memory and three times for its time. The lines of `stream`
+and the bodies of `/rank`, `/learn` and `/explain` go through the same `handle`.
+"""
+
+import contextlib
+import copy
+import functools
+import json
+import resource
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._children import Died, in_child
+from online_rank.query import read_query
+from online_rank.serving import Challenge, FeedbackPlan
+from online_rank.serving.protocol import RankingService
+
+#: What every request may cost: bytes, and seconds.
+FIXED_BYTES, FIXED_SECONDS = 16_384, 0.001
+#: Size of the requests, in bytes; and of those to models that know many features.
+SIZE, SIZE_WIDE = 100_000, 20_000
+
+
+#: Resident memory that a fork takes for its first request, whatever it is.
+_NOISE = 1 << 20
+#: What models are called that know many features.
+WIDE = ", of 2,000 features"
+
+
+class RequestCost(NamedTuple):
+    """What a request costs.
+
+    Attributes
+    ----------
+    model, what
+        The model, and the request.
+    size
+        Its bytes.
+    refused
+        Why it was refused; None where it was not.
+    bytes_a_byte
+        Memory beyond the fixed cost.
+    seconds_a_mb
+        Processor time beyond the fixed cost and the model's own.
+    own_seconds
+        The model's own.
+    """
+
+    model: str
+    what: str
+    size: int
+    refused: str | None
+    bytes_a_byte: float
+    seconds_a_mb: float
+    own_seconds: float
+
+
+def request_costs(chosen: Callable[[int, str], bool]) -> Iterator[RequestCost]:
+    """The cost of each kind of request to the services of which number and name are chosen."""
+    for number, (name, make) in enumerate(services().items()):
+        if chosen(number, name):
+            try:
+                yield from in_child(functools.partial(_costs, name, make))
+            except Died as error:
+                yield RequestCost(name, "all", 0, str(error), float("inf"), float("inf"), 0.0)
+
+
+def _costs(name: str, make: Callable[[], RankingService]) -> list[RequestCost]:
+    """What one service needs for each kind of request; first it answers a small one of each, so that all is compiled."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        service = make()
+        wide = name.endswith(WIDE)
+        chosen = {what: asked for what, asked in kinds().items() if not wide or what.startswith(("rank", "learn"))}
+        for asked in chosen.values():
+            _cost(service, asked(500), asked(500))
+        size = SIZE_WIDE if wide else SIZE
+        return [RequestCost(name, what, *_cost(service, asked(size), asked(500))) for what, asked in chosen.items()]
+
+
+def services() -> dict[str, Callable[[], RankingService]]:
+    """Services, by name: of all rankers, of some with a window or a challenger, and of models that know many features."""
+    from tests.models import REGISTRY, is_ranker
+    from tests.serving.test_rule import MODELS
+
+    found = MODELS | {name: make for name, make in REGISTRY.items() if "torch" not in name and is_ranker(make())}
+    made: dict[str, Callable[[], RankingService]] = {}
+    for name, make in found.items():
+        made[name] = functools.partial(_prepared, make, 3)
+        made[name + WIDE] = functools.partial(_prepared, make, 2000)
+    window = {"plan": FeedbackPlan(window=30, events={"click": 1})}
+    made["scaler | perceptron, windows"] = functools.partial(_prepared, found["scaler | perceptron"], 3, **window)
+    return made | {
+        "perceptron, challenged": lambda: _prepared(found["perceptron"], 3, challenge=Challenge(found["scaler | perceptron"]()))
+    }
+
+
+def _prepared(make: Callable[[], Any], n_features: int, **given: Any) -> RankingService:
+    service = RankingService(make(), **given)
+    for i in range(4):
+        docs = {f"d{k}": {f"f{j}": float((i + j * k) % 5) for j in range(n_features)} for k in range(3)}
+        shown = service.handle(_line(id=f"before {i}", docs=docs, ts=i), at=float(i)).answer
+        if "error" in shown:
+            break
+        feedback = {"clicks": ["d1"]} if service.draws else {"grades": {"d0": 0, "d1": 1, "d2": 2}}
+        service.handle(_line(id=f"before {i}", ts=i, **feedback), at=float(i))
+    return service
+
+
+def _line(**fields: Any) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _many(n_bytes: int, item: Callable[[int], tuple[str, Any]]) -> dict[str, Any]:
+    """As many items as take about so many bytes."""
+    found: dict[str, Any] = {}
+    each = len(_line(**dict([item(10_000)]))) - 1
+    for i in range(max(1, n_bytes // each)):
+        name, value = item(i)
+        found[name] = value
+    return found
+
+
+def _documents(limit: int, item: Callable[[int], dict[str, Any]]) -> Callable[[int], dict[str, Any]]:
+    """Documents of about so many bytes; there may be 5,000."""
+    return lambda n: _many(min(n, limit), lambda i: (str(i), item(i)))
+
+
+#: Documents of a query of so many bytes, by what they are made of.
+_DOCUMENTS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "documents without features": _documents(45_000, lambda i: {}),
+    "documents with a feature": _documents(74_000, lambda i: {"f1": i % 9}),
+    "documents with a feature of their own": _documents(94_000, lambda i: {f"g{i}": i % 9}),
+    "two documents with many features": lambda n: {each: _many(n // 2, lambda i: (f"g{i}", 1)) for each in "ab"},
+    "two documents with other features": (
+        lambda n: {each: _many(n // 2, lambda i, each=each: (f"{each}{i}", 1)) for each in "ab"}
+    ),
+    "documents with forty features": _documents(1 << 30, lambda i: {f"f{j}": j for j in range(40)}),
+    "long names of features": lambda n: {each: {each * (n // 2): 1} for each in "ab"},
+    "long texts": lambda n: {each: {"f1": each * (n // 2)} for each in "ab"},
+    "many texts": _documents(94_000, lambda i: {"f1": f"w{i}"}),
+}
+_FEW = {"a": {"f1": 1}, "b": {"f1": 2}}
+
+
+def kinds() -> dict[str, Callable[[int], list[bytes]]]:
+    """Requests of about so many bytes, by name; where there are several lines, the last one is measured."""
+    found: dict[str, Callable[[int], list[bytes]]] = {}
+    for what, docs in _DOCUMENTS.items():
+        found[f"rank, {what}"] = lambda n, docs=docs: [_line(id="x", docs=docs(n))]
+        found[f"learn, {what}"] = lambda n, docs=docs: [_line(id="x", docs=docs(n)), b"feedback"]
+        found[f"teach, {what}"] = lambda n, docs=docs: [_taught(docs(n))]
+        if what.startswith("documents with "):
+            found[f"explain, {what}"] = lambda n, docs=docs: [_line(id="x", docs=docs(n), explain=[*docs(n)][:2])]
+    forty = _DOCUMENTS["documents with forty features"]
+    fields: dict[str, Callable[[int], dict[str, Any]]] = {
+        "a run of many documents": lambda n: {"runs": {"r": [[str(i), 1] for i in range(min(n // 11, 5000))]}},
+        "runs of a document": lambda n: {"runs": _many(n, lambda i: (str(i), [["a", 1]]))},
+        "runs of documents of their own": lambda n: {"runs": _many(min(n, 90_000), lambda i: (str(i), [[str(i), 1]]))},
+        "a context of many fields": lambda n: {"docs": _FEW, "context": _many(n, lambda i: (f"c{i}", "v"))},
+        "a user and forty features": lambda n: {"docs": forty(n), "context": {"user": "u", "length": 2}},
+        "a long context": lambda n: {"docs": _FEW, "context": {"user": "u" * n, "length": 1}},
+        "an id": lambda n: {"docs": _FEW, "id": "x" * n},
+    }
+    for what, given in fields.items():
+        found[what] = lambda n, given=given: [_line(**{"id": "x"} | given(n))]
+    few = _line(id="x", docs=_FEW)[:-1]
+    texts: dict[str, Callable[[int], bytes]] = {
+        "meta": lambda n: few + b',"meta":[' + b"[]," * (n // 3) + b"0]}",
+        "a long number": lambda n: b'{"id":"x","docs":{"a":{"f1":0.' + b"1" * n + b'},"b":{"f1":2}}}',
+        "a long integer": lambda n: b'{"id":"x","docs":{"a":{"f1":' + b"1" * n + b'},"b":{"f1":2}}}',
+        "escapes": lambda n: few + b',"meta":"' + rb"\u0000" * (n // 6) + b'"}',
+        "half characters": lambda n: few + b',"meta":"' + rb"\ud800" * (n // 6) + b'"}',
+        "brackets": lambda n: few + b',"meta":' + b"[" * n,
+    }
+    found |= {what: lambda n, text=text: [text(n)] for what, text in texts.items()}
+    asked = _line(id="x", docs=_FEW)
+    found["grades of unknown documents"] = lambda n: [asked, _line(id="x", grades=_many(n, lambda i: (str(i), 1)))]
+    found["clicks on a document, again and again"] = lambda n: [asked, _line(id="x", clicks=["a"] * (n // 4))]
+    found["grades of an unknown query"] = lambda n: [_line(id="y", grades=_many(n, lambda i: (str(i), 1)))]
+    found["stats"] = lambda n: [_line(cmd="stats")]
+    return found
+
+
+def _taught(docs: dict[str, Any]) -> bytes:
+    return _line(id="x", docs=docs, grades={name: i % 4 for i, name in enumerate(docs)})
+
+
+def _feedback(service: RankingService, asked: bytes) -> bytes:
+    """Feedback on a query: grades of all documents, or clicks on every other one that is shown."""
+    ids = [*json.loads(asked)["docs"]]
+    if service.draws:
+        return _line(id="x", clicks=ids[::2])
+    return _line(id="x", grades={name: i % 4 for i, name in enumerate(ids)})
+
+
+def _cost(service: RankingService, lines: list[bytes], small: list[bytes]) -> tuple[int, str | None, float, float, float]:
+    """Size, refusal, bytes a byte, seconds a MB and the model's own seconds."""
+    other = copy.deepcopy(service)
+    *first, last = _filled_in(service, lines)
+    service = copy.deepcopy(service)
+    for line in first:
+        service.handle(line, at=10.0)
+    own = _own_seconds(copy.deepcopy(service), lines[0], last)
+    seconds, resident = in_child(functools.partial(_answered, service, last, other, _filled_in(other, small)))
+    tracemalloc.start()
+    answer = service.handle(last, at=11.0).answer
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    size = sum(map(len, (*first, last)))
+    taken = max(0, max(peak, resident - _NOISE) - FIXED_BYTES)
+    return size, answer.get("error"), taken / size, max(0.0, seconds - own - FIXED_SECONDS) / size * 1e6, own
+
+
+def _filled_in(service: RankingService, lines: list[bytes]) -> list[bytes]:
+    return [_feedback(service, lines[0]) if line == b"feedback" else line for line in lines]
+
+
+def _answered(service: RankingService, line: bytes, other: RankingService, small: list[bytes]) -> tuple[float, int]:
+    """Seconds and bytes that a request takes, after another service has loaded what small ones need."""
+    for each in small:
+        other.handle(each, at=11.0)
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    service.handle(line, at=11.0)
+    seconds = time.process_time() - start
+    return seconds, 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def _own_seconds(service: RankingService, asked: bytes, line: bytes) -> float:
+    """What the model itself needs to score the query, and where feedback comes, to learn it."""
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+        fields, model = json.loads(asked), service.model
+        learns = any(name in json.loads(line) for name in ("grades", "clicks"))
+        query = read_query(fields["docs"], context=fields.get("context"), documents=model.abilities.takes_documents)
+        start = time.process_time()
+        model.predict_one(query)
+        if learns and service.draws:
+            model.learn_one(query, model.show_one(query).clicked([]))
+        elif learns:
+            model.learn_one(query, [i % 4 for i in range(query.n_documents)])
+        return time.process_time() - start
+    return 0.0
