@@ -7,8 +7,22 @@ reported by one of the codes below and the position of the token; the caller wri
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.fits import require
+from online_rank._kernels.tokens import (
+    COLON,
+    MINUS,
+    NEWLINE,
+    NO_NUMBER,
+    PLUS,
+    SHARP,
+    SLOW,
+    ZERO,
+    byte,
+    ends_token,
+    number,
+    skip_space,
+)
 
 # Reasons for which the kernel stopped.
 DONE = 0
@@ -26,6 +40,7 @@ BAD_VALUE = 11
 NOT_FINITE = 12
 NULL_VALUE = 13
 SLOW_ROW = 14  # not an error: the caller must convert the numbers in `slow`, and then accept the row
+_DESCENDING = 15  # ids of features do not ascend: read the row again
 
 # Columns of `meta`: further facts about a row. Positions are indices into the buffer.
 # FRESH: 1 where the qid is not that of the row before (or there is none before in this call). SKIPPED is the caller's.
@@ -35,165 +50,214 @@ META_COLUMNS = 9
 # Whether rows have a qid: unknown before the first row; all must; none may; irrelevant.
 QID_UNKNOWN, QID_REQUIRED, QID_ABSENT, QID_IGNORED = range(4)
 
-# Result codes of `_number`.
-_NUMBER, _SLOW, _NO_NUMBER = range(3)
-
-# Characters. White space is the space and 9 to 13: tab, newline, vertical tab, form feed, carriage return.
-_NEWLINE, _SPACE, _SHARP, _PLUS, _MINUS, _DOT, _ZERO, _COLON = b"\n #+-.0:"
-
-_POWERS = 10.0 ** np.arange(23)  # all exact
 _MAX_GRADE = 2.0**53
 _LARGEST_ID = 10**12  # larger feature ids are treated as equal
-_SPLIT = 134217729.0  # 2**27 + 1, Dekker's splitter
 
 
-@inner
-def _product_error(a, b, product):
-    """The rounding error a b - fl(a b), exactly (Dekker 1971)."""
-    c = _SPLIT * a
-    a_high = c - (c - a)
-    a_low = a - a_high
-    c = _SPLIT * b
-    b_high = c - (c - b)
-    b_low = b - b_high
-    return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
-
-
-@inner
-def _scale_long(mantissa, exponent):
-    """The double nearest to ``mantissa * 10**exponent``, mantissa < 10**19, abs(exponent) <= 22, and whether that is certain.
-
-    The mantissa is a sum of two doubles, the power of ten is one, so the result is known to about 100 bits: a leading double
-    and a correction. If the correction, with its own error, does not decide the rounding, the result is False.
-    """
-    tail = mantissa & np.uint64(2047)
-    high = np.float64(mantissa - tail)  # at most 53 bits
-    low = np.float64(tail)
-    if exponent < 0:
-        power = _POWERS[-exponent]
-        lead = high / power
-        product = lead * power
-        rest = (((high - product) - _product_error(lead, power, product)) + low) / power
-    else:
-        power = _POWERS[exponent]
-        lead = high * power
-        rest = _product_error(high, power, lead) + low * power
-    doubt = abs(rest) * 2.0**-49
-    value = lead + (rest - doubt)
-    return value, value == lead + (rest + doubt)
-
-
-@inner
-def _byte(buffer, at):
-    """``buffer[at]``. Unsigned, which avoids the check for negative indices."""
-    return buffer[np.uint64(at)]
-
-
-@inner
-def _ends_token(c):
-    """White space, the end of the line, or the start of a comment."""
-    return c in (_SPACE, _SHARP) or 9 <= c <= 13
-
-
-@inner
-def _skip_space(buffer, at):
-    """The first position from `at` on that is not white space; it may be the end of the line."""
-    c = _byte(buffer, at)
-    while c == _SPACE or (9 <= c <= 13 and c != _NEWLINE):
-        at += 1
-        c = _byte(buffer, at)
-    return at
-
-
-@inner
+@leaf
 def _starts_qid(buffer, at):
     """Whether ``qid:`` is at `at`."""
-    if _byte(buffer, at) != ord("q") or _byte(buffer, at + 1) != ord("i") or _byte(buffer, at + 2) != ord("d"):
+    if byte(buffer, at) != ord("q") or byte(buffer, at + 1) != ord("i") or byte(buffer, at + 2) != ord("d"):
         return False
-    return _byte(buffer, at + 3) == _COLON
+    return byte(buffer, at + 3) == COLON
 
 
-@inner
-def _number(buffer, at):
-    """Read ``[+-] digits [. digits] [e [+-] digits]`` at `at`: (value, place after it, how it went).
-
-    The value is the double nearest to the decimal number. Up to 2**53 with a power of ten up to 22 one rounding settles it
-    (Clinger 1990); up to 19 digits `_scale_long` does; the rest is `_SLOW`: well formed, left to the caller.
-    """
-    c = _byte(buffer, at)
-    negative = c == _MINUS
-    if negative or c == _PLUS:
-        at += 1
-    mantissa = np.uint64(0)
-    first = at
-    digit = np.int64(_byte(buffer, at)) - _ZERO
-    while 0 <= digit <= 9:
-        mantissa = mantissa * np.uint64(10) + np.uint64(digit)
-        at += 1
-        digit = np.int64(_byte(buffer, at)) - _ZERO
-    digits = at - first
-    exponent = np.int64(0)
-    if _byte(buffer, at) == _DOT:
-        at += 1
-        point = at
-        digit = np.int64(_byte(buffer, at)) - _ZERO
-        while 0 <= digit <= 9:
-            mantissa = mantissa * np.uint64(10) + np.uint64(digit)
-            at += 1
-            digit = np.int64(_byte(buffer, at)) - _ZERO
-        exponent = point - at
-        digits += at - point
-    if digits == 0:
-        return 0.0, at, _NO_NUMBER
-    if digits > 19:
-        while first < at and (_byte(buffer, first) == _ZERO or _byte(buffer, first) == _DOT):
-            digits -= _byte(buffer, first) == _ZERO
-            first += 1
-    if _byte(buffer, at) == ord("e") or _byte(buffer, at) == ord("E"):
-        at += 1
-        c = _byte(buffer, at)
-        if c in (_MINUS, _PLUS):
-            at += 1
-        power = np.int64(0)
-        first = at
-        digit = np.int64(_byte(buffer, at)) - _ZERO
-        while 0 <= digit <= 9:
-            if power < 1_000_000:
-                power = power * 10 + digit
-            at += 1
-            digit = np.int64(_byte(buffer, at)) - _ZERO
-        if at == first:
-            return 0.0, at, _NO_NUMBER
-        exponent = exponent - power if c == _MINUS else exponent + power
-    if digits > 19:
-        return 0.0, at, _SLOW
-    if mantissa == 0 or (exponent == 0 and mantissa <= np.uint64(1 << 53)):
-        value = np.float64(mantissa)
-    elif exponent < -22 or exponent > 22:
-        return 0.0, at, _SLOW
-    elif mantissa <= np.uint64(1 << 53):
-        value = np.float64(mantissa) / _POWERS[-exponent] if exponent < 0 else np.float64(mantissa) * _POWERS[exponent]
-    else:
-        value, certain = _scale_long(mantissa, exponent)
-        if not certain:
-            return 0.0, at, _SLOW
-    return -value if negative else value, at, _NUMBER
-
-
-@inner
+@leaf
 def _not_a_number(buffer, at):
     """The code for the value at `at`, which is not a number: NULL, an infinity or NaN, or something else."""
-    c = _byte(buffer, at)
-    if c == ord("N") and _byte(buffer, at + 1) == ord("U") and _byte(buffer, at + 2) == ord("L"):
-        return NULL_VALUE if _byte(buffer, at + 3) == ord("L") else BAD_VALUE
-    if c in (_MINUS, _PLUS):
+    c = byte(buffer, at)
+    if c == ord("N") and byte(buffer, at + 1) == ord("U") and byte(buffer, at + 2) == ord("L"):
+        return NULL_VALUE if byte(buffer, at + 3) == ord("L") else BAD_VALUE
+    if c in (MINUS, PLUS):
         at += 1
-    c = _byte(buffer, at) | 32  # small letters differ from capitals in this bit
-    if c == ord("n") and _byte(buffer, at + 1) | 32 == ord("a") and _byte(buffer, at + 2) | 32 == ord("n"):
+    c = byte(buffer, at) | 32  # small letters differ from capitals in this bit
+    if c == ord("n") and byte(buffer, at + 1) | 32 == ord("a") and byte(buffer, at + 2) | 32 == ord("n"):
         return NOT_FINITE
-    if c == ord("i") and _byte(buffer, at + 1) | 32 == ord("n") and _byte(buffer, at + 2) | 32 == ord("f"):
+    if c == ord("i") and byte(buffer, at + 1) | 32 == ord("n") and byte(buffer, at + 2) | 32 == ord("f"):
         return NOT_FINITE
     return BAD_VALUE
+
+
+@leaf
+def _read_grade(buffer, at, lowest, slow):
+    """Read a grade: (code, grade, place after it, entries of `slow` that it takes)."""
+    grade, end, kind = number(buffer, at)
+    if kind == NO_NUMBER or not ends_token(byte(buffer, end)):
+        return BAD_GRADE, 0, at, 0
+    if kind == SLOW:
+        _leave(slow, 0, -1, at, end)
+        return DONE, 0, end, 1
+    if not (lowest <= grade <= _MAX_GRADE and grade == np.floor(grade)):
+        return GRADE_RANGE, 0, at, 0
+    return DONE, np.int64(grade), end, 0
+
+
+@leaf
+def _leave(slow, n, column, begin, end):
+    """Leave the number of a column in ``buffer[begin:end]`` to the caller, as entry n of `slow`. Returns n + 1."""
+    slow[n, 0] = column
+    slow[n, 1] = begin
+    slow[n, 2] = end - begin
+    return n + 1
+
+
+@leaf
+def _read_qid(buffer, at, rule):
+    """Read a qid, or nothing: (code, place of the id, its length or -1, place after it)."""
+    if not _starts_qid(buffer, at):
+        return NO_QID if rule == QID_REQUIRED else DONE, at, np.int64(-1), at
+    first = at + 4
+    end = first
+    while not ends_token(byte(buffer, end)):
+        end += 1
+    if end == first:
+        return EMPTY_QID, first, np.int64(0), end
+    return UNEXPECTED_QID if rule == QID_ABSENT else DONE, first, end - first, end
+
+
+@leaf
+def _same_bytes(buffer, first, second, length):
+    """Whether the `length` bytes at two places are equal."""
+    for k in range(length):
+        if byte(buffer, first + k) != byte(buffer, second + k):
+            return False
+    return True
+
+
+@leaf
+def _read_id(buffer, at, first_id, limit):
+    """Read ``id:`` of a feature: (code, feature id, place after the colon)."""
+    feature = np.int64(0)
+    end = at
+    digit = np.int64(byte(buffer, end)) - ZERO
+    while 0 <= digit <= 9:
+        if feature < _LARGEST_ID:
+            feature = feature * 10 + digit
+        end += 1
+        digit = np.int64(byte(buffer, end)) - ZERO
+    if end == at or byte(buffer, end) != COLON:
+        return BAD_FEATURE, np.int64(0), end
+    if feature < first_id:
+        return FEATURE_ZERO, feature, end
+    return DONE if feature - first_id < limit else FEATURE_RANGE, feature, end + 1
+
+
+@leaf
+def _read_value(buffer, at, null_is_zero):
+    """Read the value of a feature: (code, value, place after it, whether it is left to the caller)."""
+    value, end, kind = number(buffer, at)
+    if kind == NO_NUMBER:
+        code = _not_a_number(buffer, at)
+        if code != NULL_VALUE or not null_is_zero:
+            return code, 0.0, at, False
+        value, end = 0.0, at + 4
+    return DONE if ends_token(byte(buffer, end)) else BAD_VALUE, value, end, kind == SLOW
+
+
+@leaf
+def _zero(x, first, stop):
+    """Set x[first:stop] to 0."""
+    for k in range(first, stop):
+        x[k] = 0
+
+
+@leaf
+def _read_ascending(buffer, at, rules, x, slow, n):
+    """Read features into x (d,), with zeros in the gaps, as long as their ids ascend.
+
+    `n` entries of `slow` are taken. Returns (code, place and id of the faulty feature, entries taken, last column, place after
+    it); the code is _DESCENDING where an id is not above the one before it.
+    """
+    first_id, _, null_is_zero, measure = rules
+    last = np.int64(-1)
+    at = skip_space(buffer, at)
+    while byte(buffer, at) != NEWLINE and byte(buffer, at) != SHARP:
+        code, feature, token = _read_id(buffer, at, first_id, x.shape[0])
+        if code != DONE:
+            return code, at, feature, n, last, at
+        column = feature - first_id
+        if column <= last:
+            return _DESCENDING, at, feature, n, last, at
+        code, value, end, is_slow = _read_value(buffer, token, null_is_zero)
+        if not measure:
+            _zero(x, last + 1, column)
+        x[column] = value
+        if code == DONE and np.isinf(x[column]):  # beyond float32
+            code = NOT_FINITE
+        if code != DONE:
+            return code, token, feature, n, last, at
+        if is_slow:
+            n = _leave(slow, n, column, token, end)
+        last = column
+        at = skip_space(buffer, end)
+    if not measure:
+        _zero(x, last + 1, x.shape[0])
+    return DONE, at, np.int64(0), n, last, at
+
+
+@leaf
+def _read_in_any_order(buffer, at, rules, x, seen, stamp, slow, n):
+    """As `_read_ascending`, for ids in any order: `seen` (d,) is set to `stamp` at every column, so that none comes twice."""
+    first_id, _, null_is_zero, measure = rules
+    top = np.int64(-1)
+    if not measure:
+        x[:] = 0
+    at = skip_space(buffer, at)
+    while byte(buffer, at) != NEWLINE and byte(buffer, at) != SHARP:
+        code, feature, token = _read_id(buffer, at, first_id, x.shape[0])
+        column = feature - first_id
+        if code == DONE and seen[column] == stamp:
+            code = FEATURE_TWICE
+        if code != DONE:
+            return code, at, feature, n, top, at
+        seen[column] = stamp
+        top = max(top, column)
+        code, value, end, is_slow = _read_value(buffer, token, null_is_zero)
+        x[column] = value
+        if code == DONE and np.isinf(x[column]):
+            code = NOT_FINITE
+        if code != DONE:
+            return code, token, feature, n, top, at
+        if is_slow:
+            n = _leave(slow, n, column, token, end)
+        at = skip_space(buffer, end)
+    return DONE, at, np.int64(0), n, top, at
+
+
+@leaf
+def _read_entries(buffer, at, rules, limit, columns, values, begin, slow, n):
+    """As `_read_ascending`, into entries of a sparse row from `begin` on, sorted by column. Also returns where they end."""
+    first_id, _, null_is_zero, _ = rules
+    features = at
+    ascending = True
+    last = np.int64(-1)
+    top = np.int64(-1)
+    stop = begin
+    at = skip_space(buffer, at)
+    while byte(buffer, at) != NEWLINE and byte(buffer, at) != SHARP:
+        code, feature, token = _read_id(buffer, at, first_id, limit)
+        if code != DONE:
+            return code, at, feature, n, top, at, stop
+        column = feature - first_id
+        ascending &= column > last
+        last = column
+        top = max(top, column)
+        code, value, end, is_slow = _read_value(buffer, token, null_is_zero)
+        columns[stop] = column
+        values[stop] = value
+        if code == DONE and np.isinf(values[stop]):
+            code = NOT_FINITE
+        if code != DONE:
+            return code, token, feature, n, top, at, stop
+        stop += 1
+        if is_slow:
+            n = _leave(slow, n, column, token, end)
+        at = skip_space(buffer, end)
+    if not ascending:
+        twice = _sort_row(columns[begin:stop], values[begin:stop])
+        if twice >= 0:
+            return FEATURE_TWICE, features, twice + first_id, n, top, at, stop
+    return DONE, at, np.int64(0), n, top, at, stop
 
 
 @inner
@@ -208,10 +272,27 @@ def _sort_row(columns, values):
     return np.int64(-1)
 
 
-@inner
-def _require_room(buffer, at, end, X, y, meta, filled, slow, seen, measure, entries):
+@leaf
+def _read_features(buffer, at, rules, X, row, stamp, slow, seen, n, entries):
+    """Read the features of a row into X, or into `entries`: what `_read_ascending` returns."""
+    if entries is None:
+        read = _read_ascending(buffer, at, rules, X[row], slow, n)
+        if read[0] == _DESCENDING:
+            read = _read_in_any_order(buffer, at, rules, X[row], seen, stamp, slow, n)
+        return read
+    starts, columns, values = entries
+    begin = np.int64(0) if rules[3] else starts[row]
+    code, place, feature, n, top, at, stop = _read_entries(buffer, at, rules, X.shape[1], columns, values, begin, slow, n)
+    if code == DONE:
+        starts[row + 1] = stop
+    return code, place, feature, n, top, at
+
+
+@leaf
+def _require_room(buffer, place, measure, X, y, meta, slow, seen, entries):
     """Require text that ends in a newline, and room for what it says."""
-    require(0 <= at <= end <= buffer.shape[0] and (at == end or _byte(buffer, end - 1) == _NEWLINE))
+    at, end, filled = place[:3]
+    require(0 <= at <= end <= buffer.shape[0] and (at == end or byte(buffer, end - 1) == NEWLINE))
     require(0 <= filled <= y.shape[0] <= meta.shape[0] and meta.shape[1] == META_COLUMNS and slow.shape[1] == 3)
     if entries is None:
         require(X.shape[0] >= (1 if measure else y.shape[0]) and slow.shape[0] > X.shape[1] <= seen.shape[0])
@@ -222,43 +303,41 @@ def _require_room(buffer, at, end, X, y, meta, filled, slow, seen, measure, entr
         require(starts.shape[0] > y.shape[0] and begin >= 0 and 4 * (room - begin) >= end - at and slow.shape[0] > room)
 
 
+@leaf
+def _skip_line(buffer, at):
+    """The place behind the newline that ends the line at `at`."""
+    while byte(buffer, at) != NEWLINE:
+        at += 1
+    return at + 1
+
+
 @kernel
-def parse_rows(
-    buffer, at, end, X, y, meta, filled, slow, seen, line, row, qid_rule, first_id, null_is_zero, lowest, measure, entries=None
-):  # fmt: skip
-    """Parse the lines in ``buffer[at:end]`` into rows ``filled, filled + 1, ...`` of X, y and meta.
+def parse_rows(buffer, place, rules, X, y, meta, slow, seen, entries=None):
+    """Parse lines of text into rows ``filled, filled + 1, ...`` of X, y and meta.
 
     Parameters
     ----------
     buffer : (n,) uint8
         Text; ``buffer[end - 1]`` is a newline (or at == end).
-    at, end : int
-        Where to start, where to stop.
+    place : tuple of int
+        (at, end, filled, line, row, qid_rule): where to start and where to stop, the number of rows already filled, the numbers
+        of the first line and of the first line with data, and QID_UNKNOWN, QID_REQUIRED, QID_ABSENT or QID_IGNORED; the first
+        row turns QID_UNKNOWN into one of the next two.
+    rules : tuple
+        (first_id, lowest, null_is_zero, measure): the id of column 0, 0 or 1; the smallest accepted grade; whether the value
+        NULL is 0 rather than an error; whether only the largest column of good lines is wanted: every row is then written to
+        the same place, without its zeros.
     X : (rows, d) float array
         Receives the values, missing ones as 0.
     y : (rows,) int64
         Receives the grades.
     meta : (rows, META_COLUMNS) int64
         Receives line number, place, number of the data line, and the places of qid (length -1: none) and comment.
-    filled : int
-        Number of rows already filled.
     slow : (d + 1, 3) int64
         Receives (column, position, length) of well-formed numbers that need exact conversion by the caller; column -1 is the
         grade.
     seen : (d,) int64
         Workspace, less than `line` everywhere: the last line with each feature, for lines whose ids do not ascend.
-    line, row : int
-        Number of the first line, and of the first line with data.
-    qid_rule : int
-        QID_UNKNOWN, QID_REQUIRED, QID_ABSENT or QID_IGNORED; the first row turns QID_UNKNOWN into one of the next two.
-    first_id : int
-        The id of column 0: 0 or 1.
-    null_is_zero : bool
-        Whether the value NULL is 0 rather than an error.
-    lowest : float
-        The smallest accepted grade.
-    measure : bool
-        Only find the largest column of good lines: every row is written to the same place, without its zeros.
     entries : None, or arrays (starts, columns, values)
         Receive the rows instead of X, of which only the number of columns is used; row r is `starts[r]:starts[r + 1]`, by
         ascending column. There is room for an entry in every four bytes of text.
@@ -270,169 +349,51 @@ def parse_rows(
         `line` and `row` are those of the next line to parse, or of the line that stopped the kernel: its contents are ignored,
         except that after SLOW_ROW its numbers are in row `filled`, with its largest feature id in the last field.
     """
-    _require_room(buffer, at, end, X, y, meta, filled, slow, seen, measure, entries)
-    limit = X.shape[1]
-    width = 0
-    previous = 0
-    previous_length = -2
+    _require_room(buffer, place, rules[3], X, y, meta, slow, seen, entries)
+    at, end, filled, line, row, qid_rule = place
+    first_id, lowest, _, measure = rules
+    width = np.int64(0)
+    previous = np.int64(0)
+    previous_length = np.int64(-2)
     while at < end:
         start = at
-        at = _skip_space(buffer, at)
-        if _byte(buffer, at) == _NEWLINE or _byte(buffer, at) == _SHARP:  # a blank line, or nothing but a comment
-            while _byte(buffer, at) != _NEWLINE:
-                at += 1
-            at += 1
+        at = skip_space(buffer, at)
+        if byte(buffer, at) == NEWLINE or byte(buffer, at) == SHARP:  # a blank line, or nothing but a comment
+            at = _skip_line(buffer, at)
             line += 1
             continue
         if filled == len(y):
             return FULL, start, line, row, filled, 0, qid_rule, width, start, 0
-        # The grade.
-        slow_count = 0
-        token = at
-        grade, at, kind = _number(buffer, at)
-        c = _byte(buffer, at)
-        if kind == _NO_NUMBER or not _ends_token(c):
-            return BAD_GRADE, start, line, row, filled, 0, qid_rule, width, token, 0
-        if kind == _SLOW:
-            slow[slow_count, 0] = -1
-            slow[slow_count, 1] = token
-            slow[slow_count, 2] = at - token
-            slow_count += 1
-        elif not (lowest <= grade <= _MAX_GRADE and grade == np.floor(grade)):
-            return GRADE_RANGE, start, line, row, filled, 0, qid_rule, width, token, 0
-        y[filled] = np.int64(grade)
-
-        # The query.
-        at = _skip_space(buffer, at)
-        qid_length = -1
-        token = at
-        if _starts_qid(buffer, at):
-            at += 4
-            token = at
-            c = _byte(buffer, at)
-            while not _ends_token(c):
-                at += 1
-                c = _byte(buffer, at)
-            qid_length = at - token
-            if qid_length == 0:
-                return EMPTY_QID, start, line, row, filled, 0, qid_rule, width, token, 0
-            if qid_rule == QID_ABSENT:
-                return UNEXPECTED_QID, start, line, row, filled, 0, qid_rule, width, token - 4, 0
-        elif qid_rule == QID_REQUIRED:
-            return NO_QID, start, line, row, filled, 0, qid_rule, width, token, 0
-        meta[filled, QID] = token
-        meta[filled, QID_LENGTH] = qid_length
-        fresh = qid_length != previous_length
-        k = 0
-        while not fresh and k < qid_length:
-            fresh = _byte(buffer, token + k) != _byte(buffer, previous + k)
-            k += 1
-        meta[filled, FRESH] = fresh
-
-        # The features. Ascending ids are written at once, with zeros in the gaps; at the first one that does not ascend, the
-        # row is zeroed and started again, marking every column, so that duplicate ids are found.
-        features = at
-        ascending = True
-        last = -1
-        top = -1
-        if entries is not None:
-            starts, columns, values = entries
-            begin = 0 if measure else starts[filled]
-            n = begin
-        while True:
-            at = _skip_space(buffer, at)
-            c = _byte(buffer, at)
-            if c in (_NEWLINE, _SHARP):
-                break
-            token = at
-            feature = np.int64(0)
-            digit = np.int64(c) - _ZERO
-            while 0 <= digit <= 9:
-                if feature < _LARGEST_ID:
-                    feature = feature * 10 + digit
-                at += 1
-                digit = np.int64(_byte(buffer, at)) - _ZERO
-            if at == token or _byte(buffer, at) != _COLON:
-                return BAD_FEATURE, start, line, row, filled, 0, qid_rule, width, token, 0
-            column = feature - first_id
-            if column < 0:
-                return FEATURE_ZERO, start, line, row, filled, 0, qid_rule, width, token, feature
-            if column >= limit:
-                return FEATURE_RANGE, start, line, row, filled, 0, qid_rule, width, token, feature
-            if entries is not None:
-                ascending &= column > last
-                last = column
-            elif ascending:
-                if column <= last:
-                    ascending = False
-                    at = features
-                    top = -1
-                    slow_count = 1 if slow_count > 0 and slow[0, 0] == -1 else 0
-                    if not measure:
-                        X[filled] = 0
-                    continue
-                if not measure:
-                    for k in range(last + 1, column):
-                        X[filled, k] = 0
-                last = column
-            else:
-                if seen[column] == line:
-                    return FEATURE_TWICE, start, line, row, filled, 0, qid_rule, width, token, feature
-                seen[column] = line
-            top = max(top, column)
-            token = at + 1
-            value, at, kind = _number(buffer, token)
-            if kind == _NO_NUMBER:
-                code = _not_a_number(buffer, token)
-                if code == NULL_VALUE and null_is_zero:
-                    at = token + 4
-                    value = 0.0
-                else:
-                    return code, start, line, row, filled, 0, qid_rule, width, token, feature
-            c = _byte(buffer, at)
-            if not _ends_token(c):
-                return BAD_VALUE, start, line, row, filled, 0, qid_rule, width, token, feature
-            if kind == _SLOW:
-                slow[slow_count, 0] = column
-                slow[slow_count, 1] = token
-                slow[slow_count, 2] = at - token
-                slow_count += 1
-            if entries is not None:
-                columns[n] = column
-                values[n] = value
-                infinite = np.isinf(values[n])
-                n += 1
-            else:
-                X[filled, column] = value
-                infinite = np.isinf(X[filled, column])
-            if infinite:  # beyond float32
-                return NOT_FINITE, start, line, row, filled, 0, qid_rule, width, token, feature
-        if entries is not None:
-            if not ascending:
-                twice = _sort_row(columns[begin:n], values[begin:n])
-                if twice >= 0:
-                    return FEATURE_TWICE, start, line, row, filled, 0, qid_rule, width, features, twice + first_id
-            starts[filled + 1] = n
-        elif ascending and not measure:
-            for k in range(last + 1, limit):
-                X[filled, k] = 0
-
-        comment = at
-        while _byte(buffer, at) != _NEWLINE:
-            at += 1
-        previous = meta[filled, QID]
+        code, grade, at, n_slow = _read_grade(buffer, at, lowest, slow)
+        if code != DONE:
+            return code, start, line, row, filled, 0, qid_rule, width, at, 0
+        at = skip_space(buffer, at)
+        code, qid, qid_length, after = _read_qid(buffer, at, qid_rule)
+        if code != DONE:
+            return code, start, line, row, filled, 0, qid_rule, width, qid if code == EMPTY_QID else at, 0
+        code, fault, feature, n_slow, top, comment = _read_features(
+            buffer, after, rules, X, filled, line, slow, seen, n_slow, entries
+        )
+        if code != DONE:
+            return code, start, line, row, filled, 0, qid_rule, width, fault, feature
+        at = _skip_line(buffer, comment)
+        y[filled] = grade
+        fresh = qid_length != previous_length or not _same_bytes(buffer, qid, previous, qid_length)
+        previous = qid
         previous_length = qid_length
+        meta[filled, QID] = qid
+        meta[filled, QID_LENGTH] = qid_length
+        meta[filled, FRESH] = fresh
         meta[filled, COMMENT] = comment
-        meta[filled, COMMENT_LENGTH] = at - comment
+        meta[filled, COMMENT_LENGTH] = at - 1 - comment
         meta[filled, LINE] = line
         meta[filled, PLACE] = start
         meta[filled, ROW] = row
-        if slow_count > 0:
-            return SLOW_ROW, start, line, row, filled, slow_count, qid_rule, width, start, top + first_id
+        if n_slow > 0:
+            return SLOW_ROW, start, line, row, filled, n_slow, qid_rule, width, start, top + first_id
         if qid_rule == QID_UNKNOWN:
             qid_rule = QID_REQUIRED if qid_length >= 0 else QID_ABSENT
         width = max(width, top + 1)
-        at += 1
         line += 1
         row += 1
         if not measure:

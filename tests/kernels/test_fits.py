@@ -146,10 +146,9 @@ LINE = np.frombuffer(b"1 qid:3 1:2\n", np.uint8)
 def parsing(**changed):
     """Arguments of `letor.parse_rows` for one line; some of them `changed`."""
     given = {
-        "buffer": LINE, "at": 0, "end": len(LINE), "X": np.empty((1, 2)), "y": np.empty(1, np.int64),
-        "meta": np.empty((1, letor.META_COLUMNS), np.int64), "filled": 0, "slow": np.empty((3, 3), np.int64),
-        "seen": np.zeros(2, np.int64), "line": 1, "row": 0, "qid_rule": 0, "first_id": 1, "null_is_zero": False,
-        "lowest": 0.0, "measure": False,
+        "buffer": LINE, "place": (0, len(LINE), 0, 1, 0, 0), "rules": (1, 0.0, False, False), "X": np.empty((1, 2)),
+        "y": np.empty(1, np.int64), "meta": np.empty((1, letor.META_COLUMNS), np.int64), "slow": np.empty((3, 3), np.int64),
+        "seen": np.zeros(2, np.int64),
     }  # fmt: skip
     return tuple({**given, **changed}.values())
 
@@ -194,8 +193,8 @@ def parsing(**changed):
             sparse.divide_by_largest,
             (np.array([0, 1]), np.array([1], np.int32), np.ones(1), np.array([0, 2]), W, np.empty(1), False),
         ),
-        (letor.parse_rows, parsing(end=len(LINE) + 1)),
-        (letor.parse_rows, parsing(end=len(LINE) - 1)),
+        (letor.parse_rows, parsing(place=(0, len(LINE) + 1, 0, 1, 0, 0))),
+        (letor.parse_rows, parsing(place=(0, len(LINE) - 1, 0, 1, 0, 0))),
         (letor.parse_rows, parsing(meta=np.empty((1, 8), np.int64))),
         (letor.parse_rows, parsing(X=np.empty((0, 2)))),
         (letor.parse_rows, parsing(slow=np.empty((2, 3), np.int64))),

@@ -211,6 +211,10 @@ class RowReader:
                     raise self._fatal
             state.origin += end
 
+    def _rules(self, *, measure: bool) -> tuple[int, float, bool, bool]:
+        """How `parse_rows` reads lines."""
+        return self._first_id, self._lowest, self._null_is_zero, measure
+
     def _measure(self, buffer: np.ndarray, text: bytearray, at: int, end: int, qid_rule: int) -> int | None:
         """The largest feature number in good lines (or else in the bad line about to be reported); None without either."""
         widest = MOST_COLUMNS if self._sparse else WIDEST_GUESS
@@ -222,24 +226,9 @@ class RowReader:
         slow, seen = np.empty((most + 1, 3), np.int64), np.zeros(0 if self._sparse else widest, np.int64)
         line, row, width, named = 1, 0, 0, None
         while at < end:
+            place = at, end, 0, line, row, qid_rule
             code, at, line, row, _, slow_count, qid_rule, found, _, feature = kernels.parse_rows(
-                buffer,
-                at,
-                end,
-                X,
-                y,
-                meta,
-                0,
-                slow,
-                seen,
-                line,
-                row,
-                qid_rule,
-                self._first_id,
-                self._null_is_zero,
-                self._lowest,
-                True,
-                entries,
+                buffer, place, self._rules(measure=True), X, y, meta, slow, seen, entries
             )
             width = max(width, found)
             if code != kernels.DONE:  # stopped at a line
@@ -266,10 +255,10 @@ class RowReader:
         filled, begin = 0, at
         while at < end and filled < room and self._fatal is None:
             before = filled
+            place = at, end, filled, state.line, state.row, state.qid_rule
             code, at, state.line, state.row, filled, slow_count, state.qid_rule, _, where, feature = kernels.parse_rows(
-                buffer, at, end, X, y, meta, filled, slow, self._seen, state.line, state.row, state.qid_rule, self._first_id,
-                self._null_is_zero, self._lowest, False, entries,
-            )  # fmt: skip
+                buffer, place, self._rules(measure=False), X, y, meta, slow, self._seen, entries
+            )
             if code == kernels.FEATURE_RANGE and self._grow and self._guessed:
                 wider = self._measure(buffer, text, at, end, state.qid_rule) or 0
                 if wider > d:
