@@ -8,7 +8,7 @@ from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import OPTIMIZER_ROWS
 from online_rank._kernels.fits import require, require_block
-from online_rank._kernels.network import backward, forward, n_parameters, n_units, next_key, output, units
+from online_rank._kernels.network import Buffers, Layers, backward, forward, n_parameters, n_units, next_key, output, received
 from online_rank._kernels.optimizers import descend
 from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
@@ -17,13 +17,35 @@ from online_rank._kernels.workspace import SCORES, longest_query, workspace
 
 
 @inner
-def _largest_square(X):
-    """Largest squared norm of a document; NaN or infinite when a feature is."""
+def _copy(X, documents):
+    """Copy the documents of a query in the parameters' dtype: values too large for it become infinite, and are detected.
+
+    Query by query, so that a block is never stored twice. Returns the largest squared norm of a document; NaN or infinite when
+    a feature is.
+    """
     largest = 0.0
     for i in range(X.shape[0]):
-        square = sum_of_squares(X[i])
+        for j in range(X.shape[1]):
+            documents[i, j] = X[i, j]
+        square = sum_of_squares(documents[i])
         largest = square if not square <= largest else largest
     return largest
+
+
+@inner
+def _buffers(n, dropout, parameters):
+    """Buffers of n units, of the parameters' dtype."""
+    kind = parameters.dtype
+    return Buffers(np.empty(n, dtype=kind), np.empty(n if dropout > 0.0 else 0, dtype=kind), np.empty(n, dtype=kind))
+
+
+@inner
+def _score(documents, parameters, layers, key, buffers, s):
+    """Scores s (m,) of documents (m, d), with all units in `buffers`."""
+    if documents.shape[0] > 0:
+        forward(documents, parameters, layers, key, buffers)
+    last = layers.widths.shape[0] - 1
+    output(received(layers, buffers, last, documents.shape[0]), parameters[: layers.widths[last]], s)
 
 
 @inner
@@ -92,32 +114,22 @@ def learn(
     optimizer, activation, accumulate = config
     rate, l2, dropout, decay, limit = constants
     target, form = settings(surrogate[0], surrogate[1], discounts)
-    last = widths.shape[0] - 1
     longest = longest_query(offsets)
     work = workspace(longest)
     slopes = np.empty(longest)
+    layers, buffers = Layers(widths, activation, dropout), _buffers(longest * n_units(widths), dropout, parameters)
     inputs = np.empty(longest * X.shape[1], dtype=parameters.dtype)
-    n = longest * n_units(widths)
-    hidden, errors = np.empty(n, dtype=parameters.dtype), np.empty(n, dtype=parameters.dtype)
-    dropped = np.empty(n if dropout > 0.0 else 0, dtype=parameters.dtype)
     gradient = np.empty_like(parameters)
 
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
-        # Query by query, so that a block is never stored twice; values too large for the dtype become infinite, and are
-        # detected.
         documents = inputs[: m * X.shape[1]].reshape(m, X.shape[1])
-        for i in range(m):
-            for j in range(X.shape[1]):
-                documents[i, j] = X[first + i, j]
+        largest = _copy(X[first : first + m], documents)
         s, dg = work.reals[SCORES, :m], slopes[:m]
-        largest = _largest_square(documents)
         if not (math.isfinite(largest) and weight >= 0.0 and math.isfinite(weight)):
             return q
-        if m > 0:
-            forward(documents, parameters, widths, activation, dropout, key[0], hidden, dropped)
-        output(units(dropped if dropout > 0.0 else hidden, widths, last, m), parameters[: widths[last]], s)
+        _score(documents, parameters, layers, key[0], buffers, s)
         if not all_finite(s):
             return q
         _, loss, v_max, levels = evaluate(target, form, s, y[first : first + m], False, work, dg)
@@ -127,7 +139,7 @@ def learn(
         if levels > 1 and weight > 0.0:
             for i in range(m):
                 dg[i] *= weight
-            backward(documents, dg, parameters, widths, activation, dropout, key[0], hidden, dropped, errors, gradient)
+            backward(documents, dg, parameters, layers, key[0], buffers, gradient)
             square = sum_of_squares(gradient)
             # Below the limit no step can make parameters or state overflow: checked before anything changes.
             if not square <= limit * limit:

@@ -5,10 +5,11 @@ their Gram matrix. It grows by a row with each stored document; L^-1 times a col
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import kernel
+from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import LOSS, MEAN, RBF, SPREAD
 from online_rank._kernels.credit import assign_credit
@@ -28,46 +29,74 @@ _LEAST_PIVOT = 1e-8
 AVERAGED, SQUARES, MASSES, STORED, ERROR, WORST_ERROR = range(6)
 
 
-@kernel
-def _between(x, z, kind, gamma, degree, coef0):
+class Form(NamedTuple):
+    """A kernel k(x, z): its kind and constants."""
+
+    kind: int
+    degree: int
+    gamma: float
+    coef0: float
+
+
+class Basis(NamedTuple):
+    """The kernel, the documents stored (budget, d), and the Cholesky factor (budget, budget) of their Gram matrix."""
+
+    form: Form
+    stored: np.ndarray
+    factor: np.ndarray
+
+
+@leaf
+def _between(form, x, z):
     """k(x, z) of two documents (d,)."""
-    if kind == RBF:
-        return exp_negative(-gamma * squared_distance(x, z))
-    base = gamma * dot(x, z) + coef0
+    if form.kind == RBF:
+        return exp_negative(-form.gamma * squared_distance(x, z))
+    base = form.gamma * dot(x, z) + form.coef0
     power = base
-    for _ in range(degree - 1):
+    for _ in range(form.degree - 1):
         power *= base
     return power
 
 
-@kernel
-def _of_document(x, stored, kind, gamma, degree, coef0, row):
+@leaf
+def _of_document(form, x, stored, row):
     """k(x, z_b) for the stored documents, to `row` (n,). Returns k(x, x): NaN if the document is unusable."""
     square = dot(x, x)
     for b in range(row.shape[0]):
-        row[b] = _between(x, stored[b], kind, gamma, degree, coef0)
-    return _between(x, x, kind, gamma, degree, coef0) if math.isfinite(square) else np.nan
+        row[b] = _between(form, x, stored[b])
+    return _between(form, x, x) if math.isfinite(square) else np.nan
+
+
+@leaf
+def _score_documents(form, X, stored, alpha, K, s):
+    """Scores (m,) of documents, NaN where a feature is not finite, with K (m, n). Returns the largest k(x, x)."""
+    n = alpha.shape[0]
+    largest = 0.0
+    for i in range(X.shape[0]):
+        norm = _of_document(form, X[i], stored, K[i, :n])
+        s[i] = dot(K[i, :n], alpha) if math.isfinite(norm) else np.nan
+        largest = max(largest, norm)
+    return largest
 
 
 @kernel
 def score(X, stored, alpha, kind, degree, constants, s):
     """Scores f(x) of documents (n, d) by stored documents and their coefficients; NaN where a feature is not finite."""
     require(X.shape[1] == stored.shape[1] and alpha.shape[0] <= stored.shape[0] and X.shape[0] <= s.shape[0])
-    gamma, coef0 = constants[:2]
-    row = np.empty(alpha.shape[0])
+    form = Form(kind, degree, constants[0], constants[1])
+    row = np.empty((1, alpha.shape[0]))
     for i in range(X.shape[0]):
-        norm = _of_document(X[i], stored, kind, gamma, degree, coef0, row)
-        s[i] = dot(row, alpha) if math.isfinite(norm) else np.nan
+        _score_documents(form, X[i : i + 1], stored, alpha, row, s[i : i + 1])
 
 
-@kernel
+@leaf
 def _forward(factor, n, h):
     """h <- L^-1 h for the first n rows."""
     for b in range(n):
         h[b] = (h[b] - dot(factor[b, :b], h[:b])) / factor[b, b]
 
 
-@kernel
+@leaf
 def _backward(factor, n, t):
     """t <- L^-T t for the first n rows."""
     for b in range(n - 1, -1, -1):
@@ -76,8 +105,44 @@ def _backward(factor, n, t):
             t[a] -= t[b] * factor[b, a]
 
 
-@kernel
-def _store(X, first, c, K, n, budget, enough, kind, gamma, degree, coef0, stored, factor, t):
+@inner
+def _coordinates(basis, X, rows, K, n, T, rest, own):
+    """Coordinates T (r, n) of the documents X[rows] in the basis, and the Gram matrix `rest` (r, r) of the remainders.
+
+    K : (m, budget) kernel values with the first n stored documents; own : (r,) out, k(x, x)
+    """
+    for p in range(rows.shape[0]):
+        T[p, :n] = K[rows[p], :n]
+        _forward(basis.factor, n, T[p])
+        for q in range(p + 1):
+            value = _between(basis.form, X[rows[p]], X[rows[q]])
+            if p == q:
+                own[p] = value
+            rest[p, q] = value - dot(T[p, :n], T[q, :n])
+            rest[q, p] = rest[p, q]
+
+
+@inner
+def _pivot(rest, own, c, left):
+    """The document that shortens the rest of the update most, or -1, and the squared length of that rest.
+
+    c : (r,) coefficients; left : (r,) out, the rest's inner products with the documents
+    """
+    square = 0.0
+    for p in range(c.shape[0]):
+        left[p] = 0.0
+        for q in range(c.shape[0]):
+            left[p] += rest[p, q] * c[q]
+        square += c[p] * left[p]
+    best, gained = -1, 0.0
+    for p in range(c.shape[0]):
+        if rest[p, p] > _LEAST_PIVOT * own[p] and left[p] * left[p] / rest[p, p] > gained:
+            best, gained = p, left[p] * left[p] / rest[p, p]
+    return best, square
+
+
+@inner
+def _store(basis, X, c, K, n, enough, t):
     """Store documents of an update sum of c_i k(x_i, .) until its distance from the span of the stored ones is at most
     `enough`.
 
@@ -85,8 +150,7 @@ def _store(X, first, c, K, n, budget, enough, kind, gamma, degree, coef0, stored
 
     Parameters
     ----------
-    X, first : the documents are the rows from `first` on
-    c : (m,) coefficients
+    X, c : documents (m, d) and their coefficients
     K : (m, budget) kernel values with the first n stored documents
     t : (budget,) coordinates of the update in the orthonormal basis of the stored documents, extended
 
@@ -95,38 +159,18 @@ def _store(X, first, c, K, n, budget, enough, kind, gamma, degree, coef0, stored
     Number of stored documents.
     """
     rows = np.flatnonzero(c)
-    r = rows.shape[0]
-    # Coordinates of each document, and the Gram matrix of their components orthogonal to the stored documents.
-    T = np.zeros((r, budget))
-    rest = np.empty((r, r))
-    own = np.empty(r)
-    for p in range(r):
-        T[p, :n] = K[rows[p], :n]
-        _forward(factor, n, T[p])
-        for q in range(p + 1):
-            value = _between(X[first + rows[p]], X[first + rows[q]], kind, gamma, degree, coef0)
-            if p == q:
-                own[p] = value
-            rest[p, q] = value - dot(T[p, :n], T[q, :n])
-            rest[q, p] = rest[p, q]
-    left = np.empty(r)
+    r, budget = rows.shape[0], t.shape[0]
+    T, rest = np.zeros((r, budget)), np.empty((r, r))
+    own, left = np.empty(r), np.empty(r)
+    _coordinates(basis, X, rows, K, n, T, rest, own)
     while n < budget:
-        square = 0.0
-        for p in range(r):
-            left[p] = 0.0
-            for q in range(r):
-                left[p] += rest[p, q] * c[rows[q]]
-            square += c[rows[p]] * left[p]
-        best, gained = -1, 0.0
-        for p in range(r):
-            if rest[p, p] > _LEAST_PIVOT * own[p] and left[p] * left[p] / rest[p, p] > gained:
-                best, gained = p, left[p] * left[p] / rest[p, p]
+        best, square = _pivot(rest, own, c[rows], left)
         if square <= enough * enough or best < 0:
             break
         pivot = math.sqrt(rest[best, best])
-        stored[n] = X[first + rows[best]]
-        factor[n, :n] = T[best, :n]
-        factor[n, n] = pivot
+        basis.stored[n] = X[rows[best]]
+        basis.factor[n, :n] = T[best, :n]
+        basis.factor[n, n] = pivot
         t[n] = left[best] / pivot
         for p in range(r):
             T[p, n] = rest[p, best] / pivot
@@ -137,20 +181,42 @@ def _store(X, first, c, K, n, budget, enough, kind, gamma, degree, coef0, stored
     return n
 
 
-@kernel
-def _square(X, first, c, kind, gamma, degree, coef0):
+@leaf
+def _square(form, X, c):
     """||sum of c_i k(x_i, .)||^2."""
     total = 0.0
     for i in range(c.shape[0]):
         if c[i] != 0.0:
-            total += c[i] * c[i] * _between(X[first + i], X[first + i], kind, gamma, degree, coef0)
+            total += c[i] * c[i] * _between(form, X[i], X[i])
             for j in range(i):
                 if c[j] != 0.0:
-                    total += 2.0 * c[i] * c[j] * _between(X[first + i], X[first + j], kind, gamma, degree, coef0)
+                    total += 2.0 * c[i] * c[j] * _between(form, X[i], X[j])
     return max(total, 0.0)
 
 
-@kernel
+@inner
+def _project(basis, X, c, K, n, enough, t):
+    """Write an update as coefficients t (budget,) of stored documents, of which there are more if it is farther than `enough`.
+
+    Returns the number of stored documents, the update's squared norm, that of its projection, and the distance of the two; the
+    first of the squares, or the distance, is not finite where the update cannot be made.
+    """
+    whole = _square(basis.form, X, c)
+    t[:] = 0.0
+    for i in range(X.shape[0]):
+        if c[i] != 0.0:
+            for b in range(n):
+                t[b] += c[i] * K[i, b]
+    _forward(basis.factor, n, t)
+    error = math.sqrt(max(whole - dot(t, t), 0.0))
+    if error > enough and n < t.shape[0] and math.isfinite(whole):
+        n = _store(basis, X, c, K, n, enough, t)
+    square = dot(t[:n], t[:n])
+    _backward(basis.factor, n, t)
+    return n, whole, square, math.sqrt(max(whole - square, 0.0))
+
+
+@leaf
 def _hinges(u, level, share, scale, s, offset):
     """F_t(u): the hinge of a comparator's scores on the pairs of the update, of which i has `share` in each."""
     m = s.shape[0]
@@ -196,26 +262,23 @@ def learn(
     require(average.shape[0] in (0, alpha.shape[0]) and counters.shape[0] == 6 and 0.0 <= counters[STORED] <= alpha.shape[0])
     if compared is not None:
         require(compared.shape[0] >= y.shape[0] and values.shape[0] >= weights.shape[0])
-    kind, cutoff, threshold, form, degree = config
+    kind, cutoff, threshold, shape, degree = config
     gamma, coef0, tolerance, beta, keep = constants
-    budget = alpha.shape[0]
+    basis = Basis(Form(shape, degree, gamma, coef0), stored, factor)
     target = Target(kind, cutoff, threshold, discounts)
     rule = Rule(SPREAD, LOSS, MEAN, False, False, 1.0, beta, 1.0, keep, 0.0, 0.0)
     longest = longest_query(offsets)
     work = workspace(longest)
-    K = np.empty((longest, budget))
-    t, new = np.empty(budget), np.empty(budget)
+    K = np.empty((longest, alpha.shape[0]))
+    t, new = np.empty(alpha.shape[0]), np.empty(alpha.shape[0])
 
     for q in range(weights.shape[0]):
         first, weight = offsets[q], weights[q]
         m = offsets[q + 1] - first
+        documents = X[first : first + m]
         s, v, c = work.reals[SCORES, :m], work.reals[WEIGHTS, :m], work.reals[CREDIT, :m]
         n = int(counters[STORED])
-        largest = 0.0
-        for i in range(m):
-            norm = _of_document(X[first + i], stored, form, gamma, degree, coef0, K[i, :n])
-            s[i] = dot(K[i, :n], alpha[:n]) if math.isfinite(norm) else np.nan
-            largest = max(largest, norm)
+        largest = _score_documents(basis.form, documents, stored, alpha[:n], K, s)
         graded = grade_query(target, y[first : first + m], work)
         if not (graded.levels >= 0 and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
@@ -231,25 +294,11 @@ def learn(
             scale = mass / assign_credit(SPREAD, target, graded, v, Violation(s, offset, False), work, c, None)
             for i in range(m):
                 c[i] *= scale
-            whole = _square(X, first, c, form, gamma, degree, coef0)
-            t[:] = 0.0
-            for i in range(m):
-                if c[i] != 0.0:
-                    for b in range(n):
-                        t[b] += c[i] * K[i, b]
-            _forward(factor, n, t)
-            error = math.sqrt(max(whole - dot(t, t), 0.0))
-            if error > tolerance * mass and n < budget and math.isfinite(whole):
-                n = _store(
-                    X, first, c, K, n, budget, tolerance * mass, form, gamma, degree, coef0, stored, factor, t,
-                )  # fmt: skip
-            square = dot(t[:n], t[:n])
-            error = math.sqrt(max(whole - square, 0.0))
-            _backward(factor, n, t)
-            for b in range(budget):
+            before = n
+            n, whole, square, error = _project(basis, documents, c, K, before, tolerance * mass, t)
+            for b in range(alpha.shape[0]):
                 new[b] = alpha[b] + t[b]
             if not (math.isfinite(whole) and math.isfinite(error) and all_finite(new)):
-                before = int(counters[STORED])
                 stored[before:n] = 0.0
                 factor[before:n] = 0.0
                 return q

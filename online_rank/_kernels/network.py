@@ -5,6 +5,8 @@ and its weights (width below, width): the rows of new features come at the end. 
 that loops over units have no remainder; padding units have zero weights, which gradients never change.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel
@@ -121,27 +123,42 @@ def _drop(values, rate, key, first):
             values[i, j] *= scale if _uniform(key, first + i * width + j) >= rate else values.dtype.type(0.0)
 
 
-@inner
-def forward(X, parameters, widths, activation, dropout, key, hidden, dropped):
-    """Values of all units for the documents of a query, through BLAS.
+class Layers(NamedTuple):
+    """A network: widths (d, width of each layer), activation, and the rate of dropout."""
 
-    Parameters
-    ----------
-    X : (m, d), of the parameters' dtype
-    hidden : flat buffer of m times all units, out
-    dropped : the same after dropout; not touched if `dropout` is 0
-    """
+    widths: np.ndarray
+    activation: int
+    dropout: float
+
+
+class Buffers(NamedTuple):
+    """Flat buffers of m times all units: their values, the same after dropout (empty without), and gradients in them."""
+
+    hidden: np.ndarray
+    dropped: np.ndarray
+    errors: np.ndarray
+
+
+@inner
+def received(layers, buffers, number, m):
+    """Values (m, width) of a layer as the next one receives them."""
+    return units(buffers.dropped if layers.dropout > 0.0 else buffers.hidden, layers.widths, number, m)
+
+
+@inner
+def forward(X, parameters, layers, key, buffers):
+    """Values of all units for the documents of a query (m, d), of the parameters' dtype, through BLAS."""
     m = X.shape[0]
     below = X
-    for number in range(1, widths.shape[0]):
-        weights, biases = layer(parameters, widths, number)
-        H = units(hidden, widths, number, m)
+    for number in range(1, layers.widths.shape[0]):
+        weights, biases = layer(parameters, layers.widths, number)
+        H = units(buffers.hidden, layers.widths, number, m)
         np.dot(below, weights, H)
-        _activate(H, biases, activation)
-        if dropout > 0.0:
-            after = units(dropped, widths, number, m)
+        _activate(H, biases, layers.activation)
+        if layers.dropout > 0.0:
+            after = units(buffers.dropped, layers.widths, number, m)
             after[:] = H
-            _drop(after, dropout, key, m * n_units(widths[:number]))
+            _drop(after, layers.dropout, key, m * n_units(layers.widths[:number]))
             H = after
         below = H
 
@@ -174,29 +191,28 @@ def _sum_rows(D, out):
 
 
 @inner
-def backward(X, dg, parameters, widths, activation, dropout, key, hidden, dropped, errors, gradient):
+def backward(X, dg, parameters, layers, key, buffers, gradient):
     """Gradient in all parameters, from `dg` (m,), the gradient in the outputs g, and the units computed by `forward`.
 
-    `errors` is a flat buffer like `hidden`; `gradient` is out, a flat vector like the parameters.
+    `gradient` is out, a flat vector like the parameters.
     """
     m = X.shape[0]
+    widths = layers.widths
     last = widths.shape[0] - 1
-    outputs = units(dropped if dropout > 0.0 else hidden, widths, last, m)
-    D = units(errors, widths, last, m)
-    _output_backward(dg, parameters[: widths[last]], outputs, D, gradient[: widths[last]])
+    D = units(buffers.errors, widths, last, m)
+    _output_backward(dg, parameters[: widths[last]], received(layers, buffers, last, m), D, gradient[: widths[last]])
     for number in range(last, 0, -1):
-        D = units(errors, widths, number, m)
-        if dropout > 0.0:
-            _drop(D, dropout, key, m * n_units(widths[:number]))
-        _chain(D, units(hidden, widths, number, m), activation)
+        D = units(buffers.errors, widths, number, m)
+        if layers.dropout > 0.0:
+            _drop(D, layers.dropout, key, m * n_units(widths[:number]))
+        _chain(D, units(buffers.hidden, widths, number, m), layers.activation)
         weights_gradient, biases_gradient = layer(gradient, widths, number)
         _sum_rows(D, biases_gradient)
         if number == 1:
             np.dot(X.T, D, weights_gradient)
         else:
-            below = units(dropped if dropout > 0.0 else hidden, widths, number - 1, m)
-            np.dot(below.T, D, weights_gradient)
-            np.dot(D, layer(parameters, widths, number)[0].T, units(errors, widths, number - 1, m))
+            np.dot(received(layers, buffers, number - 1, m).T, D, weights_gradient)
+            np.dot(D, layer(parameters, widths, number)[0].T, units(buffers.errors, widths, number - 1, m))
 
 
 @inner

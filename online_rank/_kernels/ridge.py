@@ -179,64 +179,73 @@ def score_all(X, W, S):
             S[k, i] = row_dot(X, i, W[k])
 
 
+@leaf
+def _may_overflow(gram, d, weight, largest, m):
+    """Whether sums of a query with m documents, of squared norms up to `largest`, could overflow."""
+    # Entries are at most the largest square, so no product can overflow, nor can the sums of some queries.
+    diagonal = 0.0
+    for j in range(d):
+        diagonal = max(diagonal, gram[_row_start(j, d) + j])
+    return not math.isfinite(diagonal + 4096.0 * max(weight, 1.0) * max(largest, 1.0) * m)
+
+
 @kernel
-def learn_query(
-    X, y, weight, keep, kind, cutoff, threshold, discounts, weights, best, gram, moment, losses,
-    rows, new_moment, new_losses, row,
-):  # fmt: skip
-    """Learn from one query: measure the rankings by all weight vectors, then prepare its contribution to the normal equations.
+def judge_query(X, y, weight, kind, cutoff, threshold, discounts, weights, best, gram, losses, row):
+    """Measure the rankings of a query by all weight vectors.
 
     Parameters
     ----------
-    X, y : features (m, d), grades (m,)
-    weight, keep : sample weight, and the factor by which the past fades
+    X, y, weight : features (m, d), grades (m,), and the sample weight
     kind, cutoff, threshold, discounts : the measure of the rankings, and its table
     weights, best : (K, d), and which of them serves rankings
-    gram, moment, losses : (d (d + 1) / 2,), (d,), (K,): normal equations, and losses so far
-    rows : (m, d) out: the matrix grows by rows' rows
-    new_moment, new_losses : `moment` and `losses` after the query, written if it is learned
-    row : a `Round`, written last
+    gram : (d (d + 1) / 2,) of the normal equations
+    losses : (K,) out
+    row : a `Round` of the ranking served, written last
 
     Returns
     -------
-    1 if the query was learned, 0 if there was nothing to learn, -1 if it is bad, with nothing changed.
+    1 if there is something to learn, 0 if not, -1 if the query is bad or would make the equations overflow.
     """
-    require(X.shape[0] == y.shape[0] == rows.shape[0] and discounts.shape[0] >= y.shape[0] and row.shape[0] == 10)
-    require(X.shape[1] == weights.shape[1] == moment.shape[0] == new_moment.shape[0] == rows.shape[1])
-    require(gram.shape[0] == moment.shape[0] * (moment.shape[0] + 1) // 2 and 0 <= best < weights.shape[0])
-    require(losses.shape[0] == weights.shape[0] == new_losses.shape[0])
-    m, d = X.shape
-    S = np.empty((weights.shape[0], m))
-    judged = np.empty(weights.shape[0])
+    d = weights.shape[1]
+    require(X.shape[0] == y.shape[0] and X.shape[1] == d and discounts.shape[0] >= y.shape[0] and row.shape[0] == 10)
+    require(losses.shape[0] == weights.shape[0] and 0 <= best < weights.shape[0] and gram.shape[0] == d * (d + 1) // 2)
+    S = np.empty((weights.shape[0], X.shape[0]))
     score_all(X, weights, S)
     largest = 0.0
-    for i in range(m):
+    for i in range(X.shape[0]):
         square = sum_of_squares(X[i])
         if not math.isfinite(square):
             return -1
         largest = max(largest, square)
     if not (all_finite(S.reshape(-1)) and weight >= 0.0 and math.isfinite(weight)):
         return -1
-    levels = judge_rankings(kind, cutoff, threshold, S, y, discounts, judged)
-    if levels < 0:
+    levels = judge_rankings(kind, cutoff, threshold, S, y, discounts, losses)
+    learns = levels > 1 and weight > 0.0
+    if levels < 0 or (learns and _may_overflow(gram, d, weight, largest, X.shape[0])):
         return -1
-    target = np.empty(m)
-    learns = levels > 1 and weight > 0.0 and standardised(y, target)
-    if learns:
-        # Entries are at most the largest square, so no product can overflow, nor can the sums of some queries.
-        diagonal = 0.0
-        for j in range(d):
-            diagonal = max(diagonal, gram[_row_start(j, d) + j])
-        if not math.isfinite(diagonal + 4096.0 * max(weight, 1.0) * max(largest, 1.0) * m):
-            return -1
-        factor = math.sqrt(weight / m)
-        centre(X, factor, rows)
-        new_moment[:] = 0.0
-        for i in range(m):
-            for j in range(d):
-                new_moment[j] += rows[i, j] * target[i]
-        _fade_and_add(keep, moment, factor, new_moment, new_moment)
-        for k in range(judged.shape[0]):
-            new_losses[k] = keep * losses[k] + weight * judged[k]
-    write_round(row, judged[best], 0.0, 0.0, 0.0, weight, m, largest, 0.0, levels < 2)
+    write_round(row, losses[best], 0.0, 0.0, 0.0, weight, X.shape[0], largest, 0.0, levels < 2)
     return np.int64(learns)
+
+
+@kernel
+def add_query(X, y, weight, keep, moment, rows, new_moment):
+    """Prepare what a query, in which grades differ, adds to the normal equations.
+
+    Parameters
+    ----------
+    X, y : features (m, d), grades (m,)
+    weight, keep : sample weight, and the factor by which the past fades
+    moment, new_moment : (d,) right side of the equations before and after the query; the latter is out
+    rows : (m, d) out: the matrix grows by rows' rows
+    """
+    require(X.shape[0] == y.shape[0] == rows.shape[0] and X.shape[1] == moment.shape[0] == new_moment.shape[0] == rows.shape[1])
+    m, d = X.shape
+    target = np.empty(m)
+    standardised(y, target)
+    factor = math.sqrt(weight / m)
+    centre(X, factor, rows)
+    new_moment[:] = 0.0
+    for i in range(m):
+        for j in range(d):
+            new_moment[j] += rows[i, j] * target[i]
+    _fade_and_add(keep, moment, factor, new_moment, new_moment)

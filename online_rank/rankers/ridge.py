@@ -211,25 +211,29 @@ class RidgeRanker(Ranker):
         return scores
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        kind, cutoff, threshold = self._measure
         for t, (start, stop) in enumerate(itertools.pairwise(block.offsets.tolist())):
-            rows = np.empty((stop - start, self._n_features))
-            moment, losses = np.empty_like(self._moment), np.empty_like(self._losses)
-            learned = kernels.learn_query(
-                block.X[start:stop], block.y[start:stop], block.w[t], self._keep, kind, cutoff, threshold,
-                discounts(stop - start), self._weights, self._best, self._gram, self._moment, self._losses,
-                rows, moment, losses, rounds[t],
-            )  # fmt: skip
-            if learned < 0:
+            X, y, weight = block.X[start:stop], block.y[start:stop], block.w[t]
+            losses = np.empty_like(self._losses)
+            learns = kernels.judge_query(
+                X, y, weight, *self._measure, discounts(stop - start), self._weights, self._best, self._gram, losses, rounds[t]
+            )
+            if learns < 0:
                 return t
-            if learned:
-                self._pending += (rows,)
-                self._moment, self._losses = moment, losses
-                self._n_queries += 1
-                if sum(map(len, self._pending)) >= _AT_ONCE:
-                    self._add_pending()
+            if learns:
+                self._add(X, y, weight)
+                self._losses = self._keep * self._losses + weight * losses
                 self._solve_some()
         return len(block.w)
+
+    def _add(self, X: np.ndarray, y: np.ndarray, weight: float) -> None:
+        """Add a query to the equations."""
+        rows, moment = np.empty(X.shape), np.empty_like(self._moment)
+        kernels.add_query(X, y, weight, self._keep, self._moment, rows, moment)
+        self._pending += (rows,)
+        self._moment = moment
+        self._n_queries += 1
+        if sum(map(len, self._pending)) >= _AT_ONCE:
+            self._add_pending()
 
     def _full_gram(self) -> np.ndarray:
         """The upper triangle of A, row by row, with all queries."""
