@@ -5,7 +5,7 @@ import pytest
 from river import metrics as river_metrics
 from river import utils
 
-from online_rank import PerceptronRanker, RidgeRanker, StreamScaler
+from online_rank import PerceptronRanker, PlackettLuce, RidgeRanker, StreamScaler, SwapRanker
 from online_rank.bounds import LossInterval
 from online_rank.evaluate import Trace, progressive
 from online_rank.measures import measure
@@ -325,3 +325,17 @@ def test_an_iterator_is_read_one_by_one():
     progressive(stream(), model)
     assert all(np.diff(learned) >= 0.0)
     assert learned[-1] > learned[-3]
+
+
+def test_clicks_are_learned_and_give_no_loss():
+    """A `Feedback` is a tuple with `_fields`, which were taken for those of a batch."""
+    rng, drawn = np.random.default_rng(0), SwapRanker(policy=PlackettLuce(seed=1))
+    lists = [rng.normal(size=(5, 3)) for _ in range(6)]
+    stream = [(X, drawn.show_one(X).clicked([int(rng.integers(5))])) for X in lists]
+    one, two = SwapRanker(), SwapRanker()
+    trace = progressive(stream, one)
+    for X, clicks in stream:
+        two.learn_one(X, clicks)
+    assert one.weights.tolist() == two.weights.tolist() != [0.0, 0.0, 0.0]
+    assert trace.n_queries == 6
+    assert trace.values == {}

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from online_rank._progress import progress as shown_progress
+from online_rank.base import abilities_of
 from online_rank.base.undo import all_or_nothing
 from online_rank.evaluate.together import Together, lessons
 from online_rank.evaluate.trace import Comparison, Trace
@@ -27,7 +28,7 @@ _CHECKPOINT_EVERY = 1000
 def progressive(
     stream: Iterable[tuple] | Callable[[Any], Iterable[tuple]],
     model: Any,
-    metrics: Any = "ndcg@10",
+    metrics: Any = None,
     *,
     every: int | None = None,
     progress: bool | None = None,
@@ -52,7 +53,7 @@ def progressive(
     metrics
         What to measure: a name such as `"ndcg@10"`, a metric, a sequence of these, or a dict of them by the names to use in the
         trace. A metric is any object with `update(y_true, y_pred)` and `get()`, including `river.utils.Rolling`; it is updated
-        in place.
+        in place. None for NDCG@10, or for nothing if the model learns from clicks, which no metric of grades can measure.
     every
         Number of queries between two records of the trace, and between two checkpoints; None for up to 1024 records in all, and
         a checkpoint every 1000 queries.
@@ -103,7 +104,7 @@ def progressive(
         raise TypeError(f"model is {kind}, no instance of a ranker: progressive(stream, model, metrics)")
     if isinstance(stream, str | os.PathLike):
         raise TypeError(f"stream is the name {os.fspath(stream)!r}; read a file by online_rank.stream.letor.iter_letor")
-    measured = _named_metrics(metrics)
+    measured = _named_metrics(metrics, model)
     trace = Trace(every=every)
     trace.values = {name: m.get() for name, m in measured.items()}
     with contextlib.ExitStack() as stack:
@@ -174,7 +175,7 @@ def _together(
         names = " and ".join(sorted(target.name for target in targets))
         raise ValueError(f"model: the models learn for {names or 'nothing'}; what is compared is a loss of one measure")
     (target,) = targets
-    measured = {name: _named_metrics(copy.deepcopy(metrics)) for name in models}
+    measured = {name: _named_metrics(copy.deepcopy(metrics), model) for name, model in models.items()}
     run = Comparison({name: Trace(every=every) for name in models})
     queries = stream(None) if callable(stream) else stream
     total = len(queries) if isinstance(queries, Sized) else getattr(queries, "n_queries", None)
@@ -240,10 +241,12 @@ def _go_on(directory: CheckpointDirectory, model: Any, metrics: dict[str, Any], 
     return saved["position"]
 
 
-def _named_metrics(metrics: Any) -> dict[str, Any]:
+def _named_metrics(metrics: Any, model: Any) -> dict[str, Any]:
     """Metrics by name; a metric given by its name is created."""
     from online_rank.metrics import metric
 
+    if metrics is None:
+        metrics = () if abilities_of(model).takes_clicks else "ndcg@10"
     if isinstance(metrics, Mapping):
         named = {str(name): metric(m) if isinstance(m, str) else m for name, m in metrics.items()}
     else:
