@@ -4,7 +4,7 @@ from typing import Any
 
 from online_rank.query import Block, read_block, read_query
 
-__all__ = ["read_for", "read_many_for"]
+__all__ = ["as_numbers", "read_for", "read_many_for"]
 
 
 def read_for(model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None) -> Block:
@@ -24,6 +24,8 @@ def read_for(model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any =
     """
     able = model._known or model.abilities
     block = read_query(x, y, w, served=served, context=context, documents=able.takes_documents)
+    if type(block.X) is list and not able.takes_documents:
+        block = as_numbers(block)
     return block if block.context is None or able.takes_context else _refuse(model)
 
 
@@ -42,6 +44,16 @@ def read_many_for(
     able = model.abilities
     block = read_block(X, qid, y, w, served=served, context=context, documents=able.takes_documents)
     return block if block.context is None or able.takes_context else _refuse(model)
+
+
+def as_numbers(block: Block) -> Block:
+    """A block of documents, read for a model that takes them as they are, for one that takes numbers.
+
+    Raises TypeError or ValueError if a feature is no number.
+    """
+    unnamed = block.ids is None or isinstance(block.ids, range)
+    read = read_query(block.X if unnamed else dict(zip(block.ids or (), block.X, strict=True)))
+    return block._replace(X=read.X, names=read.names)
 
 
 def _refuse(model: Any) -> Any:

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from online_rank.base.anatomy import Abilities, Wrapper, abilities_of, share_lock
+from online_rank.base.asked import as_numbers
 from online_rank.base.columns import as_array, numbers
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import joined, snapshot
-from online_rank.query import Block, read_query
+from online_rank.query import Block
 
 __all__ = ["QueryUnion"]
 
@@ -110,9 +111,7 @@ def _as_taken(part: Any, block: Block) -> Block:
     """A block in the form that a transformer takes: the user's documents, or numbers."""
     if hasattr(block.X, "shape") or abilities_of(part).takes_documents:
         return block
-    unnamed = block.ids is None or isinstance(block.ids, range)
-    read = read_query(block.X if unnamed else dict(zip(block.ids or (), block.X, strict=True)))
-    return block._replace(X=read.X, names=read.names)
+    return as_numbers(block)
 
 
 def _same(query: Any) -> Any:

@@ -21,7 +21,7 @@ from online_rank.base.ranker import Ranker
 from online_rank.base.undo import all_or_nothing
 from online_rank.feedback import Impression, PositionBias
 from online_rank.metrics import OffPolicyValue, metric
-from online_rank.query import SparseRows
+from online_rank.query import SparseRows, read_query
 from tests.helpers import as_dicts, state_of
 
 X = np.array([[1.0, 2.0, 0.0], [0.5, -1.0, 3.0], [2.0, 0.0, 1.0]])
@@ -180,6 +180,23 @@ def test_memory_that_cannot_be_had_for_a_snapshot_leaves_the_weights(monkeypatch
     monkeypatch.undo()
     assert answers(model) == before
     assert model._rows is not None
+
+
+def test_memory_that_cannot_be_had_for_the_rows_of_a_query_leaves_the_weights(monkeypatch):
+    """The weights were taken out of the model while the rows that a query changes were copied."""
+    model = GradientRanker()
+    wide = SparseRows(np.array([0, 1, 3]), np.array([2, 0, 1], np.int32), np.array([5.0, 1.0, 2.0]), 50)
+    model.learn_one(wide, Y[:2])
+    before = answers(model)
+
+    def no_memory(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("online_rank.base.step.snapshot_arrays", no_memory)
+    with pytest.raises(MemoryError), all_or_nothing() as changes:
+        changes.include(model, read_query(wide, Y[:2]))
+    monkeypatch.undo()
+    assert answers(model) == before
 
 
 def test_undoing_goes_on_after_a_step_that_fails():

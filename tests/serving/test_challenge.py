@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
+from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
 from online_rank.intervals import PairedLosses, served_loss
 from online_rank.measures import measure
 from online_rank.rankers.fixed import FixedRanker
@@ -28,6 +28,22 @@ def send(service, **fields):
 
 def against(challenger, serving=None, **options):
     return RankingService(serving or FixedRanker({"bad": 1.0}), challenge=Challenge(challenger, **options))
+
+
+@pytest.mark.parametrize("challenger", [PerceptronRanker, lambda: StreamScaler() | PerceptronRanker()])
+def test_one_may_take_documents_as_they_are_and_the_other_numbers(challenger):
+    """An AttributeError came out of `handle`, and ended `stream`."""
+    service = against(challenger(), HashedFeatures(6) | PerceptronRanker())
+    for i, docs, grades in queries(3):
+        assert "ranking" in send(service, id=i, docs=docs).answer
+        assert send(service, id=i, grades=grades).answer["learned"]
+    alone = challenger()
+    for _, docs, grades in queries(3):
+        alone.learn_one(docs, grades)
+    assert to_bytes(service.challenge.model) == to_bytes(alone)
+    assert service.challenge.n_failed == 0
+    refused = send(service, id="text", docs={"a": {"good": "word"}, "b": {}}, grades={"a": 1, "b": 0})
+    assert "error" in refused.answer
 
 
 def test_both_rank_a_query_just_before_they_learn_it():
