@@ -1,11 +1,11 @@
 """Does anything get lost, in? Processes killed, disks that fail, damaged and hostile input, threads, and a long run.
 
     python -m benchmarks.reliability [--campaign 0.05] [--seed 0] [--keep FILE] [--minutes 30]
-        [--only kills,eventkills,crashes,points,rule,interrupts,files,extremes,requests,damage,
+        [--only kills,eventkills,crashes,points,rule,interrupts,files,rows,extremes,requests,damage,
                 faults,hostile,costs,threads,soak,windows]
 
 `--campaign` multiplies the size of everything; 1.0 is the full campaign, hours on two cores; 0.02 is a smoke test. With
-`--keep`, parts that were measured before, with this seed, are not measured again. The first ten are measured in slices, in
+`--keep`, parts that were measured before, with this seed, are not measured again. The first eleven are measured in slices, in
 turn, and each slice is kept: with `--minutes` they stop early, and another run adds to them.
 
 - kills: `train`, `stream` for grades and for clicks, `serve` with one model and with one for each key, and a worker of
@@ -24,6 +24,7 @@ turn, and each slice is kept: with `--minutes` they stop early, and another run 
 - hostile: mutated bytes for the LETOR reader, the protocol and the model loader; and model files whose tree and arrays were
   changed, with good checksums, loaded and used under numba's bounds checks. Only documented exceptions are allowed.
 - costs: the inputs made to take memory and time that were found, and what they take a byte.
+- rows: folders of services whose rows were changed, with right digests and wrong contents: `_rows`.
 - requests: what requests of all kinds cost with all models, beyond the model's own time: `_costs`.
 - interrupts: Ctrl-C and lacks of memory before random bytecodes, single and double, over all models, metrics and services:
   `_interrupts`.
@@ -55,6 +56,7 @@ from benchmarks._kills import Kills, StreamKills, clicked, kill_stream, kill_tra
 from benchmarks._kills_served import KeyedKills, ServedKills, kill_keyed, kill_serve
 from benchmarks._kills_windows import WindowKills, kill_windows
 from benchmarks._races import races
+from benchmarks._rows import rows
 from benchmarks._rule import Rule, rule
 from benchmarks._soak import TENANTS, Soak, soak_grades, soak_windows
 from benchmarks._threads import lock_cost, threads
@@ -270,6 +272,16 @@ def file_rows(tally: Tally) -> list[Row]:
     ]  # fmt: skip
 
 
+def changed_row_rows(tally: Tally) -> list[Row]:
+    r = tally["rows"]
+    complain(r["wrong"])
+    return [
+        ("folders with changed rows: folders / refused / opened and used", f"{r['folders']:,}", f"{r['refused']:,}",
+         f"{r['opened']:,}"),
+        ("errors that this library did not raise", len(r["wrong"]), "", ""),
+    ]  # fmt: skip
+
+
 def show_soak(size: float, seed: int) -> list[Row]:
     return soak_rows(soak_grades(max(1000, int(2_000_000 * size)), seed))
 
@@ -303,6 +315,7 @@ CAMPAIGNS = {
     "interrupts": Campaign(4, lambda number, seed: {"interrupts": interrupts(25, seed_of(seed, number))}, interrupt_rows),
     "extremes": Campaign(5, lambda number, seed: {"extremes": extremes(20_000, seed_of(seed, number))}, extreme_rows),
     "files": Campaign(50, lambda number, seed: {"files": files(2000, seed_of(seed, number))}, file_rows),
+    "rows": Campaign(10, lambda number, seed: {"rows": rows(1000, seed_of(seed, number))}, changed_row_rows),
     "requests": Campaign(10, cost_slice, cost_rows),
     "damage": Campaign(40, lambda number, seed: damages(number, 40, seed), damage_rows),
 }

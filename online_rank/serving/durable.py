@@ -3,11 +3,13 @@
 import errno
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from online_rank.limits import is_id, is_integer
 from online_rank.serving.forgetting import Forgotten, Wanted, forget
 from online_rank.serving.identity import go_on
 from online_rank.serving.protocol import Outcome, RankingService
@@ -283,17 +285,19 @@ def _restored(saved: SavedState, store: str) -> RankingService:
     service = saved.value
     if not isinstance(service, RankingService):
         raise CheckpointError(f"{store} does not hold the state of a service")
-    with no_collection():
-        rows = ((change, own(row.encode())) for change, row in saved.learned())
-        learned = {query_id: (change, digest) for change, (query_id, digest) in rows}
-        service.restore(learned, {number: _parsed(content) for number, content in saved.waiting()})
-    for outcome, number, content in saved.since():
-        fields, _, feedback = outcome.partition(b"\n")
-        waiting = () if content is None else _parsed(content)
-        try:
-            service.replay(own(fields), number, waiting, feedback)
-        except (ValueError, TypeError, LookupError) as error:
-            raise CheckpointError(f"{store}: the journal cannot be replayed: {error}") from error
+    try:
+        with no_collection():
+            rows = ((change, own(row.encode())) for change, row in saved.learned())
+            learned = {query_id: (change, digest) for change, (query_id, digest) in rows if _is_learned(query_id, digest)}
+            service.restore(learned, {number: _parsed(content) for number, content in saved.waiting()})
+        for outcome, number, content in saved.since():
+            fields, _, feedback = outcome.partition(b"\n")
+            service.replay(own(fields), number, () if content is None else _parsed(content), feedback)
+        service.require_free(saved.queries())
+    except CheckpointError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        raise CheckpointError(f"{store}: the journal cannot be replayed: {error}") from error
     # The next generation will consist of these rows, when the journal, which was replayed here, is gone.
     kept = saved.learned_since()
     for change in service.learned_changes():
@@ -316,4 +320,19 @@ def _parsed(query: bytes) -> tuple[Any, ...]:
     """A waiting query, in the form of an outcome."""
     head, _, text = query.partition(b"\n")
     query_id, size, at, scores, drawn = own(head)
+    numbers = [size, *scores] if at is None else [size, at, *scores]
+    if (
+        not is_id(query_id)
+        or not is_integer(size, 0)
+        or not {*map(type, numbers)} <= {int, float}
+        or not all(map(math.isfinite, numbers))
+    ):
+        raise ValueError("a query that waits has an id, a size, scores, and perhaps a time")
     return query_id, size, at, text.decode(), scores, drawn
+
+
+def _is_learned(query_id: Any, digest: Any) -> bool:
+    """True. Raises ValueError for what is no learned id and digest."""
+    if not is_id(query_id) or not is_integer(digest, 0):
+        raise ValueError("what was learned has an id and a digest")
+    return True

@@ -4,7 +4,7 @@ import copy
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -237,6 +237,11 @@ class ServiceState:
         self._pending.begin_at(next(iter(waiting), self._pending.next_number))
         for number, (query_id, size, at, *query) in waiting.items():
             self._pending.put(query_id, tuple(query), size, number, [], at)
+
+    def require_free(self, numbers: Iterable[int]) -> None:
+        """Raise ValueError if one of these numbers of stored queries is still to be given to a query."""
+        if max(numbers, default=0) >= self._pending.next_number:
+            raise ValueError("a query is stored under a number that was not given yet")
 
     def _require_plan(self) -> None:
         if self.plan is not None and not self.draws:

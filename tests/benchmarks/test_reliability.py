@@ -23,6 +23,7 @@ from benchmarks import (
     _kills_served,
     _kills_windows,
     _races,
+    _rows,
     _soak,
     _threads,
     reliability,
@@ -115,6 +116,14 @@ def test_changed_files_are_refused_or_models():
     assert found["wrong"] == []
     assert found["files"] == found["refused"] + found["loaded"] == 150
     assert found["loaded"] > 5
+
+
+def test_folders_with_changed_rows_are_refused_or_services():
+    """Errors of Python came out of opening one, and rows that take the numbers of later queries stopped the service."""
+    found = _rows.rows(150, 1)
+    assert found["wrong"] == []
+    assert found["refused"] > 50
+    assert found["opened"] > 20
 
 
 def test_requests_cost_little_beyond_their_weight():
