@@ -173,10 +173,13 @@ class InputWatch:
             known, expected = ({str(name) for name in fields[key]} for key in ("known", "expected"))
             edges = {str(name): [float(edge) for edge in found] for name, (found, _) in fields["features"].items()}
             reference = np.array([histogram for _, histogram in fields["features"].values()], dtype=float)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ValueError(f"the reference of features is damaged: {error}") from None
         if reference.shape != (len(edges), _PARTS + 1) or not len(edges):
             raise ValueError("the reference of features is damaged: its histograms have another size")
+        ascend = all(len(each) < _PARTS and all(map(math.isfinite, each)) and each == sorted(each) for each in edges.values())
+        if not ascend or not np.isfinite(reference).all() or (reference < 0.0).any():
+            raise ValueError("the reference of features is damaged: its bins do not ascend, or hold no counts")
         self._known, self._learns_names, self._expected = known, False, frozenset(expected)
         self._edges, self._reference, self._current = edges, reference, np.zeros_like(reference)
 

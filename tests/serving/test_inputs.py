@@ -117,6 +117,20 @@ def test_the_reference_survives_and_damage_begins_another(tmp_path, caplog):
         InputWatch().restore('{"known": [], "expected": [], "features": {"a": [[1], [2]]}}')
 
 
+@pytest.mark.parametrize(
+    "features",
+    [
+        "null", "3", '["a"]', "[" * 3000, '{"a": 3}', '{"a": [[1, 0], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]}',
+        '{"a": [[1], [-1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]}', '{"a": [[1], [NaN, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]}',
+        '{"a": [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]]}',
+    ],
+)  # fmt: skip
+def test_a_reference_that_somebody_wrote_is_refused(features):
+    """An AttributeError kept the server from starting, and twelve edges let a later query raise IndexError."""
+    with pytest.raises(ValueError, match="the reference of features is damaged"):
+        InputWatch().restore('{"known": [], "expected": [], "features": ' + features + "}")
+
+
 def test_the_server_looks_and_says(tmp_path):
     async def main():
         app = RankingApp(Models(lambda: RankingService(StreamScaler() | PerceptronRanker()), directory=tmp_path))
