@@ -16,7 +16,7 @@ from online_rank.base.anatomy import (
 from online_rank.base.columns import Columns, QueryEstimator
 from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
-from online_rank.base.pipeline import RankingPipeline
+from online_rank.base.pipeline import RankingPipeline, learn_within
 from online_rank.base.ranker import Ranker, best_first, rank_one
 from online_rank.base.rounds import Round
 from online_rank.base.step import QueryStep
@@ -41,6 +41,7 @@ __all__ = [
     "all_or_nothing",
     "best_first",
     "explain_one",
+    "learn_within",
     "parts_of",
     "rank_one",
     "ranker_of",

@@ -5,7 +5,8 @@ wrapper declares its parts once, and one record holds what a model can do. All o
 """
 
 import abc
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 from river import compose
@@ -137,10 +138,21 @@ def steps_of(model: Any) -> list[Any]:
     >>> [type(step).__name__ for step in steps_of(StreamScaler() | PerceptronRanker())]
     ['StreamScaler', 'PerceptronRanker']
     """
-    # Not isinstance: river lets a pipeline pass for its last step.
-    if not issubclass(type(model), compose.Pipeline):
+    if not _is_pipeline(type(model)):  # type: ignore[arg-type]
         return [model]
     return [part for step in model.steps.values() for part in steps_of(step)]
+
+
+@functools.cache
+def _is_pipeline(kind: Hashable) -> bool:
+    """Whether a class is one of pipelines; remembered, since asking an abstract class takes several calls."""
+    # Not isinstance: river lets a pipeline pass for its last step.
+    return isinstance(kind, type) and issubclass(kind, compose.Pipeline)
+
+
+@functools.cache
+def _is_wrapper(kind: Hashable) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Wrapper)
 
 
 def transformers_of(model: Any) -> list[Any]:
@@ -206,7 +218,7 @@ def parts_of(model: Any) -> Iterator[Any]:
     """The steps of a model, each followed by the steps of what is inside it."""
     for step in steps_of(model):
         yield step
-        for inner in step._wrapped if isinstance(step, Wrapper) else ():
+        for inner in step._wrapped if _is_wrapper(type(step)) else ():  # type: ignore[arg-type]
             yield from parts_of(inner)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from online_rank.query import Block, read_block, read_query
 
-__all__ = ["as_numbers", "read_for", "read_many_for"]
+__all__ = ["as_numbers", "read_for", "read_many_for", "require_context_taken"]
 
 
 def read_for(model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any = None, context: Any = None) -> Block:
@@ -26,7 +26,9 @@ def read_for(model: Any, x: Any, y: Any = None, w: float = 1.0, *, served: Any =
     block = read_query(x, y, w, served=served, context=context, documents=able.takes_documents)
     if type(block.X) is list and not able.takes_documents:
         block = as_numbers(block)
-    return block if block.context is None or able.takes_context else _refuse(model)
+    if block.context is not None:
+        require_context_taken(model, block)
+    return block
 
 
 def read_many_for(
@@ -41,9 +43,9 @@ def read_many_for(
     """
     if qid is None and y is None:
         return read_for(model, X, context=context)
-    able = model.abilities
-    block = read_block(X, qid, y, w, served=served, context=context, documents=able.takes_documents)
-    return block if block.context is None or able.takes_context else _refuse(model)
+    block = read_block(X, qid, y, w, served=served, context=context, documents=model.abilities.takes_documents)
+    require_context_taken(model, block)
+    return block
 
 
 def as_numbers(block: Block) -> Block:
@@ -56,8 +58,10 @@ def as_numbers(block: Block) -> Block:
     return block._replace(X=read.X, names=read.names)
 
 
-def _refuse(model: Any) -> Any:
-    raise TypeError(
-        f"context: no step of {type(model).__name__} looks at what is known of a query itself; put one in front, as in "
-        'CrossFeatures("user") | ranker'
-    )
+def require_context_taken(model: Any, block: Block) -> None:
+    """Raise TypeError for a context that no step of the model looks at."""
+    if block.context is not None and not model.abilities.takes_context:
+        raise TypeError(
+            f"context: no step of {type(model).__name__} looks at what is known of a query itself; put one in front, as in "
+            'CrossFeatures("user") | ranker'
+        )

@@ -11,7 +11,7 @@ import numpy as np
 from river import compose
 
 from online_rank.base.anatomy import Abilities, Able, share_lock
-from online_rank.base.asked import read_for, read_many_for
+from online_rank.base.asked import read_for, read_many_for, require_context_taken
 from online_rank.base.explain import Explanation, explain_one
 from online_rank.base.function import QueryFunction
 from online_rank.base.ranker import Ranker, best_first
@@ -23,7 +23,7 @@ from online_rank.base.transformer import QueryTransformer
 from online_rank.base.undo import all_or_nothing, joined, snapshot
 from online_rank.query import Block, answer_in_kind, are_plain, feature_dicts, in_form, is_plain, plain_block
 
-__all__ = ["RankingPipeline"]
+__all__ = ["RankingPipeline", "learn_within"]
 
 #: How many numbers of a block pass through the steps of a pipeline at once.
 _BYTES_AT_ONCE = 2 << 20
@@ -326,6 +326,9 @@ class RankingPipeline(Able, compose.Pipeline):
         if self._supervised:
             raise TypeError("y is None, but this pipeline learns from grades")
 
+    def _learn_within(self, block: Block, changes: all_or_nothing) -> None:
+        self._learn_block(block, changes)
+
     def _learn_block(self, block: Block, changes: all_or_nothing | None = None) -> None:
         """Let each step learn all queries, after adding the steps that learn to `changes`."""
         able = self._known or self.abilities
@@ -383,7 +386,7 @@ class RankingPipeline(Able, compose.Pipeline):
                 if scaled:
                     block = block._replace(scale=self._scale())
                 if changes is not None:
-                    if step._learn_at_once(block, changes=changes):
+                    if not changes.goes_on and step._learn_at_once(block, changes=changes):
                         return
                     changes.include(step, block)
                 step._learn_or_raise(block)
@@ -419,6 +422,26 @@ class RankingPipeline(Able, compose.Pipeline):
 
 
 QueryStep._pipeline = RankingPipeline
+
+
+def learn_within(model: Any, block: Block, changes: all_or_nothing) -> None:
+    """Let a ranker, or a pipeline that ends in one, learn a query with its feedback, as a part of other changes.
+
+    Parameters
+    ----------
+    model, block
+        The model, and the query as it was read, with its feedback.
+    changes
+        It undoes what is learned, unless all is kept. Its parameter `goes_on` must be set.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `learn_one`; a part may have been learned.
+    """
+    require_context_taken(model, block)
+    with model._lock:
+        model._learn_within(block, changes)
 
 
 def _document_lines(block: Block, n_decimals: int, n_shown: int) -> list[str]:

@@ -371,6 +371,11 @@ class Ranker(QueryEstimator):
             changes.include(self, block)
             self._learn_or_raise(block)
 
+    def _learn_within(self, block: Block, changes: all_or_nothing) -> None:
+        """As `_learn_all`, where `changes`, to which this ranker is added, undo what is learned."""
+        changes.include(self, block)
+        self._learn_or_raise(block)
+
     def _learn_or_raise(self, block: Block) -> None:
         """As `_learn_all`, but a part may remain learned if it raises, so callers use `all_or_nothing`."""
         if block.y is None:

@@ -31,6 +31,8 @@ class all_or_nothing:
     ----------
     *parts
         Rankers, transformers, metrics. More can be added in the body with `include`, each before it changes.
+    goes_on
+        Whether more changes follow those of a model that is taught in the body, so that its last change keeps nothing yet.
 
     Examples
     --------
@@ -45,7 +47,8 @@ class all_or_nothing:
     0
     """
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, *parts: Any, goes_on: bool = False) -> None:
+        self.goes_on = goes_on
         self._undo = list(map(snapshot, parts))
         #: An array whose last number is NaN until the change is complete.
         self._written_last: np.ndarray | None = None
@@ -112,13 +115,18 @@ def at_once(changes: Iterable[Callable[[], Any]]) -> None:
     collections.deque(map(operator.call, changes), maxlen=0)
 
 
-class Staged:
-    """Changes to an object, collected first and then made at once.
+class Staged(dict[str, Any]):
+    """Changes to an object, collected first and then made at once: attributes, and calls.
 
     Parameters
     ----------
     owner
         The object.
+
+    Attributes
+    ----------
+    calls
+        Calls of functions in C, each a `functools.partial`; the attributes change after them.
 
     Examples
     --------
@@ -128,7 +136,7 @@ class Staged:
     >>> shelf = Shelf()
     >>> staged = Staged(shelf)
     >>> staged["n"] += 1
-    >>> staged.add(shelf.books.__setitem__, "a", "Emma")
+    >>> staged.calls.append(functools.partial(shelf.books.__setitem__, "a", "Emma"))
     >>> shelf.n, staged["n"]
     (0, 1)
     >>> at_once(staged.changes())
@@ -137,24 +145,17 @@ class Staged:
     """
 
     def __init__(self, owner: Any) -> None:
+        super().__init__()
         self._state = vars(owner)
-        self._calls: list[Callable[[], Any]] = []
-        self._values: dict[str, Any] = {}
+        self.calls: list[Callable[[], Any]] = []
 
-    def __getitem__(self, name: str) -> Any:
-        """The value that an attribute will have."""
-        return self._values[name] if name in self._values else self._state[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._values[name] = value
-
-    def add(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function in C, with these arguments."""
-        self._calls.append(functools.partial(function, *arguments))
+    def __missing__(self, name: str) -> Any:
+        """The value of an attribute that does not change."""
+        return self._state[name]
 
     def changes(self) -> list[Callable[[], Any]]:
-        """All changes, for `at_once`; the attributes change last."""
-        return [*self._calls, functools.partial(self._state.update, self._values)]
+        """All changes, for `at_once`."""
+        return [*self.calls, functools.partial(self._state.update, self)]
 
 
 def snapshot(part: Any, block: Any = None) -> Undo:

@@ -1,5 +1,6 @@
 """Feedback that is gathered for queries until their windows end, or until the query comes."""
 
+import functools
 import heapq
 import itertools
 import math
@@ -86,16 +87,10 @@ class GatheredFeedback(WaitingQueries):
         end = self._end(found[2])
         return "late" if at > end or self.now >= end else "waits"
 
-    def give(
-        self, query_id: Hashable, given: Mapping[Hashable, float], kind: str, at: float, ungraded: int | str | None
-    ) -> None:
-        """Take feedback that is not late; what has a later time already stays."""
-        at_once(self.giving(query_id, given, kind, at, ungraded))
-
     def giving(
         self, query_id: Hashable, given: Mapping[Hashable, float], kind: str, at: float, ungraded: int | str | None
     ) -> list[Callable[[], Any]]:
-        """The changes that `give` makes (`at_once`)."""
+        """The changes (`at_once`) by which feedback is taken that is not late; what has a later time already stays."""
         staged = Staged(self)
         before = self._given.get(query_id, {})
         kept = {document: {**kinds} for document, kinds in before.items()}
@@ -103,15 +98,16 @@ class GatheredFeedback(WaitingQueries):
             kinds = kept.setdefault(document, {})
             if kind not in kinds or kinds[kind][1] <= at:
                 kinds[kind] = (value, at)
-        staged.add(self._given.__setitem__, query_id, kept)
+        staged.calls.append(functools.partial(self._given.__setitem__, query_id, kept))
         if ungraded is not None and (query_id not in self._ungraded or self._ungraded[query_id][1] <= at):
-            staged.add(self._ungraded.__setitem__, query_id, (ungraded, at))
+            staged.calls.append(functools.partial(self._ungraded.__setitem__, query_id, (ungraded, at)))
         self._advance(staged, at, query_id)
         if query_id not in self._queries:
             staged["_n_early"] += n_values(kept) - n_values(before)
             if query_id not in self._early:
-                staged.add(heapq.heappush, staged["_early_ends"], (at + (self.window or 0.0), next(self._ties), query_id))
-            staged.add(self._early.__setitem__, query_id, max(at, self._early.get(query_id, at)))
+                end = (at + (self.window or 0.0), next(self._ties), query_id)
+                staged.calls.append(functools.partial(heapq.heappush, staged["_early_ends"], end))
+            staged.calls.append(functools.partial(self._early.__setitem__, query_id, max(at, self._early.get(query_id, at))))
         return staged.changes()
 
     def require_room_for_early(self, n_values: int) -> None:
@@ -119,18 +115,17 @@ class GatheredFeedback(WaitingQueries):
         if len(self._early) >= self.max_queries or (self._n_early + n_values) * _VALUE > self.max_bytes:
             raise ValueError(f"no query waits under this id, and feedback on {len(self._early)} others is early already")
 
-    def advance(self, at: float) -> None:
-        """Let it be a time, unless it is later already; early feedback whose query has not come is forgotten."""
-        at_once(self.advancing(at))
-
     def advancing(self, at: float) -> list[Callable[[], Any]]:
-        """The changes that `advance` makes (`at_once`)."""
+        """The changes (`at_once`) by which it becomes a time, unless it is later already.
+
+        Early feedback whose query has not come is forgotten.
+        """
         staged = Staged(self)
         self._advance(staged, at)
         return staged.changes()
 
     def _advance(self, staged: Staged, at: float, coming: Hashable = None) -> None:
-        """As `advance`; `coming` is a query whose feedback is not forgotten, since it, or more feedback, comes now."""
+        """As `advancing`; `coming` is a query whose feedback is not forgotten, since it, or more feedback, comes now."""
         if at <= self.now:
             return
         staged["now"] = at
@@ -163,8 +158,7 @@ class GatheredFeedback(WaitingQueries):
 
     def _forget_early(self, staged: Staged, query_id: Hashable) -> None:
         staged["_n_early"] -= n_values(self._given[query_id])
-        for kept in (self._given, self._ungraded, self._early):
-            staged.add(kept.pop, query_id, None)
+        staged.calls += [functools.partial(kept.pop, query_id, None) for kept in (self._given, self._ungraded, self._early)]
 
     def next_closed(self) -> Any:
         """The id of the waiting query whose window ended first, or None."""

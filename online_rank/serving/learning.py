@@ -2,16 +2,21 @@
 
 import functools
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
-from online_rank.base import abilities_of
+import numpy as np
+
+from online_rank.base import abilities_of, learn_within
 from online_rank.base.undo import all_or_nothing, at_once
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import add_losses, served_loss
+from online_rank.intervals.losses import served_losses
 from online_rank.measures import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
+from online_rank.query.blocks import ONE, with_feedback
 from online_rank.serving.answers import as_served, completed, ranked, require_known, require_moderate
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply
@@ -54,7 +59,7 @@ class LearningService(ServiceState):
         outcome = Outcome(("teach", query_id), feedback=request, gone=() if number is None else (number,), digest=digest)
         reply = Reply({"id": query_id, "learned": True, "loss": loss or 0.0}, outcome, learned=True)
         with self._changing(query) as changes, changes:
-            self._learn_once(query, y, {})
+            self._learn_once(query, y, None, changes)
             changes.keep([*self._remembering(query_id, digest), *self._leaving(query_id), *self._counting("learned")])
         return reply
 
@@ -70,9 +75,10 @@ class LearningService(ServiceState):
         served = self._served.copy()
         with self._changing(query) as changes, changes:
             loss: float | None = None
+            by: np.ndarray | None = None
             if kind == "clicks":
                 feedback = Impression.from_dict(json.loads(drawn)).clicked(feedback)
-                y, options = feedback, {}
+                y = feedback
                 if drafted_by_challenge(y) and self.challenge is None:
                     # Its vote is for a comparison that has ended.
                     return self._forgotten_as_late(query_id, outcome)
@@ -88,11 +94,11 @@ class LearningService(ServiceState):
                 y = as_grades(feedback, query.n_documents, query.ids)
                 by = as_scores(scores)
                 running_means(self._metric, by, y, query.offsets, [1])
-                loss = served_loss(self._target, by, y)
-                options = {"served": scores} if self.learn_served else {}
+                lost = served_losses(self._target, by, y, query.offsets).item() if len(y) else math.nan
+                loss = None if math.isnan(lost) else lost
                 if loss is not None:
                     add_losses(served, (loss,))
-            self._learn_once(query, y, options)
+            self._learn_once(query, y, by if self.learn_served else None, changes)
             shown_loss = loss or 0.0
             if kind == "clicks" and feedback.impression.teams is None:
                 shown_loss = self.model.last_round.loss
@@ -108,22 +114,24 @@ class LearningService(ServiceState):
 
     def _changing(self, query: Block) -> all_or_nothing:
         """Undo what learning a query changes, unless the request is answered."""
-        changes = all_or_nothing(self._metric)
+        changes = all_or_nothing(goes_on=True)
+        # What the metric has is replaced, never changed.
+        changes.undo_by(functools.partial(vars(self._metric).update, {**vars(self._metric)}))
         challenge = self.challenge
         if challenge is not None:
             before = {"sums": challenge.sums, "n_drafted": challenge.n_drafted, "n_failed": challenge.n_failed}
             changes.undo_by(functools.partial(vars(challenge).update, before))
             changes.include(challenge.model, query)
-        changes.include(self.model, query)
         return changes
 
-    def _learn_once(self, query: Block, y: Any, options: dict[str, Any]) -> None:
-        """Let the models learn; callers undo it (`_changing`)."""
+    def _learn_once(self, query: Block, y: Any, served: np.ndarray | None, changes: all_or_nothing) -> None:
+        """Let the models learn a query from `Clicks` or grades (m,); `changes` undo it (`_changing`)."""
         challenge, drafted = self.challenge, drafted_by_challenge(y)
         if challenge is not None and not isinstance(y, Clicks):
             challenge.compare(self._target, self.model, query, y)
         if not drafted:
-            self.model.learn_one(query, y, **options)
+            feedback = (y,) if isinstance(y, Clicks) else y
+            learn_within(self.model, with_feedback(query, feedback, ONE, served), changes)
         if challenge is not None and drafted:
             challenge.count(y)
         elif challenge is not None:

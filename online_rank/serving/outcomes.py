@@ -1,5 +1,6 @@
 """The changes made by requests, as recorded in the journal, and their answers."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from online_rank.feedback import Clicks
@@ -74,7 +75,7 @@ class Reply(NamedTuple):
     feedback: Clicks | dict[str, Any] | None = None
     served: dict[str, float] | None = None
     loss: float | None = None
-    closed: tuple[Any, ...] = ()  # of `Reply`; API pages cannot resolve a class that refers to itself
+    closed: Sequence[Any] = ()  # of `Reply`; API pages cannot resolve a class that refers to itself
     promoted: str = ""
 
     @property

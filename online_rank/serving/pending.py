@@ -1,5 +1,6 @@
 """Queries waiting for feedback, which may come in pieces, or before the query."""
 
+import functools
 import heapq
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -98,8 +99,14 @@ class PendingQueries(GatheredFeedback):
         """
         self.require_room(n_bytes)
         self._require_at(at)
-        crowded = self.crowded_out(query_id, n_bytes)
-        self.put(query_id, query, n_bytes, self.next_number, crowded, at)
+        crowded, before = self.crowded_out(query_id, n_bytes), self._queries.get(query_id)
+        try:
+            at_once(self.putting(query_id, query, n_bytes, self.next_number, crowded, at))
+        except MemoryError:
+            if before is not None:
+                self._queries.setdefault(query_id, before)
+            raise
+        self.spill()
 
     def add(self, query_id: Hashable, grades: Mapping[Hashable, float], *, at: float, ungraded: int | str | None = None) -> str:
         """Take grades of documents, some or all; one that was given before is replaced, unless its time is later.
@@ -142,47 +149,38 @@ class PendingQueries(GatheredFeedback):
         Each with its query and what its documents are worth; nothing where there was no feedback.
         """
         require_time("at", at)
-        self.advance(at)
+        at_once(self.advancing(at))
         while (query_id := self.next_closed()) is not None:
             totals = self.totals(query_id)
             yield query_id, self.take(query_id), totals
 
-    def put(self, query_id: Hashable, query: Any, n_bytes: int, number: int, gone: list[int], at: float | None = None) -> None:
-        """Let a query wait under its number, replacing one under the same id and dropping the queries `gone`.
-
-        Those are forgotten; of those that feedback was given for, the windows end.
-        """
-        before = self._queries.get(query_id)
-        try:
-            at_once(self.putting(query_id, query, n_bytes, number, gone, at))
-        except MemoryError:
-            if before is not None:
-                self._queries.setdefault(query_id, before)
-            raise
-        self.spill()
-
     def putting(
         self, query_id: Hashable, query: Any, n_bytes: int, number: int, gone: list[int], at: float | None
     ) -> list[Callable[[], Any]]:
-        """The changes that `put` makes (`at_once`)."""
+        """The changes (`at_once`) by which a query waits under its number; the queries `gone`, and one under its id, go.
+
+        Those are forgotten; of those that feedback was given for, the windows end. `spill` must follow.
+        """
         staged = Staged(self)
         # What has an end in the heap, and does not wait, is passed over there.
-        if self.window is not None:
-            staged.add(heapq.heappush, self._ends, (self._end(at), number, query_id))
-        before = self._queries.get(query_id)
+        if self.plan is not None and self.window is not None:
+            staged.calls.append(functools.partial(heapq.heappush, self._ends, (self._end(at), number, query_id)))
+        before, place = self._queries.get(query_id), number - self._first
         if before is not None:
-            staged.add(self._queries.pop, query_id)
-        self._make_place(staged, number)
-        staged.add(self._queries.__setitem__, query_id, (number, n_bytes, at, query))
+            staged.calls.append(functools.partial(self._queries.pop, query_id))
+        staged.calls += [
+            functools.partial(self._waits.extend, bytes(max(0, place + 1 - len(self._waits)))),
+            functools.partial(self._queries.__setitem__, query_id, (number, n_bytes, at, query)),
+            functools.partial(self._waits.__setitem__, place, 1),
+        ]
         if before is not None:
-            self._mark(staged, before[0], False)
-        self._mark(staged, number, True)
+            staged.calls.append(functools.partial(self._waits.__setitem__, before[0] - self._first, 0))
         staged["_clock"] = max(self._clock, number)
         staged["_n_bytes"] += n_bytes - (before[1] if before else 0)
         if gone:
             self._forget(staged, {*gone}, query_id)
         if query_id in self._early:
-            staged.add(self._early.pop, query_id)
+            staged.calls.append(functools.partial(self._early.pop, query_id))
             staged["_n_early"] -= n_values(self._given[query_id])
         if self._fetch is not None:
             self._hold(staged, query_id, number, n_bytes)
@@ -199,7 +197,9 @@ class PendingQueries(GatheredFeedback):
         return query
 
     def taking(self, query_id: Hashable) -> list[Callable[[], Any]]:
-        """The changes that `take` makes (`at_once`)."""
+        """The changes (`at_once`) by which the query under an id waits no longer; none where there is none."""
+        if query_id not in self._queries:
+            return []
         staged = Staged(self)
         self._take(staged, query_id)
         return staged.changes()
@@ -207,9 +207,12 @@ class PendingQueries(GatheredFeedback):
     def _take(self, staged: Staged, query_id: Hashable) -> None:
         number, n_bytes, *_ = self._queries[query_id]
         staged["_n_bytes"] -= n_bytes
-        self._mark(staged, number, False)
-        for kept in (self._queries, self._given, self._ungraded):
-            staged.add(kept.pop, query_id, None)
+        staged.calls += [
+            functools.partial(self._waits.__setitem__, number - self._first, 0),
+            functools.partial(self._queries.pop, query_id, None),
+            functools.partial(self._given.pop, query_id, None),
+            functools.partial(self._ungraded.pop, query_id, None),
+        ]
 
     def follow(self, plan: FeedbackPlan | None, at: float) -> None:
         """Let another plan count from the time `at` on. Windows of queries that were ranked without one begin then."""
@@ -247,11 +250,11 @@ class PendingQueries(GatheredFeedback):
         require_time("at", at)
         place = self.placed(query_id, at)
         if place == "late":
-            self.advance(at)
+            at_once(self.advancing(at))
             return place
         if place == "early" and query_id not in self._early:
             self.require_room_for_early(len(given))
-        self.give(query_id, given, kind, at, ungraded)
+        at_once(self.giving(query_id, given, kind, at, ungraded))
         return place
 
     def _require_at(self, at: float | None) -> None:
@@ -271,7 +274,8 @@ class PendingQueries(GatheredFeedback):
         for query_id in ids:
             if query_id in self._given:
                 # What was given to it is not lost: its window ends now.
-                staged.add(heapq.heappush, self._ends, (-math.inf, self._queries[query_id][0], query_id))
+                end = (-math.inf, self._queries[query_id][0], query_id)
+                staged.calls.append(functools.partial(heapq.heappush, self._ends, end))
             else:
                 self._take(staged, query_id)
                 staged["n_evicted"] += 1

@@ -55,6 +55,7 @@ Any request may have `"ts"`, its time in seconds, and `"meta"`, which is answere
 Ids are strings or integers; each identifies one query.
 """
 
+import contextlib
 import functools
 import json
 import secrets
@@ -154,8 +155,10 @@ class RankingService(WindowedService):
             message = "not enough memory for this request"
         else:
             if "meta" in fields:
-                reply.answer["meta"] = fields["meta"]
-            return self._with_what_follows(reply) if reply.outcome is not None else reply
+                with contextlib.suppress(MemoryError):  # What has changed must be known to the journal.
+                    reply.answer["meta"] = fields["meta"]
+            alone = reply.outcome is None or (self.plan is None and self.challenge is None)
+            return reply if alone else self._with_what_follows(reply)
         query_id = fields.get("id")
         known = {"id": query_id} if is_id(query_id) else {}
         return Reply({**known, "error": message, "line": line})
@@ -244,7 +247,7 @@ class RankingService(WindowedService):
         elif kind == "replace":
             self.exchange_model(from_bytes(feedback), feedback)
         elif kind == "promote":
-            self._promote()
+            at_once(self._promoting())
         elif kind == "drop":
             self._dropped(rest[0])
         else:
@@ -292,20 +295,22 @@ class RankingService(WindowedService):
             return Reply(ranked(query_id, scores))
         if not abilities_of(self.model).draws:
             undrawn = (query_id, size, at, text, [*scores.values()], None)
-            with all_or_nothing() as changes:
-                reply = self._waiting(ranked(query_id, scores), None, undrawn, query, changes)
+            reply, changes = self._waiting(ranked(query_id, scores), None, undrawn, query)
+            at_once(changes)
         else:
             ranker = ranker_of(self.model)
             before = {"_n_shown": ranker.n_shown}
-            with all_or_nothing() as changes, changes:
-                changes.undo_by(functools.partial(vars(ranker).update, before))
+            with all_or_nothing() as drawing, drawing:
+                drawing.undo_by(functools.partial(vars(ranker).update, before))
                 shown = self.model.show_one(query)
                 if self.challenge is not None:
                     shown = self.challenge.drafted(self.model, query, len(shown.order)) or shown
                 answer = ranked(query_id, scores, [*shown.order])
                 drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
                 waiting = (query_id, size, at, text, [*scores.values()], drawn)
-                reply = self._waiting(answer, ranker.n_shown, waiting, query, changes)
+                reply, changes = self._waiting(answer, ranker.n_shown, waiting, query)
+                drawing.keep(changes)
+        self._pending.spill()
         return reply
 
     def _explain(self, fields: dict[str, Any], request: bytes) -> Reply:
@@ -314,9 +319,11 @@ class RankingService(WindowedService):
         return Reply({"id": fields["id"], "explanation": explained(self.model, query, fields["explain"])})
 
     def _waiting(
-        self, answer: dict[str, Any], n_shown: int | None, waiting: tuple[Any, ...], read: Block, changes: all_or_nothing
-    ) -> Reply:
-        """Let a ranked query wait for its feedback, unless it was already learned. Returns the answer."""
+        self, answer: dict[str, Any], n_shown: int | None, waiting: tuple[Any, ...], read: Block
+    ) -> tuple[Reply, list[Callable[[], Any]]]:
+        """The answer to a query that was ranked, and the changes (`at_once`) by which it waits for its feedback, unless it was
+        already learned.
+        """
         query_id, size, *_ = waiting
         number, gone = None, list[int]()
         replaced = self._pending.number(query_id)
@@ -334,9 +341,7 @@ class RankingService(WindowedService):
             last.append(functools.partial(self._read.__setitem__, number, read))
             if len(self._read) >= _READ:
                 last.append(functools.partial(self._read.pop, next(iter(self._read)), None))
-        changes.keep([*self._ranking(number, waiting, gone), *last])
-        self._pending.spill()
-        return reply
+        return reply, [*self._ranking(number, waiting, gone), *last]
 
     def _ranking(self, number: int | None, waiting: Any, gone: list[int]) -> list[Callable[[], Any]]:
         """The changes (`at_once`) that a ranking makes."""

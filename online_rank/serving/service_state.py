@@ -12,7 +12,7 @@ import numpy as np
 from online_rank.arguments import flag, integer
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.schema import Array, Count, Derived, DictOf, Nested, Plain, Schema, Text, TupleOf
-from online_rank.base.undo import Staged
+from online_rank.base.undo import at_once
 from online_rank.intervals import Interval, LossInterval
 from online_rank.measures import learned_measure
 from online_rank.metrics import metric
@@ -236,7 +236,8 @@ class ServiceState:
         self._learned = learned
         self._pending.begin_at(next(iter(waiting), self._pending.next_number))
         for number, (query_id, size, at, *query) in waiting.items():
-            self._pending.put(query_id, tuple(query), size, number, [], at)
+            at_once(self._pending.putting(query_id, tuple(query), size, number, [], at))
+            self._pending.spill()
 
     def require_free(self, numbers: Iterable[int]) -> None:
         """Raise ValueError if one of these numbers of stored queries is still to be given to a query."""
@@ -249,11 +250,10 @@ class ServiceState:
 
     def _counting(self, name: str | None) -> list[Callable[[], Any]]:
         """The changes (`at_once`) that count a request."""
-        staged = Staged(self)
-        if name is not None:
-            staged.add(self._counts.__setitem__, name, self._counts[name] + 1)
-        staged["n_changes"] += 1
-        return staged.changes()
+        changed = functools.partial(vars(self).__setitem__, "n_changes", self.n_changes + 1)
+        return (
+            [changed] if name is None else [functools.partial(self._counts.__setitem__, name, self._counts[name] + 1), changed]
+        )
 
     def _remembering(self, query_id: Any, digest: int) -> list[Callable[[], Any]]:
         """The changes (`at_once`) by which an id counts as learned."""
@@ -266,7 +266,4 @@ class ServiceState:
 
     def _leaving(self, query_id: Any) -> list[Callable[[], Any]]:
         """The changes (`at_once`) by which a query waits no longer."""
-        number = self._pending.number(query_id)
-        if number is None:
-            return []
-        return [functools.partial(self._read.pop, number, None), *self._pending.taking(query_id)]
+        return [functools.partial(self._read.pop, self._pending.number(query_id), None), *self._pending.taking(query_id)]

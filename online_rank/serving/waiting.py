@@ -1,5 +1,6 @@
 """Queries in bounded memory, numbered as they come; most of them on the disk, if they are there too."""
 
+import functools
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -115,14 +116,6 @@ class WaitingQueries:
     def __len__(self) -> int:
         return len(self._queries)
 
-    def _mark(self, staged: Staged, number: int, waits: bool) -> None:
-        """A number waits from now on, or no longer. Takes no memory (see `_make_place`)."""
-        staged.add(self._waits.__setitem__, number - self._first, waits)
-
-    def _make_place(self, staged: Staged, number: int) -> None:
-        """A number can be marked from now on."""
-        staged.add(self._waits.extend, bytes(max(0, number - self._first - len(self._waits) + 1)))
-
     def _span(self) -> int:
         """How many numbers there are from the first that waits to the last."""
         numbers = [row[0] for row in self._queries.values()]
@@ -136,11 +129,20 @@ class WaitingQueries:
 
     def _hold(self, staged: Staged, query_id: Hashable, number: int, n_bytes: int) -> None:
         """The newest query is in memory, and on the disk too."""
-        staged.add(self._in_memory.append, (query_id, number, n_bytes))
+        staged.calls.append(functools.partial(self._in_memory.append, (query_id, number, n_bytes)))
         staged["_in_memory_bytes"] += n_bytes
 
     def spill(self) -> None:
-        """Keep as many queries in memory as there is room for, and drop the numbers of the oldest, which wait no longer."""
+        """Keep as many queries in memory as there is room for, and drop the numbers of the oldest, which wait no longer.
+
+        Where memory runs out, that comes later: what was asked for has happened.
+        """
+        try:
+            self._spill()
+        except MemoryError:
+            return
+
+    def _spill(self) -> None:
         waiting = self._waits.find(1)
         gone = len(self._waits) if waiting < 0 else waiting
         if gone > _SPARE:
@@ -151,6 +153,6 @@ class WaitingQueries:
                 _, size, at, _ = self._queries[query_id]
                 self._queries[query_id] = (number, size, at, None)
             staged = Staged(self)
-            staged.add(self._in_memory.popleft)
+            staged.calls.append(self._in_memory.popleft)
             staged["_in_memory_bytes"] -= n_bytes
             at_once(staged.changes())

@@ -1,6 +1,8 @@
 """Windows of feedback: it is gathered for a while after a ranking, and the query is learned when its window ends."""
 
+import contextlib
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from online_rank.base.undo import at_once
@@ -73,9 +75,8 @@ class WindowedService(LearningService):
         giving = self._pending.giving(fields["id"], self._given(kind, fields), event, at, fields.get("ungraded"))
         at_once([*giving, *self._counting("accepted")])
 
-    def _close_due(self) -> tuple[Reply, ...]:
-        """Learn queries whose windows have ended."""
-        closed: list[Reply] = []
+    def _close_due(self, closed: list[Reply]) -> None:
+        """Learn queries whose windows have ended, and add what becomes of each to `closed`."""
         try:
             while len(closed) < _MOST_CLOSED and (query_id := self._pending.next_closed()) is not None:
                 number = self._pending.number(query_id) or 0
@@ -91,7 +92,6 @@ class WindowedService(LearningService):
         except MemoryError:
             if closed and closed[-1].outcome is not None and closed[-1].outcome.fields[1] not in self._learned:
                 closed.pop()
-        return tuple(closed)
 
     def _closed(self, query_id: Any, outcome: Outcome) -> Reply:
         """Learn a query from all that was given to it."""
@@ -118,22 +118,25 @@ class WindowedService(LearningService):
         at_once([*self._remembering(query_id, 0), *self._leaving(query_id), *self._counting(counted)])
 
     def _with_what_follows(self, reply: Reply) -> Reply:
-        """A reply, with what happens after its request."""
-        if self.plan is not None and self.plan.window is not None:
-            reply = reply._replace(closed=self._close_due())
-        if self.challenge is not None and self.challenge.is_won:
-            level = self.challenge.promote_at or 0.95
-            won = f"the challenger is better than the serving model: {self.challenge.difference(level)}"
-            self._promote()
-            promotion = Reply({}, Outcome(("promote",)), promoted=won)
-            reply = reply._replace(closed=(*reply.closed, promotion), promoted=won)
+        """A reply, with what happens after its request. Nothing that has happened is missing where memory runs out."""
+        with contextlib.suppress(MemoryError):
+            closed: list[Reply] = []
+            reply = reply._replace(closed=closed)
+            if self.plan is not None and self.plan.window is not None:
+                self._close_due(closed)
+            if self.challenge is not None and self.challenge.is_won:
+                level = self.challenge.promote_at or 0.95
+                won = f"the challenger is better than the serving model: {self.challenge.difference(level)}"
+                promoting, promoted = self._promoting(), reply._replace(promoted=won)
+                closed.append(Reply({}, Outcome(("promote",)), promoted=won))
+                at_once(promoting)
+                reply = promoted
         return reply
 
-    def _promote(self) -> None:
-        """Let the challenger serve from now on."""
-        if self.challenge is not None:
-            promoted = {"model": self.challenge.model, "challenge": None, "replaced": self.model}
-            promoted["_promoted"] = self.challenge.origin or ""
-            at_once([functools.partial(vars(self).update, promoted), self._read.clear, *self._counting(None)])
-        else:
-            at_once(self._counting(None))
+    def _promoting(self) -> list[Callable[[], Any]]:
+        """The changes (`at_once`) by which the challenger serves from now on."""
+        if self.challenge is None:
+            return self._counting(None)
+        promoted = {"model": self.challenge.model, "challenge": None, "replaced": self.model}
+        promoted["_promoted"] = self.challenge.origin or ""
+        return [functools.partial(vars(self).update, promoted), self._read.clear, *self._counting(None)]

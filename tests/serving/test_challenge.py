@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from online_rank import HashedFeatures, PerceptronRanker, PlackettLuce, StreamScaler, SwapRanker
+from online_rank.base.undo import at_once
 from online_rank.intervals import PairedLosses, served_loss
 from online_rank.measures import measure
 from online_rank.rankers.fixed import FixedRanker
@@ -174,7 +175,7 @@ def test_votes_on_a_drafted_list_come_too_late_after_the_promotion():
         service.handle(b'{"id": %d, "docs": {"a": {"x": 1}, "b": {"x": 2}}}' % i)
         drawn = json.loads(service._pending.get(i)[2])
         drafted = i if drawn.get("teams") else drafted
-    service._promote()
+    at_once(service._promoting())
     learned = service.stats()["learned"]
     answer = service.handle(b'{"id": %d, "clicks": ["a"]}' % drafted).answer
     assert answer == {"id": drafted, "learned": False, "late": True}
@@ -188,7 +189,7 @@ def test_a_query_that_is_not_learned_is_not_compared(monkeypatch):
     send(service, id=i, docs=docs)
     before = service.challenge.sums.tolist()
     with monkeypatch.context() as patched:
-        patched.setattr(service.model, "learn_one", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
+        patched.setattr(service.model, "_learn_or_raise", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
         assert "error" in send(service, id=i, grades=grades).answer
     assert service.challenge.sums.tolist() == before
     assert send(service, id=i, grades=grades).answer["learned"]

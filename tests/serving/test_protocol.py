@@ -16,6 +16,7 @@ from online_rank.bounds import certificate_of
 from online_rank.measures import measure
 from online_rank.metrics import metric
 from online_rank.serving.pending import PendingQueries
+from online_rank.serving.plan import FeedbackPlan
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.files import from_bytes, to_bytes
 
@@ -449,3 +450,21 @@ def test_a_blend_that_draws_is_certified_for_the_lists_that_the_service_gave():
     assert certificate.loss == pytest.approx(lost)
     assert certificate.holds
     assert "if grades are late" in str(certificate)
+
+
+def test_what_has_changed_is_answered_and_journalled_where_memory_runs_out_afterwards(monkeypatch):
+    """Otherwise a restart would not know of it."""
+
+    def full(*_):
+        raise MemoryError
+
+    service = RankingService(PerceptronRanker(), plan=FeedbackPlan(window=10))
+    monkeypatch.setattr(PendingQueries, "_spill", full)
+    for name in ("_close_due", "_counting"):
+        reply = service.handle(b'{"id": "%s", "docs": {"a": {"x": 1}, "b": {}}, "ts": 1}' % name.encode())
+        assert reply.answer["ranking"] == ["a", "b"]
+        assert reply.outcome is not None
+        monkeypatch.setattr(service, name, full)
+    reply = service.handle(b'{"id": "third", "docs": {"a": {"x": 1}, "b": {}}, "ts": 2}')
+    assert "memory" in reply.answer["error"]
+    assert (reply.outcome, service.n_waiting) == (None, 2)
