@@ -251,7 +251,7 @@ def show_checkpoints(given: Any) -> str:
     note = (
         "One client ranks queries of 20 x 46; 10,000 queries wait, 10,000 ids are known. "
         f"{len(found.checkpoints)} checkpoints, of {statistics.median(found.checkpoints) * 1e3:.0f} ms. "
-        f"Ratio of the p99: {ratio:.2f}."
+        f"Ratio of the p99: {ratio:.2f}. Load of the machine {os.getloadavg()[0]:.1f}."
     )
     return f"{note}\n\n{table(header, rows)}"
 
