@@ -286,12 +286,27 @@ def demo(
 #: How the lists of a click log came about.
 Origin = StrEnum("Origin", ["shuffled", "above", "place", "moved"])
 
-_OF_CLICKS = {"rich_help_panel": "Learning from a log of clicks"}
+_OF_CLICKS = {"rich_help_panel": "A log of clicks"}
+PositionColumn = Annotated[
+    str, typer.Option("--position", metavar="COLUMN", help="Positions from 1; empty if not shown.", **_OF_CLICKS)
+]
+ClickColumn = Annotated[
+    str, typer.Option("--click", metavar="COLUMN", help="Clicks: numbers, booleans, or names of events.", **_OF_CLICKS)
+]
+Events = Annotated[
+    list[str] | None,
+    typer.Option("--event", metavar="NAME=VALUE", help="What an event is worth; once for each name.", **_OF_CLICKS),
+]
+PropensityColumn = Annotated[
+    str | None, typer.Option("--propensity", metavar="COLUMN", help="Probabilities, for above and place.", **_OF_CLICKS)
+]
 #: The options of `train` that a log of clicks takes.
 _WITH_CLICKS = {
     "files", "clicks", "query", "document", "position", "click", "event", "propensity", "topic", "columns",
     "exclude", "event_time", "scale", "log", "save", "json", "quiet",
 }  # fmt: skip
+#: Those of `compare`.
+_COMPARED_BY_CLICKS = (_WITH_CLICKS - {"topic", "scale", "log", "save"}) | {"a", "b", "level", "places"}
 
 
 @app.command(cls=_Command)
@@ -398,19 +413,10 @@ def train(
             **_OF_CLICKS,
         ),
     ] = None,
-    position: Annotated[
-        str, typer.Option("--position", metavar="COLUMN", help="Positions from 1; empty if not shown.", **_OF_CLICKS)
-    ] = "position",
-    click: Annotated[
-        str, typer.Option("--click", metavar="COLUMN", help="Clicks: numbers, booleans, or names of events.", **_OF_CLICKS)
-    ] = "click",
-    event: Annotated[
-        list[str] | None,
-        typer.Option("--event", metavar="NAME=VALUE", help="What an event is worth; once for each name.", **_OF_CLICKS),
-    ] = None,
-    propensity: Annotated[
-        str | None, typer.Option("--propensity", metavar="COLUMN", help="Probabilities, for above and place.", **_OF_CLICKS)
-    ] = None,
+    position: PositionColumn = "position",
+    click: ClickColumn = "click",
+    event: Events = None,
+    propensity: PropensityColumn = None,
     topic: Annotated[
         str | None,
         typer.Option(
@@ -432,11 +438,14 @@ def train(
     if clicks is not None:
         if other := sorted(given - _WITH_CLICKS):
             raise typer.BadParameter(f"--{other[0].replace('_', '-')} does not go with --clicks")
-        _learn_clicks(
-            files or [], clicks.value, topic, scale.value, log, (save, json, quiet),
-            query=query or "query", document=document or "document", position=position, click=click, propensity=propensity,
-            event_time=event_time, features=_names(columns), exclude=_names(exclude) or (), events=event,
+        from online_rank.cli.click_log import learn
+        from online_rank.cli.train import Output
+
+        kept = _click_log(
+            files or [], clicks.value, topic, query=query, document=document, position=position, click=click,
+            propensity=propensity, event_time=event_time, columns=columns, exclude=exclude, event=event,
         )  # fmt: skip
+        learn(kept, scale.value, log, Output(save, json=json, quiet=quiet))
         return
     if alone := sorted(given & {"position", "click", "event", "propensity", "topic"}):
         raise typer.BadParameter(f"--{alone[0]} needs --clicks")
@@ -693,6 +702,7 @@ def evaluate(
 
 @app.command(cls=_Command)
 def compare(
+    context: typer.Context,
     a: Annotated[str, typer.Argument(metavar="A", help="A model that [bold]train --save[/bold] wrote.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     files: Files,
@@ -709,10 +719,46 @@ def compare(
     missing: MissingValues = Missing.error,
     event_time: TimeColumn = None,
     strict: Strict = False,
+    clicks: Annotated[
+        Origin | None,
+        typer.Option(
+            "--clicks",
+            help="The file is a log of clicks, as for train: what would the models have earned? Its lists were in random order "
+            "(shuffled), or have the probability of a document given those above (above).",
+            **_OF_CLICKS,
+        ),
+    ] = None,
+    position: PositionColumn = "position",
+    click: ClickColumn = "click",
+    event: Events = None,
+    propensity: PropensityColumn = None,
+    places: Annotated[
+        int,
+        typer.Option("--places", metavar="N", min=1, help="Positions whose gains count, discounted as in DCG.", **_OF_CLICKS),
+    ] = 1,
     json: Json = False,
     quiet: NoBar = False,
 ) -> None:
-    """Find which of two models ranks better on files, query by query, without learning from them."""
+    """Find which of two models ranks better on files, query by query, without learning from them.
+
+    With --clicks: a log of lists of any ranker, and of the clicks on them, as train reads it.
+    """
+    given = {name for name in context.params if _is_given(context, name)}
+    if clicks is not None:
+        if other := sorted(given - _COMPARED_BY_CLICKS):
+            raise typer.BadParameter(f"--{other[0].replace('_', '-')} does not go with --clicks")
+        from online_rank.cli.compare_clicks import compare_clicks
+        from online_rank.cli.files import warnings_as_lines
+
+        log = _click_log(
+            files, clicks.value, None, query=query, document=document, position=position, click=click, propensity=propensity,
+            event_time=event_time, columns=columns, exclude=exclude, event=event,
+        )  # fmt: skip
+        with warnings_as_lines(_warn):
+            compare_clicks([a, b], log, places, level, json, quiet)
+        return
+    if alone := sorted(given & {"position", "click", "event", "propensity", "places"}):
+        raise typer.BadParameter(f"--{alone[0]} needs --clicks")
     from online_rank.cli.compare import compare
     from online_rank.cli.files import Reading, warnings_as_lines
 
@@ -980,17 +1026,17 @@ def serve(
     )
 
 
-def _learn_clicks(
-    files: list[str], origin: str, topic: str | None, scale: str, log: bool, output: tuple[Any, ...], **columns: Any
-) -> None:
-    """Train on a log of clicks."""
-    from online_rank.cli.click_log import ClickLog, learn
+def _click_log(
+    files: list[str], origin: str, topic: str | None, *, query: str | None, document: str | None, event: list[str] | None,
+    columns: list[str] | None, exclude: list[str] | None, **others: Any,
+) -> Any:  # fmt: skip
+    """A log of clicks, by the options that name its columns."""
+    from online_rank.cli.click_log import ClickLog
     from online_rank.cli.events import events_of
-    from online_rank.cli.train import Output
 
-    save, json, quiet = output
-    columns["events"] = events_of(columns["events"]) if columns["events"] else None
-    learn(ClickLog(files, origin, columns, topic), scale, log, Output(save, json=json, quiet=quiet))
+    named = {"query": query or "query", "document": document or "document", "events": events_of(event) if event else None}
+    features = {"features": _names(columns), "exclude": _names(exclude) or ()}
+    return ClickLog(files, origin, {**named, **features, **others}, topic)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

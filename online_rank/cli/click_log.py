@@ -46,6 +46,12 @@ class ClickLog(NamedTuple):
     columns: dict[str, Any]
     topic: str | None = None
 
+    def require_propensity(self) -> None:
+        """Raise ValueError unless the log has a column of propensities just where its origin says so."""
+        needs, has = self.origin in ("above", "place"), self.columns.get("propensity") is not None
+        if needs != has:
+            raise ValueError(f"--clicks {self.origin} {'needs' if needs else 'has no'} --propensity COLUMN")
+
     def reader(self, with_topic: bool = False) -> Any:
         """The lists of all files; with the topic as what is known of the query, or without it."""
         from online_rank.stream import iter_impressions
@@ -100,9 +106,7 @@ def _learn(log: ClickLog, scale: str, take_log: bool, output: Output) -> None:
 
     if not log.files:
         raise ValueError("--clicks needs a table to learn from")
-    needs, has = log.origin in ("above", "place"), log.columns.get("propensity") is not None
-    if needs != has:
-        raise ValueError(f"--clicks {log.origin} {'needs' if needs else 'has no'} --propensity COLUMN")
+    log.require_propensity()
     if log.topic is not None and log.origin != "moved":
         raise ValueError("--topic is for --clicks moved")
     if output.save is not None:

@@ -45,7 +45,7 @@ class OffPolicyValue(base.Base):
     ----------
     weights
         lambda, one number >= 0 for each position, with sum 1: the weight of a gain there. `(1.0,)`: the first position only.
-        `discounts(k) / discounts(k).sum()` is DCG.
+        1 / log2(p + 1), divided by their sum: DCG.
 
     Examples
     --------

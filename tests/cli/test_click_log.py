@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from online_rank import load
+from online_rank import PerceptronRanker, load, save
 from online_rank.cli import main
 from online_rank.cli.events import events_of
 
@@ -41,9 +41,9 @@ def folder(tmp_path_factory):
     return path
 
 
-def run(capsys, *arguments):
+def run(capsys, *arguments, command="train"):
     with pytest.raises(SystemExit) as left:
-        main(["train", *arguments])
+        main([command, *arguments])
     return left.value.code, *capsys.readouterr()
 
 
@@ -143,3 +143,80 @@ def test_a_log_in_two_files_is_the_log(folder, capsys):
     one, two = json.loads(one), json.loads(two)
     assert one.pop("files") != two.pop("files")
     assert one == two
+
+
+@pytest.fixture(scope="module")
+def models(folder):
+    good, bad = folder / "good.model", folder / "bad.model"
+    model = PerceptronRanker()
+    model.learn_one([{"x": 1.0}, {"x": -1.0}], [1, 0])
+    save(model, good)
+    worse = PerceptronRanker()
+    worse.learn_one([{"x": 1.0}, {"x": -1.0}], [0, 1])
+    save(worse, bad)
+    return str(bad), str(good)
+
+
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize(("origin", "options"), [("shuffled", ()), ("above", ("--propensity", "above"))])
+def test_two_models_are_compared_by_a_log(origin, options, places, folder, models, capsys):
+    given = [
+        *models,
+        str(folder / "random.csv"),
+        "--clicks",
+        origin,
+        *options,
+        "--exclude",
+        OTHERS[origin],
+        "--event",
+        "click=2",
+    ]
+    given += ["--places", str(places)]
+    code, out, err = run(capsys, *given, "--json", command="compare")
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    # By hand: lists that begin as the other ranker's, by the inverse of their probability, 1/6 and 1/6 * 1/5.
+    weights = [1.0] if places == 1 else [1 / (1 + 1 / np.log2(3)), 1 / (1 + np.log2(3))]
+    log = log_of(False)
+    log["gain"] = log.click.eq("click").astype(float)
+    for path, ascending in zip(models, (True, False), strict=True):
+        earned = []
+        for _, rows in log.groupby("query", sort=False):
+            wished = rows.sort_values("x", ascending=ascending).document.tolist()
+            shown = rows.sort_values("position")
+            agree = [a == b for a, b in zip(shown.document, wished, strict=True)]
+            gains = shown.gain.tolist()
+            value = 6 * agree[0] * weights[0] * gains[0]
+            earned.append(value + (30 * (agree[0] and agree[1]) * weights[1] * gains[1] if places == 2 else 0.0))
+        about = report["values"][path]
+        assert about["mean"] == pytest.approx(np.mean(earned), rel=1e-9)
+        assert about["lower"] <= about["mean"] <= about["upper"]
+        assert ("snips" in about) == (about["effective_lists"] >= 100)
+    assert report["values"][models[1]]["lower"] > report["as_shown"] > report["values"][models[0]]["mean"]
+    assert (report["lists"], report["largest_gain"]) == (1500, 2.0)
+    # Random orders say what happens if two documents are exchanged; propensities do not.
+    assert (report["preference"] is None) == (origin == "above")
+    if origin == "shuffled":
+        assert report["preference"]["lower"] > 0.5
+    code, out, _ = run(capsys, *given, command="compare")
+    assert code == 0
+    assert (f"users prefer {models[1]}" in out) == (origin == "shuffled")
+    assert ("users who read downwards" in out) == (places == 2)
+    assert ("no estimates" in out) == (places == 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--clicks", "moved"], "lists that were not random say nothing about those that another model would have shown"),
+        (["--clicks", "place", "--propensity", "place"], "says nothing about those above it"),
+        (["--clicks", "above"], "--clicks above needs --propensity COLUMN"),
+        (["--clicks", "shuffled", "--measure", "map"], "--measure does not go with --clicks"),
+        (["--places", "2"], "--places needs --clicks"),
+    ],
+)
+def test_logs_that_compare_nothing_are_refused(arguments, message, folder, models, capsys):
+    code, out, err = run(capsys, *models, str(folder / "random.csv"), *arguments, command="compare")
+    assert code == 2
+    assert message in err
+    assert out == ""

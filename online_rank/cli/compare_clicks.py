@@ -1,0 +1,110 @@
+"""`online-rank compare --clicks`: what two models would have earned on a log of clicks, and which one its users prefer."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from online_rank.cli.click_log import ClickLog
+from online_rank.cli.files import load_model
+from online_rank.feedback import Clicks
+from online_rank.measures import discounts
+from online_rank.metrics import OffPolicyValue, SwapComparison
+
+__all__ = ["compare_clicks"]
+
+_WITHOUT_VALUE = {
+    "place": "the probability of a document at its position says nothing about those above it, which a value needs",
+    "moved": "lists that were not random say nothing about those that another model would have shown",
+}
+_ASSUMES = {
+    False: "Nothing is assumed about users.",
+    True: "Assumed: what happens at a position depends on the documents down to it alone, as for users who read downwards.",
+}
+
+
+def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, level: float, as_json: bool, quiet: bool) -> None:
+    """Print what two saved models would have earned on lists of a log, and which of them its users prefer.
+
+    Raises
+    ------
+    ValueError
+        The log does not say the probability of its lists, or the two models are one.
+    """
+    if log.origin in _WITHOUT_VALUE:
+        raise ValueError(f"--clicks {log.origin}: {_WITHOUT_VALUE[log.origin]}; use shuffled or above")
+    log.require_propensity()
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"{paths[0]} is compared with itself: give two models")
+    models, shown = [load_model(path) for path in paths], False if quiet or as_json else None
+    longest, largest = _sizes(log, shown)
+    weights = discounts(places)[:places] / discounts(places)[:places].sum()
+    values = [OffPolicyValue(weights.tolist()) for _ in models]
+    swaps = SwapComparison(k=max(longest, 2)) if log.origin == "shuffled" else None
+    as_shown = 0.0
+    for x, given in log.watched("comparing", shown):
+        clicks = Clicks(given.impression, tuple(gain / largest for gain in given.gains))
+        rankings = [model.rank_one(x) for model in models]
+        for value, ranking in zip(values, rankings, strict=True):
+            value.update(clicks, ranking)
+        if swaps is not None:
+            swaps.update(clicks, *rankings)
+        as_shown += float(np.dot(weights[: len(clicks.gains)], clicks.gains[:places]))
+    report = {
+        "lists": values[0].n,
+        "places": places,
+        "largest_gain": largest,
+        "as_shown": as_shown / values[0].n,
+        "values": {path: _about(value, level) for path, value in zip(paths, values, strict=True)},
+        "preference": None if swaps is None else swaps.interval(level)._asdict(),
+        "note": _ASSUMES[places > 1],
+    }
+    if as_json:
+        print(json.dumps(report))
+    else:
+        _print(paths, report, values, swaps, level)
+
+
+def _sizes(log: ClickLog, shown: bool | None) -> tuple[int, float]:
+    """The most documents of a list, and the largest gain, at least 1. Raises ValueError for a log without lists."""
+    longest, largest = 0, 1.0
+    for _, clicks in log.watched("looking at the lists", shown):
+        longest = max(longest, len(clicks.gains))
+        largest = max(largest, *clicks.gains)
+    if not longest:
+        raise ValueError("the log has no lists: no row has a position")
+    return longest, largest
+
+
+def _about(value: OffPolicyValue, level: float) -> dict[str, Any]:
+    """A value with its interval, and the estimates without a guarantee where there is enough for them."""
+    about = {**value.interval(level)._asdict(), "effective_lists": value.effective_sample_size}
+    try:
+        return {**about, "snips": value.snips(), "doubly_robust": value.doubly_robust()}
+    except ValueError:
+        return about
+
+
+def _print(
+    paths: Sequence[str], report: dict[str, Any], values: Sequence[OffPolicyValue], swaps: SwapComparison | None, level: float
+) -> None:
+    places = report["places"]
+    what = "of the first document" if places == 1 else f"of the first {places}, discounted as in DCG"
+    unit = "" if report["largest_gain"] == 1.0 else f", as parts of {report['largest_gain']:g}"
+    print(f"{report['lists']:,} lists; gain {what}{unit}; as shown {report['as_shown']:.4f}.")
+    width = max(map(len, paths))
+    for path, value in zip(paths, values, strict=True):
+        about = report["values"][path]
+        print(f"  {path:<{width}}  {value.interval(level)}")
+        effective = f"{about['effective_lists']:,.0f} effective lists"
+        estimates = "no estimates: fewer than 100 mislead"
+        if "snips" in about:
+            estimates = f"estimates: SNIPS {about['snips']:.4f}, doubly robust {about['doubly_robust']:.4f}"
+        print(f"  {'':<{width}}  {effective}; {estimates}")
+    print(report["note"])
+    if swaps is not None:
+        interval = swaps.interval(level)
+        better = paths[1] if interval.lower > 0.5 else paths[0] if interval.upper < 0.5 else None
+        verdict = f"neither is preferred at {100 * level:g} %" if better is None else f"users prefer {better}"
+        print(f"Exchanges of shown documents, for any users: {interval}; above 1/2 for {paths[1]}: {verdict}")
