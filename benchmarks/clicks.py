@@ -10,8 +10,14 @@ method of the field with its authors' settings (`benchmarks/_pdgd.py`); "click >
 Nothing is tuned on these runs. Four methods run compiled (`benchmarks/_simulation.py`), draw by draw as by the interface.
 
 With `--runs DIR` runs are kept in a folder, and those that it has are not made again; so users and methods can be run one
-after the other, and `python -m benchmarks.clicks --runs DIR` ends with the whole result. `--part bar --keep FILE` compares
-`SwapRanker` with PDGD and, given a checkout of 3a8f3e3 (`--before`), with its earlier self, for 10, 3, 2 and 1 slots.
+after the other, and `python -m benchmarks.clicks --runs DIR` ends with the whole result. Other parts, `--part NAME`, with
+`--keep FILE` to go on later:
+
+- bar: `SwapRanker` beside PDGD and, given a checkout of 3a8f3e3 (`--before`), beside its earlier self, for 10, 3, 2, 1 slots;
+- equal: are equal rankers told apart, if everybody draws with the same seed?
+- logs: what is learned from a log of every shape, beside learning from grades;
+- speed: learning and showing, beside a checkout of 3a8f3e3 (`--before`);
+- tenants: a hundred tenants, with shared weights, own weights, and both.
 """
 
 import re
@@ -26,6 +32,9 @@ import numpy as np
 
 from benchmarks._clicks_bar import section as beside_others
 from benchmarks._clicks_data import GAMMA, K, Queries, ndcg_shown, offline, parts, queries_of
+from benchmarks._clicks_logs import section as of_logs
+from benchmarks._clicks_speed import section as beside_in_speed
+from benchmarks._clicks_tenants import section as of_tenants
 from benchmarks._common import RESULTS, parser, table
 from benchmarks._common import save as save_result
 from benchmarks._data import data_folder
@@ -46,6 +55,7 @@ from online_rank import (
     save,
 )
 from online_rank._progress import progress
+from online_rank.metrics import TeamDraft
 from online_rank.stream.clicks import User, user
 
 CHECKPOINTS = (100, 1000, 10_000)
@@ -53,7 +63,7 @@ ROUNDS = 9
 USERS = ("perfect", "navigational", "informational", "trust", "position", "dependent")
 REFERENCE = "PDGD (port)"
 OURS = "SwapRanker()"
-PARTS = ("bar",)
+PARTS = ("bar", "equal", "logs", "speed", "tenants")
 
 
 class Plain:
@@ -264,6 +274,37 @@ def speeds(n: int = 300) -> list[list[object]]:
     return rows
 
 
+class Fixed:
+    """A ranker that has one ranking."""
+
+    def rank_one(self, x: Any) -> list[int]:
+        return list(range(K))
+
+
+def equal_rankers(n_runs: int = 40, n_lists: int = 600) -> str:
+    """Whether `TeamDraft` tells two equal rankers apart: everything has the same seed, that of the run; the first has 0."""
+    rows = []
+    for name in USERS:
+        means, held = [], 0
+        for seed in range(n_runs):
+            grades = np.random.default_rng(seed).integers(3, size=K)
+            drafts, who = TeamDraft(Fixed(), Fixed(), seed=seed), user(name, seed=seed)
+            for t in range(n_lists):
+                drafts.update(who.clicks(drafts.show_one(None), grades, t))
+            mean, (lower, upper) = drafts.interval().mean, drafts.interval()[:2]
+            means.append(mean)
+            held += lower <= 0.5 <= upper
+        rows.append([name, f"{held} of {n_runs}", level(means, 4)])
+        print(*rows[-1], flush=True)
+    header = ("users", "intervals that contain 1/2", "mean, ± standard error")
+    return f"""## Equal rankers at equal seeds
+
+`TeamDraft` of two rankers with one ranking, {n_lists} lists a run. The seeds of coins and users are equal in every run.
+
+{table(header, rows)}
+"""
+
+
 def in_picture(runs: Runs) -> str:
     """The users whose rankings are drawn."""
     return next((name for name in ("trust", "informational") if name in runs), next(iter(runs)))
@@ -290,15 +331,23 @@ def main() -> None:
     arguments.add_argument("--runs", type=Path)
     arguments.add_argument("--jobs", type=int, default=2)
     arguments.add_argument("--part", choices=PARTS, help="measure this alone; the page keeps its other sections")
-    arguments.add_argument("--before", type=Path, metavar="CHECKOUT", help="bar: a checkout of 3a8f3e3 to compare with")
+    arguments.add_argument("--before", type=Path, metavar="CHECKOUT", help="bar, speed: a checkout of 3a8f3e3")
     arguments.add_argument("--minutes", type=float, default=float("inf"), help="bar: begin no other run after this")
     add_keep(arguments)
     chosen = arguments.parse_args()
     folder = data_folder() / "mq2008"
     if not folder.exists():
         raise SystemExit(f"no data: {folder}")
-    if chosen.part == "bar":
-        save_result("clicks", beside_others(folder, chosen.before, chosen.minutes, Kept(chosen.keep)), part=True)
+    if chosen.part is not None:
+        kept = Kept(chosen.keep)
+        section = {
+            "bar": lambda: beside_others(folder, chosen.before, chosen.minutes, kept),
+            "equal": equal_rankers,
+            "logs": lambda: of_logs(folder, kept),
+            "speed": lambda: beside_in_speed(chosen.before),
+            "tenants": lambda: of_tenants(kept),
+        }[chosen.part]
+        save_result("clicks", section(), part=True)
         return
     cases = [
         Case(name, method, fold, seed, chosen.impressions)
