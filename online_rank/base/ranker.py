@@ -352,8 +352,10 @@ class Ranker(QueryEstimator):
         return self._learn(block, rounds) == 1
 
     def _fits(self, block: Block) -> bool:
-        """Whether a block with grades has the columns of the state, in order."""
-        if block.served is not None or type(block.y) is not np.ndarray:
+        """Whether a block with feedback that is learned has the columns of the state, in order."""
+        if block.served is not None or not (
+            type(block.y) is np.ndarray or (block.y is not None and self.abilities.takes_clicks)
+        ):
             return False
         return self._is_aligned(block) if isinstance(block.X, np.ndarray) else self._fits_rows(block)
 

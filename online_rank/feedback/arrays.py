@@ -68,20 +68,22 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
     ids = None if isinstance(block.ids, range) else block.ids
     rows: list[int] = []
     gains: list[float] = []
+    places: list[int] = []
     logits: list[float] = []
     starts, held, rests, kinds = [0], [], [], []
-    moved = []
-    for q, (each, first, stop) in enumerate(zip(block.y, block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True)):
+    offsets = block.offsets.tolist()
+    for each, first, stop in zip(block.y, offsets, offsets[1:], strict=False):
         shown = each.impression
         held_back = shown.held_back
         order = shown.order + held_back if held_back else shown.order
         rows += _rows(order, None if ids is None else ids[first:stop], stop - first)
         gains += each.gains
         held.append(len(held_back))
+        places += range(len(shown.order)) if shown.positions is None else [position - 1 for position in shown.positions]
         if held_back:
             gains += [0.0] * len(held_back)
-        if shown.positions is not None:
-            moved.append((q, shown.positions))
+            # Documents held back come after the last one shown.
+            places += [places[-1] + 1 if shown.order else 0] * len(held_back)
         if shown.logits is not None:
             logits += shown.logits
             kinds.append(PLACKETT_LUCE)
@@ -94,31 +96,16 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
             raise ValueError(f"y: {_WITHOUT_OTHERS}")
         starts.append(len(rows))
         rests.append(-np.inf if shown.rest is None else shown.rest)
-    begins = np.array(starts)
-    n_held = np.array(held, np.int64)
     return ShownBlock(
         np.array(rows, np.int64),
-        begins,
-        n_held,
+        np.array(starts),
+        np.array(held, np.int64),
         np.array(gains),
-        _places(begins, n_held, moved),
+        np.array(places, np.int64),
         np.array(logits),
         np.array(rests),
         np.array(kinds, np.int64),
     )
-
-
-def _places(starts: np.ndarray, held: np.ndarray, moved: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
-    """The position of each drawn document, from 0: consecutive, unless positions are given."""
-    places = np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
-    for q, positions in moved:
-        stop = starts[q + 1] - held[q]
-        places[starts[q] : stop] = np.array(positions, np.int64) - 1
-    for q in np.flatnonzero(held).tolist():
-        # Documents held back come after the last one shown.
-        stop = starts[q + 1] - held[q]
-        places[stop : starts[q + 1]] = places[stop - 1] + 1 if stop > starts[q] else 0
-    return places
 
 
 _WITHOUT_LAW = (

@@ -148,6 +148,10 @@ class SwapRanker(LinearRanker):
         self._beginning = self._weights.copy()
         self._strength = strength
 
+    def _fits(self, block: Block) -> bool:
+        # The first query scales all initial weights before anything is learned from it.
+        return not self._strength and super()._fits(block)
+
     def _touched(self, block: Block) -> np.ndarray | None:
         # The first query scales all initial weights.
         return None if self._strength else super()._touched(block)

@@ -420,3 +420,12 @@ def test_rankers_of_grades_refuse_clicks():
 def test_bad_settings(options, error):
     with pytest.raises(error, match=next(iter(options))):
         SwapRanker(**options)
+
+
+@pytest.mark.parametrize("ranker", [SwapRanker, ClickPerceptron])
+def test_a_list_is_learned_without_copying_the_state(ranker):
+    model, (X, y) = ranker(), teacher(1)[0]
+    for t in range(3):
+        before = model._weights
+        model.learn_one(X, user("navigational").clicks(model.show_one(X), np.minimum(y, 2), t))
+    assert model._weights is before
