@@ -51,8 +51,8 @@ def _random(X: np.ndarray, t: int, rng: np.random.Generator) -> Impression:
     return Impression.shuffled(rng.permutation(len(X))[:K].tolist(), len(X))
 
 
-def _propensities(X: np.ndarray, t: int, rng: np.random.Generator) -> Impression:
-    shown = PlackettLuce(K, seed=1).show(_of_today(X, t), t, confidence=0.5)
+def _propensities(X: np.ndarray, t: int, rng: np.random.Generator, k: int = K) -> Impression:
+    shown = PlackettLuce(k, seed=1).show(_of_today(X, t), t, confidence=0.5)
     return Impression(shown.order, propensities=shown.chances)
 
 
@@ -102,6 +102,7 @@ SHAPES: dict[str, tuple[Draw, str, str, Callable[[Log, int], Any]]] = {
     "uniform order": (_random, "`Impression.shuffled`", "`SwapRanker()`", _swap),
     "uniform order, with gaps": (_gaps, "`Impression.shuffled`, `positions`", "`SwapRanker()`", _swap),
     "drawn around today's rankers": (_propensities, "`propensities`", PERCEPTRON, _by_propensities),
+    "the same, three shown": (functools.partial(_propensities, k=3), "`propensities`", PERCEPTRON, _by_propensities),
     "probabilities at each position": (_placements, "`placements`", PERCEPTRON, _by_propensities),
     "today's rankers in turn, no chance": (_fixed, "nothing", HARVEST, _by_harvest),
     "one slot, uniform": (_slot, "`Impression.shuffled`, `held_back`", "`SwapRanker()`", _swap),
@@ -165,13 +166,9 @@ def _cell(found: list[Any]) -> str:
 
 def section(folder: Path, kept: Kept) -> str:
     """Measure what is missing, and write the section."""
-    names: list[str] = []
 
     def all_folds(name: str, measure: Callable[[int], Any]) -> str:
-        found = []
-        for fold in range(5):
-            names.append(f"logs, {name}, {fold}")
-            found.append(kept.part(names[-1], functools.partial(measure, fold)))
+        found = [kept.part(f"logs, {name}, {fold}", functools.partial(measure, fold)) for fold in range(5)]
         print(name, _cell(found), flush=True)
         return _cell(found)
 
@@ -188,7 +185,7 @@ MQ2008, five folds, {LISTS:,} simulated lists of ten documents, or of one. NDCG@
 standard error over the folds. Learning from all grades of the same queries, `StreamScaler() | PerceptronRanker()`: {grades}.
 The two rankers that made the logs not drawn by us or at random: {rankers[0]} and {rankers[1]}. `placements` and
 `NaturalVariation` assume users of the kind "position", who look at position p with probability 1/p; with others they are
-as good as that assumption. Advertisements are at positions 2, 3 and 7 of pages with gaps. {kept.code_of(*names)}
+as good as that assumption. Advertisements are at positions 2, 3 and 7 of pages with gaps.
 
 {table(("the log", "says", "learned by", *(f"users: {name}" for name in USERS)), rows)}
 """

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from benchmarks._clicks_speed_worker import RANKERS, N
 from benchmarks._common import ROOT, table
-from benchmarks._kept import commit
 
 __all__ = ["section"]
 
@@ -39,8 +38,8 @@ def section(before: Path | None) -> str:
 
 {table(header, rows)}
 
-Processor time of {N} queries, ten documents shown, in {ROUNDS} turns. Commit {commit()} beside {commit(before)}; load of the
-machine {os.getloadavg()[0]:.1f}.
+Processor time of {N} queries, ten documents shown, in {ROUNDS} turns; load of the machine
+{os.getloadavg()[0]:.1f}.
 """
 
 

@@ -16,7 +16,7 @@ __all__ = ["section"]
 
 TENANTS, QUERIES, DOCUMENTS, FEATURES = 100, 6_000, 10, 8
 #: What part of its taste is a tenant's own.
-OWN = (0.0, 0.3, 0.7, 1.0)
+OWN = (0.0, 0.3, 1.0)
 SEEDS = 3
 MODELS = ("shared", "own", "both")
 
@@ -75,7 +75,7 @@ def measured(clicks: bool, own: float, kind: str, seed: int) -> list[float]:
 
 def section(kept: Kept) -> str:
     """Measure what is missing, and write the section."""
-    rows, names = [], []
+    rows = []
     for clicks in (False, True):
         for own in OWN:
             cells, last = [], {}
@@ -84,7 +84,6 @@ def section(kept: Kept) -> str:
                 found = np.array(
                     [kept.part(part, functools.partial(measured, clicks, own, kind, seed)) for seed, part in enumerate(parts)]
                 )
-                names += parts
                 last[kind] = float(found[:, 1].mean())
                 cells.append(f"{found[:, 0].mean():.3f} / {last[kind]:.3f} ± {found[:, 1].std(ddof=1) / SEEDS**0.5:.3f}")
             rows.append(["clicks" if clicks else "grades", own, *cells, max(last, key=lambda kind: last[kind])])
@@ -95,7 +94,7 @@ def section(kept: Kept) -> str:
 the part of a tenant's taste (of the variance of its weights) that is not that of all. Grades are learned by
 `PerceptronRanker()`, clicks of navigational users by `SwapRanker()`. *Shared*: one model; *own*: a model for each tenant;
 *both*: `CrossFeatures("tenant")` in front of one model. NDCG@10 of rankings by scores, before each query is learned: of all
-queries / of the last fifth, {SEEDS} seeds. {kept.code_of(*names)}
+queries / of the last fifth, {SEEDS} seeds.
 
 {table(("feedback", "own", *MODELS, "best in the last fifth"), rows)}
 """

@@ -366,7 +366,7 @@ def main() -> None:
     runs: Runs = {}
     for case in cases:
         runs.setdefault(case.user, {}).setdefault(case.method, []).append(made[case])
-    save_result("clicks", report(folder, runs, chosen.seeds, chosen.impressions))
+    save_result("clicks", report(folder, runs, chosen.seeds, chosen.impressions), part=True)
     picture(runs)
 
 
@@ -411,6 +411,8 @@ def report(folder: Path, runs: Runs, seeds: Sequence[int], n: int) -> str:
     speed_header = ["documents x features", "block / s", "one by one / s", "PDGD / s", "block : PDGD", "one by one : PDGD"]
     return f"""# Learning from clicks
 
+## Beside PDGD, by methods
+
 MQ2008, 5 folds x {len(seeds)} seeds, {n:,} impressions of ten documents. NDCG@10 on the test part of the rankings by scores,
 after {" / ".join(f"{c:,}" for c in reached)} impressions. *Online*: sum of the NDCG@10 of what was shown, discounted
 by {GAMMA}. Differences to PDGD are paired, with their standard errors. Learning from all grades, once through:
@@ -423,7 +425,7 @@ Mean NDCG@10 of what was shown so far, users "{in_picture(runs)}":
 ![Mean NDCG@10 of what was shown so far](clicks_online.png)
 
 {chr(10).join(f"{section}{chr(10)}" for section in sections)}
-## Speed
+## Speed beside PDGD
 
 Impressions learned a second: medians of {ROUNDS} interleaved rounds, and of the ratios within a round.
 

@@ -99,6 +99,18 @@ SHOWN = {
         rows=("iter_letor", "read_letor", "scikit-learn*", "pandas*", "polars*"),
         columns=("reader", "file, MB", "MB/s", "MB/s, processor", "x scikit-learn", "gzip, MB/s", "peak, MB"),
     ),
+    "clicks": Part(
+        rows=("10",),
+        columns=(
+            "users",
+            "runs",
+            "online, less PDGD",
+            "online, less SwapRanker() of 3a8f3e3",
+            "after 100, less PDGD",
+            "after 1,000, less PDGD",
+            "after 10,000, less PDGD",
+        ),
+    ),
     "metrics": Part(
         columns=("", "NDCG@10 queries/s", "NDCG@10 to full sort", "MAP queries/s", "MAP to full sort", "remark"),
     ),
