@@ -28,6 +28,7 @@ _HOMES = {
     "to_lightgbm": "boosters",
     "to_onnx": "onnx",
     "to_opensearch_pipeline": "engines",
+    "to_painless": "painless",
     "to_ranklib": "ranklib",
     "to_solr": "solr",
     "to_solr_function": "engines",

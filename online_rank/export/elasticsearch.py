@@ -96,7 +96,7 @@ def _require_no_negative(given: Prepared) -> None:
             if low < 0.0 and text not in given.templates:
                 raise ValueError(
                     f"feature {text!r} has been negative, about {low:.3g}, and the plugin refuses negative values: learn from "
-                    "it with a constant added, or give a template that adds one (argument names)"
+                    "it with a constant added, or give a template that adds one (names, --map-feature)"
                 )
 
 

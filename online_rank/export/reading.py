@@ -38,8 +38,8 @@ class Prepared(NamedTuple):
     templates: dict[str, Any]
 
 
-def prepared(model: Any, to: str, names: Names = None) -> Prepared:
-    """A model for the target `to`.
+def prepared(model: Any, to: str, names: Names = None, *, title: str = "") -> Prepared:
+    """A model for the target `to`, or for a program called `title` that computes what `to` does.
 
     Raises
     ------
@@ -48,15 +48,16 @@ def prepared(model: Any, to: str, names: Names = None) -> Prepared:
     ValueError
         The model has no features yet, or `names` do not fit.
     """
+    title = title or TARGETS[to].title
     if any(isinstance(step, RunFeatures) for step in serving_steps(model)):
         others = ", ".join(name for name, other in TARGETS.items() if "fusion" in other.kinds)
         reason = "RunFeatures makes features of the lists of retrievers"
-        raise TypeError(f"{TARGETS[to].title} cannot compute this model: {reason}. Targets that can: {others}")
+        raise TypeError(f"{title} cannot compute this model: {reason}. Targets that can: {others}")
     form = form_of(model)
-    kind, target = kind_of(form), TARGETS[to]
-    if kind not in target.kinds:
+    kind = kind_of(form)
+    if kind not in TARGETS[to].kinds:
         others = ", ".join(name for name, other in TARGETS.items() if kind in other.kinds)
-        raise TypeError(f"{target.title} cannot compute this model: {_reason(model, kind)}. Targets that can: {others}")
+        raise TypeError(f"{title} cannot compute this model: {_reason(model, kind)}. Targets that can: {others}")
     texts, templates = feature_texts(form.names, form.n_features, names)
     return Prepared(raw_trees(form) if kind == "trees" else form, kind, texts, templates)
 

@@ -27,7 +27,7 @@ from online_rank import (
     StreamTargetEncoder,
 )
 from online_rank.base.closed import form_of
-from online_rank.export import KINDS, TARGETS, export, solr_features
+from online_rank.export import KINDS, TARGETS, export, solr_features, to_painless
 from online_rank.export.reading import kind_of
 from online_rank.preprocessing import Ramps
 from tests.reference import engines
@@ -137,6 +137,36 @@ def test_what_is_missing_in_vespa_counts_as_0(models):
             X = np.array([[1.0, np.nan, 3.0, 2001.0], [np.nan, 1.0, np.nan, np.nan]])
             found, zeros = engines.vespa(text, NAMES, X), engines.vespa(text, NAMES, np.nan_to_num(X))
             assert found.tolist() == zeros.tolist()
+
+
+def test_a_script_of_elasticsearch_ranks_as_the_model_does(models, monkeypatch):
+    monkeypatch.setattr("online_rank.export.painless._MOST_BYTES", 1 << 20)
+    for kind, model in models:
+        if kind not in TARGETS["vespa"].kinds:
+            with pytest.raises(TypeError, match="a script of Elasticsearch cannot compute this model: "):
+                to_painless(model)
+            continue
+        body = to_painless(model, names={"year": "made.in-year"})
+        fields = (*NAMES[:3], "made.in-year")
+        for X, _ in queries(5, seed=1):
+            X = np.concatenate([X, [[0.0, -3.0, 0.0, 0.0], [1e6, 3.0, 1e9, 1.0], [np.nan, 1.0, np.nan, np.nan]]])
+            scores = np.array(model.predict_one([dict(zip(NAMES, row, strict=True)) for row in np.nan_to_num(X).tolist()]))
+            expected = np.where(scores < 0.0, 1.0 / (1.0 - np.minimum(scores, 0.0)), 1.0 + scores)
+            np.testing.assert_allclose(engines.painless(body, fields, X), expected, rtol=1e-7)
+
+
+def test_scripts_take_names_of_fields_and_have_a_limit(monkeypatch):
+    ranker = PerceptronRanker.from_weights({"bm25": 2.0, "age": -0.5})
+    source = to_painless(ranker, names={"bm25": "_score"})["script_score"]["script"]["source"]
+    assert source.startswith("double x1 = _score;\ndouble x2 = doc['age']")
+    for name in ("a'] + 1 //", "", "a b", "a\\"):
+        with pytest.raises(ValueError, match="is no name of a field"):
+            to_painless(ranker, names={"age": name})
+    with pytest.raises(TypeError, match="has a template; scripts take names of fields"):
+        to_painless(ranker, names={"age": {"match": {}}})
+    monkeypatch.setattr("online_rank.export.painless._MOST_BYTES", 60)
+    with pytest.raises(ValueError, match=r"the script has .* bytes, and Elasticsearch takes 60"):
+        to_painless(ranker)
 
 
 def test_every_entry_of_the_table_has_a_function():

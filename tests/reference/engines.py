@@ -142,6 +142,51 @@ class _Expression:
         return ("call", token, *arguments)
 
 
+class _Painless(_Expression):
+    """Expressions of Painless, with doc['field'].size(), doc['field'].value and Math's functions."""
+
+    def __init__(self, text):
+        self.tokens = re.findall(r"\d[\d.]*(?:e[-+]?\d+)?|[A-Za-z_]\w*|'[^']*'|==|[-+*/<(),?:.\[\]]", text)
+        self.place = 0
+
+    def parse(self):
+        condition = super().parse()
+        if not self.take("?"):
+            return condition
+        then = self.parse()
+        assert self.take(":")
+        return ("call", "if", condition, then, self.parse())
+
+    def unary(self):
+        if self.take("Math"):
+            assert self.take(".")
+        if not self.take("doc"):
+            return super().unary()
+        assert self.take("[")
+        field = ("call", "attribute", ("name", self.take().strip("'")))
+        assert self.take("]")
+        assert self.take(".")
+        if self.take("value"):
+            return field
+        assert [self.take(), self.take(), self.take()] == ["size", "(", ")"]
+        return ("-", 1.0, ("call", "isNan", field))
+
+
+def painless(body, names, X):
+    """The scores of a script; NaN in X is a field that a document lacks. Other scores than Elasticsearch takes are an error."""
+    script = body["script_score"]["script"]["source"]
+    *statements, last = script.rstrip(";").split(";\n")
+    parsed = {}
+    for statement in statements:
+        name, text = re.fullmatch(r"double (\w+) = (.*)", statement).groups()
+        assert name not in parsed
+        parsed[name] = _Painless(text).parse()
+    columns = dict(zip(names, np.array(X, float).T, strict=True))
+    found = np.zeros(len(X)) + _values(_Painless(re.fullmatch(r"return (.*)", last)[1]).parse(), parsed, columns)
+    assert (found >= 0.0).all()
+    return found
+
+
 def _values(node, functions, columns):
     """The values of an expression for all documents, given their attributes (n,)."""
 
