@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from online_rank.cli.files import load_model, refuse_overwriting
+from online_rank.cli.files import load_model, refuse_overwriting, warnings_as_lines
 from online_rank.cli.fuse import read_runs
 from online_rank.export import export, fusion_weights, solr_features
 from online_rank.export.reading import Names
@@ -70,7 +70,8 @@ def run(
         refuse_overwriting("--features-out", features_out, [*read, *([out] if out else [])])
     model, names = load_model(path), called.names()
     queries = [query.runs for query in read_runs(runs)] if runs else None
-    content = export(model, to, name=called.name, names=names, queries=queries)
+    with warnings_as_lines(lambda line: print(f"online-rank: {line}", file=sys.stderr)):
+        content = export(model, to, name=called.name, names=names, queries=queries)
     if "fusion" in TARGETS[to].kinds:
         _notice_fusion(model, to, queries)
     if features_out is not None:

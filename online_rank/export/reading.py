@@ -1,11 +1,12 @@
 """Reads a model for a target: its closed form, and the target's names of the features."""
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from online_rank.base import serving_steps
+from online_rank.base import serving_chain, serving_steps
 from online_rank.base.closed import form_of
 from online_rank.base.form import Curves, Form, InQuery, Layer, Linear, Scale, Take, Tree, Trees, first_at_least, sources_of
 from online_rank.export.table import KINDS, TARGETS
@@ -59,6 +60,8 @@ def prepared(model: Any, to: str, names: Names = None, *, title: str = "") -> Pr
         others = ", ".join(name for name, other in TARGETS.items() if kind in other.kinds)
         raise TypeError(f"{title} cannot compute this model: {_reason(model, kind)}. Targets that can: {others}")
     texts, templates = feature_texts(form.names, form.n_features, names)
+    if any(getattr(part, "draws_candidates", False) for part in serving_chain(model)):
+        warnings.warn("the blend draws one of its candidates for each query; what is exported is their mean", stacklevel=3)
     return Prepared(raw_trees(form) if kind == "trees" else form, kind, texts, templates)
 
 

@@ -182,6 +182,12 @@ class BlendRanker(NestedRanker):
         return self._choice(shares_of(self._losses, self._prior, self.step))
 
     @property
+    @locked
+    def _mean_weights(self) -> np.ndarray:
+        """The mean of the candidates by their shares, also where one is drawn for each query."""
+        return choose(shares_of(self._losses, self._prior, self.step), self._candidates, None)
+
+    @property
     def step(self) -> float:
         """eta, the step of the next query."""
         return step_of(self._account, self.rate, len(self._losses), self._keep < 1.0)
@@ -254,11 +260,11 @@ class BlendRanker(NestedRanker):
     def _head(self) -> Head:
         names, n_features = self.feature_names, self.n_features
         if self._front is None or self._front.passes:
-            return Blend(tuple(form_of(learner, names, n_features) for learner in self._learners), self.weights)
+            return Blend(tuple(form_of(learner, names, n_features) for learner in self._learners), self._mean_weights)
         layers, columns = self._front._layers(n_features), names_made(self._front, self._own_names())
         forms = (form_of(learner, None if names is None else columns, len(columns)) for learner in self._learners)
         raw = (form._replace(names=names, n_features=n_features, layers=(*layers, *form.layers)) for form in forms)
-        return Blend(tuple(raw), self.weights)
+        return Blend(tuple(raw), self._mean_weights)
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         return self._score_queries(X, single(len(X)))

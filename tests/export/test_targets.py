@@ -25,8 +25,10 @@ from online_rank import (
     StreamQuantileMap,
     StreamScaler,
     StreamTargetEncoder,
+    save,
 )
 from online_rank.base.closed import form_of
+from online_rank.cli import main
 from online_rank.export import KINDS, TARGETS, export, solr_features, to_painless
 from online_rank.export.reading import kind_of
 from online_rank.preprocessing import Ramps
@@ -153,6 +155,26 @@ def test_a_script_of_elasticsearch_ranks_as_the_model_does(models, monkeypatch):
             scores = np.array(model.predict_one([dict(zip(NAMES, row, strict=True)) for row in np.nan_to_num(X).tolist()]))
             expected = np.where(scores < 0.0, 1.0 / (1.0 - np.minimum(scores, 0.0)), 1.0 + scores)
             np.testing.assert_allclose(engines.painless(body, fields, X), expected, rtol=1e-7)
+
+
+def test_a_blend_that_draws_is_exported_as_its_mean_which_is_told(tmp_path, capsys):
+    model = BlendRanker([StreamScaler() | PerceptronRanker(), RidgeRanker()], seed=3)
+    for X, y in queries(30):
+        # As if the blend had been much worse than its parts.
+        model.learn_one(X, y, served=-1.0 * np.argsort(np.argsort(y)))
+    assert model.draws_candidates
+    with pytest.warns(
+        UserWarning, match="the blend draws one of its candidates for each query; what is exported is their mean"
+    ):
+        body = json.loads(export(model, "json"))
+    shares = np.exp(-model.step * (model.candidate_losses - model.candidate_losses.min())) * model.candidate_prior
+    expected = (shares / shares.sum()) @ model.candidates
+    assert body["head"]["weights"] == pytest.approx(expected.tolist())
+    assert model.weights.tolist() in model.candidates.tolist()
+    save(model, tmp_path / "m")
+    with pytest.raises(SystemExit):
+        main(["export", str(tmp_path / "m"), "--to", "json"])
+    assert "online-rank: the blend draws one of its candidates for each query" in capsys.readouterr().err
 
 
 def test_scripts_take_names_of_fields_and_have_a_limit(monkeypatch):
