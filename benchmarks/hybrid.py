@@ -10,6 +10,7 @@ of users that were measured before are not measured again.
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from benchmarks._data import data_folder
 from benchmarks._hybrid_checks import certificate, engines, exports
 from benchmarks._hybrid_clicks import Prepared, strengths
 from benchmarks._hybrid_clicks import section as clicks
+from benchmarks._hybrid_ranx import EVERY, beside_ranx, costs
 from benchmarks._hybrid_vectors import section as vectors
 from benchmarks._kept import Kept, add_keep
 from benchmarks._retrievers import Fused, read, retrieved
@@ -90,7 +92,7 @@ def paired(difference: np.ndarray) -> str:
 
 
 #: What can be measured alone; the page keeps its other sections.
-PARTS = ("grades", "clicks", "strength", "vectors", "exports", "engines", "certificate")
+PARTS = ("grades", "ranx", "clicks", "strength", "vectors", "exports", "engines", "certificate")
 
 
 def main() -> None:
@@ -118,8 +120,10 @@ def main() -> None:
         save("hybrid", clicks([*map(prepared, queries)], given.runs, Kept(given.keep)), part=True)
     elif given.part == "exports":
         save("hybrid", exports(queries, names), part=True)
+    elif given.part == "ranx":
+        save("hybrid", ranx(queries, names, given.orders), part=True)
     else:
-        grades(queries, names, given.orders)
+        save("hybrid", grades(queries, names, given.orders), part=True)
 
 
 def prepared(query: Fused) -> Prepared:
@@ -130,47 +134,81 @@ def prepared(query: Fused) -> Prepared:
     return Prepared(np.array([[*x.values()] for x in made.values()]), y, float((np.exp2(query.ideal[:10]) - 1.0) @ discount))
 
 
-def grades(queries: list[Fused], names: list[str], orders: int) -> None:
-    """The page itself: learning from grades."""
+class Table:
+    """Cells of the tables: what a way to rank is worth, beside today's rules.
+
+    Parameters
+    ----------
+    rules
+        NDCG@10 of each question by reciprocal rank fusion and by the mean of min-max scores.
+    """
+
+    header = (
+        "", "NDCG@10", "less RRF", "less min-max", f"first {FIRST}, less min-max", "second half, less min-max", "ms a question"
+    )  # fmt: skip
+
+    def __init__(self, rules: Mapping[str, np.ndarray]) -> None:
+        self._rules = rules
+
+    def row(self, label: str, values: np.ndarray, places: np.ndarray, seconds: float) -> tuple[str, ...]:
+        """The cells for NDCG@10 (orders, questions), the places of the questions in the streams, and seconds for a question."""
+        over = {rule: values - self._rules[rule] for rule in ("rrf", "minmax")}
+        first = np.where(places < FIRST, over["minmax"], np.nan)
+        second = np.where(places >= values.shape[1] // 2, over["minmax"], np.nan)
+        differences = (paired(difference) for difference in (over["rrf"], over["minmax"], first, second))
+        return label, f"{values.mean():.4f}", *differences, f"{1e3 * seconds:.2f}"
+
+
+def grades(queries: list[Fused], names: list[str], orders: int) -> str:
+    """The sections on learning from grades."""
     rules = {rule: by_rule(rule, names, queries) for rule in RULES}
     single = {name: np.mean([ndcg(FixedOrder(name).rank(query), query) for query in queries]) for name in names}
     best = max(single, key=single.__getitem__)
-    rows = [(f"best single retriever: {best}", f"{single[best]:.4f}", "", "", "", "")]
-    rows += [(RULES[rule], f"{values.mean():.4f}", "", "", "", "") for rule, values in rules.items()]
+    cells = Table(rules)
+    rows = [(f"best single retriever: {best}", f"{single[best]:.4f}", *[""] * 5)]
+    rows += [(RULES[rule], f"{values.mean():.4f}", *[""] * 5) for rule, values in rules.items()]
     certified = []
     for today in ("rrf", "minmax"):
         learned = Learned(today, names, queries, orders)
-        over = {rule: learned.values - rules[rule] for rule in ("rrf", "minmax")}
-        first = np.where(learned.places < FIRST, over["minmax"], np.nan)
-        second = np.where(learned.places >= len(queries) // 2, over["minmax"], np.nan)
-        rows.append(
-            (
-                f"`hybrid(runs, today={today!r})`",
-                f"{learned.values.mean():.4f}",
-                *(paired(difference) for difference in (over["rrf"], over["minmax"], first, second)),
-            )
-        )
-        means = learned.losses.mean(axis=0)
-        certified.append((RULES[today], *(f"{value:.2f}" for value in means), f"{1e3 * learned.seconds:.2f}"))
+        rows.append(cells.row(f"`hybrid(runs, today={today!r})`", learned.values, learned.places, learned.seconds))
+        certified.append((RULES[today], *(f"{value:.2f}" for value in learned.losses.mean(axis=0))))
     candidates = np.mean([len(query.runs) for query in queries])
-    header = ("", "NDCG@10", "less RRF", "less min-max", f"first {FIRST}, less min-max", "second half, less min-max")
-    save(
-        "hybrid",
-        f"""# Fusing several retrievers
+    return f"""## From grades
 
 {len(queries)} questions of Cranfield, {len(names)} retrievers, {candidates:.0f} candidates in the mean;
 {orders} orders. {environment("scikit-learn")}
 
-{table(header, rows)}
+{table(cells.header, rows)}
 
 ## Certified against the rule that ranks today
 
 Sums of 1 - NDCG@10 over the candidates of all questions, ties broken pessimistically, mean over the orders. *At most*: what the
 bound of `BlendRanker` says of what was served, from its account alone.
 
-{table(("today's rule", "it lost", "served", "at most", "ms a question, ranked and learned"), certified)}
-""",
-    )
+{table(("today's rule", "it lost", "served", "at most"), certified)}
+"""
+
+
+def ranx(queries: list[Fused], names: list[str], orders: int) -> str:
+    """The sections on ranx: its methods beside what is learned, and costs."""
+    rules = {rule: by_rule(rule, names, queries) for rule in ("rrf", "minmax")}
+    cells, rows = Table(rules), []
+    for today in ("rrf", "minmax"):
+        learned = Learned(today, names, queries, orders)
+        rows.append(cells.row(f"`hybrid(runs, today={today!r})`", learned.values, learned.places, learned.seconds))
+    rows += beside_ranx(queries, names, orders, ndcg, cells.row)
+    return f"""## Beside ranx
+
+The fusion methods of ranx on min-max scores of the same lists. Those with parameters are optimised for NDCG@10 on all past
+questions whenever {EVERY} more have come; until then weights are equal, gamma is 1, phi .9, sigma .5, k 60. {orders} orders.
+Processor time of one thread for a question, with learning or optimising, without compiling. {environment("ranx")}
+
+{table(cells.header, rows)}
+
+## Cost
+
+{costs()}
+"""
 
 
 class FixedOrder:
