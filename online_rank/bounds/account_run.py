@@ -56,7 +56,7 @@ def _of_blend(blend: BlendRanker, served_loss: float) -> Run:
         "loss": loss, "n_queries": blend.n_queries, "n_counted": int(account.n_counted), "n_drawn": int(account.n_drawn),
         "counted_weight": account.counted_weight,
     }  # fmt: skip
-    facts = {
+    facts: dict[str, Any] = {
         "loss_of": of,
         "best_loss": float(losses[best]),
         "prior_cost": float(costs[best]),
@@ -71,6 +71,10 @@ def _of_blend(blend: BlendRanker, served_loss: float) -> Run:
         "best_blend": tuple(blend.candidates[least].tolist()),
         "best_member": (int(np.argmax(blend.candidates[member])), float(losses[member])),
     }
+    if blend.prior is not None and step > 0.0:
+        favoured = int(alone[np.argmax(prior[alone])])
+        limit = float(totals_by_candidate[favoured]) + account.mixability_gap + facts["serving_gap"]
+        facts["favoured"] = int(np.argmax(blend.candidates[favoured])), float(losses[favoured]), limit
     unknown = {}
     if account.largest_weight > 1.0:
         unknown["rate"] = "covers sample weights of at most 1"

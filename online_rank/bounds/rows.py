@@ -218,6 +218,15 @@ def _best_member(c: Any) -> tuple[Any, str] | None:
     return loss, f"{loss:,.6g}, number {number}"
 
 
+@_line("favoured", "favoured by the prior")
+def _favoured(c: Any) -> tuple[Any, str] | None:
+    if "favoured" not in c.facts:
+        return None
+    number, loss, limit = c.facts["favoured"]
+    silent = ", which says nothing yet" if limit >= c.totals["counted_weight"] else ""
+    return limit, f"number {number} lost {loss:,.6g}, so the loss is at most {limit:,.6g}{silent}"
+
+
 @_line("gaps", "Delta, G")
 def _gaps(c: Any) -> tuple[Any, str] | None:
     if "mixability_gap" not in c.facts:

@@ -525,7 +525,15 @@ Rule = StrEnum("Rule", ["rrf", "minmax", "zscore"])
 @app.command(cls=_Command)
 def fuse(
     files: Annotated[list[str], typer.Argument(metavar="RUN", help="TREC runs of at least two retrievers.")],
-    qrels: Annotated[str, typer.Option("--qrels", metavar="FILE", help="Judgements: qid 0 docid grade.")],
+    qrels: Annotated[str | None, typer.Option("--qrels", metavar="FILE", help="Judgements: qid 0 docid grade.")] = None,
+    clicks: Annotated[
+        str | None,
+        typer.Option("--clicks", metavar="FILE", help="In their place a table: list, query, document, position, click."),
+    ] = None,
+    origin: Annotated[
+        Origin,
+        typer.Option("--origin", help="How the lists of --clicks came about, as in train --clicks; chances are in propensity."),
+    ] = Origin.shuffled,
     today: Annotated[
         Rule, typer.Option("--today", help="The rule that ranks today, and with which learning begins.")
     ] = Rule.rrf,
@@ -534,16 +542,29 @@ def fuse(
     level: Annotated[float, typer.Option("--level", metavar="P", help="Confidence of what is said, at any time.")] = 0.95,
     out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the learned run there.")] = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Draw the course there, as a picture (extra 'plot').")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Fuse the runs of several retrievers, and say what learning adds to reciprocal rank fusion and to min-max scores.
 
     Each query is ranked by what the queries before it have taught, and then learned: nothing is held out.
+
+    With --clicks: learn from lists that were shown, and compare with today's rule by what they say of both (off-policy).
     """
     from online_rank.cli.fuse import Fusion, Written
     from online_rank.cli.fuse import fuse as run
 
-    run(files, qrels, Fusion(today.value, measure, k, level), Written(out, save), json)
+    settings, written = Fusion(today.value, measure, k, level), Written(out, save, plot)
+    if (qrels is None) == (clicks is None):
+        raise typer.BadParameter("give --qrels, or --clicks")
+    if clicks is not None:
+        from online_rank.cli.fuse_clicks import fuse_clicks
+
+        fuse_clicks(files, clicks, origin.value, settings, written, json)
+    elif qrels is not None:
+        run(files, qrels, settings, written, json)
 
 
 @app.command(cls=_Command)

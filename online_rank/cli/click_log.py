@@ -14,10 +14,10 @@ from online_rank._progress import progress
 from online_rank.cli.files import refuse_overwriting, warnings_as_lines
 from online_rank.cli.train import Output, scaled
 
-__all__ = ["ClickLog", "learn"]
+__all__ = ["SAYS", "ClickLog", "examination_of", "learn", "ranker_for"]
 
 #: What lists of each origin are learned by, and what is assumed of users.
-_SAYS = {
+SAYS = {
     "shuffled": "lists in random order: exchanges of two documents, with no assumption about users",
     "above": "probabilities given the documents above: propensities, for users who read downwards",
     "place": "probabilities of each place: propensities; a click depends on the document and its position alone",
@@ -115,8 +115,8 @@ def _learn(log: ClickLog, scale: str, take_log: bool, output: Output) -> None:
     for line in log.reader().plan.in_words():
         output.warn(line)
     shown = False if output.quiet or output.json else None
-    examination = _examination(log, shown) if log.origin == "moved" else None
-    model = scaled(_ranker(log.origin, examination), scale, take_log)
+    examination = examination_of(log, shown) if log.origin == "moved" else None
+    model = scaled(ranker_for(log.origin, examination), scale, take_log)
     seen = _taught(model, log, shown)
     report: dict[str, Any] = {"files": list(log.files), "origin": log.origin, **seen.to_dict()}
     if examination is not None:
@@ -133,13 +133,19 @@ def _learn(log: ClickLog, scale: str, take_log: bool, output: Output) -> None:
         _print(report)
 
 
-def _ranker(origin: str, examination: tuple[float, ...] | None) -> Any:
+def ranker_for(origin: str, examination: tuple[float, ...] | None, weights: Any = None, strength: float = 1.0) -> Any:
+    """The ranker for lists of this origin; `weights` are those that it begins with, and `strength` how strongly."""
     from online_rank import ClickPerceptron, SwapRanker
 
-    return SwapRanker() if origin == "shuffled" else ClickPerceptron(credit="propensity", examination=examination)
+    if origin == "shuffled":
+        return SwapRanker() if weights is None else SwapRanker.from_weights(weights, strength=strength, wealth=10.0)
+    options: Any = {"credit": "propensity", "examination": examination}
+    return (
+        ClickPerceptron(**options) if weights is None else ClickPerceptron.from_weights(weights, strength=strength, **options)
+    )
 
 
-def _examination(log: ClickLog, shown: bool | None) -> tuple[float, ...]:
+def examination_of(log: ClickLog, shown: bool | None) -> tuple[float, ...]:
     """How often each position is examined, from the same documents at different positions."""
     from online_rank.feedback import NaturalVariation
 
@@ -176,7 +182,7 @@ def _print(report: dict[str, Any]) -> None:
         f"[bold]{report['lists']:,}[/] lists of {report['documents']:,} documents, {report['clicked']:,} lists with a click"
         + (f", {report['with_gaps']:,} with gaps" if report["with_gaps"] else "")
     )
-    console.print(f"learned from {_SAYS[report['origin']]}")
+    console.print(f"learned from {SAYS[report['origin']]}")
     if "examination" in report:
         console.print("examination of positions 1, 2, ...: " + ", ".join(f"{theta:.3f}" for theta in report["examination"]))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

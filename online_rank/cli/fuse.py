@@ -1,6 +1,8 @@
 """`online-rank fuse`: runs of several retrievers, fused by today's rules and by what their judgements teach."""
 
+import importlib.util
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from online_rank.base import ranker_of
+from online_rank.bounds.account_run import run_of_account
 from online_rank.cli.files import refuse_overwriting
 from online_rank.intervals import EXPECTATION, PairedLosses
 from online_rank.measures import measure as parse_measure
@@ -22,7 +25,7 @@ from online_rank.rankers.hybrid import hybrid
 from online_rank.rankers.rules import rule_weights
 from online_rank.stream.trec import read_judgements, read_run, write_run
 
-__all__ = ["Fusion", "Written", "fuse", "read_runs"]
+__all__ = ["Fusion", "Written", "fuse", "names_of", "read_runs", "refuse_outputs"]
 
 #: What the rules are called; these names are taken.
 _RULES = {"rrf": "reciprocal rank fusion", "minmax": "mean of min-max scores"}
@@ -30,10 +33,11 @@ _LEARNED = "learned"
 
 
 class Written(NamedTuple):
-    """What is written where: the fused run, and the model."""
+    """What is written where: the fused run, the model, and a picture of the course."""
 
     run: str | None = None
     model: str | None = None
+    picture: str | None = None
 
 
 class Fusion(NamedTuple):
@@ -68,22 +72,23 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
     """
     if not 0.0 < settings.level < 1.0:
         raise ValueError(f"--level is {settings.level:g}; it must be a probability between 0 and 1")
-    for option, path in (("--out", written.run), ("--save", written.model)):
-        if path is not None:
-            refuse_overwriting(option, path, [*files, qrels, *([written.run] if option == "--save" and written.run else [])])
-    names = _names_of(files)
+    refuse_outputs(written, [*files, qrels])
+    names = names_of(files)
     queries = list(_queries([read_run(file) for file in files], names, read_judgements(qrels)))
     n_judged = sum(bool(query.judged) for query in queries)
     if not n_judged:
         raise ValueError(f"{qrels} judges none of the queries of the runs")
     model = hybrid(names, today=settings.today, k=settings.k, measure=settings.measure)
-    losses, fused, paired = _ranked(queries, names, model, settings)
+    course = _ranked(queries, names, model, settings)
+    losses, paired = course.losses, course.paired
     if written.run is not None:
-        write_run(written.run, fused, tag="online_rank")
+        write_run(written.run, course.fused, tag="online_rank")
     if written.model is not None:
         from online_rank.storage.files import save
 
         save(model, written.model)
+    if written.picture is not None:
+        _draw(losses, parse_measure(settings.measure).name, written.picture)
     report = {
         "queries": len(queries),
         "judged": n_judged,
@@ -92,6 +97,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
         "differences": {
             name: paired.difference(name, "rrf", settings.level)._asdict() for name in losses if name != "rrf" and paired.n
         },
+        "certificate": course.certified._asdict(),
         "weights": _weights(model, names),
         "written": [path for path in written if path is not None],
         "note": EXPECTATION,
@@ -102,7 +108,18 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
         _print(report, settings)
 
 
-def _names_of(files: Sequence[str]) -> list[str]:
+def refuse_outputs(written: Written, read: Sequence[str]) -> None:
+    """Raise ValueError if an output goes over a file that is read, or over another output, or nothing can draw."""
+    if written.picture is not None and importlib.util.find_spec("matplotlib") is None:
+        raise ImportError('--plot needs matplotlib: pip install "online_rank[plot]"')
+    taken = list(read)
+    for option, path in zip(("--out", "--save", "--plot"), written, strict=True):
+        if path is not None:
+            refuse_overwriting(option, path, taken)
+            taken.append(path)
+
+
+def names_of(files: Sequence[str]) -> list[str]:
     """The retrievers, called as their files are without folder and ending, or by the whole path where that is ambiguous."""
     if len(files) < 2:
         raise ValueError("nothing to fuse: give at least two runs")
@@ -115,7 +132,7 @@ def _names_of(files: Sequence[str]) -> list[str]:
 
 def read_runs(files: Sequence[str]) -> Iterator["_Query"]:
     """The queries of TREC runs, by name of the files, without judgements."""
-    return _queries([read_run(file) for file in files], _names_of(files), {})
+    return _queries([read_run(file) for file in files], names_of(files), {})
 
 
 def _queries(
@@ -127,16 +144,50 @@ def _queries(
         yield _Query(qid, Runs(lists), judged.get(qid, {}))
 
 
-def _ranked(
-    queries: Sequence[_Query], names: Sequence[str], model: Any, settings: Fusion
-) -> tuple[dict[str, list[float]], dict[str, dict[str, float]], PairedLosses]:
-    """The losses of each way to rank, on the judged queries; the learned run; and the account of the differences."""
+class Certified(NamedTuple):
+    """What the account of the blend says of the rule that ranks today, over the candidates.
+
+    Attributes
+    ----------
+    today, served
+        The cumulative losses of the rule, and of what was served.
+    at_most
+        What the bound says of the latter.
+    says_something_from
+        The number of judged queries from which on the bound is below their number; None if it is not.
+    """
+
+    today: float = 0.0
+    served: float = 0.0
+    at_most: float = math.inf
+    says_something_from: int | None = None
+
+    def after(self, n: int, model: Any) -> "Certified":
+        """The same after n judged queries."""
+        run = run_of_account(ranker_of(model))
+        _, today, at_most = run.facts["favoured"]
+        silent = at_most >= run.totals["counted_weight"]
+        since = None if silent else n if self.says_something_from is None else self.says_something_from
+        return Certified(today, run.totals["loss"], at_most, since)
+
+
+class _Course(NamedTuple):
+    """One pass: losses of each way to rank, on the judged queries; the learned run; differences; what is certified."""
+
+    losses: dict[str, list[float]]
+    fused: dict[str, dict[str, float]]
+    paired: PairedLosses
+    certified: Certified
+
+
+def _ranked(queries: Sequence[_Query], names: Sequence[str], model: Any, settings: Fusion) -> _Course:
+    """Rank each query, then learn it."""
     rules = {
         rule: RunFeatures(names, parts=("minmax", "reciprocal_rank"), k=settings.k) | FixedRanker(rule_weights(rule, names))
         for rule in _RULES
     }
     losses: dict[str, list[float]] = {name: [] for name in (*names, *_RULES, _LEARNED)}
-    paired, fused = PairedLosses([*losses]), {}
+    paired, fused, certified, n_judged = PairedLosses([*losses]), {}, Certified(), 0
     for query in queries:
         scores = model.predict_one(query.runs)
         learned = sorted(scores, key=scores.__getitem__, reverse=True)
@@ -152,7 +203,9 @@ def _ranked(
             for name, loss in lost.items():
                 losses[name].append(loss)  # type: ignore[arg-type]
         model.learn_one(query.runs, query.grades)
-    return losses, fused, paired
+        n_judged += 1
+        certified = certified.after(n_judged, model)
+    return _Course(losses, fused, paired, certified)
 
 
 def _of_run(runs: Runs, name: str) -> list[Any]:
@@ -200,6 +253,31 @@ def _print(report: dict[str, Any], settings: Fusion) -> None:
     console.print(f"served now: {shares}")
     for name, parts in report["weights"]["perceptron"].items():
         console.print(f"  {name}: " + ", ".join(f"{part} {weight:+.3f}" for part, weight in parts.items()))
+    console.print(_in_words(report["certificate"], settings.today))
     console.print("Each query was ranked before it was learned. " + report["note"])
     for path in report["written"]:
         console.print(f"wrote [bold]{path}[/]")
+
+
+def _in_words(certified: dict[str, Any], today: str) -> str:
+    """The line on the certificate."""
+    since = certified["says_something_from"]
+    when = f"which says something from query {since:,} on" if since else "which says nothing yet"
+    return (
+        f"Certified over the candidates: {today} lost {certified['today']:.2f}, served {certified['served']:.2f}; "
+        f"at most {certified['at_most']:.2f}, {when}."
+    )
+
+
+def _draw(losses: dict[str, list[float]], measure: str, path: str) -> None:
+    """Write the course of today's rules, of what is learned, and of the best retriever: the mean of the measure so far."""
+    from online_rank import plot
+
+    names = [name for name in losses if name not in (*_RULES, _LEARNED)]
+    best = min(names, key=lambda name: sum(losses[name]))
+    curves = {_RULES.get(name, name): [1.0 - loss for loss in losses[name]] for name in (_LEARNED, *_RULES, best)}
+    ax = plot.online_quality(curves)
+    ax.set_xlabel("judged queries")
+    ax.set_title(f"mean {measure} so far", loc="left", fontsize=ax.xaxis.label.get_fontsize())
+    figure: Any = ax.figure
+    figure.savefig(path, dpi=150)

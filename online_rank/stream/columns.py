@@ -160,7 +160,8 @@ def plan_roles(
         why = _why_not(column, kind, features, exclude, index)
         columns.append(Column(column, kind, "left out" if why else "feature", why))
     plan = TablePlan(tuple(columns) if features is None else _in_order(columns, features), missing)
-    if not plan.features:
+    # A log of clicks may name documents alone.
+    if not plan.features and (features is None or "click" not in named):
         reasons = f" ({'; '.join(plan.in_words()[1:])})" if plan.left_out else ""
         raise ValueError(f"{name}: features is empty: no other column has numbers{reasons}")
     return plan

@@ -195,7 +195,8 @@ def iter_impressions(
     event_time
         The column of times: a date, a time, or a number. Lists must be in their order.
     features
-        The columns that are features; None for all other columns of numbers and booleans, except the index of a pandas frame.
+        The columns that are features, none of them for an empty list; None for all other columns of numbers and booleans,
+        except the index of a pandas frame.
         Missing values are left out, which counts as 0.
     exclude
         Columns that are not features.

@@ -149,6 +149,13 @@ def test_a_prior_on_what_ranks_today():
     assert price < math.log(2.0)
     against_today = model.candidate_losses[2] + price + a.mixability_gap + a.served - a.mixed
     assert certificate.bound("blend_bound") <= against_today + 1e-12
+    (row,) = (row for row in certificate.rows() if row.name == "favoured")
+    assert row.value == pytest.approx(against_today, abs=1e-12)
+    assert row.text == f"number 0 lost {model.candidate_losses[2]:,.6g}, so the loss is at most {against_today:,.6g}"
+    young = BlendRanker([today, RidgeRanker()], grid=2, prior=(0.5, 0.0))
+    young.learn_one(np.arange(10.0)[:, None] * np.ones(5), [1] + 9 * [0])
+    assert "which says nothing yet" in str(certificate_of(young))
+    assert "favoured" not in str(certificate_of(BlendRanker([today, RidgeRanker()])))
     with pytest.raises(ValueError, match=r"prior has a sum of 1\.5"):
         BlendRanker([RidgeRanker(), RidgeRanker()], prior=(1.0, 0.5))
     with pytest.raises(TypeError, match="one number for each of the 2 rankers"):

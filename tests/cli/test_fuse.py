@@ -67,6 +67,30 @@ def test_learning_begins_with_the_rule_and_leaves_it(folder, capsys):
     assert model.rank_one(Runs({"bm25": BM25, "vector": VECTOR}))[0] == "r"
 
 
+def test_what_was_served_is_certified_beside_today_s_rule(folder, capsys):
+    code, out, _ = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels", "--today", "minmax", "--json")
+    assert code == 0
+    certified = json.loads(out)["certificate"]
+    # Over the candidates, one of which is relevant, the rule ranks it third.
+    assert certified["today"] == pytest.approx(30 * (1.0 - 1.0 / math.log2(4)))
+    # ln(1 / pi) is .63; Delta and G add less than that here.
+    assert certified["served"] <= certified["at_most"] <= certified["today"] + 1.0
+    assert 1 <= certified["says_something_from"] <= 5
+    code, out, _ = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels", "--today", "minmax")
+    assert "Certified over the candidates: minmax lost 15.00, served" in " ".join(out.split())
+
+
+def test_the_course_is_drawn(folder, capsys):
+    pytest.importorskip("matplotlib")
+    code, _, err = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels", "--plot", "course.svg")
+    assert code == 0, err
+    drawn = (folder / "course.svg").read_text()
+    assert "</svg>" in drawn
+    code, _, err = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels", "--plot", "course.svg", "--save", "course.svg")
+    assert code != 0
+    assert "another file is written there" in err or "that is an input file" in err
+
+
 def test_people_see_rules_and_differences(folder, capsys):
     code, out, _ = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels")
     assert code == 0
@@ -110,3 +134,61 @@ def test_runs_that_cannot_be_read_again_are_not_written(tmp_path, run_, message)
     with pytest.raises(ValueError, match="finite"):
         write_run(tmp_path / "run", {"q": {"d": np.nan}})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def clicked(folder):
+    """Lists of the five candidates in random order, of users who look for r, and of another query."""
+    rng, rows = np.random.default_rng(0), ["list,query,document,position,click"]
+    for number in range(300):
+        order = rng.permutation(["a", "b", "r", "c"]).tolist()
+        qid = f"q{number % 30}" if number % 10 else "elsewhere"
+        rows += [f"{number},{qid},{d},{place},{int(d == 'r')}" for place, d in enumerate(order, start=1)]
+    (folder / "log.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def test_clicks_in_place_of_judgements(clicked, capsys):
+    given = ["bm25.run", "vector.run", "--clicks", "log.csv", "--today", "minmax", "--out", "fused", "--save", "m"]
+    code, out, err = run(capsys, *given, "--json")
+    assert code == 0, err
+    report = json.loads(out)
+    assert (report["lists"], report["clicked"], report["other_queries"]) == (270, 270, 30)
+    # The rule ranks b first, which is never clicked.
+    assert report["value_first"]["today"]["mean"] == 0.0
+    assert report["value_first"]["learned"]["mean"] > 0.5
+    assert report["shares"]["vector"] > 0.5 > report["shares"]["bm25"]
+    assert next(iter(read_run("fused")["q0"])) == "r"
+    assert load("m").rank_one(Runs({"bm25": BM25, "vector": VECTOR}))[0] == "r"
+    for name in ("fused", "m"):
+        (clicked / name).unlink()
+    code, out, _ = run(capsys, *given)
+    assert code == 0
+    assert "270 lists, 270 with a click; 30 of queries that the runs lack" in " ".join(out.split())
+    assert "vector: +" in out
+
+
+def test_clicks_on_lists_with_probabilities_and_without_any(clicked, capsys):
+    lines = (clicked / "log.csv").read_text().splitlines()
+    # In random order a document has the chance of 1 in those that are left.
+    rows = [f"{line},{1 / (5 - int(line.split(',')[3]))}" for line in lines[1:]]
+    (clicked / "chances.csv").write_text("\n".join([f"{lines[0]},propensity", *rows]) + "\n")
+    for table, origin in (("chances.csv", "above"), ("log.csv", "moved")):
+        given = ["bm25.run", "vector.run", "--clicks", table, "--origin", origin, "--json"]
+        code, out, err = run(capsys, *given)
+        assert code == 0, err
+        report = json.loads(out)
+        assert report["shares"]["vector"] > report["shares"]["bm25"]
+        assert set(report["value_first"]) == ({"today", "learned"} if origin == "above" else set())
+
+
+def test_judgements_or_clicks(clicked, capsys):
+    runs = ["bm25.run", "vector.run"]
+    for given in ([], ["--qrels", "qrels", "--clicks", "log.csv"]):
+        code, _, err = run(capsys, *runs, *given)
+        assert code == 2
+        assert "give --qrels, or --clicks" in err
+    (clicked / "log.csv").write_text("list,query,document,position,click\n1,none,a,1,0\n1,none,b,2,1\n")
+    code, _, err = run(capsys, *runs, "--clicks", "log.csv")
+    assert code != 0
+    assert "no list of a query of the runs" in err

@@ -1,0 +1,113 @@
+"""`online-rank fuse --clicks`: weights of retrievers from a log of lists that were shown, and of the clicks on them."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from online_rank.base import ranker_of, transformers_of
+from online_rank.cli.click_log import SAYS, ClickLog, examination_of, ranker_for
+from online_rank.cli.fuse import Fusion, Written, names_of, read_runs, refuse_outputs
+from online_rank.metrics import OffPolicyValue
+from online_rank.preprocessing import RunFeatures
+from online_rank.rankers.fixed import FixedRanker
+from online_rank.rankers.rules import rule_weights
+from online_rank.stream.trec import write_run
+
+__all__ = ["fuse_clicks"]
+
+
+def fuse_clicks(
+    files: Sequence[str], table: str, origin: str, settings: Fusion, written: Written, as_json: bool = False
+) -> None:
+    """Begin with today's rule, and learn from the clicks on lists of documents of the runs.
+
+    Raises
+    ------
+    ValueError
+        The log has no list of a query of the runs.
+    """
+    if written.picture is not None:
+        raise ValueError("--plot draws what judgements say: it does not go with --clicks")
+    refuse_outputs(written, [*files, table])
+    names = names_of(files)
+    queries = {query.qid: query.runs for query in read_runs(files)}
+    columns: dict[str, Any] = {"query": "list", "features": []}
+    if origin in ("above", "place"):
+        columns["propensity"] = "propensity"
+    log = ClickLog([table], origin, columns, topic="query")
+    shown = False if as_json else None
+    examination = examination_of(log, shown) if origin == "moved" else None
+    part = {"rrf": "reciprocal_rank"}.get(settings.today, settings.today)
+    rule = rule_weights(settings.today, names)
+    # Reciprocal ranks are at most 1 / (k + 1); bets of a `SwapRanker` are in units of scores.
+    strength = 3.0 * (settings.k + 1.0 if settings.today == "rrf" and origin != "shuffled" else 1.0)
+    model: Any = RunFeatures(names, parts=(part,), k=settings.k) | ranker_for(origin, examination, rule, strength)
+    report = {"origin": origin, **_taught(model, FixedRanker(rule), log, queries, shown)}
+    if not report["lists"]:
+        raise ValueError(f"{table} has no list of a query of the runs")
+    ranker = ranker_of(model)
+    known = dict(zip(ranker.feature_names, ranker.served_weights.tolist(), strict=True))
+    total = sum(map(abs, known.values())) or 1.0
+    report["shares"] = {name: known[f"{name} {part}"] / total for name in names}
+    if written.run is not None:
+        write_run(written.run, {qid: _scores(model, runs) for qid, runs in queries.items()}, tag="online_rank")
+    if written.model is not None:
+        from online_rank.storage.files import save
+
+        save(model, written.model)
+    report["written"] = [path for path in written if path is not None]
+    if as_json:
+        print(json.dumps(report))
+    else:
+        _print(report, settings)
+
+
+def _scores(model: Any, runs: Any) -> dict[str, float]:
+    scores = model.predict_one(runs)
+    return {document: scores[document] for document in sorted(scores, key=scores.__getitem__, reverse=True)}
+
+
+def _taught(model: Any, today: FixedRanker, log: ClickLog, queries: dict[str, Any], shown: bool | None) -> dict[str, Any]:
+    """Teach the model the lists; what was met, and where the log tells it, the value of what both would show first."""
+    (features,), ranker = transformers_of(model), ranker_of(model)
+    values = {"today": OffPolicyValue(), "learned": OffPolicyValue()} if log.origin in ("shuffled", "above") else {}
+    met = {"lists": 0, "clicked": 0, "other_queries": 0}
+    for x, clicks in log.watched("learning from clicks", shown, with_topic=True):
+        runs = queries.get(str(x.context[0]["query"]))
+        if runs is None:
+            met["other_queries"] += 1
+            continue
+        # Scores are normalised within whole runs, of which a list may have been drawn from a part.
+        made = features.transform_one(runs)
+        listed = {document: made.get(str(document), {}) for document in x.ids}
+        for name, value in values.items():
+            value.update(clicks, (ranker if name == "learned" else today).rank_one(listed))
+        ranker.learn_one(listed, clicks)
+        met["lists"] += 1
+        met["clicked"] += any(gain > 0.0 for gain in clicks.gains)
+    return met | {"value_first": {name: value.interval()._asdict() for name, value in values.items()} if met["lists"] else {}}
+
+
+def _print(report: dict[str, Any], settings: Fusion) -> None:
+    """The figures for people."""
+    console = Console(highlight=False)
+    console.print(
+        f"[bold]{report['lists']:,}[/] lists, {report['clicked']:,} with a click; {report['other_queries']:,} of queries that "
+        f"the runs lack\nlearned from {SAYS[report['origin']]}"
+    )
+    if report["value_first"]:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in ("clicks on the first document, per list", "off-policy, 95 % interval"):
+            table.add_column(heading, justify="left" if "clicks" in heading else "right")
+        for name, label in (("today", settings.today), ("learned", "each list ranked as learned, then learned")):
+            value = report["value_first"][name]
+            table.add_row(label, f"{value['mean']:.4f} ({value['lower']:.4f} to {value['upper']:.4f})")
+        console.print(table)
+    for name, share in report["shares"].items():
+        console.print(f"  {name}: {share:+.3f} of the weights, {1.0 / len(report['shares']):.3f} today")
+    for path in report["written"]:
+        console.print(f"wrote [bold]{path}[/]")
