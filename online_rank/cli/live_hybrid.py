@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from online_rank import Impression
-from online_rank.cli.demo_hybrid import Search, model
+from online_rank.cli.demo_hybrid import model
+from online_rank.cli.demo_search import Search, search
 from online_rank.cli.live import answer
 from online_rank.cli.serve import Place, serve
 from online_rank.query import Runs
@@ -32,20 +33,21 @@ def run(seed: int, port: int, a_second: float, browser: bool) -> None:
         Whether to open the page.
     """
     feeding: list[asyncio.Task[None]] = []
+    searched = search(seed)
 
     def started(app: Any, address: str) -> None:
-        feeding.append(asyncio.get_running_loop().create_task(feed(app, Search(seed), seed, 1.0 / a_second)))
+        feeding.append(asyncio.get_running_loop().create_task(feed(app, searched, seed, 1.0 / a_second)))
         if browser:
             with contextlib.suppress(webbrowser.Error):
                 webbrowser.open(address)
 
-    serve(lambda: RankingService(model(seed)), Place(port=port), started)
+    serve(lambda: RankingService(model(searched.runs, seed)), Place(port=port), started)
 
 
-async def feed(app: Any, search: Search, seed: int, pause: float, called: Callable[[int], None] | None = None) -> None:
+async def feed(app: Any, searched: Search, seed: int, pause: float, called: Callable[[int], None] | None = None) -> None:
     """Ask, show and click, as clients would; `called` is told how many queries there were."""
-    serving, who = await app.models.get(None), user("navigational", max_grade=2, seed=seed)
-    for number, asked in enumerate(search, start=1):
+    serving, who = await app.models.get(None), user("navigational", max_grade=searched.best, seed=seed)
+    for number, asked in enumerate(searched, start=1):
         query_id = f"{number}: {asked.text}"
         found = await answer(serving, {"id": query_id, "runs": _lists(asked.runs)})
         shown = tuple(found["ranking"][: found.get("shown")])
