@@ -19,6 +19,8 @@ MARKS = (300, 1000, 3000)
 FIRST = 30
 #: How a begun ranker is set, chosen on synthetic fusion streams (`strengths`).
 STRENGTH, WEALTH = 3.0, 10.0
+#: A cold start is far enough behind to be seen in fewer runs.
+COLD_RUNS = 10
 USERS = ("navigational", "informational", "position", "trust", "adversarial")
 
 
@@ -98,16 +100,17 @@ def section(queries: Sequence[Prepared], runs: int, kept: Kept, impressions: int
 
     pairs = [(name, begun) for name in USERS for begun in (True, False) if begun or name != "adversarial"]
     courses: dict[tuple[str, bool], list[Course]] = {pair: [] for pair in pairs}
-    # A run of all users after the other, so that what is kept is of as many runs of each.
-    for run in range(runs):
-        for name, begun in pairs:
+    # A run of all users after the other, so that what is kept is of as many runs of each; cold ones, which say less, are last.
+    order = [(run, pair) for begun in (True, False) for run in range(runs) for pair in pairs if pair[1] == begun]
+    for run, (name, begun) in order:
+        if begun or run < COLD_RUNS:
             how = f"begun with {STRENGTH:g} and {WEALTH:g}" if begun else "cold"
             measured = kept.part(f"{name}, {how}, {impressions}, run {run}", partial(course, name, begun, run))
             courses[name, begun].append(Course(*map(np.array, measured)))
     rows = []
     for (name, begun), found in courses.items():
         first = np.array([each.first.mean() for each in found])
-        shown = f"{first.mean():+.4f} ± {first.std(ddof=1) / math.sqrt(runs):.4f}"
+        shown = f"{first.mean():+.4f} ± {first.std(ddof=1) / math.sqrt(len(first)):.4f}"
         after = [summary(np.array([each.greedy[m] for each in found]) - today) for m in range(len(marks))]
         rows.append((f"{name}, {'begun' if begun else 'cold'}", shown, *after))
     header = ("users, learner", f"first {FIRST} lists shown", *(f"greedy after {m:,}" for m in marks))
@@ -115,8 +118,9 @@ def section(queries: Sequence[Prepared], runs: int, kept: Kept, impressions: int
 
 NDCG@10 less that of the mean of min-max scores ({today.mean():.4f}), for the same queries. Each of {impressions:,} impressions
 is a question drawn at random; `SwapRanker(PlackettLuce(k=10))` shows ten documents, and begins with that mean
-(`from_rule("minmax", runs, strength={STRENGTH:g}, wealth={WEALTH:g})`) or with nothing. {runs} runs; the standard error of the
-lists shown is over runs, of greedy rankings over questions. Adversarial users click documents that are not relevant.
+(`from_rule("minmax", runs, strength={STRENGTH:g}, wealth={WEALTH:g})`) or with nothing. {runs} runs, cold ones
+{min(runs, COLD_RUNS)}; the standard error of the lists shown is over runs, of greedy rankings over questions. Adversarial users
+click documents that are not relevant.
 
 {table(header, rows)}
 

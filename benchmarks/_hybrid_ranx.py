@@ -16,12 +16,13 @@ FIXED = ("sum", "mnz", "max", "med", "anz", "isr", "log_isr", "rrf", "bordafuse"
 OPTIMISED: dict[str, Callable[[int], dict[str, Any]]] = {
     "wsum": lambda n: {"weights": [1.0 / n] * n},
     "wmnz": lambda n: {"weights": [1.0 / n] * n},
-    "w_bordafuse": lambda n: {"weights": [1.0 / n] * n},
     "gmnz": lambda n: {"gamma": 1.0},
     "rbc": lambda n: {"phi": 0.9},
     "logn_isr": lambda n: {"sigma": 0.5},
     "rrf": lambda n: {"k": 60},
 }
+#: ranx tries all parameters on a grid: weights by quarters, k by tens, others by tenths.
+STEPS = {"wsum": 0.25, "wmnz": 0.25, "rrf": 10}
 #: Parameters are optimised on all past queries whenever so many have come.
 EVERY = 25
 MEASURE = "ndcg_burges@10"
@@ -94,7 +95,7 @@ def _optimised(of_query: Sequence[dict[str, dict[str, float]]], queries: Sequenc
 
     qrels = Qrels({str(i): {d: g for d, g in query.grades.items() if g} or {NONE: 1} for i, query in enumerate(queries)})
     runs = _ranx_runs(of_query)
-    return optimize_fusion(qrels, runs, norm="min-max", method=method, metric=MEASURE, show_percentages=False)
+    return optimize_fusion(qrels, runs, norm="min-max", method=method, metric=MEASURE, step=STEPS.get(method, 0.1))
 
 
 def costs(n: int = 200, depth: int = 100) -> str:

@@ -200,8 +200,9 @@ def ranx(queries: list[Fused], names: list[str], orders: int) -> str:
     return f"""## Beside ranx
 
 The fusion methods of ranx on min-max scores of the same lists. Those with parameters are optimised for NDCG@10 on all past
-questions whenever {EVERY} more have come; until then weights are equal, gamma is 1, phi .9, sigma .5, k 60. {orders} orders.
-Processor time of one thread for a question, with learning or optimising, without compiling. {environment("ranx")}
+questions whenever {EVERY} more have come, over grids: weights by quarters, k by tens, gamma, phi and sigma by tenths. Until
+then weights are equal, gamma is 1, phi .9, sigma .5, k 60. Orders of the questions: {orders}. Processor time of one thread for
+a question, with learning or optimising, without compiling. {environment("ranx")}
 
 {table(cells.header, rows)}
 
