@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks._common import table
+from benchmarks._fusion_streams import fusion_stream
 from benchmarks._retrievers import Fused
 from online_rank import RunFeatures, Runs, hybrid
 from online_rank.base import ranker_of
@@ -65,6 +66,38 @@ def certificate(n: int, length: int = 15) -> str:
 grades are random. The loss of the rule is counted by another program.
 
 {table(("streams", "violations", "smallest slack", "mean slack"), [row])}
+"""
+
+
+def beginnings(worlds: int = 6, first: int = 20) -> str:
+    """The section on the rule to begin with."""
+    of, names, rules = measure("ndcg@10"), [f"r{r}" for r in range(5)], ("minmax", "zscore", "rrf")
+    ways = (*rules, *(f"hybrid, {rule}" for rule in rules))
+    lost: dict[str, list[np.ndarray]] = {way: [] for way in ways}
+    for seed in range(10, 10 + worlds):
+        queries = [(query, grades) for query, grades in fusion_stream(100, seed=seed) if any(grades.values())]
+        features = RunFeatures(names, parts=("minmax", "zscore", "reciprocal_rank"))
+        models = {rule: features | FixedRanker(rule_weights(rule, names)) for rule in rules}
+        models |= {f"hybrid, {rule}": hybrid(names, today=rule) for rule in rules}
+        for way, model in models.items():
+            losses = []
+            for query, grades in queries:
+                losses.append(of.loss([*model.predict_one(query).values()], [*grades.values()]))
+                if way not in rules:
+                    model.learn_one(query, grades)
+            lost[way].append(np.array(losses))
+    rows = []
+    for way in ways:
+        ahead = [base - losses for base, losses in zip(lost["minmax"], lost[way], strict=True)]
+        parts = ([x[:first].mean() for x in ahead], [x.mean() for x in ahead], [x[len(x) // 2 :].mean() for x in ahead])
+        rows.append((way, *(f"{np.mean(part):+.4f} ± {np.std(part, ddof=1) / worlds**0.5:.4f}" for part in parts)))
+    header = ("", f"first {first}, less min-max", "all 100, less min-max", "second half, less min-max")
+    return f"""## Which rule to begin with
+
+{worlds} synthetic fusion streams of 100 queries (`benchmarks/_fusion_streams.py`): NDCG@10 less that of the mean of min-max
+scores, and its standard error over streams. Rank, then learn.
+
+{table(header, rows)}
 """
 
 

@@ -113,7 +113,7 @@ def costs(n: int = 200, depth: int = 100) -> str:
     models = {
         'a perceptron begun with RRF, `PerceptronRanker.from_rule("rrf", runs)`': features
         | PerceptronRanker.from_rule("rrf", names),
-        "`hybrid(runs)`": hybrid(names),
+        "`hybrid(runs, today='rrf')`": hybrid(names, today="rrf"),
     }
     rows = []
     for label, model in models.items():

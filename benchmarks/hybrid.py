@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks._common import environment, parser, save, table
 from benchmarks._data import data_folder
-from benchmarks._hybrid_checks import certificate, engines, exports
+from benchmarks._hybrid_checks import beginnings, certificate, engines, exports
 from benchmarks._hybrid_clicks import Prepared, strengths
 from benchmarks._hybrid_clicks import section as clicks
 from benchmarks._hybrid_ranx import EVERY, beside_ranx, costs
@@ -92,7 +92,7 @@ def paired(difference: np.ndarray) -> str:
 
 
 #: What can be measured alone; the page keeps its other sections.
-PARTS = ("grades", "ranx", "clicks", "strength", "vectors", "exports", "engines", "certificate")
+PARTS = ("grades", "ranx", "clicks", "beginnings", "strength", "vectors", "exports", "engines", "certificate")
 
 
 def main() -> None:
@@ -103,6 +103,7 @@ def main() -> None:
     add_keep(arguments)
     given = arguments.parse_args()
     alone = {
+        "beginnings": beginnings,
         "strength": strengths,
         "engines": lambda: engines(250 * given.runs),
         "certificate": lambda: certificate(25 * given.runs),

@@ -536,7 +536,7 @@ def fuse(
     ] = Origin.shuffled,
     today: Annotated[
         Rule, typer.Option("--today", help="The rule that ranks today, and with which learning begins.")
-    ] = Rule.rrf,
+    ] = Rule.minmax,
     k: Annotated[float, typer.Option("--k", metavar="K", min=0, help="The constant of reciprocal rank fusion.")] = 60.0,
     measure: Measure = "ndcg@10",
     level: Annotated[float, typer.Option("--level", metavar="P", help="Confidence of what is said, at any time.")] = 0.95,

@@ -43,7 +43,7 @@ class Written(NamedTuple):
 class Fusion(NamedTuple):
     """What is learned, and from which rule it begins."""
 
-    today: str = "rrf"
+    today: str = "minmax"
     measure: str = "ndcg@10"
     k: float = 60.0
     level: float = 0.95

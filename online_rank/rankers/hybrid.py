@@ -21,7 +21,7 @@ _STRENGTH = 3.0
 def hybrid(
     runs: Sequence[str],
     *,
-    today: str = "rrf",
+    today: str = "minmax",
     weights: Sequence[float] | None = None,
     k: float = 60.0,
     floor: float = 0.0,
@@ -41,8 +41,8 @@ def hybrid(
     runs
         Names of the retrievers.
     today
-        The rule in use today: `"rrf"`, reciprocal rank fusion; `"minmax"` or `"zscore"`, the weighted sum of scores normalised
-        within each run.
+        The rule in use today: `"minmax"` or `"zscore"`, the weighted sum of scores normalised within each run; `"rrf"`,
+        reciprocal rank fusion.
     weights
         The weights of the runs in that rule; None for 1 each.
     k
@@ -60,7 +60,7 @@ def hybrid(
     Examples
     --------
     >>> from online_rank import Runs, hybrid
-    >>> model = hybrid(["bm25", "vector"], today="minmax")
+    >>> model = hybrid(["bm25", "vector"])
     >>> query = Runs({"bm25": [("d7", 12.3), ("d2", 11.9)], "vector": [("d9", 0.83), ("d2", 0.41)]})
     >>> model.rank_one(query)
     ['d7', 'd9', 'd2']

@@ -98,7 +98,7 @@ def test_people_see_rules_and_differences(folder, capsys):
         "31 queries, 30 judged",
         "reciprocal rank fusion",
         "mean of min-max scores",
-        "learned, beginning with rrf",
+        "learned, beginning with minmax",
         "bm25: ",
     ):
         assert said in out

@@ -102,7 +102,7 @@ def test_an_engine_that_carries_the_model_ranks_as_it_does(to, weights):
 
 @pytest.mark.parametrize("to", FUSION)
 def test_the_nearest_is_fitted_and_its_changed_rankings_are_counted(to):
-    rng, model = np.random.default_rng(3), hybrid(RUNS)
+    rng, model = np.random.default_rng(3), hybrid(RUNS, today="rrf")
     lists = queries(30, seed=4, positive=True)
     for query in lists:
         asked = Runs(query)

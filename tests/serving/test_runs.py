@@ -15,7 +15,7 @@ def ask(service, **fields):
 
 
 def test_runs_are_fused_and_learned_as_in_python():
-    service, twin = RankingService(hybrid(["bm25", "vector"])), hybrid(["bm25", "vector"])
+    service, twin = RankingService(hybrid(["bm25", "vector"], today="rrf")), hybrid(["bm25", "vector"], today="rrf")
     query, grades = (
         Runs({"bm25": [("d7", 12.3), ("d2", 11.9)], "vector": {"d2": 0.83, "d9": 0.41}}),
         {"d7": 0, "d2": 1, "d9": 2},
@@ -26,7 +26,7 @@ def test_runs_are_fused_and_learned_as_in_python():
         assert dict(zip(answer["ranking"], answer["scores"], strict=True)) == twin.predict_one(query)
         assert ask(service, id=t, grades=grades)["learned"]
         twin.learn_one(query, grades)
-    assert twin.rank_one(query) == ["d2", "d9", "d7"] != hybrid(["bm25", "vector"]).rank_one(query)
+    assert twin.rank_one(query) == ["d2", "d9", "d7"] != hybrid(["bm25", "vector"], today="rrf").rank_one(query)
 
 
 def test_features_of_documents_join_the_runs():
