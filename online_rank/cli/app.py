@@ -54,6 +54,12 @@ _FILE = typer.Argument(
     metavar="FILE", help="LETOR / svmlight text, plain or gzip, [bold]-[/bold] is standard input; or tables."
 )
 Files = Annotated[list[str], _FILE]
+TrecRuns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run", metavar="RUN", help="In place of FILE, for fused models: the TREC run of a retriever, once for each."
+    ),
+]
 ModelFile = Annotated[
     str,
     typer.Argument(
@@ -480,7 +486,8 @@ def train(
 @app.command(cls=_Command)
 def rank(
     model: ModelFile,
-    file: Annotated[str, _FILE],
+    file: Annotated[str | None, _FILE] = None,
+    runs: TrecRuns = None,
     tag: Annotated[
         str, typer.Option("--tag", metavar="NAME", help="Name of the run: the last column of the output.")
     ] = "online_rank",
@@ -499,7 +506,13 @@ def rank(
 ) -> None:
     """Rank the documents of every query and print TREC run lines: qid Q0 docid rank score tag."""
     from online_rank.cli.files import Reading, warnings_as_lines
-    from online_rank.cli.rank import rank
+    from online_rank.cli.rank import rank, rank_runs
+
+    if (file is None) == (not runs):
+        raise typer.BadParameter("give FILE, or --run for each retriever")
+    if file is None:
+        rank_runs(model, runs or [], tag)
+        return
 
     reading = Reading(
         features,
@@ -570,8 +583,9 @@ def fuse(
 @app.command(cls=_Command)
 def explain(
     model: ModelFile,
-    file: Annotated[str, _FILE],
     id: Annotated[str, typer.Option("--id", metavar="ID", help="The query.")],
+    file: Annotated[str | None, _FILE] = None,
+    runs: TrecRuns = None,
     a: Annotated[
         str | None, typer.Option("--a", metavar="DOCUMENT", help="Explain why this document (default: the best)")
     ] = None,
@@ -590,9 +604,14 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain why one document ranks above another: the contribution of each feature to the difference of their scores."""
-    from online_rank.cli.explain import explain
+    from online_rank.cli.explain import explain, explain_runs
     from online_rank.cli.files import Reading, warnings_as_lines
 
+    if (file is None) == (not runs):
+        raise typer.BadParameter("give FILE, or --run for each retriever")
+    if file is None:
+        explain_runs(model, runs or [], id, (a, b), json)
+        return
     reading = Reading(features, group_by_qid, Negative.zero.value, query, grade, _names(columns), _names(exclude), document)
     with warnings_as_lines(_warn):
         explain(model, file, id, (a, b), reading._replace(missing=missing.value, strict=strict), json)

@@ -9,7 +9,17 @@ from online_rank.cli.files import Asked, Reading, check_files, load_model
 from online_rank.stream.table_rows import first_repeated
 from online_rank.stream.trec import run_lines
 
-__all__ = ["rank"]
+__all__ = ["rank", "rank_runs"]
+
+
+def rank_runs(path: str, runs: Sequence[str], tag: str) -> None:
+    """Fuse the queries of TREC runs by a saved model and print TREC run lines."""
+    from online_rank.cli.fuse import read_runs
+
+    model, tag = load_model(path), _word(tag, "online_rank")
+    for query in read_runs(runs):
+        scores = model.predict_one(query.runs)
+        sys.stdout.write("".join(run_lines(query.qid, [*scores], [*scores.values()], tag)))
 
 
 def rank(path: str, file: str, tag: str, reading: Reading, quiet: bool) -> None:

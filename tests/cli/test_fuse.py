@@ -91,6 +91,42 @@ def test_the_course_is_drawn(folder, capsys):
     assert "another file is written there" in err or "that is an input file" in err
 
 
+def test_a_saved_fusion_ranks_and_explains_runs(folder, capsys):
+    given = ["bm25.run", "vector.run", "--qrels", "qrels", "--save", "m", "--out", "fused"]
+    assert run(capsys, *given)[0] == 0
+    model, both = load("m"), ["--run", "bm25.run", "--run", "vector.run"]
+
+    def called(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([*arguments])
+        return left.value.code, *capsys.readouterr()
+
+    code, out, err = called("rank", "m", *both, "--tag", "again")
+    assert code == 0, err
+    (folder / "again.run").write_text(out)
+    assert [*read_run("again.run")["q3"]] == model.rank_one(Runs({"bm25": BM25, "vector": VECTOR}))
+    assert len(read_run("again.run")) == 31
+    code, out, err = called("explain", "m", *both, "--id", "q3", "--a", "r", "--b", "a", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["a"], found["b"]) == ("r", "a")
+    assert {name.rpartition(" ")[0] for name in found["contributions"]} == {"bm25", "vector"}
+    assert sum(found["contributions"].values()) == pytest.approx(found["difference"], abs=1e-9)
+    assert next(iter(found["contributions"])).startswith("vector")
+    for arguments, said in (
+        (["--id", "none"], "there is no query 'none'"),
+        (["--id", "q30"], "has one document"),
+        (["--id", "q3", "--a", "x"], "has no document 'x'"),
+    ):
+        code, _, err = called("explain", "m", *both, *arguments)
+        assert code != 0
+        assert said in err
+    for command in (["rank", "m"], ["rank", "m", "bm25.run", *both], ["explain", "m", "--id", "q"]):
+        code, _, err = called(*command)
+        assert code == 2
+        assert "give FILE, or --run for each retriever" in err
+
+
 def test_people_see_rules_and_differences(folder, capsys):
     code, out, _ = run(capsys, "bm25.run", "vector.run", "--qrels", "qrels")
     assert code == 0
