@@ -3,6 +3,7 @@
 import re
 import sys
 import warnings
+from collections.abc import Sequence
 
 from online_rank._progress import progress
 from online_rank.cli.files import Asked, Reading, check_files, load_model
