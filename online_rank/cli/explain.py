@@ -47,7 +47,7 @@ def explain_runs(path: str, runs: Sequence[str], query: str, documents: _Pair, a
     asked = next((found.runs for found in read_runs(runs) if found.qid == query), None)
     if asked is None:
         raise ValueError(f"{', '.join(runs)}: there is no query {query!r}")
-    best, names = model.rank_one(asked), [*asked.ids]
+    best, names = model.rank_one(asked), [str(document) for document in asked.ids]
     if len(best) < 2:
         raise ValueError(f"{', '.join(runs)}: query {query} has one document; there is none to compare it with")
     a, b = (found if name is None else names[_place(name, names, query)] for name, found in zip(documents, best, strict=False))

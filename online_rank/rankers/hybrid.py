@@ -6,6 +6,7 @@ from typing import Any
 from online_rank import arguments
 from online_rank.measures import measure as parsed
 from online_rank.preprocessing import RunFeatures
+from online_rank.preprocessing.runs import PARTS
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.fixed import FixedRanker
 from online_rank.rankers.perceptron import PerceptronRanker
@@ -13,9 +14,6 @@ from online_rank.rankers.ridge import RidgeRanker
 from online_rank.rankers.rules import RULES, rule_weights
 
 __all__ = ["hybrid"]
-
-#: How strongly the perceptron holds on to the rule: the weight of a score from 0 to 1.
-_STRENGTH = 3.0
 
 
 def hybrid(
@@ -75,11 +73,10 @@ def hybrid(
     parsed(measure)
     rule = rule_weights(today, runs, weights)
     # Reciprocal ranks are at most 1 / (k + 1), the other scores about 1.
-    strength = _STRENGTH * (k + 1.0 if today == "rrf" else 1.0)
-    parts = ("minmax", "zscore", "reciprocal_rank", "found") if today == "zscore" else ("minmax", "reciprocal_rank", "found")
+    strength = k + 1.0 if today == "rrf" else 1.0
     members = [
         FixedRanker(rule, measure),
         PerceptronRanker.from_weights({name: strength * weight for name, weight in rule.items()}, measure=measure),
         RidgeRanker(measure),
     ]
-    return RunFeatures(runs, parts=parts, k=k, floor=floor) | BlendRanker(members, measure=measure, prior=(0.5, 0.0, 0.0))
+    return RunFeatures(runs, parts=PARTS, k=k, floor=floor) | BlendRanker(members, measure=measure, prior=(0.5, 0.0, 0.0))
