@@ -2,6 +2,8 @@
 
 import itertools
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,14 +12,19 @@ from benchmarks._data import LIGHTGBM, MQ2008, folds, known_folders, mq2008_part
 from online_rank import (
     BestRanker,
     BlendRanker,
+    BoostedRanker,
+    GradientRanker,
     LossTracker,
     PerceptronRanker,
     RidgeRanker,
+    StreamQuantileMap,
     StreamScaler,
     bounds,
     evaluate,
 )
+from online_rank.base import RankingPipeline, ranker_of
 from online_rank.intervals import LossInterval
+from online_rank.preprocessing import Ramps, StreamTargetEncoder
 from online_rank.query import query_offsets
 from online_rank.rankers.hedge import choose, shares_of
 from online_rank.stream.letor import read_letor
@@ -44,34 +51,53 @@ def queries_of(X: np.ndarray, y: np.ndarray, qid: np.ndarray) -> list[tuple[np.n
 
 def blends() -> str:
     """What blends served, beside the best fixed blend in hindsight and what the certificate allows (section 18)."""
-    rows = []
-    for name, orders in streams().items():
-        told = {column: [] for column in ("served", "best", "member", "certified", "closed", "drawn", "differs")}
-        for queries in orders:
-            blend, differs = BlendRanker(), 0
-            for X, y in queries:
-                shares = shares_of(blend.candidate_losses, blend.candidate_prior, blend.rate)
-                constant = choose(shares, blend.candidates, None)
-                differs += bool(np.any(constant != blend.weights))
-                blend.learn_one(X, y)
-            c = bounds.certificate_of(blend)
-            if not c.holds:
-                raise SystemExit(f"a certificate fails:\n{c}")
-            for column, value in zip(
-                told,
-                (c.loss, c.facts["least_loss"], c.facts["best_member"][1], c.bound("blend_bound"),
-                 c.bound("blend_closed_bound"), c.totals["n_drawn"], differs),
-                strict=True,
-            ):  # fmt: skip
-                told[column].append(value)
-        cells = [" / ".join(f"{v:.2f}" for v in told[c]) for c in ("served", "best", "member", "certified", "closed")]
-        rows.append((name, c.totals["n_counted"], *cells, sum(told["drawn"]), sum(told["differs"])))
-    header = ("stream", "n", "served", "best fixed blend", "best member", "certified (with Delta, G)", "closed form", "draws",
-              "queries served otherwise than with a constant step")  # fmt: skip
-    return (
-        "`BlendRanker()`, one pass in each of some orders. Certified is what `certificate_of` says after the run.\n\n"
-        f"{table(header, rows)}"
-    )
+    found, parts = streams(), []
+    for title, make in (("`BlendRanker()`", BlendRanker), (FORMER, former_default)):
+        rows = [_told(name, orders, make) for name, orders in found.items()]
+        parts.append(f"{title}, one pass in each of some orders:\n\n{table(_HEADER, rows)}")
+    return "\n\n".join((*parts, "Certified is what `certificate_of` says after the run."))
+
+
+_HEADER = ("stream", "n", "served", "best fixed blend", "best member", "certified (with Delta, G)", "closed form", "draws",
+           "queries served otherwise than with a constant step")  # fmt: skip
+FORMER = "The four members of an earlier default blend (35 candidates) behind a `StreamQuantileMap`"
+
+
+def former_default() -> RankingPipeline:
+    """The recommended blend as it was before it had a plain perceptron: four members and 35 candidates."""
+    perceptron = PerceptronRanker(credit="spread", relative_margin=0.1)
+    members = [
+        Ramps() | perceptron,
+        StreamTargetEncoder(keep="relative") | RidgeRanker(),
+        Ramps() | GradientRanker("logistic", optimizer="adagrad"),
+        BoostedRanker(),
+    ]
+    return StreamQuantileMap() | BlendRanker(members)
+
+
+def _told(name: str, orders: list[list[tuple[np.ndarray, np.ndarray]]], make: Callable[[], Any]) -> tuple[Any, ...]:
+    """A row of the table of blends: what new models served in some orders of a stream."""
+    told = {column: [] for column in ("served", "best", "member", "certified", "closed", "drawn", "differs")}
+    for queries in orders:
+        model, differs = make(), 0
+        blend = ranker_of(model)
+        for X, y in queries:
+            shares = shares_of(blend.candidate_losses, blend.candidate_prior, blend.rate)
+            constant = choose(shares, blend.candidates, None)
+            differs += bool(np.any(constant != blend.weights))
+            model.learn_one(X, y)
+        c = bounds.certificate_of(model)
+        if not c.holds:
+            raise SystemExit(f"a certificate fails:\n{c}")
+        for column, value in zip(
+            told,
+            (c.loss, c.facts["least_loss"], c.facts["best_member"][1], c.bound("blend_bound"),
+             c.bound("blend_closed_bound"), c.totals["n_drawn"], differs),
+            strict=True,
+        ):  # fmt: skip
+            told[column].append(value)
+    cells = [" / ".join(f"{v:.2f}" for v in told[c]) for c in ("served", "best", "member", "certified", "closed")]
+    return name, c.totals["n_counted"], *cells, sum(told["drawn"]), sum(told["differs"])
 
 
 def leader() -> str:

@@ -313,6 +313,21 @@ class Ranker(QueryEstimator):
         with self._lock:
             return self._show(block, block, policy)
 
+    def kept_share(self, scores: Any) -> float | None:
+        """What exploring costs: lower bound on the expected DCG of `show_one`, as a share of that of `rank_one`.
+
+        Parameters
+        ----------
+        scores
+            The scores of a query's m documents, as `predict_one` gave them, without ids.
+
+        Returns
+        -------
+        The share, whichever of the documents that `rank_one` would show are relevant; None without a policy.
+        """
+        policy = self._own_policy
+        return None if policy is None else policy.kept_share(scores, self._confidence())
+
     def _show(self, query: Block, asked: Block, policy: Any) -> Any:
         """Draw the ranking of a query, given as `asked` and as `query` after the transformers."""
         policy = self._own_policy if policy is None else policy

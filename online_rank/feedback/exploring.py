@@ -21,6 +21,8 @@ from online_rank import arguments
 
 __all__ = ["expected_places", "kept_share", "retention"]
 
+# Number of rows of differences that are in memory at once.
+_ROWS = 256
 # Number of positions whose loss is summed one by one; an integral bounds the loss at all others.
 _PLACES, _BELOW = 400, 2_000
 
@@ -40,18 +42,30 @@ def expected_places(logits: Sequence[float] | np.ndarray) -> np.ndarray:
     [1.25, 1.75]
     """
     values = np.asarray(logits, np.float64)
-    lead = np.minimum(values[:, None] - values, 700.0)
-    # Half for itself.
-    return 0.5 + (1.0 / (1.0 + np.exp(lead))).sum(axis=1)
+    return _first_places(values, len(values))
 
 
-def kept_share(logits: Sequence[float] | np.ndarray) -> float:
+def _first_places(values: np.ndarray, n: int) -> np.ndarray:
+    """The expected positions of the first n of m documents, by their logits (m,)."""
+    places = np.empty(n)
+    for a in range(0, n, _ROWS):
+        lead = np.minimum(values[a : min(a + _ROWS, n), None] - values, 700.0)
+        # Half for itself.
+        places[a : a + _ROWS] = 0.5 + (1.0 / (1.0 + np.exp(lead))).sum(axis=1)
+    return places
+
+
+def kept_share(logits: Sequence[float] | np.ndarray, k: int | None = None) -> float:
     """Lower bound on the expected DCG of a draw as a share of the greedy ranking's DCG, whichever documents are relevant.
+
+    All m documents are drawn, and each counts with the discount of its position, even below the k that are shown.
 
     Parameters
     ----------
     logits
         (m,) logits of all documents of a query.
+    k
+        Only the k documents that the greedy ranking would show may be relevant, which takes O(m k); None: any, in O(m^2).
 
     Examples
     --------
@@ -61,10 +75,11 @@ def kept_share(logits: Sequence[float] | np.ndarray) -> float:
     0.7565
     """
     values = np.sort(np.asarray(logits, np.float64))[::-1]
-    if not len(values):
+    n = len(values) if k is None else min(k, len(values))
+    if not n:
         return 1.0
-    places = np.arange(1.0, len(values) + 1.0)
-    return float(np.min(np.log2(places + 1.0) / np.log2(expected_places(values) + 1.0)))
+    places = np.arange(1.0, n + 1.0)
+    return float(np.min(np.log2(places + 1.0) / np.log2(_first_places(values, n) + 1.0)))
 
 
 @functools.lru_cache(maxsize=256)

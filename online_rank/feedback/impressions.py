@@ -51,6 +51,9 @@ class Impression:
         The probability of each document at its position, given those above it.
     placements
         The marginal probability of each document at its position.
+    kept
+        What exploring costs: lower bound, from 0 to 1, on the expected DCG of such a draw as a share of the greedy ranking's
+        (`Ranker.kept_share`). A service sets it; None where nobody has computed it.
 
     Raises
     ------
@@ -78,6 +81,7 @@ class Impression:
     positions: tuple[int, ...] | None = None
     propensities: tuple[float, ...] | None = None
     placements: tuple[float, ...] | None = None
+    kept: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("order", "held_back"):
@@ -112,6 +116,8 @@ class Impression:
                 if values and not 0.0 < min(values) <= max(values) <= 1.0:
                     wrong = next(value for value in values if not 0.0 < value <= 1.0)
                     raise ValueError(f"{name} has {wrong}; it is one probability > 0 a document")
+        if self.kept is not None:
+            arguments.number("kept", self.kept, 0.0, 1.0)
 
     def _require_one_each(self, name: str, n: int) -> None:
         if len(getattr(self, name)) != n:

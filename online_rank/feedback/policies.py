@@ -11,7 +11,7 @@ from online_rank import arguments
 from online_rank._kernels import clicks as kernels
 from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Schema
-from online_rank.feedback.exploring import retention
+from online_rank.feedback.exploring import kept_share, retention
 from online_rank.feedback.impressions import Impression
 
 __all__ = ["FEW", "HELD_BACK", "FairPairs", "PlackettLuce", "Policy"]
@@ -75,6 +75,13 @@ class Policy(base.Base, abc.ABC):
     def retention(self, confidence: float) -> float:
         """Lower bound, for any scores, on the expected DCG of a draw as a share of the greedy ranking's DCG."""
 
+    def kept_share(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> float:
+        """Lower bound, for these scores, on the expected DCG of a draw as a share of the greedy ranking's DCG.
+
+        The documents that the greedy ranking would not show count as not relevant. Here, `retention`.
+        """
+        return self.retention(confidence) if len(scores) > 1 else 1.0
+
     @abc.abstractmethod
     def _show(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
@@ -124,8 +131,6 @@ class PlackettLuce(Policy):
     def logits(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> np.ndarray:
         """The m logits from which the ranking of m documents with these scores is drawn, float64.
 
-        Pass them to `exploring.kept_share` for the expected share of this query's greedy DCG.
-
         Raises
         ------
         ValueError
@@ -136,6 +141,13 @@ class PlackettLuce(Policy):
         if not kernels.mixed_logits(values, float(confidence), logits):
             raise ValueError("scores are too large for a deviation; scale the features")
         return logits
+
+    def kept_share(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> float:
+        """Lower bound, for these scores, on the expected DCG of a draw as a share of the greedy ranking's DCG.
+
+        `online_rank.feedback.exploring.kept_share` of the logits and k.
+        """
+        return kept_share(self.logits(scores, confidence), self.k)
 
     def _show(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float

@@ -106,6 +106,12 @@ class _OfModels:
             if retention is not None:
                 text = "Lower bound on the expected DCG of drawn rankings as a share of the greedy ranking's"
                 yield GaugeMetricFamily("online_rank_retention", text, value=retention)
+            kept = models[0].durable.service.kept_mean
+            if kept is not None:
+                text = (
+                    "Mean, over the lists drawn, of the least share of the greedy ranking's DCG that a draw is expected to keep"
+                )
+                yield GaugeMetricFamily("online_rank_kept_share", text, value=kept)
             if isinstance(models[0], Replica):
                 behind = models[0].seconds_behind
                 yield GaugeMetricFamily("online_rank_behind_seconds", "How far this replica is behind", value=behind)

@@ -56,6 +56,7 @@ Ids are strings or integers; each identifies one query.
 """
 
 import contextlib
+import dataclasses
 import functools
 import json
 import secrets
@@ -227,12 +228,13 @@ class RankingService(WindowedService):
         if kind in ("learn", "teach", "close", "drop"):
             self._forget_learned(rest[0])
         if kind == "rank":
-            n_shown, gone, n_asked = rest
+            # Journals of older versions lack the share that was kept.
+            n_shown, gone, n_asked, kept = (*rest, None)[:4]
             if n_shown is not None:
                 ranker_of(self.model).n_shown = n_shown
             if self.challenge is not None:
                 self.challenge.n_asked = n_asked
-            at_once(self._ranking(number, waiting, gone))
+            at_once([*self._ranking(number, waiting, gone), *([] if kept is None else self._exploring(kept))])
             self._pending.spill()
         elif kind == "learn":
             request = decoded(feedback)
@@ -305,10 +307,12 @@ class RankingService(WindowedService):
                 shown = self.model.show_one(query)
                 if self.challenge is not None:
                     shown = self.challenge.drafted(self.model, query, len(shown.order)) or shown
+                if shown.teams is None:
+                    shown = dataclasses.replace(shown, kept=ranker.kept_share([*scores.values()]))
                 answer = ranked(query_id, scores, [*shown.order])
                 drawn = json.dumps(shown.to_dict(), separators=(",", ":"))
                 waiting = (query_id, size, at, text, [*scores.values()], drawn)
-                reply, changes = self._waiting(answer, ranker.n_shown, waiting, query)
+                reply, changes = self._waiting(answer, (ranker.n_shown, shown.kept), waiting, query)
                 drawing.keep(changes)
         self._pending.spill()
         return reply
@@ -319,11 +323,14 @@ class RankingService(WindowedService):
         return Reply({"id": fields["id"], "explanation": explained(self.model, query, fields["explain"])})
 
     def _waiting(
-        self, answer: dict[str, Any], n_shown: int | None, waiting: tuple[Any, ...], read: Block
+        self, answer: dict[str, Any], draw: tuple[int, float | None] | None, waiting: tuple[Any, ...], read: Block
     ) -> tuple[Reply, list[Callable[[], Any]]]:
         """The answer to a query that was ranked, and the changes (`at_once`) by which it waits for its feedback, unless it was
         already learned.
+
+        `draw` is the number of draws so far, and the share of the DCG that the last one keeps.
         """
+        n_shown, kept = (None, None) if draw is None else draw
         query_id, size, *_ = waiting
         number, gone = None, list[int]()
         replaced = self._pending.number(query_id)
@@ -335,12 +342,14 @@ class RankingService(WindowedService):
             forgotten = [*forgotten, replaced]
         asked = self.challenge if n_shown is not None else None
         n_asked = 0 if asked is None else asked.n_asked + 1
-        reply = Reply(answer, Outcome(("rank", n_shown, gone, n_asked), number, waiting, gone=tuple(forgotten)))
+        reply = Reply(answer, Outcome(("rank", n_shown, gone, n_asked, kept), number, waiting, gone=tuple(forgotten)))
         last: list[Callable[[], Any]] = [] if asked is None else [functools.partial(setattr, asked, "n_asked", n_asked)]
         if number is not None and size <= _LARGEST_READ:
             last.append(functools.partial(self._read.__setitem__, number, read))
             if len(self._read) >= _READ:
                 last.append(functools.partial(self._read.pop, next(iter(self._read)), None))
+        if kept is not None:
+            last += self._exploring(kept)
         return reply, [*self._ranking(number, waiting, gone), *last]
 
     def _ranking(self, number: int | None, waiting: Any, gone: list[int]) -> list[Callable[[], Any]]:

@@ -222,8 +222,13 @@ STATS = {
                 "retention": {
                     "type": "number",
                     "description": "what exploring costs: lower bound on the expected DCG of the rankings that are drawn now, "
-                    "as a share of the greedy ranking's",
+                    "as a share of the greedy ranking's, for any scores",
                 },
+                "kept_sum": {
+                    "type": "number",
+                    "description": "the same for each list that was drawn, from its scores, summed",
+                },
+                "kept_mean": {"type": ["number", "null"], "description": "its mean over the lists drawn"},
             },
         },
         "served": {"type": "object", "description": "the served rankings by one kind of feedback, and its measure"},

@@ -38,6 +38,7 @@ class ServiceState:
         _learned=DictOf(Plain(), TupleOf(Count(), Count())),
         _counts=DictOf(Text(*_COUNTED), Count()),
         _served=Array(3),
+        _kept=Array(2, low=0.0),
         _longest_delay=Count(),
         _promoted=Text(optional=True),
         replaced=Derived(),
@@ -45,6 +46,9 @@ class ServiceState:
         _target=Derived(),
         _read=Derived(),
     )
+
+    #: Number of the lists drawn, and the sum of the shares of the greedy DCG that they keep. Older files lack it: zeros.
+    _kept: Any = None
 
     def __init__(
         self,
@@ -100,6 +104,7 @@ class ServiceState:
         self._counts = dict.fromkeys(_COUNTED, 0)
         self._target = learned_measure(model)
         self._served = np.zeros(3)
+        self._kept = np.zeros(2)
         self._longest_delay = 0
 
     @property
@@ -127,7 +132,7 @@ class ServiceState:
 
         Losses are those of rankings whose grades arrived (`served_interval`): their sum, their mean, and its interval.
         """
-        interval, retention = self.served_interval(), self.retention
+        interval, retention, kept_sum = self.served_interval(), self.retention, float(self._kept[1])
         return {
             **self.counts(),
             "pending": self.n_waiting,
@@ -137,7 +142,7 @@ class ServiceState:
             "loss_mean": interval.mean if interval.n else None,
             "loss_mean_interval": [interval.lower, interval.upper],
             "longest_delay": self._longest_delay,
-            **({} if retention is None else {"retention": retention}),
+            **({} if retention is None else {"retention": retention, "kept_sum": kept_sum, "kept_mean": self.kept_mean}),
             **({} if self.challenge is None else {"challenger": self.challenge.figures()}),
         }
 
@@ -146,6 +151,12 @@ class ServiceState:
         """Lower bound on the expected DCG of the rankings drawn now, as a share of the greedy ranking's; None without draws."""
         found: float | None = getattr(ranker_of(self.model), "retention", None) if self.draws else None
         return found
+
+    @property
+    def kept_mean(self) -> float | None:
+        """Mean, over the lists drawn so far, of the least share of the greedy ranking's DCG that a draw is expected to keep."""
+        n, total = self._kept.tolist()
+        return total / n if n else None
 
     def served_interval(self, level: float = 0.95) -> Interval:
         """Interval for the mean expected loss of the rankings served so far, valid at all times with probability `level`.
@@ -254,6 +265,10 @@ class ServiceState:
         return (
             [changed] if name is None else [functools.partial(self._counts.__setitem__, name, self._counts[name] + 1), changed]
         )
+
+    def _exploring(self, kept: float) -> list[Callable[[], Any]]:
+        """The changes (`at_once`) that add a list that was drawn to what exploring costs."""
+        return [functools.partial(vars(self).__setitem__, "_kept", self._kept + np.array((1.0, kept)))]
 
     def _remembering(self, query_id: Any, digest: int) -> list[Callable[[], Any]]:
         """The changes (`at_once`) by which an id counts as learned."""

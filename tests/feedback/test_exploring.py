@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from online_rank.feedback import FairPairs, PlackettLuce
+from online_rank import PerceptronRanker, SwapRanker
+from online_rank.feedback import FairPairs, Impression, PlackettLuce
 from online_rank.feedback.exploring import expected_places, kept_share, retention
 from tests.reference import clicks as reference
 
@@ -36,6 +37,34 @@ def test_a_draw_keeps_at_least_the_share(logits):
 
 def discount_at(place):
     return 1 / np.log2(place + 1)
+
+
+@pytest.mark.parametrize("logits", LOGITS)
+@pytest.mark.parametrize("k", [1, 2, 300])
+def test_only_the_best_k_may_count(logits, k):
+    shifted = np.sort(np.array(logits))[::-1]
+    places = expected_places(shifted)[:k]
+    assert (
+        kept_share(logits, k) == (discount_at(places) / discount_at(np.arange(1, len(places) + 1))).min() >= kept_share(logits)
+    )
+
+
+def test_many_documents_take_no_more_memory_than_some_rows():
+    logits = np.random.default_rng(1).normal(size=700)
+    lead = logits[:, None] - logits
+    assert expected_places(logits) == pytest.approx(0.5 + (1 / (1 + np.exp(lead))).sum(axis=1), rel=1e-14)
+
+
+def test_rankers_say_what_a_query_keeps():
+    policy, scores = PlackettLuce(k=3), [3.0, 0.5, 2.0, 1.0]
+    ranker = SwapRanker.from_weights([1.0], policy=policy)
+    assert ranker.kept_share(scores) == kept_share(policy.logits(scores), 3) > ranker.retention
+    assert SwapRanker(policy).kept_share(scores) == kept_share([0.0] * 4, 3)  # confidence 0: any order
+    assert PerceptronRanker().kept_share(scores) is None
+    assert SwapRanker(FairPairs()).kept_share(scores) == FairPairs().retention(1.0)
+    assert FairPairs().kept_share([1.0]) == 1.0
+    with pytest.raises(ValueError, match=r"kept is 1\.5"):
+        Impression((0, 1), kept=1.5)
 
 
 @pytest.mark.parametrize("confidence", [0.3, 0.5, 0.75, 1.0])

@@ -11,8 +11,9 @@ import pytest
 
 import online_rank
 from online_rank import PerceptronRanker, PlackettLuce, StreamQuantileMap, StreamScaler, SwapRanker
-from online_rank.feedback import Impression
+from online_rank.feedback import Impression, kept_share
 from online_rank.metrics import NDCG
+from online_rank.serving.challenge import Challenge
 from online_rank.serving.metrics import Figures
 from online_rank.serving.models import Models
 from online_rank.serving.protocol import RankingService
@@ -103,6 +104,43 @@ def test_stats_say_what_exploring_costs():
     assert round(begun.stats()["retention"], 2) == 0.92
     assert "online_rank_retention 0.92" in Figures(Models(lambda: begun), set()).text()
     assert "retention" not in RankingService(PerceptronRanker()).stats()
+
+
+def test_what_exploring_costs_is_summed_over_the_lists_drawn():
+    policy = PlackettLuce(k=3, seed=1)
+    service = RankingService(SwapRanker.from_weights({"x": 1.0}, policy=policy))
+    assert service.stats()["kept_mean"] is None
+    saved, since, kept, docs = to_bytes(service), [], [], queries(3)
+    for t, query in enumerate(docs):
+        kept.append(kept_share(policy.logits(service.model.predict_one([*query.values()])), 3))
+        since.append(service.handle(request(id=t, docs=query)).outcome)
+        service.handle(request(id=t, docs=query, greedy=True))  # draws nothing
+    stats = service.stats()
+    assert (stats["kept_sum"], stats["kept_mean"]) == (pytest.approx(sum(kept)), pytest.approx(sum(kept) / 3))
+    assert stats["retention"] <= min(kept) < max(kept) < 1.0
+    assert f"online_rank_kept_share {stats['kept_mean']}" in Figures(Models(lambda: service), set()).text()
+    drawn = [Impression.from_dict(json.loads(outcome.waiting[-1])) for outcome in since]
+    assert [impression.kept for impression in drawn] == kept
+    assert from_bytes(to_bytes(service)).stats()["kept_sum"] == stats["kept_sum"]
+    # From the journal, and from one of before.
+    for fields, total in ((5, sum(kept)), (4, 0.0)):
+        back = from_bytes(saved)
+        for outcome in since:
+            back.replay(list(outcome.fields[:fields]), outcome.number, outcome.waiting, b"")
+        assert back.stats()["kept_sum"] == pytest.approx(total)
+
+
+def test_a_file_of_before_what_exploring_costs_was_summed_is_read():
+    service = RankingService(SwapRanker(PlackettLuce(k=3, seed=1)))
+    del service._kept
+    assert from_bytes(to_bytes(service)).stats()["kept_sum"] == 0.0
+
+
+def test_a_drafted_list_explores_without_a_share():
+    service = RankingService(SwapRanker(PlackettLuce(seed=1)), challenge=Challenge(SwapRanker(PlackettLuce(seed=2))))
+    for t, query in enumerate(queries(4)):
+        service.handle(request(id=t, docs=query))
+    assert service._kept[0] == 2.0  # the other two were drafted
 
 
 def test_a_service_of_grades_refuses_clicks():
