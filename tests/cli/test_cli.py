@@ -434,6 +434,17 @@ def test_certificates(files, run, source):
     assert "Certificate against" in out
 
 
+def test_a_blend_is_certified_against_its_best_fixed_blend(files, run):
+    code, out, _ = run("train", files / "a.txt", "--ranker", "blend", "--certify", "--json")
+    certificate = json.loads(out)["certificate"]
+    assert code == 0
+    assert certificate["holds"]
+    assert certificate["comparator"] is None
+    assert {check["name"] for check in certificate["bounds"]} == {"blend_bound", "blend_closed_bound"}
+    assert certificate["measured"]["best_blend"] <= certificate["loss"] + 1e-9
+    assert certificate["measured"]["n_drawn"] == 0
+
+
 def test_a_certified_run_tests_the_weights_that_learn_beside_those_that_serve(files, run):
     figures = []
     for certify in ([], ["--certify"]):
