@@ -49,6 +49,11 @@ def test_only_the_best_k_may_count(logits, k):
     )
 
 
+def test_what_the_greedy_ranking_would_not_show_does_not_count():
+    assert kept_share([20.0, 0.0, 0.0], 1) == pytest.approx(1.0, abs=1e-8)
+    assert kept_share([20.0, 0.0, 0.0]) == pytest.approx(math.log2(3.0) / math.log2(3.5), abs=1e-8)
+
+
 def test_many_documents_take_no_more_memory_than_some_rows():
     logits = np.random.default_rng(1).normal(size=700)
     lead = logits[:, None] - logits
