@@ -323,7 +323,7 @@ class Ranker(QueryEstimator):
 
         Returns
         -------
-        The share, whichever of the documents that `rank_one` would show are relevant; None without a policy.
+        The share, whichever of the first documents of `rank_one`, at most 100, are relevant; None without a policy.
         """
         policy = self._own_policy
         return None if policy is None else policy.kept_share(scores, self._confidence())

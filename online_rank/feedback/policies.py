@@ -19,6 +19,8 @@ __all__ = ["FEW", "HELD_BACK", "FairPairs", "PlackettLuce", "Policy"]
 
 #: If at most this many documents are shown, this many more are drawn and held back.
 FEW, HELD_BACK = 2, 4
+#: What exploring costs is computed for at most this many of the best documents, so that long lists do not take m^2.
+_FIRST = 100
 
 
 class Policy(base.Base, abc.ABC):
@@ -78,7 +80,7 @@ class Policy(base.Base, abc.ABC):
     def kept_share(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> float:
         """Lower bound, for these scores, on the expected DCG of a draw as a share of the greedy ranking's DCG.
 
-        The documents that the greedy ranking would not show count as not relevant. Here, `retention`.
+        Documents that the greedy ranking would not show, or below its first 100, count as not relevant. Here, `retention`.
         """
         return self.retention(confidence) if len(scores) > 1 else 1.0
 
@@ -145,9 +147,9 @@ class PlackettLuce(Policy):
     def kept_share(self, scores: Sequence[float] | np.ndarray, confidence: float = 1.0) -> float:
         """Lower bound, for these scores, on the expected DCG of a draw as a share of the greedy ranking's DCG.
 
-        `online_rank.feedback.exploring.kept_share` of the logits and k.
+        `online_rank.feedback.exploring.kept_share` of the logits and k, at most 100.
         """
-        return kept_share(self.logits(scores, confidence), self.k)
+        return kept_share(self.logits(scores, confidence), _FIRST if self.k is None else min(self.k, _FIRST))
 
     def _show(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float

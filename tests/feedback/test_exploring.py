@@ -60,6 +60,11 @@ def test_many_documents_take_no_more_memory_than_some_rows():
     assert expected_places(logits) == pytest.approx(0.5 + (1 / (1 + np.exp(lead))).sum(axis=1), rel=1e-14)
 
 
+def test_of_long_lists_the_first_hundred_count():
+    policy, scores = PlackettLuce(k=None), np.r_[np.arange(2000.0, 1900.0, -1.0), np.zeros(4900)]
+    assert policy.kept_share(scores) == kept_share(policy.logits(scores), 100) > kept_share(policy.logits(scores), 101)
+
+
 def test_rankers_say_what_a_query_keeps():
     policy, scores = PlackettLuce(k=3), [3.0, 0.5, 2.0, 1.0]
     ranker = SwapRanker.from_weights([1.0], policy=policy)
