@@ -88,18 +88,19 @@ def test_dropout_differentiates_what_it_computes():
     plain_steps(model)
     before = model._weights.copy()
     model.learn_one(X, y)
-    hidden, dropped = np.empty((2, 11 * int(network.n_units(model._widths))))
+    layers = network_kernels.Layers(model._widths, 0, 0.4)
+    buffers = network_kernels.Buffers(*np.empty((3, 11 * int(network.n_units(model._widths)))))
 
     def value(parameters):
-        network.forward(X, parameters, model._widths, 0, 0.4, key, hidden, dropped)
-        last = network.units(dropped, model._widths, 2, 11)
+        network.forward(X, parameters, layers, key, buffers)
+        last = network.units(buffers.dropped, model._widths, 2, 11)
         return Surrogate("squared", pair_weight="difference").value(last @ parameters[: last.shape[1]], y)
 
     gradient = np.array(reference.gradient(value, before))
     gradient[before == 0.0] = 0.0
     assert before - model._weights == pytest.approx(gradient, abs=1e-6 * (1.0 + np.abs(gradient).max()))
     value(before)
-    left_out = network.units(dropped, model._widths, 1, 11)[:, :9] == 0.0
+    left_out = network.units(buffers.dropped, model._widths, 1, 11)[:, :9] == 0.0
     assert 0.2 < left_out.mean() < 0.6
     assert model.predict_one(X) == model.predict_one(X)
 
