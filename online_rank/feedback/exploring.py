@@ -55,7 +55,7 @@ def _first_places(values: np.ndarray, n: int) -> np.ndarray:
     return places
 
 
-def kept_share(logits: Sequence[float] | np.ndarray, k: int | None = None) -> float:
+def kept_share(logits: Sequence[float] | np.ndarray, *, k: int | None = None) -> float:
     """Lower bound on the expected DCG of a draw as a share of the greedy ranking's DCG, whichever documents are relevant.
 
     All m documents are drawn, and each counts with the discount of its position, even below the k that are shown.
@@ -74,6 +74,7 @@ def kept_share(logits: Sequence[float] | np.ndarray, k: int | None = None) -> fl
     >>> round(kept_share([0.0, 0.0]), 4)  # both at place 1.5: 1 / log2(2.5), where the first had 1
     0.7565
     """
+    arguments.integer("k", k, 1, optional=True)
     values = np.sort(np.asarray(logits, np.float64))[::-1]
     n = len(values) if k is None else min(k, len(values))
     if not n:

@@ -149,7 +149,7 @@ class PlackettLuce(Policy):
 
         `online_rank.feedback.exploring.kept_share` of the logits and k, at most 100.
         """
-        return kept_share(self.logits(scores, confidence), _FIRST if self.k is None else min(self.k, _FIRST))
+        return kept_share(self.logits(scores, confidence), k=_FIRST if self.k is None else min(self.k, _FIRST))
 
     def _show(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float

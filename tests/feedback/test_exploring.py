@@ -45,12 +45,14 @@ def test_only_the_best_k_may_count(logits, k):
     shifted = np.sort(np.array(logits))[::-1]
     places = expected_places(shifted)[:k]
     assert (
-        kept_share(logits, k) == (discount_at(places) / discount_at(np.arange(1, len(places) + 1))).min() >= kept_share(logits)
+        kept_share(logits, k=k)
+        == (discount_at(places) / discount_at(np.arange(1, len(places) + 1))).min()
+        >= kept_share(logits)
     )
 
 
 def test_what_the_greedy_ranking_would_not_show_does_not_count():
-    assert kept_share([20.0, 0.0, 0.0], 1) == pytest.approx(1.0, abs=1e-8)
+    assert kept_share([20.0, 0.0, 0.0], k=1) == pytest.approx(1.0, abs=1e-8)
     assert kept_share([20.0, 0.0, 0.0]) == pytest.approx(math.log2(3.0) / math.log2(3.5), abs=1e-8)
 
 
@@ -62,14 +64,14 @@ def test_many_documents_take_no_more_memory_than_some_rows():
 
 def test_of_long_lists_the_first_hundred_count():
     policy, scores = PlackettLuce(k=None), np.r_[np.arange(2000.0, 1900.0, -1.0), np.zeros(4900)]
-    assert policy.kept_share(scores) == kept_share(policy.logits(scores), 100) > kept_share(policy.logits(scores), 101)
+    assert policy.kept_share(scores) == kept_share(policy.logits(scores), k=100) > kept_share(policy.logits(scores), k=101)
 
 
 def test_rankers_say_what_a_query_keeps():
     policy, scores = PlackettLuce(k=3), [3.0, 0.5, 2.0, 1.0]
     ranker = SwapRanker.from_weights([1.0], policy=policy)
-    assert ranker.kept_share(scores) == kept_share(policy.logits(scores), 3) > ranker.retention
-    assert SwapRanker(policy).kept_share(scores) == kept_share([0.0] * 4, 3)  # confidence 0: any order
+    assert ranker.kept_share(scores) == kept_share(policy.logits(scores), k=3) > ranker.retention
+    assert SwapRanker(policy).kept_share(scores) == kept_share([0.0] * 4, k=3)  # confidence 0: any order
     assert PerceptronRanker().kept_share(scores) is None
     assert SwapRanker(FairPairs()).kept_share(scores) == FairPairs().retention(1.0)
     assert FairPairs().kept_share([1.0]) == 1.0

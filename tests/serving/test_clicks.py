@@ -112,7 +112,7 @@ def test_what_exploring_costs_is_summed_over_the_lists_drawn():
     assert service.stats()["kept_mean"] is None
     saved, since, kept, docs = to_bytes(service), [], [], queries(3)
     for t, query in enumerate(docs):
-        kept.append(kept_share(policy.logits(service.model.predict_one([*query.values()])), 3))
+        kept.append(kept_share(policy.logits(service.model.predict_one([*query.values()])), k=3))
         since.append(service.handle(request(id=t, docs=query)).outcome)
         service.handle(request(id=t, docs=query, greedy=True))  # draws nothing
     stats = service.stats()
