@@ -235,9 +235,9 @@ def iter_impressions(
     >>> x["c"]
     {'bm25': 1.0}
     """
+    choice("propensity_of", propensity_of, _KINDS)
     if not sources:
         raise ValueError("nothing to read: give at least one table")
-    choice("propensity_of", propensity_of, _KINDS)
     arguments.flag("shuffled", shuffled)
     require_names(features=features, exclude=exclude, context=context)
     if shuffled and propensity is not None:
