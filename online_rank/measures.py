@@ -2,18 +2,32 @@
 
 import functools
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels.codes import EXPECTED, IGNORED, MAX_GRADE, OPTIMISTIC, PESSIMISTIC
+from online_rank._kernels.graded import ranking_losses
 from online_rank._kernels.metrics import ideal_value, metric_values
 from online_rank.base import serving_chain
 from online_rank.measure_names import MEASURES, parsed
+from online_rank.own_measures import OwnMeasure, is_own, own_measure
 from online_rank.query import as_array, as_grades, document_name, require_grades
 
-__all__ = ["TIES", "Measure", "as_scores", "discounts", "gains", "learned_measure", "measure", "query_values"]
+__all__ = [
+    "TIES",
+    "AnyMeasure",
+    "Measure",
+    "as_scores",
+    "discounts",
+    "gains",
+    "learned_measure",
+    "losses_of_rankings",
+    "measure",
+    "measure_of",
+    "query_values",
+]
 
 #: The tie policies, and the codes by which kernels know them.
 TIES = {"expected": EXPECTED, "optimistic": OPTIMISTIC, "pessimistic": PESSIMISTIC, "ignored": IGNORED}
@@ -131,7 +145,26 @@ def measure(name: str | Measure) -> Measure:
     return Measure(MEASURES[written.name].kind, written.k or 0, written.threshold or 1)
 
 
-def learned_measure(model: Any) -> Measure:
+#: A measure of the library, or of the user's own.
+AnyMeasure: TypeAlias = Measure | OwnMeasure
+
+
+def measure_of(given: Any) -> AnyMeasure:
+    """What an argument `measure` of a ranker stands for: a name of the library, or a measure of the user's own."""
+    return own_measure(given) if is_own(given) else measure(given)
+
+
+def losses_of_rankings(
+    target: AnyMeasure, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray, out: np.ndarray
+) -> None:
+    """Write the pessimistic loss of each query of a block to `out` (q,): 0 if nothing can be lost, 1 for scores not finite."""
+    if isinstance(target, OwnMeasure):
+        out[:] = target.losses(scores, grades, offsets)
+    else:
+        ranking_losses(*target, scores, grades, offsets, discounts(len(grades)), out)
+
+
+def learned_measure(model: Any) -> AnyMeasure:
     """What a model learns for: the measure of its ranker, which for a wrapper without one is that of the ranker inside.
 
     NDCG@10 if none has a measure.
@@ -142,8 +175,8 @@ def learned_measure(model: Any) -> Measure:
     >>> learned_measure(StreamScaler() | LossTracker(DriftAwareRanker(PerceptronRanker("ap")))).name
     'ap'
     """
-    names = (getattr(part, "measure", None) for part in serving_chain(model))
-    return measure(next((name for name in names if isinstance(name, str)), "ndcg@10"))
+    given = (getattr(part, "measure", None) for part in serving_chain(model))
+    return measure_of(next((one for one in given if one is not None), "ndcg@10"))
 
 
 _table = np.empty(0)

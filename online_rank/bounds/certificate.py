@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from online_rank.bounds.declaration import BOUNDS, Bound, setting, uncovered
 from online_rank.bounds.rows import Row, printed, rows_of
+from online_rank.own_measures import is_own, own_measure
 
 __all__ = ["BoundCheck", "Certificate", "Run", "certify"]
 
@@ -202,7 +203,7 @@ def certify(model: Any, run: Run) -> Certificate:
     values: dict[str, Any] = getattr(model, "_get_params", dict)()
     return Certificate(
         comparator=run.comparator,
-        settings={name: value for name in values if _is_plain(value := setting(model, name))},
+        settings={name: value for name in values if _is_plain(value := _told(model, name))},
         totals=dict(run.totals),
         facts=dict(run.facts),
         bounds=tuple(checks),
@@ -245,6 +246,12 @@ def _verdict(loss: float, value: float, size: float) -> str:
     if not loss - value <= tolerance:
         return "VIOLATED"
     return "holds" if tolerance <= _NEGLIGIBLE * loss else "undecided by rounding"
+
+
+def _told(model: Any, name: str) -> Any:
+    """A setting as a certificate tells it: a measure of the user's own by its name."""
+    value = setting(model, name)
+    return own_measure(value).name if name == "measure" and is_own(value) else value
 
 
 def _is_plain(value: Any) -> bool:

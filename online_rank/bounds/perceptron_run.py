@@ -7,7 +7,8 @@ import numpy as np
 
 from online_rank.bounds.certificate import Run
 from online_rank.bounds.declaration import setting
-from online_rank.measures import measure
+from online_rank.measures import learned_measure
+from online_rank.own_measures import OwnMeasure
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.signs import against_signs, signs_inside
 
@@ -20,6 +21,7 @@ _MOVING_FEATURES = (
     "covers scores by the weights that learn on exactly the features of the update, but transformers that learn precede "
     "the ranker"
 )
+_NO_SURROGATE = "covers measures of the library, whose losses a surrogate bounds, but the model learns for a measure of its own"
 _LEARNED_BEFORE = "covers rankers that begin at w = 0, but a ranker that followed another had learned before"
 
 
@@ -67,7 +69,7 @@ def _facts_of_model(tracker: Any, model: Any, totals: dict[str, Any]) -> dict[st
     facts["signs"] = bool(signs_inside(tracker.learner))
     facts["unit_margin"] = model.update != "gradient"
     if not isinstance(model, ClickPerceptron):
-        facts["k"] = measure(model.measure).k
+        facts["k"] = learned_measure(model).k
     return facts
 
 
@@ -99,6 +101,8 @@ def _add_facts_of_comparator(
         "largest_norm": max(largest, norm),
     }
     begun_with = np.zeros(len(u)) if tracker._beginning is None else tracker._beginning
+    if isinstance(learned_measure(model), OwnMeasure):
+        facts["surrogate_loss"], unknown["surrogate_loss"] = math.nan, _NO_SURROGATE
     facts["beginning_norm"] = float(np.linalg.norm(begun_with))
     facts["beginning_product"] = float(u @ begun_with)
     facts["distance"] = float(np.linalg.norm(u - begun_with))

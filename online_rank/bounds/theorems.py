@@ -13,7 +13,7 @@ from typing import Any
 from online_rank.arguments import choice
 from online_rank.bounds.declaration import bound, require_covered
 from online_rank.bounds.numbers import require_non_negative, require_positive
-from online_rank.measures import measure
+from online_rank.measures import learned_measure
 from online_rank.rankers.perceptron import PerceptronRanker
 
 __all__ = [
@@ -33,7 +33,7 @@ _SUBGRADIENT = {"update": ("gradient",), "credit": ("argmax",), "mass": ("slam",
 
 
 def _has_no_cutoff(model: Any) -> str | None:
-    return None if measure(model.measure).k else f"covers a measure with a cutoff, but the model has {model.measure!r}"
+    return None if learned_measure(model).k else f"covers a measure with a cutoff, but the model has {model.measure!r}"
 
 
 def theory_learning_rate(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from online_rank._kernels.comparators import compare
-from online_rank._kernels.graded import ranking_losses
 from online_rank._kernels.totals import accumulate
 from online_rank.arguments import flag, integer
 from online_rank.base import Abilities, Ranker, Round, share_lock
@@ -21,13 +20,21 @@ from online_rank.bounds.mixed import mix
 from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
 from online_rank.intervals import Interval, LossInterval, PairedLosses, add_losses
-from online_rank.measures import discounts, learned_measure
+from online_rank.measures import discounts, learned_measure, losses_of_rankings
 from online_rank.query import Block
 from online_rank.rankers.averaged import scores_by
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
-from online_rank.rankers.inside import has_dense_weights, kernel_state, learn_watched, learning_scores, n_learned, reporter
+from online_rank.rankers.inside import (
+    has_dense_weights,
+    kernel_state,
+    learn_watched,
+    learning_scores,
+    n_learned,
+    reporter,
+    weight_of_pairs,
+)
 from online_rank.rankers.nested import NestedRanker, adopt_features, learn_query
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
@@ -459,7 +466,7 @@ class LossTracker(NestedRanker):
         counted, losses = rounds[:, _SKIPPED] == 0.0, np.empty(len(rounds))
         served = np.clip(rounds[:, _SERVED_LOSS], 0.0, 1.0)
         for sums, u in zip(self._paired, self._aligned * self._scaled_by, strict=True):
-            ranking_losses(*self._measure, scores_by(u, block.X), block.y, block.offsets, discounts(len(block.y)), losses)
+            losses_of_rankings(self._measure, scores_by(u, block.X), block.y, block.offsets, losses)
             add_losses(sums, (0.5 + 0.5 * (losses - served))[counted])
 
     def _round_is_served(self, block: Block, answered: bool) -> bool:
@@ -505,7 +512,7 @@ class LossTracker(NestedRanker):
     def _measure_answers(self, block: Block, answers: np.ndarray, rounds: np.ndarray) -> None:
         """Write the losses of what was answered to the rounds (q, fields) of a block."""
         losses = np.empty(len(rounds))
-        ranking_losses(*self._measure, answers, block.y, block.offsets, discounts(len(block.y)), losses)
+        losses_of_rankings(self._measure, answers, block.y, block.offsets, losses)
         rounds[:, _SERVED_LOSS] = losses
 
     def _learn_each(self, block: Block, rounds: np.ndarray, values: np.ndarray) -> int:
@@ -524,14 +531,15 @@ class LossTracker(NestedRanker):
             if not self._learn_query(query, rounds[t : t + 1]):
                 return t
             if answered is not None and not self._nested and query.served is None:
-                ranking_losses(*self._measure, answered, query.y, query.offsets, table, row[_SERVED_LOSS : _SERVED_LOSS + 1])
+                losses_of_rankings(self._measure, answered, query.y, query.offsets, row[_SERVED_LOSS : _SERVED_LOSS + 1])
             if decisive is not None and (row[_LOSS] > 0.0 or row[_MASS] > 0.0):
                 scores = np.array([scores_by(u, query.X) for u in self._aligned * self._scaled_by])
                 if isinstance(ranker, ClickPerceptron):
                     values[t, :, 0] = losses_on_clicks(ranker, query, decisive, Round.from_row(row), scores)
                 else:
                     config, _, _, counters = kernel_state(ranker)
-                    compare(query.y, decisive, row[_WEIGHT], row[_MARGIN], scores, table, config, counters, values[t])
+                    weight = weight_of_pairs(ranker, query, decisive)
+                    compare(query.y, decisive, weight, row[_MARGIN], scores, table, config, counters, values[t])
             if before is not None:
                 row[_SERVED_LOSS] = 0.0 if row[_SKIPPED] else row[_SERVED_LOSS]
                 self._carry(ranker, before, row)

@@ -8,7 +8,7 @@ import numpy as np
 from online_rank.base import Ranker, RankingPipeline
 from online_rank.base.undo import all_or_nothing
 from online_rank.intervals.losses import served_losses
-from online_rank.measures import Measure
+from online_rank.measures import AnyMeasure
 from online_rank.query import Block
 from online_rank.query.forms import are_plain
 
@@ -94,7 +94,7 @@ class Together:
         The measure of the loss of what is served.
     """
 
-    def __init__(self, stream: Any, model: Any, metrics: Mapping[str, Any], watch: Any, target: Measure) -> None:
+    def __init__(self, stream: Any, model: Any, metrics: Mapping[str, Any], watch: Any, target: AnyMeasure) -> None:
         self._model, self._metrics, self._target = model, metrics, target
         from online_rank.metrics.base import takes_blocks
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from online_rank._kernels.codes import AP
 from online_rank._kernels.intervals import radius
-from online_rank.measures import TIES, Measure, as_scores, gains, query_values
+from online_rank.measures import TIES, AnyMeasure, as_scores, gains, query_values
+from online_rank.own_measures import OwnMeasure
 from online_rank.query import as_grades
 from online_rank.query.blocks import single
 
@@ -186,7 +187,7 @@ def running_sums(sums: np.ndarray, losses: np.ndarray) -> np.ndarray:
     return np.stack((counts, totals, np.cumsum(np.append(variation, differences * differences))), axis=1)
 
 
-def served_loss(measure: Measure, scores: Any, grades: Any) -> float | None:
+def served_loss(measure: AnyMeasure, scores: Any, grades: Any) -> float | None:
     """Loss (1 - measure) of a ranking that was served, ties broken pessimistically.
 
     Parameters
@@ -217,7 +218,7 @@ def served_loss(measure: Measure, scores: Any, grades: Any) -> float | None:
     return None if math.isnan(loss) else loss
 
 
-def served_losses(measure: Measure, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def served_losses(measure: AnyMeasure, scores: np.ndarray, grades: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """`served_loss` of each query of a block.
 
     Parameters
@@ -239,10 +240,13 @@ def served_losses(measure: Measure, scores: np.ndarray, grades: np.ndarray, offs
     >>> served_losses(measure("ap"), np.zeros(4), np.array([1, 0, 1, 1]), np.array([0, 2, 4]))
     array([0.5, nan])
     """
-    kind, k, threshold = measure
-    values = query_values(kind, k, threshold, TIES["pessimistic"], gains(), scores, grades, offsets)
-    losses = np.minimum(np.maximum(1.0 - values, 0.0), 1.0)
-    seen = (grades >= threshold).astype(np.int64) if kind == AP else grades
+    if isinstance(measure, OwnMeasure):
+        losses, seen = measure.losses(scores, grades, offsets), grades
+    else:
+        kind, k, threshold = measure
+        values = query_values(kind, k, threshold, TIES["pessimistic"], gains(), scores, grades, offsets)
+        losses = np.minimum(np.maximum(1.0 - values, 0.0), 1.0)
+        seen = (grades >= threshold).astype(np.int64) if kind == AP else grades
     first = offsets[:-1]
     losses[np.minimum.reduceat(seen, first) == np.maximum.reduceat(seen, first)] = np.nan
     return losses

@@ -20,6 +20,7 @@ __all__ = [
     "n_learned",
     "reporter",
     "total_mass",
+    "weight_of_pairs",
 ]
 
 
@@ -59,6 +60,11 @@ def learn_watched(
 ) -> int:
     """Let a perceptron learn arrays, and measure comparators, answers and updates on the way (`learn_tracked`)."""
     return ranker._learn_watched(asked, block, rounds, comparators, values, answers, gained)
+
+
+def weight_of_pairs(ranker: Any, query: Block, decisive: np.ndarray) -> float:
+    """The weight with which a perceptron's kernel learns a query by the scores (m,) that decide: see `_weighed`."""
+    return float(ranker._weighed(query, decisive)[0].w[0])
 
 
 def n_learned(ranker: Any) -> float:

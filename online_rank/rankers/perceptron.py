@@ -8,20 +8,29 @@ import numpy as np
 
 from online_rank._kernels import perceptron as dense
 from online_rank._kernels import sparse_perceptron as sparse
+from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import AVERAGED, CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
+from online_rank._kernels.judge import judge_rankings
 from online_rank._kernels.tracked import learn_tracked
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import are_numbers
 from online_rank.base.lock import locked
+from online_rank.base.rounds import Round
 from online_rank.base.schema import Array, Derived, Schema
 from online_rank.measures import discounts, measure
+from online_rank.own_measures import is_own, own_measure, share
 from online_rank.query import Block, SparseRows
 from online_rank.query.sparse import as_rows
 from online_rank.rankers.averaged import LinearRanker, averaging
 from online_rank.rankers.signs import against_signs, checked_signs, clip, project, project_rows
 
 __all__ = ["PerceptronRanker"]
+
+#: The measure whose pairs are learned from where the loss is that of the user's own measure.
+_BASE = measure("ndcg")
+
+_LOSS, _WEIGHT, _V_MAX = map(Round._fields.index, ("loss", "weight", "v_max"))
 
 _SPARSE_HINT = "credit='spread' learns little from a query of sparse features; for text and ids take the default, 'adaptive'"
 
@@ -48,7 +57,9 @@ class PerceptronRanker(LinearRanker):
     Parameters
     ----------
     measure
-        What to learn for: `"ndcg@10"`, `"ndcg"`, `"ap"`, `"ap>=2"` (grades from 2 on are relevant), `"linear_ndcg"`.
+        What to learn for: `"ndcg@10"`, `"ndcg"`, `"ap"`, `"ap>=2"` (grades from 2 on are relevant), `"linear_ndcg"`. Or
+        a measure of your own: a function from the grades in the order of a ranking to its loss, an object with a method `loss`
+        (`online_rank.own_measures`), or the name that it is registered under (Notes).
     credit
         Which pairs get the mass. `"spread"`: v_i in equal parts on all violators of document i. `"argmax"`: v_i on the
         best-scored violator ([CT]'s subgradient). `"pairs"`: all violated pairs alike. `"gain"`: G(R_i) - G(R_j).
@@ -100,6 +111,10 @@ class PerceptronRanker(LinearRanker):
     Algorithm 1 of [CT] as printed is `update="gradient", credit="argmax", mass="slam", within_grade="document",
     learning_rate=1.0, average=False`.
 
+    With a measure of your own `credit` chooses the pairs, and their shares of the mass, as for NDCG without a cutoff; the loss
+    decides the mass. The mass theorem covers every credit: all it needs is weights on violated pairs alone, and
+    :math:`V_t \ge RML_t`. A round whose loss is 0 has no update.
+
     With `signs` the update is followed by the projection onto the cone K of weights with these signs. The bounds hold for every
     u in K: with :math:`v = w_t + z_t`, the projection :math:`\Pi(v)` sets to 0 each :math:`v_j` of the wrong sign, so that
     :math:`\langle u, \Pi(v) - v \rangle \ge 0` and :math:`\langle \Pi(v), \Pi(v) - v \rangle = 0`. Therefore
@@ -128,12 +143,16 @@ class PerceptronRanker(LinearRanker):
     _learns_atomically = True
 
     _schema = Schema(
-        _counters=Array(N_COUNTERS, low=0.0), _config=Derived(), _all_forms=Derived(), _learns_atomically=Derived()
+        _counters=Array(N_COUNTERS, low=0.0),
+        _config=Derived(),
+        _all_forms=Derived(),
+        _learns_atomically=Derived(),
+        _own=Derived(),
     )
 
     def __init__(
         self,
-        measure: str = "ndcg@10",
+        measure: Any = "ndcg@10",
         *,
         credit: str = "adaptive",
         mass: str | None = None,
@@ -163,8 +182,9 @@ class PerceptronRanker(LinearRanker):
         self.norm_cap = norm_cap
         self.signs = signs
         checked_signs(signs)
-        # With signs, the projection follows the kernel.
-        self._learns_atomically = type(self)._learns_atomically and signs is None
+        self._own = own_measure(measure) if is_own(measure) else None
+        # With signs, the projection follows the kernel; with a measure of the user's own, Python goes before it.
+        self._learns_atomically = type(self)._learns_atomically and signs is None and self._own is None
         self._config = self._checked()
         lean = CREDITS[credit].lean and (within_grade, margin_scale) == ("mean", "constant")
         self._all_forms = None if lean else True
@@ -224,6 +244,40 @@ class PerceptronRanker(LinearRanker):
         lag = self._counters[AVERAGED] - 1.0 if self._decay == 1.0 else self._decay / shift
         project_rows(self._rows, lag if self._averages else 0.0, columns, signs)
 
+    def _weighed(self, query: Block, scores: np.ndarray | None = None) -> tuple[Block, float]:
+        """A query as the kernel learns it, and its loss: with a measure of the user's own, at the share of NDCG's mass due.
+
+        The mass of an update is proportional to the weight of its query, and so is a comparator's loss on its pairs. `scores`
+        (m,) are those that decide the update; None for those that the ranker finds. A query that the kernel will refuse, or
+        skip, is as it was.
+        """
+        if self._own is None or not 0.0 <= query.w[0] < np.inf:
+            return query, np.nan
+        if scores is None:
+            scores = self._score(query.X) if self.served == "average" else self._learning_scores(query.X)
+            scores = scores if query.served is None else query.served
+        base = np.empty(1)
+        levels = judge_rankings(*_BASE, scores[None], query.y, discounts(len(query.y)), base) if all_finite(scores) else 0
+        if levels < 2:
+            return query, 0.0
+        loss = self._own.loss(scores, query.y)
+        due = share(self.in_force["mass"] == "loss", loss, base.item(), self._own.name)
+        return query._replace(w=query.w * due), loss
+
+    def _settle(self, row: np.ndarray, query: Block, loss: float) -> None:
+        """Put loss and weight of a query, learned with a measure of the user's own, into its round (1, fields)."""
+        if self._own is not None:
+            row[0, [_LOSS, _WEIGHT, _V_MAX]] = loss, query.w[0], 0.0
+
+    def _learn_weighed(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn queries one by one for a measure of the user's own."""
+        for t, query in enumerate(block.each()):
+            weighed, loss = self._weighed(query)
+            if not self._learn_by_kernel(weighed, rounds[t : t + 1]):
+                return t
+            self._settle(rounds[t : t + 1], query, loss)
+        return len(block.w)
+
     def _learn_signed(self, block: Block, rounds: np.ndarray) -> int:
         """Learn queries one by one, projecting the weights after each."""
         columns, signs = self._signed_columns()
@@ -248,6 +302,9 @@ class PerceptronRanker(LinearRanker):
         """Learn queries; `free` without regard to signs."""
         if self.signs is not None and not free:
             return self._learn_signed(block, rounds)
+        return self._learn_by_kernel(block, rounds) if self._own is None else self._learn_weighed(block, rounds)
+
+    def _learn_by_kernel(self, block: Block, rounds: np.ndarray) -> int:
         X, y, offsets, w, _, _, served, *_ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None and self._all_forms is None:
@@ -278,18 +335,23 @@ class PerceptronRanker(LinearRanker):
         answers: np.ndarray, gained: np.ndarray,
     ) -> int:  # fmt: skip
         """Learn from arrays, and measure comparators, answers and updates on the way (`learn_tracked`)."""
-        if self.signs is not None and len(block.w) > 1:
+        if (self.signs is not None or self._own is not None) and len(block.w) > 1:
             for t, (before, query) in enumerate(zip(asked.each(), block.each(), strict=True)):
                 own = slice(block.offsets[t], block.offsets[t + 1])
                 parts = rounds[t : t + 1], comparators, values[t : t + 1], answers[own], gained
                 if not self._learn_watched(before, query, *parts):
                     return t
             return len(block.w)
+        given = block
+        if self._own is not None and len(block.w):
+            block, loss = self._weighed(block)
         learned = learn_tracked(
             block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, self._weights, self._average,
             self._counters, rounds, block.served, self._all_forms, comparators, values, asked.X, answers,
             gained,
         )  # fmt: skip
+        if self._own is not None and learned:
+            self._settle(rounds, given, loss)
         if self.signs is not None and learned:
             columns, signs = self._signed_columns()
             self._warn_of_unknown_signs(columns)
@@ -316,7 +378,7 @@ class PerceptronRanker(LinearRanker):
     def _checked(self) -> np.ndarray:
         """The arguments in the form that the kernel takes. Raises ValueError for arguments that contradict one another."""
         choice("credit", self.credit, CREDITS)
-        target, (mass, relative_margin) = measure(self.measure), self.in_force.values()
+        target, (mass, relative_margin) = _BASE if is_own(self.measure) else measure(self.measure), self.in_force.values()
         for name, value, allowed in (
             ("mass", mass, MASSES),
             ("within_grade", self.within_grade, WITHIN_GRADE),
@@ -330,6 +392,8 @@ class PerceptronRanker(LinearRanker):
         number("margin", self.margin, above=0.0)
         number("norm_cap", self.norm_cap, above=0.0, high=1.0, optional=True)
         gradient = self.update == "gradient"
+        if is_own(self.measure) and (gradient or mass == "slam" or self.within_grade != "mean"):
+            raise ValueError("a measure of your own goes with update='mistake', mass='loss' or 'sqrt', and within_grade='mean'")
         if mass == "slam" and not CREDITS[self.credit].slam:
             fitting = " or ".join(repr(name) for name, credit in CREDITS.items() if credit.slam)
             raise ValueError(f"mass='slam' goes with credit={fitting}, not with {self.credit!r}")

@@ -15,7 +15,7 @@ from online_rank.base.schema import Array, Count, Derived, Integer, ListOf, Nest
 from online_rank.base.undo import joined, snapshot
 from online_rank.feedback import Clicks
 from online_rank.intervals import LossInterval, add_losses
-from online_rank.measures import Measure, learned_measure
+from online_rank.measures import AnyMeasure, learned_measure
 from online_rank.measures import measure as parse_measure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block, single
@@ -338,7 +338,7 @@ class BestRanker(NestedRanker):
         return [int(rng.integers(n)) if rng.random() < self.epsilon else self._best]
 
 
-def _common_measure(rankers: Sequence[Any]) -> Measure:
+def _common_measure(rankers: Sequence[Any]) -> AnyMeasure:
     """The common measure of all rankers. Raises ValueError if they learn for different measures."""
     found = dict.fromkeys(map(learned_measure, rankers))
     if len(found) > 1:

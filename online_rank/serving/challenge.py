@@ -11,7 +11,7 @@ from online_rank.base.draws import counted_generator
 from online_rank.base.schema import Array, Count, Schema
 from online_rank.feedback import Clicks, Impression
 from online_rank.intervals import Difference, PairedLosses, served_loss
-from online_rank.measures import Measure, learned_measure
+from online_rank.measures import AnyMeasure, learned_measure
 from online_rank.metrics.interleaving import draft, vote
 from online_rank.query import Block
 
@@ -97,7 +97,7 @@ class Challenge:
         """By how much the loss of the serving model exceeds that of the challenger."""
         return self.paired.difference("challenger", "serving", level)
 
-    def compare(self, measure: Measure, model: Any, query: Block, y: Any) -> None:
+    def compare(self, measure: AnyMeasure, model: Any, query: Block, y: Any) -> None:
         """Compare both on a query with its grades, before they learn it."""
         serving, challenger = (_loss(measure, each, query, y) for each in (model, self.model))
         if serving is not None and challenger is not None:
@@ -142,6 +142,6 @@ class Challenge:
         self.sums = paired.sums
 
 
-def _loss(measure: Measure, model: Any, query: Block, y: Any) -> float | None:
+def _loss(measure: AnyMeasure, model: Any, query: Block, y: Any) -> float | None:
     scores = model.predict_one(query)
     return served_loss(measure, [*scores.values()] if isinstance(scores, dict) else scores, y)

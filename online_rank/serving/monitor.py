@@ -11,7 +11,7 @@ import numpy as np
 from online_rank.base import ranker_of, serving_ranker
 from online_rank.feedback import Clicks, PositionBias
 from online_rank.intervals import LossInterval
-from online_rank.measures import Measure
+from online_rank.measures import AnyMeasure
 from online_rank.measures import measure as parse_measure
 from online_rank.serving.protocol import Reply
 
@@ -87,7 +87,7 @@ class Monitor:
 
     def __init__(
         self,
-        measure: str | Measure = "ndcg@10",
+        measure: str | AnyMeasure = "ndcg@10",
         sums: Any = (0.0, 0.0, 0.0),
         level: float = 0.95,
         *,
