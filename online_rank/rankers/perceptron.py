@@ -269,23 +269,18 @@ class PerceptronRanker(LinearRanker):
         if self._own is not None:
             row[0, [_LOSS, _WEIGHT, _V_MAX]] = loss, query.w[0], 0.0
 
-    def _learn_weighed(self, block: Block, rounds: np.ndarray) -> int:
-        """Learn queries one by one for a measure of the user's own."""
+    def _learn_in_turn(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn queries one by one: an own measure weighs each, and with signs the weights are projected after each."""
+        columns, signs = self._signed_columns()
+        if self.signs is not None:
+            self._warn_of_unknown_signs(columns)
         for t, query in enumerate(block.each()):
             weighed, loss = self._weighed(query)
-            if not self._learn_by_kernel(weighed, rounds[t : t + 1]):
+            if not self._learn(weighed, rounds[t : t + 1], free=True):
                 return t
             self._settle(rounds[t : t + 1], query, loss)
-        return len(block.w)
-
-    def _learn_signed(self, block: Block, rounds: np.ndarray) -> int:
-        """Learn queries one by one, projecting the weights after each."""
-        columns, signs = self._signed_columns()
-        self._warn_of_unknown_signs(columns)
-        for t, query in enumerate(block.each()):
-            if not self._learn(query, rounds[t : t + 1], free=True):
-                return t
-            self._project(columns, signs)
+            if self.signs is not None:
+                self._project(columns, signs)
         return len(block.w)
 
     def _warn_of_unknown_signs(self, columns: np.ndarray) -> None:
@@ -299,12 +294,9 @@ class PerceptronRanker(LinearRanker):
             )
 
     def _learn(self, block: Block, rounds: np.ndarray, *, free: bool = False) -> int:
-        """Learn queries; `free` without regard to signs."""
-        if self.signs is not None and not free:
-            return self._learn_signed(block, rounds)
-        return self._learn_by_kernel(block, rounds) if self._own is None else self._learn_weighed(block, rounds)
-
-    def _learn_by_kernel(self, block: Block, rounds: np.ndarray) -> int:
+        """Learn queries; `free` without regard to signs and to a measure of the user's own."""
+        if not (free or (self.signs is None and self._own is None)):
+            return self._learn_in_turn(block, rounds)
         X, y, offsets, w, _, _, served, *_ = block
         if self._rows is None and type(X) is not SparseRows:
             if served is None and self._all_forms is None:
