@@ -22,6 +22,7 @@ ROOMS = (
     "extensions",
     "feedback",
     "metrics",
+    "own_measures",
     "plot",
     "preprocessing",
     "query",

@@ -47,6 +47,9 @@ class Ranker(QueryEstimator):
     #: Not inherited by a class that has a `_learn` of its own.
     _learns_atomically: bool = False
 
+    #: Public methods of a subclass that are called while the lock is held, and do not take it.
+    _hooks: frozenset[str] = frozenset()
+
     _schema = Schema(_last_round=LastRound(), _n_shown=Count())
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -13,12 +13,17 @@ from online_rank.query import Block
 from online_rank.rankers.blend import BlendRanker
 from online_rank.rankers.click_perceptron import ClickPerceptron
 from online_rank.rankers.drift import DriftAwareRanker
+from online_rank.rankers.gradient import GradientRanker
 from online_rank.rankers.inside import clicks_of
+from online_rank.rankers.own import QueryRanker
 from online_rank.rankers.perceptron import PerceptronRanker
 from online_rank.rankers.selection import BestRanker
 from online_rank.rankers.signs import against_signs, signs_inside
 
-__all__ = ["copied", "extend_path", "losses_on_clicks", "require_perceptron", "require_signs"]
+__all__ = ["MEASURED_ONLY", "copied", "extend_path", "losses_on_clicks", "require_perceptron", "require_signs"]
+
+#: Rankers whose losses are measured, though no bound covers them.
+MEASURED_ONLY = (GradientRanker, QueryRanker)
 
 #: Largest norm of a comparator: its square, and its scores of documents that a ranker accepts, stay finite.
 _LARGEST_NORM = 1e150
@@ -26,7 +31,7 @@ _LARGEST_NORM = 1e150
 
 def require_perceptron(ranker: Any) -> None:
     """Raise TypeError or ValueError unless the bounds cover what `ranker` learns."""
-    if issubclass(type(ranker), BlendRanker):
+    if issubclass(type(ranker), (BlendRanker, *MEASURED_ONLY)):
         return
     if issubclass(type(ranker), DriftAwareRanker | BestRanker):
         parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers

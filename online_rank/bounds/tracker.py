@@ -15,7 +15,14 @@ from online_rank.base.lock import locked
 from online_rank.base.schema import Array, Count, Derived, Integer, Nested, Real, Schema
 from online_rank.bounds.account_run import keeps_account, run_of_account
 from online_rank.bounds.certificate import Certificate, certify
-from online_rank.bounds.comparators import copied, extend_path, losses_on_clicks, require_perceptron, require_signs
+from online_rank.bounds.comparators import (
+    MEASURED_ONLY,
+    copied,
+    extend_path,
+    losses_on_clicks,
+    require_perceptron,
+    require_signs,
+)
 from online_rank.bounds.mixed import mix
 from online_rank.bounds.perceptron_run import run_of_perceptron
 from online_rank.bounds.totals import Totals
@@ -61,8 +68,9 @@ class LossTracker(NestedRanker):
     Parameters
     ----------
     ranker
-        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`, or a `BlendRanker`; a
-        copy of it learns. The run begins with its weights; more bounds cover runs from w = 0, that is, of a ranker that has
+        A `PerceptronRanker`, or a `DriftAwareRanker` or `BestRanker` of them, or a `ClickPerceptron`, or a `BlendRanker`; or a
+        `GradientRanker` or a ranker of your own (`QueryRanker`), whose losses are measured, but which no bound covers. A copy
+        of it learns. The run begins with its weights; more bounds cover runs from w = 0, that is, of a ranker that has
         learned nothing.
     comparators
         Weights to compare with, by name: `{name: (d,) array}`, or `{name: {feature: weight}}` for queries whose features have
@@ -116,7 +124,16 @@ class LossTracker(NestedRanker):
     _replaced = frozenset({"_shift", "_scaled_by", "_ended", "_offset", "_beginning", "_aligned"})
 
     _schema = Schema(
-        _learner=Nested("PerceptronRanker", "DriftAwareRanker", "BestRanker", "ClickPerceptron", "BlendRanker", features=True),
+        _learner=Nested(
+            "PerceptronRanker",
+            "DriftAwareRanker",
+            "BestRanker",
+            "ClickPerceptron",
+            "BlendRanker",
+            "GradientRanker",
+            "QueryRanker",
+            features=True,
+        ),
         _served=Array(3),
         _n_served=Count(),
         _n_moved=Count(),
@@ -147,8 +164,8 @@ class LossTracker(NestedRanker):
             raise TypeError(f"comparators is of type {type(comparators).__name__}; it is a dict {{name: weights}}")
         flag("served", served)
         flag("raw", raw)
-        if comparators and issubclass(type(ranker), BlendRanker):
-            raise TypeError("comparators are for perceptrons: a BlendRanker is compared with its best fixed blend")
+        if comparators and issubclass(type(ranker), (BlendRanker, *MEASURED_ONLY)):
+            raise TypeError(f"comparators are for perceptrons, and this is a {type(ranker).__name__}")
         if served and ranker.abilities.takes_clicks:
             raise ValueError("served=True: clicks do not reveal the loss of the served ranking")
         self.ranker = ranker
@@ -292,7 +309,7 @@ class LossTracker(NestedRanker):
         KeyError
             There is no such comparator.
         ValueError
-            No name was given, and there is more than one; or the learner was taught without the tracker.
+            No name was given, and there is more than one; the learner was taught without the tracker; or no bound covers it.
         """
         names = list(self.comparators or {})
         if comparator is None and len(names) > 1:
@@ -305,6 +322,10 @@ class LossTracker(NestedRanker):
             if comparator is not None:
                 self._row(comparator)
             self._require_complete()
+            if self._is_only_measured:
+                raise ValueError(
+                    f"no bound covers a {type(self._learner).__name__}; totals and served_interval tell its losses"
+                )
             if comparator is None and keeps_account(self._learner):
                 whole = self._blends and self._learner.n_queries == self._totals[0]
                 return certify(self._learner, run_of_account(self._learner, self.totals.served_loss if whole else math.nan))
@@ -329,6 +350,11 @@ class LossTracker(NestedRanker):
         return issubclass(type(self._learner), BlendRanker)
 
     @property
+    def _is_only_measured(self) -> bool:
+        """Whether no bound covers the learner."""
+        return issubclass(type(self._learner), MEASURED_ONLY)
+
+    @property
     def _perceptron(self) -> Any:
         """The perceptron whose round will be reported for the next query."""
         return reporter(self._learner) if self._nested else self._learner
@@ -340,7 +366,7 @@ class LossTracker(NestedRanker):
         if self._nested:
             if self._perceptron.weights.any():
                 self._segments[1] = math.nan
-        elif self._blends:
+        elif self._blends or self._is_only_measured:
             return
         elif self._learner.last_round is not None or self._learner.weights.any():
             self._beginning = self._learner.weights.copy()

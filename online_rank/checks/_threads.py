@@ -32,7 +32,7 @@ class _WatchedLock:
 def methods_hold_the_lock(model: Any) -> None:
     """Every public method, and every property that returns an array, takes the lock of the model (`Locked`, `locked`).
 
-    Methods that river defines, and class methods, are left out.
+    Methods that river defines, class methods, and hooks, which are called while it is held, are left out.
     """
     taught_by(model, make_queries())
     watched = _WatchedLock()
@@ -76,7 +76,7 @@ def _public(model: Any) -> Iterator[tuple[str, Callable[[], Any], bool]]:
     known = {"x": x, "y": grades, "x_a": x[0], "x_b": x[0], "X": X, "qid": qid}
     for name, member in inspect.getmembers_static(type(model)):
         owner = next(cls for cls in type(model).__mro__ if name in vars(cls))
-        if name.startswith(hidden) or not issubclass(owner, Locked):
+        if name.startswith(hidden) or not issubclass(owner, Locked) or name in getattr(model, "_hooks", ()):
             continue
         if isinstance(member, property):
             if isinstance(getattr(model, name), np.ndarray):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from online_rank.base.schema import Schema
+from online_rank.base.schema import Derived, Schema
 from online_rank.metrics.base import RankingMetric
 from online_rank.query.blocks import document_name
 from online_rank.query.grades import require_grades
@@ -19,7 +19,8 @@ class QueryMetric(RankingMetric):
     """Base class of metrics of your own: a subclass computes the value of one query, in plain Python.
 
     Everything else is inherited: the exact mean, weights, `revert`, blocks, rolling windows, and use in `evaluate.progressive`.
-    The metric is named after its class. `online_rank.save` refuses classes from other modules; use Python's `pickle`.
+    The metric is named after its class. Once it is registered (`online_rank.register`), files may hold it, and `metric` knows
+    it by that name; arguments of a constructor of your own are attributes of the same names, and need an annotation.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ class QueryMetric(RankingMetric):
     TopGrade: 0.500000
     """
 
-    _schema = Schema()
+    # Settings where a subclass has them as arguments, otherwise made by the constructor.
+    _schema = Schema(ties=Derived(), no_relevant=Derived())
 
     def __init__(self, *, no_relevant: str = "skip") -> None:
         super().__init__(ties="ignored", no_relevant=no_relevant)

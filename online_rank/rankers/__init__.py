@@ -14,6 +14,7 @@ _HOME = {
     "PairwiseRanker": "adapters",
     "PerceptronRanker": "perceptron",
     "PointwiseRanker": "adapters",
+    "QueryRanker": "own",
     "RidgeRanker": "ridge",
     "SwapRanker": "swap",
     "TorchRanker": "torch",
