@@ -29,9 +29,9 @@ MEASURED_ONLY = (GradientRanker, QueryRanker)
 _LARGEST_NORM = 1e150
 
 
-def require_perceptron(ranker: Any) -> None:
-    """Raise TypeError or ValueError unless the bounds cover what `ranker` learns."""
-    if issubclass(type(ranker), (BlendRanker, *MEASURED_ONLY)):
+def require_perceptron(ranker: Any, *, alone: bool = True) -> None:
+    """Raise TypeError or ValueError unless the bounds cover what `ranker` learns, or it is `alone` and may be only measured."""
+    if issubclass(type(ranker), BlendRanker) or (alone and issubclass(type(ranker), MEASURED_ONLY)):
         return
     if issubclass(type(ranker), DriftAwareRanker | BestRanker):
         parts: Sequence[Any] = [ranker.ranker] if isinstance(ranker, DriftAwareRanker) else ranker.rankers
@@ -39,7 +39,7 @@ def require_perceptron(ranker: Any) -> None:
             names = " and ".join(sorted(measure.name for measure in measures))
             raise ValueError(f"ranker has several measures, {names}; a certificate covers a single measure")
         for part in parts:
-            require_perceptron(part)
+            require_perceptron(part, alone=False)
             if part.update != "mistake" or part.norm_cap is not None or part.served != "current":
                 raise ValueError(
                     f"a {type(ranker).__name__} is certified only with perceptrons of update='mistake' and served='current', "
