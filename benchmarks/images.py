@@ -332,8 +332,9 @@ def main() -> None:
         f"""# Ranking images
 
 Queries of {N_DOCUMENTS} images, graded by their digit, learned one after the other; mean over {chosen.seeds} seeds, on a fifth
-of the images that no choice looked at. *Class*: the expected digit of a classifier of ten classes. *Reg*: regression of the
-digit. *LR*: linear; *NN*: one hidden layer of {HIDDEN} units; *CNN*: two convolutions with pooling, then such a layer. The last
+of the images that no choice looked at. *Class*: the expected digit of a classifier of ten classes, where that
+of [LW] learns labels of pairs. *Reg*: regression of the digit.
+*LR*: linear; *NN*: one hidden layer of {HIDDEN} units; *CNN*: two convolutions with pooling, then such a layer. The last
 columns are paired over seeds, ± one standard error. Step sizes were chosen by a fifth of the training images. {kept.code}
 {environment("torch", "scikit-learn")}
 
