@@ -1,11 +1,13 @@
 """Puts the tables of the benchmarks into the README, the guides and benchmarks/README.md: no number there is typed by hand.
 
-    python -m benchmarks.report [--run [NAME ...]]
+    python -m benchmarks.report [--run [NAME ...]] [--check [NAME ...] --limit 600]
 
 Between `<!-- begin NAME -->` and `<!-- end NAME -->` comes the first table of benchmarks/results/NAME.md (of
 `<!-- begin NAME 2 -->` the second), and a line with date, machine and versions. Of the tables in `SHOWN` the pages have a part.
 The headline's figures and the bars of throughput come from its table. `--run` measures the named benchmarks anew before, or
-without a name all that the pages show; that can take long.
+without a name all that the pages show; that can take long. `--check` makes results again, in a folder of their own,
+and compares every figure that is no time; it names what a page does not say, and every result that is not made again, with the
+reason.
 """
 
 import json
@@ -16,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks._again import command_of, differences, made_again, unsaid
 from benchmarks._common import RESULTS, ROOT, parser, table
 
 README = ROOT / "README.md"
@@ -241,10 +244,35 @@ def rewritten(text: str, results: Path = RESULTS, linked: str = "benchmarks/resu
     return _BLOCK.sub(replacement, text)
 
 
+def check(names: Sequence[str], limit: float) -> bool:
+    """Make results again and compare them; prints a line for each. Returns whether all said how, and all came back."""
+    good = True
+    for name in names or sorted(path.stem for path in RESULTS.glob("*.md")):
+        page = (RESULTS / f"{name}.md").read_text()
+        lacking, options = unsaid(page), command_of(page, name)
+        again = None if options is None else made_again(name, options, limit)
+        n_same, changed = (0, []) if again is None else differences(page, again)
+        if options is None:
+            told = "not made again: the page names no single command of its own"
+        elif again is None:
+            told = f"not made again: python -m benchmarks.{name} {' '.join(options)} took more than {limit:g} s, or failed"
+        else:
+            told = f"{n_same} figures the same, {len(changed)} not"
+        print(
+            f"{name}: {told}{''.join(f'; it does not say its {what}' for what in lacking)}", *changed, sep="\n    ", flush=True
+        )
+        good = good and not lacking and not changed and again is not None
+    return good
+
+
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--run", nargs="*", metavar="NAME")
+    arguments.add_argument("--check", nargs="*", metavar="NAME")
+    arguments.add_argument("--limit", type=float, default=600.0, help="seconds for each result that is made again")
     given = arguments.parse_args()
+    if given.check is not None:
+        raise SystemExit(not check(given.check, given.limit))
     if given.run is not None:
         for name in given.run or dict.fromkeys(name for page in PAGES for name in shown(page.read_text())):
             print(f"python -m benchmarks.{name}", file=sys.stderr)
