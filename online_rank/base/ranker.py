@@ -316,6 +316,7 @@ class Ranker(QueryEstimator):
         with self._lock:
             return self._show(block, block, policy)
 
+    @locked
     def kept_share(self, scores: Any) -> float | None:
         """What exploring costs: lower bound on the expected DCG of `show_one`, as a share of that of `rank_one`.
 

@@ -236,9 +236,9 @@ def iter_impressions(
     {'bm25': 1.0}
     """
     choice("propensity_of", propensity_of, _KINDS)
+    arguments.flag("shuffled", shuffled)
     if not sources:
         raise ValueError("nothing to read: give at least one table")
-    arguments.flag("shuffled", shuffled)
     require_names(features=features, exclude=exclude, context=context)
     if shuffled and propensity is not None:
         raise ValueError("shuffled lists have known propensities: leave propensity out")
