@@ -12,6 +12,7 @@ from online_rank.base.asked import read_for, read_many_for
 from online_rank.base.columns import QueryEstimator
 from online_rank.base.explain import Explanation, explain_linear, explain_one
 from online_rank.base.form import Head
+from online_rank.base.lock import locked
 from online_rank.base.rounds import LastRound, Round
 from online_rank.base.schema import Count, Schema
 from online_rank.base.step import check_calling_pipeline
