@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks._common import table
+from benchmarks._common import environment, table
 from benchmarks._retrievers import Fused
 from online_rank import PerceptronRanker, RunFeatures, Runs, hybrid
 
@@ -100,6 +100,7 @@ def _optimised(of_query: Sequence[dict[str, dict[str, float]]], queries: Sequenc
 
 def costs(n: int = 200, depth: int = 100) -> str:
     """Processor time of five random runs, fused, ranked, and learned."""
+    numba.set_num_threads(1)
     rng = np.random.default_rng(0)
     names = [f"r{r}" for r in range(5)]
     lists = []
@@ -137,10 +138,13 @@ def costs(n: int = 200, depth: int = 100) -> str:
     marks.append(time.process_time())
     one, whole = (1e3 * np.diff(marks) / n).tolist()
     rows += [("ranx's RRF, one query at a time", f"{one:.2f}", ""), (f"ranx's RRF, {n} queries at once", f"{whole:.2f}", "")]
-    return f"""Five runs of {depth} documents out of {4 * depth}: processor time for a query in ms, from dicts of scores
-to the ranking. One thread.
+    return f"""## Cost beside ranx
 
-{table(("", "fused and ranked", "learned"), rows)}"""
+Five runs of {depth} documents out of {4 * depth}: processor time for a query in ms, from dicts of scores to the ranking.
+One thread. {environment("ranx")}
+
+{table(("", "fused and ranked", "learned"), rows)}
+"""
 
 
 def _fused_rrf(lists: Sequence[dict[str, dict[str, float]]]) -> Any:

@@ -92,7 +92,7 @@ def paired(difference: np.ndarray) -> str:
 
 
 #: What can be measured alone; the page keeps its other sections.
-PARTS = ("grades", "ranx", "clicks", "beginnings", "strength", "vectors", "exports", "engines", "certificate")
+PARTS = ("grades", "ranx", "cost", "clicks", "beginnings", "strength", "vectors", "exports", "engines", "certificate")
 
 
 def main() -> None:
@@ -104,6 +104,7 @@ def main() -> None:
     given = arguments.parse_args()
     alone = {
         "beginnings": beginnings,
+        "cost": costs,
         "strength": strengths,
         "engines": lambda: engines(250 * given.runs),
         "certificate": lambda: certificate(25 * given.runs),
@@ -206,10 +207,6 @@ then weights are equal, gamma is 1, phi .9, sigma .5, k 60. Orders of the questi
 a question, with learning or optimising, without compiling. {environment("ranx")}
 
 {table(cells.header, rows)}
-
-## Cost
-
-{costs()}
 """
 
 
