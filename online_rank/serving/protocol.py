@@ -66,7 +66,7 @@ from typing import Any
 
 from online_rank.base import abilities_of, ranker_of
 from online_rank.base.undo import all_or_nothing, at_once
-from online_rank.limits import is_id
+from online_rank.limits import MAX_COUNT, is_id, is_integer
 from online_rank.query import Block, Runs
 from online_rank.serving.answers import explained, ranked
 from online_rank.serving.outcomes import Outcome, Reply
@@ -230,6 +230,8 @@ class RankingService(WindowedService):
         if kind == "rank":
             # Journals of older versions lack the share that was kept.
             n_shown, gone, n_asked, kept = (*rest, None)[:4]
+            if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked)):
+                raise ValueError("a ranking has counts that no file can hold")
             if n_shown is not None:
                 ranker_of(self.model).n_shown = n_shown
             if self.challenge is not None:

@@ -468,3 +468,11 @@ def test_what_has_changed_is_answered_and_journalled_where_memory_runs_out_after
     reply = service.handle(b'{"id": "third", "docs": {"a": {"x": 1}, "b": {}}, "ts": 2}')
     assert "memory" in reply.answer["error"]
     assert (reply.outcome, service.n_waiting) == (None, 2)
+
+
+@pytest.mark.parametrize("counts", [(2**63 - 1, [], 0), (None, [], 2**63), ("1", [], 0)])
+def test_a_journal_with_counts_that_no_file_holds_is_refused(counts):
+    """The service went on, and could not be saved any more."""
+    service = RankingService(PerceptronRanker())
+    with pytest.raises(ValueError, match="counts that no file can hold"):
+        service.replay(["rank", *counts], 1, ("q", 500, None, "{}", [], None), b"")
