@@ -9,7 +9,7 @@ import numpy as np
 from online_rank import extensions
 from online_rank.query import as_grades
 
-__all__ = ["OwnMeasure", "RankingLoss", "is_own", "own_measure", "share"]
+__all__ = ["OwnMeasure", "RankingLoss"]
 
 
 @runtime_checkable
