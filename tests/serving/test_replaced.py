@@ -175,3 +175,30 @@ def test_losses_in_one_measure_are_no_losses_in_another():
     assert service.stats()["loss_sum"] == counted
     service.replace_model(taught("ap"), "other")
     assert service.stats()["loss_sum"] != counted
+
+
+def test_losses_are_counted_once_and_outlive_a_restart(tmp_path):
+    """With rankings waiting, the service counted losses after a restart, its page none, and Prometheus had no number."""
+
+    async def some_learned():
+        served = ServedModel(opened(tmp_path / "run"))
+        for number in range(3):
+            await learned(served, number)
+        for number in range(3, 5):
+            status, _ = await served.answer(json.dumps({"id": number, "docs": {"a": {"x": 1.0}}}).encode())
+            assert status == 200
+        stats, losses = served.durable.service.stats(), served.monitor.losses
+        await served.close()
+        return stats["loss_sum"], losses.mean
+
+    async def restarted():
+        served = ServedModel(opened(tmp_path / "run"))
+        stats, losses = served.durable.service.stats(), served.monitor.losses
+        await served.close()
+        return stats, losses
+
+    loss_sum, mean = asyncio.run(some_learned())
+    stats, losses = asyncio.run(restarted())
+    assert stats["pending"] == 2
+    assert (losses.n, losses.mean) == (3, mean)
+    assert stats["loss_sum"] == loss_sum == pytest.approx(3 * mean)
