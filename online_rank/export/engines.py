@@ -234,6 +234,10 @@ def to_sql(model: Any, *, name: str = "online_rank", names: Names = None, querie
     The table has a column `query`, and for each run a column with its score, NULL where it did not return the document. Equal
     scores share the mean of their ranks, as in `RunFeatures` for queries that are not `Runs`.
 
+    Z-scores need the function SQRT, which SQLite has if it was built with its mathematical functions. They are made from the
+    scores of a run moved to between 0 and 1: the variance of n such scores is at least 1 / (2 n), so that little is lost by
+    rounding. These scores stand in the result too, as the column `text unit` of a run `text`.
+
     Parameters
     ----------
     model, queries
@@ -262,25 +266,49 @@ def to_sql(model: Any, *, name: str = "online_rank", names: Names = None, querie
     found = fusion_weights(model, "sql", queries=queries)
     known = (*found.runs, *found.features)
     texts, _ = feature_texts(known, len(known), names)
-    columns = [_quoted(text) for text in texts]
     terms = []
     for part, weights in found.weights.items():
-        for column, weight in zip(columns, weights.tolist(), strict=False):
+        for text, weight in zip(texts, weights.tolist(), strict=False):
             if weight:
-                terms.append(f"{number(weight)} * {_sql_part(part, column, found)}")
-    for column, weight in zip(columns[len(found.runs) :], found.features.values(), strict=True):
-        terms.append(f"{number(weight)} * COALESCE({column}, 0.0)")
+                terms.append(f"{number(weight)} * {_sql_part(part, text, found)}")
+    for text, weight in zip(texts[len(found.runs) :], found.features.values(), strict=True):
+        terms.append(f"{number(weight)} * COALESCE({_quoted(text)}, 0.0)")
     score = "\n    + ".join(terms)
-    return f'SELECT *,\n    {score} AS score\nFROM {_quoted(name)}\nORDER BY "query", score DESC'
+    units = [text for text, weight in zip(texts, found.weights["zscore"].tolist(), strict=False) if weight]
+    table = _with_units(_quoted(name), units) if units else _quoted(name)
+    return f'SELECT *,\n    {score} AS score\nFROM {table}\nORDER BY "query", score DESC'
 
 
-def _sql_part(part: str, column: str, found: Weights) -> str:
+def _with_units(table: str, runs: Sequence[str]) -> str:
+    """The table, and for each run its scores between 0 and 1, NULL where all are equal: window functions do not nest."""
+    made = []
+    for run in runs:
+        column = _quoted(run)
+        low, high = f"MIN({column}) {_WINDOW}", f"MAX({column}) {_WINDOW}"
+        made.append(f",\n    1.0 * ({column} - {low}) / NULLIF({high} - {low}, 0) AS {_unit(run)}")
+    return f"(SELECT *{''.join(made)}\nFROM {table}) AS {table}"
+
+
+def _unit(run: str) -> str:
+    """The column with the scores of a run between 0 and 1."""
+    return _quoted(f"{run} unit")
+
+
+_WINDOW = 'OVER (PARTITION BY "query")'
+
+
+def _sql_part(part: str, run: str, found: Weights) -> str:
     """One part of one run."""
+    column = _quoted(run)
     if part == "found":
         return f"CASE WHEN {column} IS NULL THEN 0.0 ELSE 1.0 END"
-    window = 'OVER (PARTITION BY "query")'
+    if part == "zscore":
+        # A missing document counts as the smallest; where all scores are equal, or there is none, the mean is NULL.
+        unit = _unit(run)
+        mean, square = f"AVG({unit}) {_WINDOW}", f"AVG({unit} * {unit}) {_WINDOW}"
+        return f"COALESCE((COALESCE({unit}, 0.0) - {mean})\n        / SQRT({square} - {mean} * {mean}), 0.0)"
     if part == "minmax":
-        low, high = f"MIN({column}) {window}", f"MAX({column}) {window}"
+        low, high = f"MIN({column}) {_WINDOW}", f"MAX({column}) {_WINDOW}"
         smallest = number(found.floor)
         return (
             f"CASE WHEN {column} IS NULL THEN 0.0 WHEN {low} = {high} THEN 1.0 WHEN {column} = {low} THEN {smallest}\n"

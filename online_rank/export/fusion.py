@@ -129,6 +129,9 @@ def _of_sql(scores: np.ndarray, part: str, k: float, floor: float) -> np.ndarray
         return known.astype(np.float64)
     if part == "minmax":
         return _minmax(scores, floor)
+    if part == "zscore":
+        unit = _minmax(scores, constant=0.0)
+        return (unit - unit[known].mean()) / unit[known].std() if unit.any() else unit
     better = (scores[:, None] < scores).sum(axis=1)
     equal = (scores[:, None] == scores).sum(axis=1)
     return np.where(known, 1.0 / (k + better + 0.5 * (equal + 1)), 0.0)
@@ -152,7 +155,7 @@ ENGINES = {
         ("minmax",), _of_solr, signed=True, differs="it scales from the score 0 of documents that do not match"
     ),
     "sql": Engine(
-        ("minmax", "reciprocal_rank", "found"),
+        ("minmax", "zscore", "reciprocal_rank", "found"),
         _of_sql,
         signed=True,
         takes_features=True,

@@ -12,6 +12,7 @@ from online_rank import GradientRanker, PerceptronRanker, RunFeatures, Runs, Str
 from online_rank.cli import main
 from online_rank.export import TARGETS, export, fusion_weights
 from online_rank.export.fusion import _nonnegative
+from online_rank.preprocessing.runs import PARTS
 from tests.reference import fusion, postgresql
 
 RUNS = ["r0", "r1", "r2"]
@@ -64,8 +65,14 @@ def engine_order(to, text, lists):
     return sql_order(sqlite3.connect(":memory:"), text, lists)
 
 
-def sql_order(database, text, lists, features=None):
+def sql_order(database, text, lists):
     """The documents as SQL ranks them; equal scores in the order of appearance."""
+    scores = sql_scores(database, text, lists)
+    return sorted(scores, key=lambda d: -round(scores[d], 12))
+
+
+def sql_scores(database, text, lists, features=None):
+    """The scores that SQL gives the documents, in the order of appearance."""
     order = fusion.appeared(lists)
     own = {run: dict(entries) for run, entries in lists.items()}
     columns = ", ".join(f"{name} DOUBLE PRECISION" for name in (*RUNS, "price"))
@@ -76,7 +83,7 @@ def sql_order(database, text, lists, features=None):
     database.executemany("INSERT INTO online_rank VALUES (?, ?, ?, ?, ?, ?)", rows)
     found = database.execute(f'SELECT doc, score FROM ({text}) AS fused WHERE "query" = 1').fetchall()
     scores = dict(found)
-    return sorted(order, key=lambda d: -round(scores[d], 12))
+    return {d: scores[d] for d in order}
 
 
 EXACT = {
@@ -165,11 +172,20 @@ def database(request):
     return request.getfixturevalue("postgresql_server")
 
 
+#: One document, equal scores, a run of none, and scores whose squares are too large for the difference of means.
+PECULIAR = [
+    {"r0": [(1, 7.0)], "r1": [(1, -0.3)], "r2": [(1, 0.0)]},
+    {"r0": [(1, 0.1), (2, 0.1), (3, 0.1)], "r1": [(4, 2.0), (1, 2.0), (2, -1.0)], "r2": []},
+    {"r0": [(1, 1.7e9 + 3), (2, 1.7e9 + 1), (3, 1.7e9)], "r1": [(5, 1e-9), (4, -1e-9)], "r2": [(4, 1e9), (2, 1.0), (6, 1.0)]},
+]
+
+
 def test_sql_adds_all_parts_and_features(database):
     weights = {"r0 minmax": 1.0, "r1 reciprocal_rank": 40.0, "r2 found": -0.25, "r1 minmax": 0.5, "price": 0.125}
-    model = RunFeatures(RUNS, floor=0.05) | PerceptronRanker.from_weights(weights)
+    weights |= {"r0 zscore": 0.75, "r1 zscore": -0.375, "r2 zscore": 0.5}
+    model = RunFeatures(RUNS, parts=PARTS, floor=0.05) | PerceptronRanker.from_weights(weights)
     text = export(model, "sql", names={"price": "price"})
-    for seed, lists in enumerate(queries(20, distinct=False)):
+    for seed, lists in enumerate([*PECULIAR, *queries(20, distinct=False)]):
         rng = np.random.default_rng(seed)
         features = {d: float(rng.normal()) for d in fusion.appeared(lists)[::2]}
         # Without lists, equal scores share the mean of their ranks: so do those of SQL.
@@ -179,17 +195,22 @@ def test_sql_adds_all_parts_and_features(database):
                 documents[d][run] = score
         for d, price in features.items():
             documents[d]["price"] = price
-        scores = model.predict_one(documents)
-        assert sql_order(database(), text, lists, features) == sorted(documents, key=lambda d, s=scores: -round(s[d], 12))
+        # Reciprocal ranks are rounded to multiples of 2^-44 in the model, and have a weight of 40.
+        scores = pytest.approx(model.predict_one(documents), rel=0.0, abs=3e-12)
+        assert sql_scores(database(), text, lists, features) == scores
 
 
 def test_sql_divides_integers_as_numbers(database):
-    text = export(RunFeatures(["a"]) | PerceptronRanker.from_rule("minmax", ["a"]), "sql", name="it's", names={"a": 'the "a"'})
     table = database()
     table.execute('CREATE TABLE "it\'s" ("query" INT, doc INT, "the ""a""" INT)')
     table.executemany('INSERT INTO "it\'s" VALUES (?, ?, ?)', [(1, 1, 4), (1, 2, 3), (1, 3, 1), (1, 4, None)])
-    rows = table.execute(f"SELECT doc, score FROM ({text}) AS fused").fetchall()
-    assert dict(rows) == pytest.approx({1: 1.0, 2: 2 / 3, 3: 0.0, 4: 0.0})
+    # The mean is 8/3, and the variance (16 + 1 + 25) / 27 = 14/9.
+    z = [4 / 14**0.5, 1 / 14**0.5, -5 / 14**0.5, -5 / 14**0.5]
+    for rule, expected in (("minmax", [1.0, 2 / 3, 0.0, 0.0]), ("zscore", z)):
+        model = RunFeatures(["a"], parts=(rule,)) | PerceptronRanker.from_rule(rule, ["a"])
+        text = export(model, "sql", name="it's", names={"a": 'the "a"'})
+        rows = table.execute(f"SELECT doc, score FROM ({text}) AS fused").fetchall()
+        assert dict(rows) == pytest.approx(dict(enumerate(expected, start=1)))
 
 
 @pytest.mark.parametrize(
