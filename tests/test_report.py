@@ -152,15 +152,20 @@ def test_a_certificate_is_shown(tmp_path, letor):
     assert len(page.images) == 5
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0 qid:1 1:0.5\n", "1 qid:1 1:0.5\n0 qid:1 1:0.2\n"], ids=["no query", "nothing to learn", "one query"]
-)
+@pytest.mark.parametrize("text", ["0 qid:1 1:0.5\n", "1 qid:1 1:0.5\n0 qid:1 1:0.2\n"], ids=["nothing to learn", "one query"])
 def test_small_runs(tmp_path, text, capsys):
     (tmp_path / "few.txt").write_text(text)
     code = train(tmp_path / "few.txt", "--report", tmp_path / "out", "--quiet")
     out, err = capsys.readouterr()
     assert (code, out, err) == (0, "", "")
     assert Page((tmp_path / "out" / "index.html").read_text()).open == []
+
+
+def test_a_run_without_queries_is_not_reported(tmp_path, capsys):
+    (tmp_path / "none.txt").write_text("")
+    assert train(tmp_path / "none.txt", "--report", tmp_path / "out", "--quiet") == 2
+    assert "learn from" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_part_of_a_run_is_not_reported(letor, tmp_path, capsys):

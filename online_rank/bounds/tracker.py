@@ -165,7 +165,8 @@ class LossTracker(NestedRanker):
         flag("served", served)
         flag("raw", raw)
         if comparators and issubclass(type(ranker), (BlendRanker, *MEASURED_ONLY)):
-            raise TypeError(f"comparators are for perceptrons, and this is a {type(ranker).__name__}")
+            what = "is compared with its best fixed blend" if isinstance(ranker, BlendRanker) else "is none"
+            raise TypeError(f"comparators are for perceptrons: a {type(ranker).__name__} {what}")
         if served and ranker.abilities.takes_clicks:
             raise ValueError("served=True: clicks do not reveal the loss of the served ranking")
         self.ranker = ranker
