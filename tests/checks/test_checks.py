@@ -66,9 +66,12 @@ def test_other_models_are_refused():
         check_transformer(preprocessing.StandardScaler())
 
 
-def failed(model):
+def failed(model, name=None):
+    """Names of the checks that fail, of all or of those called `name`."""
     names = []
     for check in yield_checks(model):
+        if name not in (None, check.name):
+            continue
         try:
             check()
         except CheckFailed as error:
@@ -82,7 +85,8 @@ def test_a_correct_ranker_of_the_users_own_passes():
 
 @pytest.mark.parametrize("cls", FAULTS, ids=lambda cls: cls.__name__)
 def test_every_fault_is_found(cls):
-    assert FAULTS[cls] in failed(cls())
+    # By the check that is there for it alone; `benchmarks.planted` counts all that find it.
+    assert FAULTS[cls] in failed(cls(), FAULTS[cls])
 
 
 @pytest.mark.parametrize("spoiled", [False, True])
