@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from online_rank.storage.database import Database, Rows, delete, digest_of, reading
+from online_rank.storage.database import Database, Query, Rows, delete, digest_of, reading
 from online_rank.storage.files import ModelFileError
 from online_rank.storage.folder import CheckpointError, Folder, sync_directory
 from online_rank.storage.generations import Snapshot, assembled, pieces_of, taken
@@ -20,6 +20,10 @@ CREATE TABLE IF NOT EXISTS piece(digest BLOB PRIMARY KEY, content BLOB NOT NULL)
 CREATE TABLE IF NOT EXISTS generation(
     number INTEGER PRIMARY KEY, change INTEGER NOT NULL, notes BLOB NOT NULL, manifest BLOB NOT NULL, digest BLOB NOT NULL);
 """
+
+_DIGESTS = Query("SELECT digest FROM piece", (bytes,))
+_PIECE = Query("SELECT content FROM piece WHERE digest = ?", (bytes,))
+_GENERATIONS = Query("SELECT change, notes, manifest, digest FROM generation ORDER BY number DESC", (int, bytes, bytes, bytes))
 
 #: Bytes of pieces written in one transaction; other transactions may come in between.
 _AT_ONCE = 1 << 18
@@ -62,7 +66,7 @@ class CheckpointDirectory(Folder):
         try:
             self._database = Database(self.path, STATE, self._tables)
             sync_directory(self.path)
-            self._stored = {name for (name,) in self._database.rows("SELECT digest FROM piece")}
+            self._stored = {name for (name,) in self._database.rows(_DIGESTS)}
         except BaseException:
             self.close()
             raise
@@ -152,7 +156,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Any:
 def newest(rows: Rows) -> tuple[int, bytes, Any] | None:
     """The newest complete state: the number of its last change, its notes, and the value. Raises ModelFileError."""
     failure: ModelFileError | None = None
-    for row in list(rows.rows("SELECT change, notes, manifest, digest FROM generation ORDER BY number DESC")):
+    for row in list(rows.rows(_GENERATIONS)):
         try:
             return row[0], row[1], _value_of(row, rows)
         except ModelFileError as error:
@@ -167,7 +171,7 @@ def _value_of(row: Any, rows: Rows) -> Any:
     change, notes, manifest, digest = row
 
     def piece(name: bytes) -> bytes | None:
-        found = rows.first("SELECT content FROM piece WHERE digest = ?", name)
+        found = rows.first(_PIECE, name)
         return None if found is None else found[0]
 
     try:

@@ -8,11 +8,11 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from online_rank.storage.folder import CheckpointError, identity, open_in, sync_directory
 
-__all__ = ["Database", "Rows", "delete", "digest_of", "insert", "reading"]
+__all__ = ["Database", "Query", "Rows", "delete", "digest_of", "insert", "reading"]
 
 #: Number of pages of the write-ahead log from which it is moved into the database.
 _MANY_PAGES = 1000
@@ -35,6 +35,13 @@ _NUMBERS = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_CANTOPEN": errno.EMFILE, "SQLIT
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
 
 
+class Query(NamedTuple):
+    """A statement that selects rows, and the kind of each of their values."""
+
+    statement: str
+    kinds: tuple[Any, ...]
+
+
 class Rows:
     """Read access to a database, for its writer and for others (`reading`).
 
@@ -50,15 +57,23 @@ class Rows:
         self.path = path
         self._connection = connection
 
-    def rows(self, query: str, *values: Any) -> Iterator[Any]:
-        """The rows of a query."""
+    def rows(self, query: Query, *values: Any) -> Iterator[Any]:
+        """The rows of a query. Raises CheckpointError if a value is of another kind than the query declares."""
         with self._translated():
-            yield from self._connection.execute(query, values)
+            for row in self._connection.execute(query.statement, values):
+                yield self._whole(row, query)
 
-    def first(self, query: str, *values: Any) -> Any:
-        """The first row of a query, or None."""
+    def first(self, query: Query, *values: Any) -> Any:
+        """The first row of a query, or None. Raises CheckpointError as `rows` does."""
         with self._translated():
-            return self._connection.execute(query, values).fetchone()
+            row = self._connection.execute(query.statement, values).fetchone()
+        return None if row is None else self._whole(row, query)
+
+    def _whole(self, row: Any, query: Query) -> Any:
+        # SQLite keeps with each value what it is: one damaged bit makes a text of a blob.
+        if not all(map(isinstance, row, query.kinds)):
+            raise CheckpointError(f"{self.path} is damaged: a row has a value of the wrong kind")
+        return row
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

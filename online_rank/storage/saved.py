@@ -6,16 +6,20 @@ import os
 from collections.abc import Iterator
 
 from online_rank.storage.checkpoint import STATE, newest
-from online_rank.storage.database import Rows, digest_of, reading
+from online_rank.storage.database import Query, Rows, digest_of, reading
 from online_rank.storage.folder import CheckpointError
 
 __all__ = ["Saved", "chained", "digest_of_id", "digest_of_query", "saved_state"]
 
 #: Each change with the query that waits from then on.
-_JOURNAL = """SELECT change, outcome, number, journal.digest, content, query.digest FROM journal LEFT JOIN query USING (number)
-WHERE change > ? ORDER BY change"""
-_WAITED = "SELECT number, content, digest FROM query WHERE number BETWEEN ? AND ? ORDER BY number"
-_LEARNED = "SELECT change, id, digest FROM learned WHERE change BETWEEN ? AND ? ORDER BY change"
+_JOURNAL = Query(
+    "SELECT change, outcome, number, journal.digest, content, query.digest FROM journal LEFT JOIN query USING (number)"
+    " WHERE change > ? ORDER BY change",
+    (int, bytes, int | None, bytes, bytes | None, bytes | None),
+)
+_WAITED = Query("SELECT number, content, digest FROM query WHERE number BETWEEN ? AND ? ORDER BY number", (int, bytes, bytes))
+_LEARNED = Query("SELECT change, id, digest FROM learned WHERE change BETWEEN ? AND ? ORDER BY change", (int, str, bytes))
+_NUMBERS = Query("SELECT number FROM query ORDER BY number", (int,))
 
 
 class Saved:
@@ -93,7 +97,7 @@ class Saved:
 
     def queries(self) -> list[int]:
         """The numbers of all stored queries, including some that no longer wait."""
-        return [number for (number,) in self._rows.rows("SELECT number FROM query ORDER BY number")]
+        return [number for (number,) in self._rows.rows(_NUMBERS)]
 
     def waiting(self) -> Iterator[tuple[int, bytes]]:
         """The queries that waited at the generation, by number. Raises CheckpointError when one is damaged or missing."""

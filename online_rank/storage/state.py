@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from online_rank.storage.checkpoint import GENERATIONS, STATE, CheckpointDirectory, CheckpointError
-from online_rank.storage.database import delete, digest_of, insert, reading
+from online_rank.storage.database import Query, delete, digest_of, insert, reading
 from online_rank.storage.files import write_atomically
 from online_rank.storage.folder import identity, open_in, sync_directory
 from online_rank.storage.saved import Saved, chained, digest_of_id, digest_of_query
@@ -38,6 +38,8 @@ _COUNT_SIZE = 128
 #: The count is written into two places in turn, in sectors of their own: one that is cut short leaves the one before.
 _PLACES = (0, 512)
 _SECONDS_BETWEEN_SYNCS = 1.0
+
+_QUERY = Query("SELECT content, digest FROM query WHERE number = ?", (bytes, bytes))
 
 _TABLES = f"""{GENERATIONS}
 CREATE TABLE IF NOT EXISTS journal(change INTEGER PRIMARY KEY, outcome BLOB NOT NULL, number INTEGER, digest BLOB NOT NULL);
@@ -113,7 +115,7 @@ class StateDirectory(CheckpointDirectory, StateStore):
         """A query, from any thread. Raises CheckpointError when it is damaged or missing."""
         self.require_open()
         with reading(self.path, STATE) as rows:
-            row = rows.first("SELECT content, digest FROM query WHERE number = ?", number)
+            row = rows.first(_QUERY, number)
         self.saved.require(
             row is not None and row[1] == digest_of_query(number, row[0]), f"query {number} is missing or damaged"
         )

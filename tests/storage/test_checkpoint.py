@@ -14,6 +14,7 @@ from online_rank.cli import main
 from online_rank.evaluate import progressive
 from online_rank.metrics import NDCG
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError, read_checkpoint
+from online_rank.storage.database import Query
 from online_rank.storage.files import ModelFileError, to_bytes
 from online_rank.storage.generations import taken
 from online_rank.stream.letor import iter_letor, write_letor
@@ -119,7 +120,7 @@ def test_pieces_of_a_killed_write_go_away(tmp_path):
     with CheckpointDirectory(tmp_path) as directory:
         assert directory.read() is None
         directory.write(1)
-        assert directory._database.first("SELECT count(*) FROM piece") == (1,)
+        assert directory._database.first(Query("SELECT count(*) FROM piece", (int,))) == (1,)
 
 
 def test_a_second_writer_is_refused_until_the_first_is_gone(tmp_path):

@@ -399,6 +399,13 @@ def test_a_count_of_another_run_is_noticed(tmp_path):
         serving(tmp_path / "other")
 
 
+BLOBS = [
+    *(("piece", "content"), ("query", "content"), ("query", "digest"), ("learned", "digest")),
+    *(("journal", "outcome"), ("journal", "digest")),
+    *(("generation", "notes"), ("generation", "manifest"), ("generation", "digest")),
+]
+
+
 @pytest.mark.parametrize("table", ["piece", "query", "learned", "journal", "generation"])
 def test_a_row_whose_digest_does_not_match_is_noticed(tmp_path, table):
     place = tmp_path / "run"
@@ -413,6 +420,26 @@ def test_a_row_whose_digest_does_not_match_is_noticed(tmp_path, table):
         assert editor.execute("SELECT changes()").fetchone()[0] > 0
     with pytest.raises((CheckpointError, ModelFileError)):
         serving(place)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "kind"),
+    [(table, column, kind) for table, column in BLOBS for kind in ("TEXT", "REAL")]
+    + [("learned", "id", "BLOB"), ("journal", "number", "BLOB"), ("generation", "change", "BLOB")],
+)
+def test_a_value_of_another_kind_is_refused(tmp_path, table, column, kind):
+    """One damaged bit makes a text of a blob with the same bytes."""
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:6])
+    durable.save()
+    handled(durable, ASK[3:])
+    durable.close()
+    with sqlite3.connect(tmp_path / "state.db") as editor:
+        editor.execute(f"UPDATE {table} SET {column} = CAST({column} AS {kind}) WHERE {column} IS NOT NULL")
+        assert editor.execute("SELECT changes()").fetchone()[0] > 0
+    for begin in (serving, read_service):
+        with pytest.raises(CheckpointError, match=r"state\.db.* (damaged|missing)"):
+            begin(tmp_path)
 
 
 @pytest.mark.parametrize("how", ["UPDATE learned SET id = id || ' '", "DELETE FROM learned"])
