@@ -1,6 +1,7 @@
 """Group commit: changes that arrive while the disk is busy share the next write; checkpoints are written in between."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Iterator
 
@@ -13,6 +14,8 @@ _log = logging.getLogger("online_rank.serving")
 _DONE = object()
 #: Seconds that a change nobody waits for may wait for others, to be written with them.
 _COMPANY = 0.005
+#: Seconds between two steps of a checkpoint while requests come in: none of them has to wait for more than one step.
+_ROOM = 0.05
 
 
 class CommitError(RuntimeError):
@@ -25,7 +28,7 @@ class GroupCommit:
     One thread at a time accesses the disk, in turns: first one transaction with everything added since the last one, including
     rankings, which wait a few milliseconds for company; then, after the waiting requests were answered, a step of a checkpoint,
     if one is being written, and SQLite's housekeeping. A checkpoint is a snapshot, taken in the event loop at the beginning of
-    a turn.
+    a turn. While requests come in, its steps leave room for them.
 
     If a checkpoint cannot be written, the journal continues, and the checkpoint is tried again
     (`DurableService.checkpoint_failure`). If the journal cannot be written, everything stops (`failure`).
@@ -44,6 +47,9 @@ class GroupCommit:
         self._asking: list[asyncio.Future[None]] = []
         self._saving: list[asyncio.Future[None]] = []
         self._steps: Iterator[None] | None = None
+        #: When the next step is due, and whether something was added since the last one, or the snapshot.
+        self._next_step, self._is_busy = 0.0, False
+        self._called = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
         self._failure: Exception | None = None
@@ -68,6 +74,7 @@ class GroupCommit:
         if not self._durable.keeps:
             return
         self._outcomes += outcomes
+        self._is_busy = True
         if self._failure is not None or self._durable.is_due:
             self._start()
         elif self._task is None and self._soon is None:
@@ -84,6 +91,7 @@ class GroupCommit:
             # Nothing is kept: no thread has to say that it is.
             return _nothing()
         self._outcomes += outcomes
+        self._is_busy = True
         return self._future(self._waiting)
 
     async def wait(self) -> None:
@@ -114,6 +122,7 @@ class GroupCommit:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
+        self._called.set()
         if self._failure is not None:
             self._fail(self._failure)
         elif self._task is None:
@@ -123,6 +132,7 @@ class GroupCommit:
         try:
             while self._outcomes or self._waiting or self._asking or self._steps is not None or self._durable.is_due:
                 await self._turn()
+                await self._give_way()
         except Exception as error:
             # Any error: the waiting requests must be told.
             self._fail(error)
@@ -143,9 +153,10 @@ class GroupCommit:
             self._waiting = waiting + self._waiting
             raise
         _settle(waiting)
-        if self._steps is not None or self._durable.is_untidy:
+        steps = self._steps if self._seconds_to_step <= 0.0 else None
+        if steps is not None or self._durable.is_untidy:
             try:
-                done = await asyncio.to_thread(self._between_commits, self._steps)
+                done = await asyncio.to_thread(self._between_commits, steps)
             except Exception as error:
                 if is_fatal(error):
                     raise
@@ -154,9 +165,25 @@ class GroupCommit:
                 if done:
                     self._steps, saved, self._saving = None, self._saving, []
                     _settle(saved)
+        if steps is not None:
+            self._next_step = asyncio.get_running_loop().time() + (_ROOM if self._is_busy else 0.0)
+            self._is_busy = False
+
+    @property
+    def _seconds_to_step(self) -> float:
+        """Seconds until the next step of a checkpoint is due."""
+        return self._next_step - asyncio.get_running_loop().time()
+
+    async def _give_way(self) -> None:
+        """Between two steps of a checkpoint: wait until the next one is due, or somebody waits for a change."""
+        self._called.clear()
+        if self._steps is not None and not self._waiting and (seconds := self._seconds_to_step) > 0.0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._called.wait(), seconds)
 
     def _begin_checkpoint(self) -> None:
         """Take a snapshot."""
+        self._is_busy = False
         self._saving, self._asking = self._asking, []
         try:
             self._steps = self._durable.writing(self._durable.generation())

@@ -29,6 +29,7 @@ from online_rank import (  # noqa: E402
     StreamScaler,
     SwapRanker,
 )
+from online_rank.serving import commit  # noqa: E402
 from online_rank.serving.commit import CommitError, GroupCommit  # noqa: E402
 from online_rank.serving.durable import DurableService  # noqa: E402
 from online_rank.serving.http import Limits, RankingApp  # noqa: E402
@@ -794,8 +795,37 @@ class TestDurable:
         assert again.journal_bytes > 0
         again.close()
 
-    def test_checkpoints_are_written_however_many_requests_come(self, tmp_path):
+    def test_a_checkpoint_leaves_room_for_requests(self, tmp_path, monkeypatch):
+        """A step, then the requests that come in; all steps at once when none does."""
+        durable = DurableService(make(), tmp_path / "state", every=1000)
+        steps = []
+        between = GroupCommit._between_commits
+        monkeypatch.setattr(commit, "_ROOM", 60.0)
+        monkeypatch.setattr(GroupCommit, "_between_commits", lambda self, step: steps.append(step) or between(self, step))
+
+        async def main():
+            commits = GroupCommit(durable)
+            saving = asyncio.ensure_future(commits.checkpoint())
+            for number in range(5):
+                for request in query(number):
+                    await commits.add_and_wait(durable.service.handle(json.dumps(request).encode()).outcome)
+            assert not saving.done()
+            assert sum(step is not None for step in steps) < 4
+            commits._next_step = 0.0
+            monkeypatch.setattr(commit, "_ROOM", 0.0)
+            await commits.wait()
+            await saving
+            assert not durable.is_saved
+            monkeypatch.setattr(commit, "_ROOM", 60.0)
+            await commits.checkpoint()
+            assert durable.is_saved
+
+        asyncio.run(asyncio.wait_for(main(), 30))
+        durable.close()
+
+    def test_checkpoints_are_written_however_many_requests_come(self, tmp_path, monkeypatch):
         """Each of eight clients always waits for its next grade: the journal is never idle."""
+        monkeypatch.setattr(commit, "_ROOM", 0.0)
         durable = DurableService(make(), tmp_path / "state", every=10)
         sizes = []
 
