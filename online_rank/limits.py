@@ -13,7 +13,8 @@ written to a file or a table, and read back.
 | features of a model | 2^24 | kernels count columns with 32 bits |
 | depth of a value in a file | 64 levels | it is read by recursion |
 | a request | 8 levels; 5,000 documents, since some models compare all pairs | the time of the others |
-| a request, for a model that needs arrays | documents times features, its own or the model's: `MAX_CELLS` | memory |
+| a request, for a model that needs arrays | documents times features, of both: `MAX_CELLS` and some for each byte | memory |
+| a request with grades, for a model that draws rankings | documents times documents, or features: the same | memory, time |
 """
 
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "ALWAYS_DOCUMENTS",
     "CELLS_A_BYTE",
     "FORMAT_VERSION",
     "INT64_HIGH",
@@ -31,6 +33,7 @@ __all__ = [
     "MAX_DOCUMENTS",
     "MAX_FEATURES",
     "MAX_ID_LENGTH",
+    "MAX_KNOWN_CELLS",
     "MAX_LIFTED",
     "MAX_REQUEST_DEPTH",
     "is_id",
@@ -68,9 +71,12 @@ MAX_REQUEST_DEPTH = 8
 MAX_DOCUMENTS = 5000
 
 #: Most cells of a dense array made of a request's sparse documents: this many for any request, plus some for each of its bytes.
-#: At most two such arrays exist at a time, so they take 16 MiB plus 64 bytes for each byte.
-MAX_CELLS = 1 << 20
-CELLS_A_BYTE = 4
+#: At most two such arrays exist at a time, so they take 2 MiB plus 32 bytes for each byte.
+MAX_CELLS = 1 << 17
+CELLS_A_BYTE = 2
+#: So many documents may have an array of all features that the model knows, up to a size, whatever the request weighs.
+ALWAYS_DOCUMENTS = 50
+MAX_KNOWN_CELLS = 1 << 20
 
 
 def is_integer(value: Any, low: int = INT64_LOW, high: int = INT64_HIGH) -> bool:

@@ -20,6 +20,9 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     #: Whether it learns from grades; an attribute, since a pipeline asks for it at each query.
     _supervised = False
 
+    #: Whether it makes one number of each number, once it has learned the query, so that it can write in place.
+    _maps_numbers = False
+
     @abc.abstractmethod
     def _learn_transform(self, block: Block, out: np.ndarray) -> int:
         """For each query of a block in turn: learn from it, then write the transformed query to `out`.
@@ -35,6 +38,12 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
     def _room(self, X: np.ndarray, n: int = 1) -> np.ndarray:
         """An array for the transformed features `X`, `n` times over."""
         return np.empty((n * len(X), X.shape[1]), X.dtype)
+
+    def _room_of(self, aligned: Block, block: Block) -> np.ndarray:
+        """An array for a transformed block: that of the aligned features themselves, where it was made for this step alone."""
+        if self._maps_numbers and aligned.X is not block.X:
+            return aligned.X
+        return self._room(aligned.X)
 
     def _made(self, aligned: Block, X: np.ndarray, has_own_names: bool) -> Block:
         """The transformed queries; `has_own_names` says whether their names stand for columns as they are."""
@@ -85,7 +94,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         if self._supervised:
             self._require_lesson(block)
         aligned = block if self._is_aligned(block) else self._align_and_grow(block)
-        out = self._room(aligned.X)
+        out = self._room_of(aligned, block)
         learned = self._learn_transform(aligned, out)
         if learned < len(block.w):
             require_finite(block)
@@ -99,7 +108,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
             out = self._room(as_array(block.X, self))
             out[:] = 0.0
             return self._made(block, out, True)
-        out = self._room(aligned.X)
+        out = self._room_of(aligned, block)
         self._transform(aligned.X, block.offsets, out)
         return self._made(aligned, out, aligned is block)
 

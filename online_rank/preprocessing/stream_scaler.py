@@ -51,6 +51,8 @@ class StreamScaler(ColumnTransformer):
     _own: np.ndarray | None = None
     _count_before = 0
 
+    _maps_numbers = True
+
     def __init__(self, with_std: bool = True):
         super().__init__()
         arguments.flag("with_std", with_std)

@@ -176,6 +176,10 @@ class KernelPerceptronRanker(AveragedRanker):
     def _in_use(self) -> np.ndarray:
         return np.concatenate((self._scale, self._constants))
 
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        # Products of the documents with those stored, and with each other.
+        return n_documents * max(n_features, n_documents, self.budget)
+
     def _reserve(self) -> None:
         """Make room for as many documents as the budget allows; a model from a file has room only for those stored."""
         room = self.budget - len(self._factor)

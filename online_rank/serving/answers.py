@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from online_rank.base import abilities_of, parts_of
-from online_rank.limits import CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS
+from online_rank.base import parts_of
+from online_rank.base.step import QueryStep
+from online_rank.limits import ALWAYS_DOCUMENTS, CELLS_A_BYTE, MAX_CELLS, MAX_DOCUMENTS, MAX_KNOWN_CELLS
 from online_rank.query import Block
 
-__all__ = ["as_served", "completed", "explained", "ranked", "require_known", "require_moderate"]
+__all__ = ["as_served", "completed", "explained", "ranked", "require_few_pairs", "require_known", "require_moderate"]
 
 
 def ranked(query_id: Any, scores: dict[Any, float], drawn: Sequence[Any] | None = None) -> dict[str, Any]:
@@ -42,19 +43,43 @@ def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
     """Raise ValueError for too many documents, or if a step would turn them into a much larger array."""
     if len(docs) > MAX_DOCUMENTS:
         raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
-    allowed = MAX_CELLS + CELLS_A_BYTE * n_bytes
-    known = 0
-    for step in parts_of(model):
-        known = max(known, getattr(step, "n_features", None) or 0)
-    if len(docs) * (known + sum(map(len, docs.values()))) <= allowed:  # Regardless of their features.
+    steps = [step for step in parts_of(model) if isinstance(step, QueryStep)]
+    at_most = sum(map(len, docs.values()))
+    if all(_cells(step, len(docs), at_most) <= _cells_allowed(n_bytes, step) for step in steps):  # Regardless of names.
         return
-    n_features = max(known, len(set().union(*docs.values())))
-    if len(docs) * n_features > allowed and not abilities_of(model).takes_sparse:
+    n_features = len(set().union(*docs.values()))
+    for step in steps:
+        cells, allowed = _cells(step, len(docs), n_features), _cells_allowed(n_bytes, step)
+        if cells > allowed:
+            raise ValueError(
+                f"docs has {len(docs)} documents, and they or the model have {max(n_features, _known(step))} features: "
+                f"{type(step).__name__} needs an array of {cells} numbers, and a request of {n_bytes} bytes may ask for "
+                f"{allowed}. Rank fewer documents; or use HashedFeatures or MaxAbsStreamScaler with PerceptronRanker or "
+                "GradientRanker, where documents stay sparse"
+            )
+
+
+def require_few_pairs(query: Block, n_bytes: int) -> None:
+    """Raise ValueError for grades of too many documents, for a model that draws rankings: it compares them all."""
+    n_features = query.X.shape[1] if hasattr(query.X, "shape") else sum(map(len, query.X))
+    n, allowed = query.n_documents, _cells_allowed(n_bytes)
+    if n * max(n, n_features) > allowed:
         raise ValueError(
-            f"docs has {len(docs)} documents, and they or the model have {n_features} features: a model with a step that "
-            f"needs an array of all of them takes {allowed // n_features} documents of a request of {n_bytes} bytes. "
-            "Behind HashedFeatures or MaxAbsStreamScaler, documents stay sparse"
+            f"grades: the query has {n} documents of {n_features} features, and a model that draws rankings compares each "
+            f"graded document with all others: a query of {n_bytes} bytes may have {allowed} comparisons, and as many numbers"
         )
+
+
+def _cells(step: QueryStep, n_documents: int, n_features: int) -> int:
+    return step._cells(n_documents, max(n_features, _known(step)))
+
+
+def _known(step: Any) -> int:
+    return getattr(step, "n_features", None) or 0
+
+
+def _cells_allowed(n_bytes: int, step: Any = None) -> int:
+    return max(MAX_CELLS + CELLS_A_BYTE * n_bytes, min(ALWAYS_DOCUMENTS * _known(step), MAX_KNOWN_CELLS))
 
 
 def explained(model: Any, query: Any, documents: Any) -> dict[str, Any]:

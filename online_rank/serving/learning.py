@@ -17,7 +17,7 @@ from online_rank.measures import as_scores
 from online_rank.metrics.base import running_means
 from online_rank.query import Block, Runs, as_grades, read_query
 from online_rank.query.blocks import ONE, with_feedback
-from online_rank.serving.answers import as_served, completed, ranked, require_known, require_moderate
+from online_rank.serving.answers import as_served, completed, ranked, require_few_pairs, require_known, require_moderate
 from online_rank.serving.challenge import drafted_by_challenge
 from online_rank.serving.outcomes import Outcome, Reply
 from online_rank.serving.requests import asked_of, digest_of, ids_of, require_feedback
@@ -44,14 +44,16 @@ class LearningService(ServiceState):
         outcome = Outcome(("learn", query_id, number), feedback=request, gone=(number,), digest=digest)
         return self._learn_waiting(query_id, kind, fields[kind], fields.get("ungraded"), outcome)
 
-    def _teach(self, fields: dict[str, Any], request: bytes) -> Reply:
-        """Learn a query that somebody else has ranked, from its documents and their grades."""
+    def _teach(self, fields: dict[str, Any], request: bytes, *, n_bytes: int | None) -> Reply:
+        """Learn a query that somebody else has ranked, from its documents and their grades; `n_bytes` as for `_query_of`."""
         require_feedback("grades", fields)
         query_id, digest = fields["id"], digest_of("grades", fields)
         if query_id in self._learned:
             return self._came_again(query_id, digest)
         grades, ungraded = fields["grades"], fields.get("ungraded")
-        query = self._query_of(fields, grades if ungraded == "skip" else None, n_bytes=len(request))
+        query = self._query_of(fields, grades if ungraded == "skip" else None, n_bytes=n_bytes)
+        if n_bytes is not None and self.draws:
+            require_few_pairs(query, n_bytes)
         y = as_grades(completed(grades, query, ungraded), query.n_documents, query.ids)
         scores = self.model.predict_one(query)
         loss = served_loss(self._target, [*scores.values()], y)
@@ -152,13 +154,21 @@ class LearningService(ServiceState):
         asked = asked_of(fields, self.null_is_missing)
         if n_bytes is not None:
             docs: Any = asked.documents if isinstance(asked, Runs) else asked
-            require_moderate(self.model, docs, n_bytes)
+            for model in (self.model,) if self.challenge is None else (self.model, self.challenge.model):
+                require_moderate(model, docs, n_bytes)
         if only is not None:
             require_known(only, ids_of(asked))
             if isinstance(asked, Runs):
                 raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
             asked = {name: features for name, features in asked.items() if name in only}
         return read_query(asked, context=fields.get("context"), documents=abilities_of(self.model).takes_documents)
+
+    def _require_few_pairs(self, query_id: Any) -> None:
+        """Raise ValueError if a query that waits has too many documents for grades, where the model draws rankings."""
+        number = self._pending.number(query_id)
+        if number is not None and self.draws:
+            text = self._pending.get(query_id)[0]
+            require_few_pairs(self._read.get(number) or self._query_of(decoded(text.encode())), len(text))
 
     def _known(self, text: str, drawn: str | None) -> Any:
         """The documents that feedback on a query may be about."""

@@ -242,7 +242,7 @@ class RankingService(WindowedService):
             request = decoded(feedback)
             self._learn(kind_of(request), request, feedback)
         elif kind == "teach":
-            self._teach(decoded(feedback), feedback)
+            self._teach(decoded(feedback), feedback, n_bytes=None)
         elif kind == "feedback":
             request = decoded(feedback)
             self._gathered(kind_of(request), request, rest[0])
@@ -271,7 +271,7 @@ class RankingService(WindowedService):
         if kind == "cmd":
             return self._command(fields["cmd"])
         if kind == "teach":
-            return self._teach(fields, request)
+            return self._teach(fields, request, n_bytes=len(request))
         if kind == "explain":
             return self._explain(fields, request)
         window = None if self.plan is None else self.plan.window
@@ -280,6 +280,8 @@ class RankingService(WindowedService):
         if kind == "rank":
             return self._rank(fields, request, None if window is None else at)
         require_feedback(kind, fields)
+        if kind == "grades":
+            self._require_few_pairs(fields["id"])
         if window is not None and at is not None:
             return self._gather(kind, fields, request, at)
         if kind == "event":

@@ -9,6 +9,7 @@ import pytest
 from online_rank import (
     BlendRanker,
     HashedFeatures,
+    KernelPerceptronRanker,
     LossTracker,
     MaxAbsStreamScaler,
     PerceptronRanker,
@@ -16,7 +17,7 @@ from online_rank import (
     SwapRanker,
 )
 from online_rank.limits import MAX_DOCUMENTS, MAX_REQUEST_DEPTH
-from online_rank.serving import RankingService
+from online_rank.serving import Challenge, RankingService
 from online_rank.serving.wire import decoded
 
 
@@ -109,3 +110,76 @@ def test_reading_deeply_nested_requests_needs_no_deep_stack():
         )
     finally:
         sys.setrecursionlimit(limit)
+
+
+def at_most(service, docs):
+    """The largest number of documents that is ranked."""
+    low, high = 1, 3000
+    while low < high:
+        middle = (low + high + 1) // 2
+        refused = "error" in service.handle(request(id=2, greedy=True, docs=docs(middle))).answer
+        low, high = (low, middle - 1) if refused else (middle, high)
+    return low
+
+
+@pytest.mark.parametrize("n_features", [1, 40])
+@pytest.mark.parametrize("known", [300, 8000])
+def test_arrays_of_mostly_absent_features_are_small(known, n_features):
+    service = grown(StreamScaler() | PerceptronRanker(), known)
+
+    def docs(n):
+        return {f"d{i}": {f"f{j}": i % 7 for j in range(n_features)} for i in range(n)}
+
+    n = at_most(service, docs)
+    assert n >= 50
+    asked = request(id=3, docs=docs(n))
+    # By hand: the cells that the page of limits names.
+    assert n * known <= max(2**17 + 2 * len(asked) + 40, 50 * known)  # "greedy" weighs something, too
+    grades = request(id=3, grades={f"d{i}": i % 3 for i in range(n)})
+    for line in (asked, grades):
+        tracemalloc.start()
+        assert "error" not in service.handle(line).answer
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        # One array, since the scaler writes in place: not two.
+        assert peak < 1.15 * 8 * n * known + 45 * len(asked) + 200 * known
+
+
+def test_the_products_of_a_kernel_perceptron_count():
+    service = RankingService(KernelPerceptronRanker(budget=100))
+    docs = {f"d{i}": {"x": i % 7} for i in range(1000)}
+    line = request(id=1, docs=docs)
+    assert 2**17 + 2 * len(line) < 1000 * 1000
+    error = service.handle(line).answer["error"]
+    assert f"KernelPerceptronRanker needs an array of 1000000 numbers, and a request of {len(line)} bytes may" in error
+    docs = {f"d{i}": {"x": i % 7} for i in range(350)}
+    assert "ranking" in service.handle(request(id=1, docs=docs)).answer
+
+
+def test_grades_of_many_documents_for_a_ranker_that_draws():
+    service = RankingService(SwapRanker())
+    docs = {f"d{i}": {f"x{i}": 1} for i in range(1000)}
+    grades = {name: i % 3 for i, name in enumerate(docs)}
+    assert "ranking" in service.handle(request(id=1, docs=docs)).answer
+    for line in (request(id=1, grades=grades), request(id=2, docs=docs, grades=grades)):
+        reply = service.handle(line)
+        assert "1000 documents of 1000 features, and a model that draws rankings compares each" in reply.answer["error"]
+        assert not reply.changed
+    assert service.handle(request(id=1, clicks=[service.handle(request(id=1, docs=docs)).answer["ranking"][0]])).learned
+
+
+def test_a_challenger_that_needs_arrays_is_counted():
+    service = RankingService(PerceptronRanker(), challenge=Challenge(StreamScaler() | PerceptronRanker()))
+    docs = {f"d{i}": {f"x{i}": 1} for i in range(1000)}
+    assert "StreamScaler needs an array of 1000000 numbers" in service.handle(request(id=1, docs=docs)).answer["error"]
+
+
+def test_what_was_accepted_under_larger_limits_is_replayed(monkeypatch):
+    docs = {f"d{i}": {f"x{i}": 1} for i in range(700)}
+    line = request(id=2, docs=docs, grades={name: i % 3 for i, name in enumerate(docs)})
+    monkeypatch.setattr("online_rank.serving.answers.MAX_CELLS", 1 << 20)
+    before, after = RankingService(SwapRanker()), RankingService(SwapRanker())
+    outcome = before.handle(line).outcome
+    monkeypatch.undo()
+    after.replay([*outcome.fields], None, (), line)
+    assert after.stats()["learned"] == before.stats()["learned"] == 1
