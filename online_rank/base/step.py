@@ -58,6 +58,9 @@ class QueryStep(Able, base.Estimator):
             return snapshot_arrays(self, self._replaced | kept_otherwise)
         return snapshot_references(self)
 
+    #: How many documents it keeps, whose products with those of a query it computes.
+    _n_kept = 0
+
     def _cells(self, n_documents: int, n_features: int) -> int:
         """How many numbers the largest array has that it makes of a query of so many documents and features."""
         return 0 if self.abilities.takes_sparse else n_documents * n_features

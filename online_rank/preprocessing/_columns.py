@@ -39,12 +39,6 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         """An array for the transformed features `X`, `n` times over."""
         return np.empty((n * len(X), X.shape[1]), X.dtype)
 
-    def _room_of(self, aligned: Block, block: Block) -> np.ndarray:
-        """An array for a transformed block: that of the aligned features themselves, where it was made for this step alone."""
-        if self._maps_numbers and aligned.X is not block.X:
-            return aligned.X
-        return self._room(aligned.X)
-
     def _made(self, aligned: Block, X: np.ndarray, has_own_names: bool) -> Block:
         """The transformed queries; `has_own_names` says whether their names stand for columns as they are."""
         names = aligned.names
@@ -94,7 +88,8 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
         if self._supervised:
             self._require_lesson(block)
         aligned = block if self._is_aligned(block) else self._align_and_grow(block)
-        out = self._room_of(aligned, block)
+        # Features that were aligned have an array of their own.
+        out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
         learned = self._learn_transform(aligned, out)
         if learned < len(block.w):
             require_finite(block)
@@ -108,7 +103,7 @@ class ColumnTransformer(QueryEstimator, QueryTransformer):
             out = self._room(as_array(block.X, self))
             out[:] = 0.0
             return self._made(block, out, True)
-        out = self._room_of(aligned, block)
+        out = aligned.X if self._maps_numbers and aligned.X is not block.X else self._room(aligned.X)
         self._transform(aligned.X, block.offsets, out)
         return self._made(aligned, out, aligned is block)
 

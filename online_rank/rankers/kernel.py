@@ -178,7 +178,11 @@ class KernelPerceptronRanker(AveragedRanker):
 
     def _cells(self, n_documents: int, n_features: int) -> int:
         # Products of the documents with those stored, and with each other.
-        return n_documents * max(n_features, n_documents, self.budget)
+        return n_documents * max(n_features, n_documents, self._n_kept)
+
+    @property
+    def _n_kept(self) -> int:  # type: ignore[override]
+        return self.budget
 
     def _reserve(self) -> None:
         """Make room for as many documents as the budget allows; a model from a file has room only for those stored."""

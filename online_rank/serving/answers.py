@@ -43,12 +43,16 @@ def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
     """Raise ValueError for too many documents, or if a step would turn them into a much larger array."""
     if len(docs) > MAX_DOCUMENTS:
         raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
-    steps = [step for step in parts_of(model) if isinstance(step, QueryStep)]
-    at_most = sum(map(len, docs.values()))
-    if all(_cells(step, len(docs), at_most) <= _cells_allowed(n_bytes, step) for step in steps):  # Regardless of names.
+    known = kept = 0
+    for step in parts_of(model):
+        known, kept = max(known, getattr(step, "n_features", None) or 0), max(kept, getattr(step, "_n_kept", 0))
+    n = len(docs)
+    if n * max(known + sum(map(len, docs.values())), kept, n) <= MAX_CELLS:  # Regardless of names and steps.
         return
     n_features = len(set().union(*docs.values()))
-    for step in steps:
+    for step in parts_of(model):
+        if not isinstance(step, QueryStep):
+            continue
         cells, allowed = _cells(step, len(docs), n_features), _cells_allowed(n_bytes, step)
         if cells > allowed:
             raise ValueError(

@@ -86,6 +86,7 @@ class LearningService(ServiceState):
                     return self._forgotten_as_late(query_id, outcome)
             else:
                 if drawn:
+                    require_few_pairs(query, len(text))
                     answered = ranked(query_id, dict(zip(query.ids or (), scores, strict=True)), json.loads(drawn)["order"])
                     scores = as_served(query.ids, answered["ranking"])
                 if ungraded == "skip":
@@ -162,13 +163,6 @@ class LearningService(ServiceState):
                 raise ValueError("ungraded is 'skip'; documents of runs cannot be left out: ranks are those of whole lists")
             asked = {name: features for name, features in asked.items() if name in only}
         return read_query(asked, context=fields.get("context"), documents=abilities_of(self.model).takes_documents)
-
-    def _require_few_pairs(self, query_id: Any) -> None:
-        """Raise ValueError if a query that waits has too many documents for grades, where the model draws rankings."""
-        number = self._pending.number(query_id)
-        if number is not None and self.draws:
-            text = self._pending.get(query_id)[0]
-            require_few_pairs(self._read.get(number) or self._query_of(decoded(text.encode())), len(text))
 
     def _known(self, text: str, drawn: str | None) -> Any:
         """The documents that feedback on a query may be about."""
