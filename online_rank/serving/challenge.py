@@ -1,6 +1,7 @@
 """A second model beside the serving one: compared on the same traffic, and promoted once it is known to be better."""
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy as np
 
@@ -59,7 +60,10 @@ class Challenge:
     (True, {'x': 1.0})
     """
 
-    _schema = Schema(sums=Array(1, 3, low=0.0), n_drafted=Count(), n_asked=Count(), n_failed=Count())
+    _schema = Schema(sums=Array(1, 3, low=0.0), n_drafted=Count(), n_asked=Count(), n_failed=Count(), since=Count())
+
+    #: Number of the first waiting query whose draft is of this comparison. Older files lack it.
+    since: int = 0
 
     def __init__(self, model: Any, *, origin: str | None = None, promote_at: float | None = None, seed: int = 0) -> None:
         number("promote_at", promote_at, above=0.5, below=1.0, optional=True)
@@ -92,6 +96,12 @@ class Challenge:
             raise ValueError("challenger: one model learns from clicks, the other from grades")
         if learned_measure(model) != learned_measure(self.model):
             raise ValueError("challenger: the two models learn different measures")
+
+    def begun(self, since: int) -> Self:
+        """The same challenger at the beginning of a comparison, for queries with numbers from `since` on."""
+        begun = copy.copy(self)
+        begun.sums, begun.n_drafted, begun.since = np.zeros((1, 3)), 0, since
+        return begun
 
     def difference(self, level: float = 0.95) -> Difference:
         """By how much the loss of the serving model exceeds that of the challenger."""

@@ -48,6 +48,8 @@ def go_on(kept: RankingService, given: RankingService, store: str, replace_model
     is_limited_otherwise = any(getattr(kept, name) != limit for name, limit in limits.items())
     kept.limit(**limits)
     if is_other_file:
+        if kept.challenge is not None and (given.challenge is None or kept.challenge.origin != given.challenge.origin):
+            kept.challenge = None  # It does not have to be comparable with the model that is given.
         kept.replace_model(given.model, given.origin)
     is_other_challenge = _challenge(kept, given)
     is_other_plan = settings_of(kept.plan) != settings_of(given.plan)
@@ -67,9 +69,7 @@ def _challenge(kept: RankingService, given: RankingService) -> bool:
         return is_other
     if old is None and new is None:
         return False
-    if new is not None:
-        new.require_rival(kept.model)
-    kept.challenge = new
+    kept.begin_challenge(new, kept.model)
     return True
 
 

@@ -81,7 +81,7 @@ class LearningService(ServiceState):
             if kind == "clicks":
                 feedback = Impression.from_dict(json.loads(drawn)).clicked(feedback)
                 y = feedback
-                if drafted_by_challenge(y) and self.challenge is None:
+                if drafted_by_challenge(y) and (self.challenge is None or number < self.challenge.since):
                     # Its vote is for a comparison that has ended.
                     return self._forgotten_as_late(query_id, outcome)
             else:
@@ -179,7 +179,7 @@ class LearningService(ServiceState):
         return reply
 
     def _forgotten_as_late(self, query_id: Any, outcome: Outcome) -> Reply:
-        """The answer to clicks on a list that two models drafted, one of which has won since."""
+        """The answer to clicks on a list that two models drafted, one of which serves or challenges no longer."""
         return self._too_late(query_id, outcome, *self._remembering(query_id, outcome.digest), *self._leaving(query_id))
 
     def _duplicate(self, query_id: Any) -> Reply:

@@ -175,22 +175,35 @@ class ServiceState:
     def replace_model(self, model: Any, origin: str | None) -> None:
         """Replace the model by another one, from the file `origin`. Waiting queries and counts are kept.
 
-        A checkpoint must follow before anything else: the journal does not know of it (`RankingService.exchange_model`).
+        A checkpoint must follow before anything else: the journal does not know of it (`RankingService.exchange_model`). A
+        challenger is compared with the new model from here on: what was counted was of the other one.
 
         Raises
         ------
         TypeError, ValueError
-            It is not a ranker, or it learns from another kind of feedback than the present model.
+            It is not a ranker, it learns from another kind of feedback than the present model, or it cannot be compared with
+            the challenger.
         """
         if abilities_of(model).draws != self.draws:
             raise ValueError("one model learns from clicks, the other from grades")
         target = learned_measure(model)
         ranker_of(model)
+        self.begin_challenge(self.challenge, model)
         if target != self._target:
             # Earlier losses are in another measure.
             self._served = np.zeros(3)
         self.model, self.origin, self._target = model, origin, target
         self._read.clear()
+
+    def begin_challenge(self, challenge: Challenge | None, model: Any) -> None:
+        """Let this challenger challenge a model from now on; lists that were drafted before do not count.
+
+        Raises ValueError if the two cannot be compared.
+        """
+        if challenge is not None:
+            challenge.require_rival(model)
+            challenge = challenge.begun(self._pending.next_number)
+        self.challenge = challenge
 
     def change_plan(self, plan: FeedbackPlan | None) -> None:
         """Let other feedback count from now on, or at another time. A checkpoint has to follow.

@@ -183,6 +183,50 @@ def test_votes_on_a_drafted_list_come_too_late_after_the_promotion():
     assert service.handle(b'{"id": %d, "clicks": ["a"]}' % drafted).answer["duplicate"]
 
 
+def test_another_serving_model_is_compared_from_the_beginning():
+    """What was counted against the model before promoted the challenger beside a model that it had lost to."""
+    service = against(PerceptronRanker(), promote_at=0.95)
+    for i, docs, grades in queries(20):
+        send(service, id=i, docs=docs)
+        send(service, id=i, grades=grades)
+    learned = to_bytes(service.challenge.model)
+    assert service.challenge.difference().n > 0
+    service.exchange_model(FixedRanker({"good": 1.0}), to_bytes(FixedRanker({"good": 1.0})))
+    assert service.challenge.difference().n == 0
+    assert to_bytes(service.challenge.model) == learned
+    with pytest.raises(ValueError, match="learn different measures"):
+        service.replace_model(PerceptronRanker("ap"), None)
+
+
+@pytest.mark.parametrize("of", ["serving", "challenger"])
+def test_votes_on_a_list_that_others_drafted_do_not_count(tmp_path, of):
+    """Votes on lists of the model before counted for, or against, the one in its place."""
+
+    def make():
+        return SwapRanker(PlackettLuce(2))
+
+    durable = DurableService(RankingService(make(), challenge=Challenge(make(), origin="first")), tmp_path)
+    outcomes = [durable.service.handle(b'{"id": %d, "docs": {"a": {"x": 1}, "b": {"x": 2}}}' % i).outcome for i in range(2)]
+    durable.append(outcomes, True)
+    durable.save()
+    if of == "serving":
+        durable.service.exchange_model(make(), to_bytes(make()))
+    else:
+        durable.close()
+        given = RankingService(make(), challenge=Challenge(make(), origin="second"))
+        durable = DurableService(given, tmp_path)
+    service = durable.service
+    assert service.challenge.origin == ("first" if of == "serving" else "second")
+    drafted = next(i for i in range(2) if json.loads(service._pending.get(i)[2]).get("teams"))
+    assert service.handle(b'{"id": %d, "clicks": ["a"]}' % drafted).answer["late"]
+    assert service.challenge.n_drafted == 0
+    for i in (10, 11):
+        service.handle(b'{"id": %d, "docs": {"a": {"x": 1}, "b": {"x": 2}}}' % i)
+        service.handle(b'{"id": %d, "clicks": ["a"]}' % i)
+    assert service.challenge.n_drafted == 1
+    durable.close()
+
+
 def test_a_query_that_is_not_learned_is_not_compared(monkeypatch):
     service = against(PerceptronRanker(), PerceptronRanker())
     (i, docs, grades), *_ = queries(1)
