@@ -165,7 +165,7 @@ async def _soak(n_queries: int, seed: int, plan: FeedbackPlan | None, feedback: 
                 print(n_ranked, readings[-1], flush=True)
         seconds = time.monotonic() - started
         counts = dict(models.counts)
-        await app.close()
+        await app.models.close()
     return Soak(n_ranked, n_feedback, {name: counts[name] for name in _SHOWN}, readings, seconds)
 
 

@@ -22,6 +22,7 @@ import hmac
 import html
 import importlib.resources
 import json
+import logging
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -45,6 +46,8 @@ from online_rank.serving.served import Answer, ServedModel
 
 __all__ = ["Limits", "RankingApp"]
 
+_log = logging.getLogger("online_rank.serving")
+
 #: Allows only the page itself, and the server it came from.
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
@@ -59,7 +62,7 @@ _LOCAL_HOSTS = {b"localhost", b"127.0.0.1", b"[::1]"}
 
 
 class RankingApp:
-    """The ASGI application. It can be mounted in another one, whose lifespan then has to call `close`.
+    """The ASGI application. It can be mounted in another one, whose lifespan then enters `running`.
 
     Parameters
     ----------
@@ -85,8 +88,8 @@ class RankingApp:
     >>> ranking = RankingApp(Models(lambda: RankingService(PerceptronRanker())), local_only=False)
     >>> @asynccontextmanager
     ... async def lifespan(app):
-    ...     yield
-    ...     await ranking.close()
+    ...     async with ranking.running():
+    ...         yield
     >>> app = Starlette(routes=[Mount("/ranking", ranking)], lifespan=lifespan)
     """
 
@@ -106,6 +109,8 @@ class RankingApp:
         self._token = None if token is None else token.encode()
         self._local_only = local_only
         self._stopping = asyncio.Event()
+        #: Whether somebody lets time pass, or was told that nobody does.
+        self._is_attended = False
         self._n_streams = 0
         self._n_requests = 0
         #: Requests being answered, by key.
@@ -142,16 +147,30 @@ class RankingApp:
         """End the event streams of pages, because a stopping server waits for every response."""
         self._stopping.set()
 
-    async def close(self) -> None:
-        """Stop, and write all models to the disk. A server that runs only this application calls it."""
-        self.stop()
-        await self.models.close()
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """A context in which time passes without requests, too: windows end, unused keys go, replicas follow their servers.
+
+        In the end all models are written to the disk. A server of this application alone enters it by itself.
+        """
+        self._is_attended = True
+        followed = [model.follow() for model in self.models.open_models.values() if isinstance(model, Replica)]
+        tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), self.models.watch_the_disk(), *followed)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            self.stop()
+            await self.models.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if not self._is_attended:
+            self._say_that_time_stands()
         path = path_of(scope)
         if (refused := self._refusal(scope, path)) is not None:
             self.figures.answered(path, refused.status)
@@ -160,6 +179,15 @@ class RankingApp:
             await self._post(path, scope, receive, send)
         else:
             await self._app(scope, receive, self._counted(path, send))
+
+    def _say_that_time_stands(self) -> None:
+        """Say, once, that nobody entered `running`, if something needs it."""
+        self._is_attended = True
+        if self.models.needs_time or any(isinstance(model, Replica) for model in self.models.open_models.values()):
+            _log.warning(
+                "RankingApp.running was not entered, so time passes with requests only: windows do not end, unused keys stay, "
+                "and replicas do not follow. Enter it in the lifespan of the application in which this one is mounted"
+            )
 
     def _refusal(self, scope: Scope, path: str) -> Refused | None:
         """Why a request is not admitted, or None."""
@@ -330,12 +358,8 @@ class RankingApp:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        followed = [model.follow() for model in self.models.open_models.values() if isinstance(model, Replica)]
-        tasks = [asyncio.create_task(each) for each in (self.models.watch_the_clock(), self.models.watch_the_disk(), *followed)]
-        yield
-        for task in tasks:
-            task.cancel()
-        await self.close()
+        async with self.running():
+            yield
 
 
 class _Feed(StreamingResponse):

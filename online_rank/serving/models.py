@@ -210,7 +210,7 @@ class Models:
 
     async def watch_the_disk(self) -> None:
         """Count what the folders of keys take, and delete keys that were not used for too long, as long as this runs."""
-        while self.by_key and (self._ttl is not None or self._max_bytes is not None):
+        while self._is_swept:
             await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS if self._ttl is None else min(_SECONDS_BETWEEN_SWEEPS, self._ttl / 4.0))
             await self.sweep()
 
@@ -238,6 +238,15 @@ class Models:
                 return False
         _log.info("key %s was not used for %g seconds: deleted", key, self._ttl)
         return True
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether something happens when no requests come (`watch_the_clock`, `watch_the_disk`)."""
+        return self._idle is not None or self._is_swept
+
+    @property
+    def _is_swept(self) -> bool:
+        return self.by_key and (self._ttl is not None or self._max_bytes is not None)
 
     async def watch_the_clock(self) -> None:
         """Let time pass for the models in memory, once a second, as long as this runs."""

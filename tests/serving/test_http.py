@@ -1,6 +1,7 @@
 """The service over HTTP: in process where that is enough, and as a process that is killed."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -29,7 +30,7 @@ from online_rank import (  # noqa: E402
     StreamScaler,
     SwapRanker,
 )
-from online_rank.serving import commit  # noqa: E402
+from online_rank.serving import FeedbackPlan, commit  # noqa: E402
 from online_rank.serving.commit import CommitError, GroupCommit  # noqa: E402
 from online_rank.serving.durable import DurableService  # noqa: E402
 from online_rank.serving.http import Limits, RankingApp  # noqa: E402
@@ -305,9 +306,30 @@ class TestMounted:
                 assert (await client.get("/stats", headers=given)).json()["stats"]["learned"] == 1
                 for path in ("/", "/docs", "/openapi.json", "/healthz"):
                     assert (await client.get(path)).status_code == 200
-            await app.close()
+            await app.models.close()
 
         asyncio.run(main())
+
+    @pytest.mark.parametrize("entered", [True, False])
+    def test_windows_end_without_requests_in_an_application_whose_lifespan_lets_time_pass(self, entered, caplog):
+        """They never ended in an application that was mounted, and nobody was told."""
+
+        async def main():
+            plan = FeedbackPlan(window=0.2)
+            models = Models(lambda: RankingService(PerceptronRanker(), plan=plan), idle=0.05)
+            app = RankingApp(models)
+            client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+            async with app.running() if entered else contextlib.nullcontext(), client:
+                for answer in (await client.post("/rank", json=RANK), await client.post("/learn", json=LEARN)):
+                    assert answer.status_code == 200
+                service = (await models.get(None)).durable.service
+                until = time.monotonic() + (20.0 if entered else 0.7)
+                while not service.stats()["learned"] and time.monotonic() < until:
+                    await asyncio.sleep(0.05)
+                return service.stats()["learned"]
+
+        assert asyncio.run(main()) == entered
+        assert ("RankingApp.running was not entered" in caplog.text) == (not entered)
 
 
 class TestFigures:

@@ -146,7 +146,7 @@ def test_the_server_looks_and_says(tmp_path):
             await client.post("/forget", json={"user": "price"})
             assert "price" not in (tmp_path / "features.json").read_text()
             assert model.inputs.figures()["missing"] == {"age": 10}
-        await app.close()
+        await app.models.close()
         return found, text
 
     found, text = asyncio.run(main())
