@@ -254,15 +254,16 @@ def _granted(service: RankingService, asked: bytes) -> int:
 
 
 def _least(service: RankingService, other: RankingService, last: bytes) -> int:
-    """Bytes that the service needs to learn from two documents with a known and a new feature; 0 if nothing is learned."""
-    if not any(field in last for field in (b'"grades":', b'"clicks":')):
-        return 0
+    """Bytes that the service needs for two documents with a known and a new feature: to rank them, or to learn from them."""
     ask = _line(id="least", docs={name: features | {"new": 1} for name, features in _FEW.items()})
     learn = _line(id="least", **({"clicks": ["a"]} if service.draws else {"grades": {"a": 1, "b": 0}}))
     least, twin = copy.deepcopy(service), copy.deepcopy(other)
-    least.handle(ask, at=10.0)
-    _, resident = in_child(functools.partial(_answered, least, learn, twin, [ask, learn]))
-    return max(_traced(least, learn)[1], resident - _NOISE)
+    line = ask
+    if any(field in last for field in (b'"grades":', b'"clicks":')):
+        least.handle(ask, at=10.0)
+        line = learn
+    _, resident = in_child(functools.partial(_answered, least, line, twin, [ask, learn]))
+    return max(0, _traced(least, line)[1], resident - _NOISE)
 
 
 def _filled_in(service: RankingService, lines: list[bytes]) -> list[bytes]:

@@ -20,7 +20,7 @@ from online_rank.query import MAX_FEATURES, Block, SparseRows, with_features
 from online_rank.query.names import HashedNames, are_texts
 from online_rank.query.sparse import as_rows, worth_rows
 
-__all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers"]
+__all__ = ["Columns", "QueryEstimator", "are_numbers", "as_array", "numbers", "require_array_room"]
 
 #: Most cells of a dense array made of sparse documents, for steps that need one.
 _MAX_CELLS = 1 << 24
@@ -462,9 +462,14 @@ def as_array(X: Any, step: Any) -> np.ndarray:
 
 def _require_array_room(X: Any, step: Any) -> None:
     """Raise ValueError for sparse features that would be too large as an array."""
-    if isinstance(X, SparseRows) and X.shape[0] * X.shape[1] > _MAX_CELLS:
-        n, d = X.shape
+    if isinstance(X, SparseRows):
+        require_array_room(*X.shape, type(step).__name__)
+
+
+def require_array_room(n: int, d: int, step: str) -> None:
+    """Raise ValueError if n documents of d features, of which few are filled, would be too large as an array."""
+    if n * d > _MAX_CELLS:
         raise ValueError(
-            f"x has {n} documents of {d} features, of which few are filled; {type(step).__name__} needs them as an array "
-            f"of at most {_MAX_CELLS} numbers"
+            f"x has {n} documents of {d} features, of which few are filled; {step} needs them as an array of at most "
+            f"{_MAX_CELLS} numbers"
         )

@@ -61,6 +61,9 @@ class StreamGaussianizer(ColumnTransformer):
         _sizes=Array("d", dtype="int64", low=0, high="n_centroids"),
     )
 
+    #: A sketch takes 3 kB for each feature.
+    max_features = 1 << 14
+
     def __init__(self, deviation: float = 1 / 3, *, n_centroids: int = 200):
         super().__init__()
         arguments.number("deviation", deviation, above=0.0)

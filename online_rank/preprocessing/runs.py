@@ -9,11 +9,12 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank.base.anatomy import Abilities
+from online_rank.base.columns import require_array_room
 from online_rank.base.schema import Schema
 from online_rank.base.transformer import QueryTransformer
 from online_rank.query import Block, Retrieved, document_name, require_finite
 from online_rank.query.forms import as_floats
-from online_rank.query.sparse import SparseRows
+from online_rank.query.sparse import SparseRows, worth_rows
 
 __all__ = ["PARTS", "RunFeatures"]
 
@@ -87,6 +88,10 @@ class RunFeatures(QueryTransformer):
 
     def _abilities(self) -> Abilities:
         return Abilities(takes_documents=True, takes_sparse=True, learns=False)
+
+    def _cells(self, n_documents: int, n_features: int) -> int:
+        # Its output, scores, ranks, and what their parts are made of, of which half is the largest of two arrays.
+        return n_documents * n_features * (len(self.parts) + 8) // 2
 
     def _rising(self, feature: Hashable) -> tuple[Hashable, ...]:
         # Signs name its columns, since runs are no features.
@@ -252,6 +257,8 @@ def _read(block: Block) -> _Given:
 
 def _placed(shape: tuple[int, int], rows: np.ndarray, columns: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An array with the entries, NaN elsewhere, and another one that is all NaN."""
+    if worth_rows(len(given), shape[0] * shape[1]):
+        require_array_room(*shape, "RunFeatures")
     values = np.full(shape, np.nan)
     values[rows, columns] = given
     return values, np.full(shape, np.nan)

@@ -2,6 +2,7 @@
 
 import abc
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -39,16 +40,18 @@ class _RiverRanker(Ranker):
         """The score of one document, by its features."""
 
     @abc.abstractmethod
-    def _learn_documents(self, documents: list[dict], X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
+    def _learn_documents(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         """Learn from one query; `weight` holds further arguments for the river model's `learn_one`."""
 
     def _grow(self, n_new: int) -> None:
         # The river model learns new features itself; no state is kept for them here.
         pass
 
-    def _documents(self, X: np.ndarray) -> list[dict]:
+    def _documents(self, X: np.ndarray) -> Iterator[dict]:
+        """Feature dicts, one at a time: they take several times as much memory as arrays."""
         names = range(X.shape[1]) if self.feature_names is None else self.feature_names
-        return [dict(zip(names, row, strict=True)) for row in X.tolist()]
+        for row in X:
+            yield dict(zip(names, row.tolist(), strict=True))
 
     def _score(self, X: np.ndarray) -> np.ndarray:
         if not np.isfinite(X).all():  # A classifier turns infinity into a probability; a finite score must not hide it.
@@ -64,14 +67,13 @@ class _RiverRanker(Ranker):
         name = parse_measure(self.measure)
         for t, query in enumerate(block.each()):
             X, grades, weight = query.X, query.y, float(query.w[0])
-            documents = self._documents(X)
-            scores = [self._score_document(x) for x in documents]
+            scores = [self._score_document(x) for x in self._documents(X)]
             loss = name.loss(scores, grades, ties="pessimistic") if np.isfinite(scores).all() else 1.0
             norm = float(np.sqrt((X.astype(np.float64) ** 2).sum(axis=1)).max(initial=0.0))
             skipped = weight == 0.0 or not self._teaches(grades)
             if not skipped:
-                self._learn_documents(documents, X, grades, {"w": weight} if self._accepts_weights else {})
-            rounds[t] = Round(loss, np.nan, 0.0, 0.0, 0.0, weight, len(documents), norm, 0.0, skipped)
+                self._learn_documents(X, grades, {"w": weight} if self._accepts_weights else {})
+            rounds[t] = Round(loss, np.nan, 0.0, 0.0, 0.0, weight, len(X), norm, 0.0, skipped)
         return len(block.w)
 
     def _learnable(self, block: Block) -> int:
@@ -149,11 +151,11 @@ class PointwiseRanker(_RiverRanker):
             return float(sum(int(grade) * share for grade, share in shares.items()))
         return float(shares.get(True, 0.0))
 
-    def _learn_documents(self, documents: list[dict], X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
+    def _learn_documents(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         targets: list[Any] = y.tolist()
         if isinstance(self.model, base.Classifier) and not self.model._multiclass:
             targets = [grade >= self.threshold for grade in targets]
-        for x, target in zip(documents, targets, strict=True):
+        for x, target in zip(self._documents(X), targets, strict=True):
             self.model.learn_one(x, target, **weight)
 
 
@@ -216,13 +218,14 @@ class PairwiseRanker(_RiverRanker):
     def _teaches(self, y: np.ndarray) -> bool:
         return len(y) > 0 and bool((y != y[0]).any())
 
-    def _learn_documents(self, documents: list[dict], X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
+    def _learn_documents(self, X: np.ndarray, y: np.ndarray, weight: dict[str, float]) -> None:
         # Draws depend only on the seed and the number of the query, so the state is one number.
         rng = counted_generator(self, self.seed, self._n_queries)
         self._n_queries += 1
         i, j = _draw_pairs(y, self.n_pairs, rng)
-        for x, is_better in zip(self._documents(X[i].astype(np.float64) - X[j]), (y[i] > y[j]).tolist(), strict=True):
-            self.model.learn_one(x, is_better, **weight)
+        for better, worse in zip(i.tolist(), j.tolist(), strict=True):
+            for x in self._documents(X[better : better + 1].astype(np.float64) - X[worse]):
+                self.model.learn_one(x, bool(y[better] > y[worse]), **weight)
 
 
 def _named(model: Any) -> str:

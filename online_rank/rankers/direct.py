@@ -117,6 +117,9 @@ class DirectRanker(AveragedRanker):
         _widths=Derived(),
     )
 
+    #: Weights, their average and the optimizer's state take 2 kB for each feature.
+    max_features = 1 << 14
+
     def __init__(
         self,
         hidden: tuple[int, ...] = (70, 5),

@@ -93,6 +93,9 @@ class KernelPerceptronRanker(AveragedRanker):
         _constants=Derived(),
     )
 
+    #: The documents stored take 4 kB for each feature.
+    max_features = 1 << 14
+
     def __init__(
         self,
         kernel: str = "rbf",

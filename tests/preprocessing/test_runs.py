@@ -194,3 +194,9 @@ def test_lists_of_retrievers_in_a_bare_dict_are_refused():
             model.learn_one(query, dict.fromkeys(query, 1))
     assert model.rank_one({}) == model.rank_one(Runs({"bm25": [], "vector": []})) == []
     assert model.rank_one({"d1": {"bm25": 1.0}, "d2": {"bm25": 2.0}}) == ["d2", "d1"]
+
+
+def test_features_that_most_documents_lack_make_no_huge_array():
+    lists = Runs({f"r{i}": [(f"d{i}", 1.0)] for i in range(5000)})
+    with pytest.raises(ValueError, match="5000 documents of 5000 features, of which few are filled; RunFeatures needs them"):
+        RunFeatures().transform_one(lists)

@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -246,3 +247,16 @@ def test_refused():
         PairwiseRanker(linear_model.LogisticRegression(), n_pairs=0)
     with pytest.raises(ValueError, match="measure 'best' is unknown"):
         PointwiseRanker(linear_model.LinearRegression(), measure="best")
+
+
+def test_the_dicts_of_documents_and_pairs_are_made_one_at_a_time():
+    X = np.random.default_rng(0).normal(size=(40, 3000))
+    model = PairwiseRanker(linear_model.LogisticRegression(), n_pairs=50)
+    model.learn_one(X, np.arange(40) % 3)
+    for act in (lambda: model.learn_one(X, np.arange(40) % 3), lambda: model.predict_one(X)):
+        tracemalloc.start()
+        act()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        # By hand: a dict of 3,000 numbers takes 250 kB; forty take 10 MB. Arrays like X take 1 MB.
+        assert peak < 5e6

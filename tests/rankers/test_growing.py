@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from online_rank import MaxAbsStreamScaler, PerceptronRanker
+from online_rank import (
+    DirectRanker,
+    KernelPerceptronRanker,
+    MaxAbsStreamScaler,
+    PerceptronRanker,
+    StreamGaussianizer,
+    StreamQuantileMap,
+)
 from online_rank.rankers.averaged import _grown
 
 
@@ -32,3 +39,15 @@ def test_the_largest_values_of_earlier_features_stay():
     scaler.learn_one([{"a": -4.0}], [0])
     scaler.learn_one([{"b": 2.0, **{f"c{i}": 1.0 for i in range(20)}}], [0])
     assert (scaler.largest["a"], scaler.largest["b"]) == (4.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "make", [StreamGaussianizer, StreamQuantileMap, KernelPerceptronRanker, DirectRanker], ids=lambda make: make.__name__
+)
+def test_models_of_which_a_feature_takes_kilobytes_know_16384_at_most(make):
+    model = make()
+    docs = [{f"x{i}": 1.0 for i in range(16_400)}, {"x0": 0.5}]
+    with pytest.warns(UserWarning, match="16384"):
+        model.learn_one(docs, [1, 0])
+    assert model.n_features == 16_384
+    assert model.n_ignored_features == 16

@@ -13,6 +13,7 @@ from online_rank import (
     LossTracker,
     MaxAbsStreamScaler,
     PerceptronRanker,
+    RunFeatures,
     StreamScaler,
     SwapRanker,
 )
@@ -154,6 +155,22 @@ def test_the_products_of_a_kernel_perceptron_count():
     assert f"KernelPerceptronRanker needs an array of 1000000 numbers, and a request of {len(line)} bytes may" in error
     docs = {f"d{i}": {"x": i % 7} for i in range(350)}
     assert "ranking" in service.handle(request(id=1, docs=docs)).answer
+
+
+def test_runs_of_which_documents_lack_most_are_refused():
+    service = RankingService(RunFeatures() | PerceptronRanker())
+    docs = {f"d{i}": {f"x{i}": 1} for i in range(2000)}
+    runs = {f"r{i}": [[f"d{i}", 1.0]] for i in range(2000)}
+    for line in (request(id=1, docs=docs), request(id=1, runs=runs)):
+        tracemalloc.start()
+        error = service.handle(line).answer["error"]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        # Output of three parts, and eight arrays on the way, as two.
+        assert f"RunFeatures needs an array of {2000 * 2000 * 11 // 2} numbers" in error
+        assert peak < 64 * len(line) + 16_384
+    few = {f"r{j}": [[f"d{i}", -i] for i in range(1000)] for j in range(5)}
+    assert "ranking" in service.handle(request(id=1, runs=few)).answer
 
 
 def test_grades_of_many_documents_for_a_ranker_that_draws():
