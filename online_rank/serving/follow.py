@@ -116,6 +116,7 @@ class Replica(ServedModel):
         for line in lines:
             fields, number, waiting, feedback = json.loads(line)["o"]
             service.replay(fields, number, waiting, feedback.encode())
+            self.told.pass_on((line,))
             if time.perf_counter() > until:
                 self.n_behind = known - service.n_changes
                 await asyncio.sleep(0)

@@ -5,6 +5,7 @@ import collections
 import contextlib
 import secrets
 import time
+from collections.abc import Iterable
 
 from online_rank.serving.outcomes import Outcome
 from online_rank.serving.protocol import RankingService
@@ -39,12 +40,17 @@ class Told:
 
     def add(self, outcomes: tuple[Outcome, ...]) -> None:
         """Outcomes, in the order in which they happened."""
+        self.pass_on(
+            encoded({"o": [outcome.fields, outcome.number, outcome.waiting, outcome.feedback.decode()]}) for outcome in outcomes
+        )
+
+    def pass_on(self, lines: Iterable[bytes]) -> None:
+        """Outcomes as another server told them: a replica may be followed, too."""
         if time.monotonic() - self._asked > _PATIENCE:
             self._lines.clear()
             self._n_bytes = 0
             return
-        for outcome in outcomes:
-            line = encoded({"o": [outcome.fields, outcome.number, outcome.waiting, outcome.feedback.decode()]})
+        for line in lines:
             self._lines.append(line)
             self._n_bytes += len(line)
         while self._n_bytes > _KEPT:

@@ -37,8 +37,8 @@ def leader():
     """Starts servers in threads; gives their addresses."""
     running = []
 
-    def start(make, **options):
-        app = RankingApp(Models(make), local_only=False, **options)
+    def start(make, only=None, **options):
+        app = RankingApp(Models(make, only=only), local_only=False, **options)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
         thread = threading.Thread(target=server.run)
         thread.start()
@@ -102,6 +102,27 @@ def test_a_replica_is_the_service_bit_for_bit(leader, kind):
         assert (await replica.answer(json.dumps({"id": "new", "docs": DOCS}).encode()))[1] == answer
         assert replica.durable.service.n_changes == served.n_changes
         assert replica.figures()["stats"]["behind"]["changes"] == 0
+        following.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_of_a_replica_is_told_changes(leader):
+    """It began anew with the whole service at every change."""
+    app, url = leader(graded)
+    served = app.models.open_models[""].durable.service
+
+    async def scenario():
+        _, between = leader(graded, only=Replica(url))
+        second = Replica(between)
+        begun = second.durable.service
+        following = asyncio.create_task(second.follow())
+        for i in range(10):
+            answer = await asyncio.to_thread(post, f"{url}/rank", {"id": i, "docs": DOCS})
+            await asyncio.to_thread(post, f"{url}/learn", feedback(i, answer, graded))
+        await until(lambda: second.durable.service.n_changes == served.n_changes == 20)
+        assert to_bytes(second.durable.service) == served.whole_file()
+        assert second.durable.service is begun
         following.cancel()
 
     asyncio.run(scenario())
