@@ -24,7 +24,7 @@ from online_rank._kernels.codes import (
     RECIPROCAL_RANK,
 )
 from online_rank._kernels.fits import require, require_offsets
-from online_rank._kernels.graded import ideal_sum
+from online_rank._kernels.graded import discount, gain, ideal_sum
 from online_rank._kernels.order import shortlist, sort_descending
 from online_rank._kernels.workspace import longest_query
 
@@ -65,7 +65,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
 
     require_offsets(offsets, min(len(scores), len(grades)))
     require(len(out) >= len(offsets) - 1)
-    require(kind not in (NDCG, DCG) or len(discounts) >= (min(k, longest) if k > 0 else longest))
+    require(len(discounts) >= (min(k, longest) if k > 0 else longest))
     for q in range(len(offsets) - 1):
         query_scores, query_grades = scores[offsets[q] : offsets[q + 1]], grades[offsets[q] : offsets[q + 1]]
         m = len(query_scores)
@@ -81,11 +81,9 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
         if relevant > 0:
             n = _order(query_scores, query_grades, ties, cutoff, everyone, s, g, s_spare, g_spare)
             if kind == NDCG:
-                value = _dcg(s, g, n, cutoff, ties, gains, discounts) / ideal_sum(
-                    NDCG, cutoff, m, largest + 1, gains, counts, discounts
-                )
+                value = _ndcg(kind, s, g, n, m, cutoff, ties, largest, gains, counts, discounts)
             elif kind == DCG:
-                value = _dcg(s, g, n, cutoff, ties, gains, discounts)
+                value = _dcg(kind, s, g, n, m, cutoff, ties, gains, discounts)
             elif kind == AP_ATTAINABLE:
                 value = _precision_sum(s, g, n, cutoff, ties, threshold) / min(relevant, cutoff)
             elif kind == RECALL:
@@ -95,7 +93,7 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
             elif kind == AP:
                 value = _precision_sum(s, g, n, cutoff, ties, threshold) / relevant
             elif kind == LINEAR_NDCG:
-                ideal = ideal_sum(LINEAR_NDCG, m, m, largest + 1, np.arange(1.0 + largest), counts, discounts)
+                ideal = ideal_sum(kind, m, m, largest + 1, _own_gains(kind, largest), counts, discounts)
                 if ideal > 0.0:  # Undefined for a single document.
                     value = _linear_dcg(s, g, n, ties) / ideal
             elif kind == RECIPROCAL_RANK:
@@ -104,8 +102,11 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
                 value = _relevant_at(s, g, n, cutoff, ties, threshold) / (k if k > 0 else m)
             elif kind == ERR:
                 value = _err(g, min(n, cutoff), gains)
-            else:
+            elif kind == PAIRWISE_ACCURACY:
                 value = _pairwise_accuracy(s, g, n, ties, counts, largest, tree, in_group)
+            else:
+                # Another sum of gain times discount.
+                value = _ndcg(kind, s, g, n, m, cutoff, ties, largest, _own_gains(kind, largest), counts, discounts)
             # Rounding must not lift a value above the best possible one; NaN passes.
             if value > 1.0 and kind != DCG:
                 value = 1.0
@@ -117,17 +118,16 @@ def metric_values(kind, k, threshold, ties, scores, grades, offsets, gains, disc
 
 @kernel
 def ideal_value(kind, k, threshold, grades, gains, discounts):
-    """The divisor of `NDCG`, `AP` and `LINEAR_NDCG`: the sum for an ideal ranking of `grades`; -1 for a bad grade."""
+    """The divisor of a measure to learn for: the sum for an ideal ranking of `grades`; -1 for a bad grade."""
     counts = np.zeros(len(gains), np.int64)
-    largest = _count_grades(np.zeros(len(grades)), grades, counts)
+    m = len(grades)
+    largest = _count_grades(np.zeros(m), grades, counts)
     if largest < 0:
         return -1.0
-    if kind == NDCG:
-        m = len(grades)
-        return ideal_sum(NDCG, min(k, m) if k > 0 else m, m, largest + 1, gains, counts, discounts)
-    if kind == LINEAR_NDCG:
-        return ideal_sum(LINEAR_NDCG, len(grades), len(grades), largest + 1, np.arange(1.0 + largest), counts, discounts)
-    return np.float64(counts[max(threshold, 1) :].sum())
+    if kind == AP:
+        return np.float64(counts[max(threshold, 1) :].sum())
+    own = gains if kind == NDCG else _own_gains(kind, largest)
+    return ideal_sum(kind, min(k, m) if k > 0 else m, m, largest + 1, own, counts, discounts)
 
 
 @inner
@@ -180,18 +180,34 @@ def _group_end(s, start, n, ties):
 
 
 @inner
-def _dcg(s, g, n, cutoff, ties, gains, discounts):
+def _own_gains(kind, largest):
+    """The gains of the grades 0..largest in a measure to learn for."""
+    gains = np.empty(largest + 1)
+    for grade in range(largest + 1):
+        gains[grade] = gain(kind, grade)
+    return gains
+
+
+@inner
+def _ndcg(kind, s, g, n, m, cutoff, ties, largest, gains, counts, discounts):
+    """`_dcg`, divided by that of the best ranking."""
+    ideal = ideal_sum(kind, cutoff, m, largest + 1, gains, counts, discounts)
+    return _dcg(kind, s, g, n, m, cutoff, ties, gains, discounts) / ideal if ideal > 0.0 else np.nan
+
+
+@inner
+def _dcg(kind, s, g, n, m, cutoff, ties, gains, discounts):
     """DCG@cutoff: over positions, D times the mean gain of the group there."""
     total = 0.0
     start = 0
     while start < n and start < cutoff:
         end = _group_end(s, start, n, ties)
-        gain = 0.0
+        mean = 0.0
         for i in range(start, end):
-            gain += gains[g[i]]
-        gain /= end - start
+            mean += gains[g[i]]
+        mean /= end - start
         for i in range(start, min(end, cutoff)):
-            total += gain * discounts[i]
+            total += mean * discount(kind, i, m, discounts)
         start = end
     return total
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from online_rank._kernels import fenwick
 from online_rank._kernels._jit import leaf
-from online_rank._kernels.codes import AP, GAIN, LINEAR_NDCG, NDCG
+from online_rank._kernels.codes import AP, GAIN, NDCG
+from online_rank._kernels.graded import discount
 from online_rank._kernels.violations import least_violating
 from online_rank._kernels.workspace import (
     COUNTS,
@@ -194,10 +195,9 @@ def swap_change(target, graded, work, i, j):
         before_b = before[b] if p_i > p_j else before[b] - 1.0
         return (at_a + between - (before_b + 1.0) / (b + 1.0)) / np.float64(graded.size[graded.levels - 1])
     rise = graded.gain[graded.level[i]] - graded.gain[graded.level[j]]
-    if kind == LINEAR_NDCG:
-        return rise * abs(p_i - p_j) / graded.ideal
-    d_i = target.discounts[p_i] if p_i < graded.depth else 0.0
-    d_j = target.discounts[p_j] if p_j < graded.depth else 0.0
+    m = graded.level.shape[0]
+    d_i = discount(kind, p_i, m, target.discounts) if p_i < graded.depth else 0.0
+    d_j = discount(kind, p_j, m, target.discounts) if p_j < graded.depth else 0.0
     return rise * abs(d_i - d_j) / graded.ideal
 
 

@@ -82,6 +82,6 @@ def _position_weight(target, graded, position, lev, m):
         relevant = graded.size[graded.levels - 1]
         return (1.0 - i / (m - relevant + i)) / relevant if lev == 1 else 0.0
     if target.cutoff > 0:
-        return graded.gain[lev] * discounts[position] / graded.ideal if position < target.cutoff else 0.0
+        return graded.gain[lev] * discount(kind, position, m, discounts) / graded.ideal if position < target.cutoff else 0.0
     rise = graded.gain[lev] - graded.gain[0]
     return rise * (discount(kind, position, m, discounts) - discount(kind, m - 1, m, discounts)) / graded.ideal

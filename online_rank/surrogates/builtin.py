@@ -7,7 +7,8 @@ import numpy as np
 
 from online_rank import arguments
 from online_rank._kernels import surrogates as kernels
-from online_rank._kernels.codes import AP, LINEAR_NDCG, MAX_GRADE, SURROGATES, WITHIN_GRADE
+from online_rank._kernels.codes import AP, MAX_GRADE, SURROGATES, WITHIN_GRADE
+from online_rank._kernels.graded import discount, gain
 from online_rank.base.schema import Schema
 from online_rank.measures import Measure, discounts
 from online_rank.measures import measure as parse_measure
@@ -214,11 +215,10 @@ def _largest_swaps(target: Measure, levels: np.ndarray, counts: np.ndarray, uppe
         return np.ones(len(upper))
     m = int(counts.sum())
     depth = min(target.k or m, m)
-    linear = target.kind == LINEAR_NDCG
-    gains = levels.astype(np.float64) if linear else np.exp2(levels) - 1.0
-    table = m - 1.0 - np.arange(m) if linear else np.where(np.arange(m) < depth, discounts(m)[:m], 0.0)
-    ideal = np.repeat(gains[::-1], counts[::-1]) @ table
-    return (gains[upper] - gains[lower]) * (table[0] - table[-1]) / ideal
+    gains = np.array([gain.py_func(target.kind, level) for level in levels.tolist()])
+    table = np.array([discount.py_func(target.kind, p, m, discounts(m)) for p in range(depth)])
+    ideal = np.repeat(gains[::-1], counts[::-1])[:depth] @ table
+    return (gains[upper] - gains[lower]) * (table[0] - (table[-1] if depth == m else 0.0)) / ideal
 
 
 def slam(
