@@ -21,11 +21,12 @@ def test_weights_with_a_cutoff_take_the_measure_s_discount():
 
 
 def test_swaps_with_a_cutoff_take_the_measure_s_discount():
-    query, work = graded([2, 1, 0], LINEAR_NDCG, depth=2), workspace(3)
+    query, work = graded([2, 1, 0, 0], LINEAR_NDCG, depth=2), workspace(4)
     kernels = Module(pair_credits)
-    kernels.sum_before_positions(LINEAR_NDCG, query, np.array([2, 1, 0]), work)
-    assert kernels.swap_change(LINEAR_AT_2, query, work, 0, 2) == (2 - 0) * ((3 - 1) - 0)
-    assert kernels.swap_change(LINEAR_AT_2, query, work, 1, 2) == (1 - 0) * ((3 - 1) - (3 - 2))
+    kernels.sum_before_positions(LINEAR_NDCG, query, np.array([2, 1, 3, 0]), work)
+    assert kernels.swap_change(LINEAR_AT_2, query, work, 0, 2) == (2 - 0) * ((4 - 1) - 0)
+    assert kernels.swap_change(LINEAR_AT_2, query, work, 1, 2) == (1 - 0) * ((4 - 1) - (4 - 2))
+    assert kernels.swap_change(LINEAR_AT_2, query, work, 0, 3) == 0
 
 
 def test_the_slope_of_lambdarank_takes_the_measure_s_gain_and_discount():
