@@ -104,7 +104,7 @@ class OwnMeasure:
             Bad arguments, or the measure returns no number from 0 to 1.
         """
         if ties != "pessimistic":
-            raise ValueError(f"ties is {ties!r}; a measure of your own has 'pessimistic' alone")
+            raise ValueError(f"ties is {ties!r}; a measure of your own takes only 'pessimistic'")
         s = np.asarray(scores, dtype=np.float64)
         y = as_grades(grades, len(s))
         if not len(y) or y.min() == y.max():

@@ -163,5 +163,5 @@ def test_a_metric_is_known_by_its_registered_name():
     with pytest.raises(ValueError, match=r"'tests\.unknown' is not registered"):
         metric("tests.unknown")
     register("tests.no_metric")(dict)
-    with pytest.raises(TypeError, match="is the name of a dict, which is no metric"):
+    with pytest.raises(TypeError, match="is the name of a dict, which is not a metric"):
         metric("tests.no_metric")

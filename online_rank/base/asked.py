@@ -51,7 +51,7 @@ def read_many_for(
 def as_numbers(block: Block) -> Block:
     """A block of documents, read for a model that takes them as they are, for one that takes numbers.
 
-    Raises TypeError or ValueError if a feature is no number.
+    Raises TypeError or ValueError if a feature is not a number.
     """
     unnamed = block.ids is None or isinstance(block.ids, range)
     read = read_query(block.X if unnamed else dict(zip(block.ids or (), block.X, strict=True)))
@@ -59,9 +59,9 @@ def as_numbers(block: Block) -> Block:
 
 
 def require_context_taken(model: Any, block: Block) -> None:
-    """Raise TypeError for a context that no step of the model looks at."""
+    """Raise TypeError for a context that no step of the model uses."""
     if block.context is not None and not model.abilities.takes_context:
         raise TypeError(
-            f"context: no step of {type(model).__name__} looks at what is known of a query itself; put one in front, as in "
+            f"context: no step of {type(model).__name__} uses the context of a query; put one in front, as in "
             'CrossFeatures("user") | ranker'
         )

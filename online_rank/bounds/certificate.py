@@ -249,7 +249,7 @@ def _verdict(loss: float, value: float, size: float) -> str:
 
 
 def _told(model: Any, name: str) -> Any:
-    """A setting as a certificate tells it: a measure of the user's own by its name."""
+    """A setting as a certificate shows it: a measure of the user's own by its name."""
     value = setting(model, name)
     return own_measure(value).name if name == "measure" and is_own(value) else value
 

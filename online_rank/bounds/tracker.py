@@ -165,7 +165,7 @@ class LossTracker(NestedRanker):
         flag("served", served)
         flag("raw", raw)
         if comparators and issubclass(type(ranker), (BlendRanker, *MEASURED_ONLY)):
-            what = "is compared with its best fixed blend" if isinstance(ranker, BlendRanker) else "is none"
+            what = "is compared with its best fixed blend" if isinstance(ranker, BlendRanker) else "is not one"
             raise TypeError(f"comparators are for perceptrons: a {type(ranker).__name__} {what}")
         if served and ranker.abilities.takes_clicks:
             raise ValueError("served=True: clicks do not reveal the loss of the served ranking")
@@ -325,7 +325,7 @@ class LossTracker(NestedRanker):
             self._require_complete()
             if self._is_only_measured:
                 raise ValueError(
-                    f"no bound covers a {type(self._learner).__name__}; totals and served_interval tell its losses"
+                    f"no bound covers a {type(self._learner).__name__}; totals and served_interval have its losses"
                 )
             if comparator is None and keeps_account(self._learner):
                 whole = self._blends and self._learner.n_queries == self._totals[0]

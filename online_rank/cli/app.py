@@ -414,8 +414,9 @@ def train(
         Origin | None,
         typer.Option(
             "--clicks",
-            help="Learn from clicks; a row of the table is a candidate. Its lists were in random order; or have the "
-            "probability of a document given those above, or at its place; or had no chance, but documents moved.",
+            help="Learn from clicks; a row of the table is a candidate. Its lists were in random order (shuffled); or have "
+            "the probability of a document given those above (above), or at its place (place); or were not drawn, but documents "
+            "moved (moved).",
             **_OF_CLICKS,
         ),
     ] = None,
@@ -541,22 +542,22 @@ def fuse(
     qrels: Annotated[str | None, typer.Option("--qrels", metavar="FILE", help="Judgements: qid 0 docid grade.")] = None,
     clicks: Annotated[
         str | None,
-        typer.Option("--clicks", metavar="FILE", help="In their place a table: list, query, document, position, click."),
+        typer.Option("--clicks", metavar="FILE", help="Instead, a table: list, query, document, position, click."),
     ] = None,
     origin: Annotated[
         Origin,
-        typer.Option("--origin", help="How the lists of --clicks came about, as in train --clicks; chances are in propensity."),
+        typer.Option("--origin", help="How the lists came about, as in train --clicks; probabilities are in propensity."),
     ] = Origin.shuffled,
     today: Annotated[
         Rule, typer.Option("--today", help="The rule that ranks today, and with which learning begins.")
     ] = Rule.minmax,
     k: Annotated[float, typer.Option("--k", metavar="K", min=0, help="The constant of reciprocal rank fusion.")] = 60.0,
     measure: Measure = "ndcg@10",
-    level: Annotated[float, typer.Option("--level", metavar="P", help="Confidence of what is said, at any time.")] = 0.95,
-    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the learned run there.")] = None,
+    level: Annotated[float, typer.Option("--level", metavar="P", help="Confidence level, valid at any time.")] = 0.95,
+    out: Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the learned run to this file.")] = None,
     save: Annotated[str | None, typer.Option("--save", metavar="MODEL", help="Write the model to this file.")] = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Draw the course there, as a picture (extra 'plot').")
+        str | None, typer.Option("--plot", metavar="FILE", help="A picture of the mean measure so far (extra 'plot').")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -564,7 +565,7 @@ def fuse(
 
     Each query is ranked by what the queries before it have taught, and then learned: nothing is held out.
 
-    With --clicks: learn from lists that were shown, and compare with today's rule by what they say of both (off-policy).
+    With --clicks: learn from lists that were shown, and compare with today's rule off-policy, on the same lists.
     """
     from online_rank.cli.fuse import Fusion, Written
     from online_rank.cli.fuse import fuse as run

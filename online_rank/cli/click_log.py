@@ -53,7 +53,7 @@ class ClickLog(NamedTuple):
             raise ValueError(f"--clicks {self.origin} {'needs' if needs else 'has no'} --propensity COLUMN")
 
     def reader(self, with_topic: bool = False) -> Any:
-        """The lists of all files; with the topic as what is known of the query, or without it."""
+        """The lists of all files; with the topic as the context of the query, or without it."""
         from online_rank.stream import iter_impressions
 
         columns = dict(self.columns)

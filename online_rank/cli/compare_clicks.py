@@ -30,7 +30,7 @@ def compare_clicks(paths: Sequence[str], log: ClickLog, places: int, level: floa
     Raises
     ------
     ValueError
-        The log does not say the probability of its lists, or the two models are one.
+        The log does not say the probability of its lists, or a model is compared with itself.
     """
     if log.origin in _WITHOUT_VALUE:
         raise ValueError(f"--clicks {log.origin}: {_WITHOUT_VALUE[log.origin]}; use shuffled or above")
@@ -91,14 +91,14 @@ def _print(
 ) -> None:
     places = report["places"]
     what = "of the first document" if places == 1 else f"of the first {places}, discounted as in DCG"
-    unit = "" if report["largest_gain"] == 1.0 else f", as parts of {report['largest_gain']:g}"
+    unit = "" if report["largest_gain"] == 1.0 else f", as fractions of {report['largest_gain']:g}"
     print(f"{report['lists']:,} lists; gain {what}{unit}; as shown {report['as_shown']:.4f}.")
     width = max(map(len, paths))
     for path, value in zip(paths, values, strict=True):
         about = report["values"][path]
         print(f"  {path:<{width}}  {value.interval(level)}")
         effective = f"{about['effective_lists']:,.0f} effective lists"
-        estimates = "no estimates: fewer than 100 mislead"
+        estimates = "no estimates: from fewer than 100 they mislead"
         if "snips" in about:
             estimates = f"estimates: SNIPS {about['snips']:.4f}, doubly robust {about['doubly_robust']:.4f}"
         print(f"  {'':<{width}}  {effective}; {estimates}")

@@ -33,7 +33,7 @@ _LEARNED = "learned"
 
 
 class Written(NamedTuple):
-    """What is written where: the fused run, the model, and a picture of the course."""
+    """Where the fused run, the model and the picture are written."""
 
     run: str | None = None
     model: str | None = None
@@ -109,7 +109,7 @@ def fuse(files: Sequence[str], qrels: str, settings: Fusion, written: Written, a
 
 
 def refuse_outputs(written: Written, read: Sequence[str]) -> None:
-    """Raise ValueError if an output goes over a file that is read, or over another output, or nothing can draw."""
+    """Raise ValueError if an output would overwrite an input or another output, ImportError if nothing can draw."""
     if written.picture is not None and importlib.util.find_spec("matplotlib") is None:
         raise ImportError('--plot needs matplotlib: pip install "online_rank[plot]"')
     taken = list(read)
@@ -145,7 +145,7 @@ def _queries(
 
 
 class Certified(NamedTuple):
-    """What the account of the blend says of the rule that ranks today, over the candidates.
+    """What the account of the blend says about today's rule, over the candidates.
 
     Attributes
     ----------
@@ -270,7 +270,7 @@ def _in_words(certified: dict[str, Any], today: str) -> str:
 
 
 def _draw(losses: dict[str, list[float]], measure: str, path: str) -> None:
-    """Write the course of today's rules, of what is learned, and of the best retriever: the mean of the measure so far."""
+    """Plot the mean of the measure so far: of today's rules, of what is learned, and of the best retriever."""
     from online_rank import plot
 
     names = [name for name in losses if name not in (*_RULES, _LEARNED)]

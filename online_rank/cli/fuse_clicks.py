@@ -72,7 +72,7 @@ def _scores(model: Any, runs: Any) -> dict[str, float]:
 
 
 def _taught(model: Any, today: FixedRanker, log: ClickLog, queries: dict[str, Any], shown: bool | None) -> dict[str, Any]:
-    """Teach the model the lists; what was met, and where the log tells it, the value of what both would show first."""
+    """Teach the model the lists; what was met and, where the log allows it, the value of what both would show first."""
     (features,), ranker = transformers_of(model), ranker_of(model)
     values = {"today": OffPolicyValue(), "learned": OffPolicyValue()} if log.origin in ("shuffled", "above") else {}
     met = {"lists": 0, "clicked": 0, "other_queries": 0}

@@ -122,7 +122,7 @@ def require_mixable(model: Any) -> None:
     """Raise TypeError or ValueError, which names the step, for a model that cannot be mixed."""
     for step in steps_of(model):
         if not isinstance(step, QueryStep):
-            raise TypeError(f"{type(step).__name__} is no model of online_rank; it cannot be mixed")
+            raise TypeError(f"{type(step).__name__} is not a model of online_rank, and cannot be mixed")
         if abilities_of(step).learns:
             # Mixing one that learned nothing asks the rule about the settings, and nothing else.
             probe = _fresh(step)

@@ -261,7 +261,7 @@ def _named_metrics(metrics: Any, model: Any) -> dict[str, Any]:
             named[name] = made
     for name, m in named.items():
         if isinstance(m, type) or not (hasattr(m, "update") and hasattr(m, "get")):
-            raise TypeError(f"metrics: {name!r} is {m!r}; it is no metric, which has update and get")
+            raise TypeError(f"metrics: {name!r} is {m!r}; a metric has the methods update and get")
         if name in ("query", "loss", "mistakes"):
             raise ValueError(f"metrics: the name {name!r} is taken by another column of the trace")
     return named

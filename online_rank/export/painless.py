@@ -72,5 +72,5 @@ def _value(field: str) -> str:
     if field == _SCORE:
         return field
     if not _FIELD.fullmatch(field):
-        raise ValueError(f"feature {field!r} is no name of a field; give names (argument names)")
+        raise ValueError(f"feature {field!r} is not the name of a field; give names (argument names)")
     return f"doc['{field}'].size() == 0 ? 0.0 : doc['{field}'].value"

@@ -54,5 +54,5 @@ def _own(name: str, options: dict[str, Any]) -> Metric:
     """A new metric of the user's own, by its registered name."""
     made = registered(name)(**options)
     if not isinstance(made, Metric):
-        raise TypeError(f"{name!r} is the name of a {type(made).__name__}, which is no metric")
+        raise TypeError(f"{name!r} is the name of a {type(made).__name__}, which is not a metric")
     return made

@@ -191,7 +191,7 @@ def _require_ids(qid: Any, ids: np.ndarray) -> None:
     is_text = [isinstance(one, str | bytes) for one in given]
     if any(is_text) and not all(is_text):
         one, other = given[is_text.index(True)], given[is_text.index(False)]
-        raise ValueError(f"qid has {one!r}, which is text, and {other!r}, which is not: take ids of one type")
+        raise ValueError(f"qid has {one!r}, which is text, and {other!r}, which is not; use ids of one type")
 
 
 def query_offsets(qid: Any, n_documents: int) -> np.ndarray:

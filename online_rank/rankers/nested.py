@@ -123,4 +123,4 @@ def require_model(name: str, model: Any) -> None:
     if not issubclass(type(model), Ranker | RankingPipeline) or not issubclass(type(steps_of(model)[-1]), Ranker):
         raise TypeError(f"{name} is {model!r}; it is a ranker, or a pipeline that ends in one")
     if model.abilities.takes_context:
-        raise TypeError(f"{name} looks at what is known of a query; such a step goes in front of the whole")
+        raise TypeError(f"{name} uses the context of a query; such a step goes in front of the whole")

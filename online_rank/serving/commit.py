@@ -134,7 +134,7 @@ class GroupCommit:
                 await self._turn()
                 await self._give_way()
         except Exception as error:
-            # Any error: the waiting requests must be told.
+            # Any error: the waiting requests must get it.
             self._fail(error)
         finally:
             self._task = None

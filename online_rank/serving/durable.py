@@ -332,7 +332,7 @@ def _parsed(query: bytes) -> tuple[Any, ...]:
 
 
 def _is_learned(query_id: Any, digest: Any) -> bool:
-    """True. Raises ValueError for what is no learned id and digest."""
+    """True. Raises ValueError for anything but a learned id and its digest."""
     if not is_id(query_id) or not is_integer(digest, 0):
         raise ValueError("what was learned has an id and a digest")
     return True

@@ -95,7 +95,7 @@ def ids_of(asked: Any) -> Any:
 
 
 def digest_of(kind: str, fields: dict[str, Any]) -> int:
-    """A digest of the feedback in a request, by which repeated feedback is told from another one.
+    """A digest of the feedback in a request, by which repeated feedback is distinguished from other feedback.
 
     Examples
     --------

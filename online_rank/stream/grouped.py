@@ -144,7 +144,7 @@ def _divide(sources: Sequence[Any], plan: TablePlan, n_rows: int, order: _Order,
 
 
 def _column(frame: Frame, rows: Any, field: Any, plan: TablePlan) -> Any:
-    """A column of a frame in the type of the files. Raises TableError for what is no number."""
+    """A column of a frame in the type of the files. Raises TableError for anything but a number."""
     import pyarrow
 
     if field.name == plan.of("document"):

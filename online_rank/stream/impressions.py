@@ -252,7 +252,7 @@ def iter_impressions(
 
 
 def _is_shown(row: _Row) -> bool:
-    """Whether a document was shown. Raises TableError for a position that is none."""
+    """Whether a document was shown. Raises TableError for anything but a position."""
     position = row.position
     if position is None or position != position or position == 0:
         return False

@@ -182,7 +182,7 @@ def test_scripts_take_names_of_fields_and_have_a_limit(monkeypatch):
     source = to_painless(ranker, names={"bm25": "_score"})["script_score"]["script"]["source"]
     assert source.startswith("double x1 = _score;\ndouble x2 = doc['age']")
     for name in ("a'] + 1 //", "", "a b", "a\\"):
-        with pytest.raises(ValueError, match="is no name of a field"):
+        with pytest.raises(ValueError, match="is not the name of a field"):
             to_painless(ranker, names={"age": name})
     with pytest.raises(TypeError, match="has a template; scripts take names of fields"):
         to_painless(ranker, names={"age": {"match": {}}})

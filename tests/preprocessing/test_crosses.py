@@ -148,7 +148,7 @@ class TestRefusals:
             ask(model)
 
     def test_a_member_of_a_blend(self):
-        with pytest.raises(TypeError, match=r"rankers\[1\] looks at what is known of a query"):
+        with pytest.raises(TypeError, match=r"rankers\[1\] uses the context of a query"):
             BlendRanker([PerceptronRanker(), CrossFeatures("user") | PerceptronRanker()])
 
     def test_one_context_a_query(self):
