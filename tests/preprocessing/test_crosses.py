@@ -144,7 +144,7 @@ class TestRefusals:
         ],
     )
     def test_a_model_that_does_not_look_at_it(self, model, ask):
-        with pytest.raises(TypeError, match=r"context: no step of .* looks at"):
+        with pytest.raises(TypeError, match=r"context: no step of .* uses the context"):
             ask(model)
 
     def test_a_member_of_a_blend(self):
