@@ -65,7 +65,7 @@ def test_runs_wait_for_clicks_and_are_answered_again():
         ({"runs": {"bm25": [[7, 1.0]]}}, "'bm25' has the document 7; documents are strings"),
         ({"runs": {"bm25": [["d"]]}}, "it must be (document id, score)"),
         ({"runs": {"bm25": {"d": "high"}}}, "the score of 'd' is 'high'"),
-        ({"runs": {"bm25": {"d": 1.0}}, "context": {"user": "u"}}, "no step of RankingPipeline looks at"),
+        ({"runs": {"bm25": {"d": 1.0}}, "context": {"user": "u"}}, "no step of RankingPipeline uses the context"),
         ({"runs": {"bm25": {"d": 1.0}}, "context": ["u"]}, "context is of type list"),
         ({"runs": {"bm25": {"d": 1.0}}, "clicks": ["d"]}, "a request has the fields"),
         ({"context": {}}, "a request has the fields"),
