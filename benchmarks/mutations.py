@@ -59,7 +59,7 @@ SURVIVORS = [
         "rankers/nested.py",
         "if query.served is not None:\n            return query.served",
         "if False:\n            return query.served",
-        "tests/bounds/test_served_tracker.py tests/rankers/test_drift.py",
+        f"tests/bounds/test_served_tracker.py {NESTED}",
     ),
     Mutation("rankers/selection.py", "1.0 - _ALPHA / (len(self._learners) - 1)", "1.0 - _ALPHA", NESTED),
     Mutation(

@@ -415,8 +415,8 @@ def train(
         typer.Option(
             "--clicks",
             help="Learn from clicks; a row of the table is a candidate. Its lists were in random order (shuffled); or have "
-            "the probability of a document given those above (above), or at its place (place); or were not drawn, but documents "
-            "moved (moved).",
+            "the probability of a document given those above (above), or at its place (place); or were not drawn, but "
+            "documents moved (moved).",
             **_OF_CLICKS,
         ),
     ] = None,

@@ -84,6 +84,15 @@ def test_detectors_are_told_the_loss_of_what_was_served():
     assert model.detector.told == []
 
 
+def test_scores_that_are_given_decide_the_loss_that_was_served():
+    model = DriftAwareRanker(PerceptronRanker(), detector=At(), measure="ndcg@3")
+    X, y = [[1.0], [0.0]], [1, 0]
+    model.learn_one(X, y, served=[1.0, 0.0])  # Its own scores are still 0, which counts as the worst order.
+    assert model.last_round.served_loss == 0.0
+    model.learn_one(X, y, served=[0.0, 1.0])  # Its own are in the right order by now.
+    assert model.last_round.served_loss == 1.0 - 1.0 / np.log2(3.0)
+
+
 def test_reset_is_a_new_ranker():
     before, after = drifting()
     model = teach(DriftAwareRanker(PerceptronRanker(), detector=At((70,))), before + after[:10])
