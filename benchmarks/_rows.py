@@ -1,7 +1,7 @@
 """Folders of services whose rows were changed, with right digests and wrong contents: refused, or services that go on.
 
-Rows are what waits, what was learned, and the journal: JSON inside SQLite. Whatever is opened has to answer requests, learn
-what waits and be saved; it may refuse by errors of this library.
+Rows are what waits, what was learned, the journal, and the notes and lists of generations: JSON inside SQLite. Whatever is
+opened has to answer requests, learn what waits and be saved; it may refuse by errors of this library.
 """
 
 import copy
@@ -25,6 +25,7 @@ from online_rank.serving import FeedbackPlan
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
 from online_rank.storage.checkpoint import STATE
+from online_rank.storage.database import digest_of
 from online_rank.storage.files import ModelFileError, to_bytes
 from online_rank.storage.folder import CheckpointError
 from online_rank.storage.saved import chained, digest_of_id, digest_of_query
@@ -124,12 +125,14 @@ def _change_rows(place: Path, rng: random.Random) -> str:
     connection = sqlite3.connect(place / STATE, isolation_level=None)
     told = []
     for _ in range(rng.choice((1, 1, 2))):
-        table = rng.choice(("journal", "journal", "query", "learned"))
+        table = rng.choice(("journal", "journal", "query", "learned", "generation"))
         found = connection.execute(f"SELECT rowid, * FROM {table}").fetchall()
         if not found:
             continue
         row = rng.choice(found)
-        if table == "journal":
+        if table == "generation":
+            told.append(_change_generation(connection, rng))
+        elif table == "journal":
             head, _, feedback = row[2].partition(b"\n")
             if feedback and rng.random() < 0.5:
                 feedback = _other(feedback, rng)
@@ -162,10 +165,29 @@ def _change_rows(place: Path, rng: random.Random) -> str:
     return "; ".join(told)
 
 
+def _change_generation(connection: sqlite3.Connection, rng: random.Random) -> str:
+    """Change what a generation notes, or the list of its pieces."""
+    number, change, notes, manifest = connection.execute(
+        "SELECT number, change, notes, manifest FROM generation ORDER BY number DESC"
+    ).fetchone()
+    if rng.random() < 0.5:
+        notes = _other(notes, rng)
+    else:
+        manifest = _other(manifest, rng)
+    digest = digest_of(b"%d %d " % (change, len(notes)), notes, manifest)
+    connection.execute(
+        "UPDATE generation SET notes = ?, manifest = ?, digest = ? WHERE number = ?", (notes, manifest, digest, number)
+    )
+    return f"generation {notes[:120]!r} {manifest[:120]!r}"
+
+
 def _digest_journal(connection: sqlite3.Connection) -> None:
     """Make the chain of digests right again."""
     notes = connection.execute("SELECT notes FROM generation ORDER BY number DESC").fetchone()[0]
-    chain = bytes.fromhex(json.loads(notes)[1])
+    try:
+        chain = bytes.fromhex(json.loads(notes)[1])
+    except (ValueError, TypeError, LookupError, RecursionError):  # They were changed.
+        return
     query = (
         "SELECT change, outcome, number, query.digest FROM journal LEFT JOIN query USING (number) "
         "WHERE change > (SELECT max(number) FROM generation) ORDER BY change"

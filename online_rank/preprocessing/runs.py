@@ -137,7 +137,8 @@ class RunFeatures(QueryTransformer):
             given = given.widened(names)
             runs = [names.index(name) for name in self.runs]
         made = [part for part in PARTS if part in self.parts]
-        others = [j for j in range(given.values.shape[1]) if j not in set(runs)]
+        are_runs = set(runs)
+        others = [j for j in range(given.values.shape[1]) if j not in are_runs]
         out = np.empty((block.n_documents, len(runs) * len(made) + len(others)))
         for first, last in itertools.pairwise(block.offsets.tolist()):
             of_query = out[first:last, : len(runs) * len(made)].reshape(last - first, len(runs), len(made))

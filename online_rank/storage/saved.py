@@ -4,7 +4,11 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
+
+from online_rank.limits import is_integer
 from online_rank.storage.checkpoint import STATE, newest
 from online_rank.storage.database import Query, Rows, digest_of, reading
 from online_rank.storage.folder import CheckpointError
@@ -59,9 +63,9 @@ class Saved:
         self.run, self.chain, self._first, self._n_learned = "", b"", 1, 0
         self.start, self.value, self.waited = 0, None, list[int]()
         if found is not None:
-            self.start, notes, (self.value, waited) = found
-            self.run, chain, self._first, self._n_learned = json.loads(notes)
-            self.chain, self.waited = bytes.fromhex(chain), waited.tolist()
+            self.start, notes, value = found
+            self._read_notes(notes)
+            self._read_value(value)
         self.change, self.journal_bytes = self.start, 0
         for change, outcome, number, digest, content, own in rows.rows(_JOURNAL, self.start):
             if number is not None:
@@ -71,6 +75,21 @@ class Saved:
             self.require(change == self.change + 1 and digest == self.chain, f"change {self.change + 1} is missing or damaged")
             self.change = change
             self.journal_bytes += len(outcome)
+
+    def _read_notes(self, notes: bytes) -> None:
+        try:
+            run, chain, first, n_learned = json.loads(notes)
+            self.chain = bytes.fromhex(chain)
+        except (ValueError, TypeError, RecursionError):
+            run = None
+        whole = type(run) is str and is_integer(first, 0) and is_integer(n_learned, 0)
+        self.require(whole, "the notes of its generation are damaged")
+        self.run, self._first, self._n_learned = run, first, n_learned
+
+    def _read_value(self, value: Any) -> None:
+        whole = type(value) is tuple and len(value) == 2 and isinstance(value[1], np.ndarray)
+        self.require(whole and value[1].dtype == np.int64 and value[1].ndim == 1, "its generation is not that of a service")
+        self.value, self.waited = value[0], value[1].tolist()
 
     def learned(self) -> Iterator[tuple[int, str]]:
         """The ids known at the generation, in order, each with the number of its change."""

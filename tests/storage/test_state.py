@@ -15,7 +15,9 @@ from online_rank import PerceptronRanker, PlackettLuce, SwapRanker
 from online_rank.serving import RankingService
 from online_rank.serving.durable import DurableService, read_service
 from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
+from online_rank.storage.database import digest_of
 from online_rank.storage.files import ModelFileError, to_bytes
+from online_rank.storage.generations import taken
 
 ASK = [b'{"id": %d, "docs": {"a": {"x": 3}, "b": {"x": 1, "y": 2}}}' % i for i in range(6)]
 GRADE = [b'{"id": %d, "grades": {"a": 0, "b": 2}}' % i for i in range(6)]
@@ -670,3 +672,60 @@ def test_a_count_that_is_cut_short_leaves_the_one_before(tmp_path, monkeypatch):
     handled(again, PAIRS[8:])
     again.close()
     assert serving(tmp_path).service.stats()["learned"] == 6
+
+
+NOTES = [
+    b"", b"{", b"\xff", b"[" * 3000, b"[]", b"7", b'["run", "", 1]', b'["run", "", 1, 0, 0]',
+    b'{"a": 1, "b": 2, "c": 3, "d": 4}', b'[7, "", 1, 0]', b'["run", 7, 1, 0]', b'["run", "x", 1, 0]', b'["run", "", -1, 0]', b'["run", "", 1, true]',
+    b'["run", "", 1.0, 0]', b'["run", "", 1, "0"]', b'["run", "", 9223372036854775808, 0]', b"[null, null, null, null]",
+]  # fmt: skip
+MANIFESTS = [
+    b"", b"{", b"\xff", b"[" * 3000, b"[]", b"null", b"{}",
+    *(f'{{"format": {version}, "header": [], "arrays": []}}'.encode() for version in ('"1"', "null", "0", "true", "1.5", "99")),
+    *(f'{{"format": 1, "header": {names}, "arrays": []}}'.encode() for names in ("null", '"ab"', "[7]", '["x"]', "{}")),
+    *(
+        f'{{"format": 1, "header": [], "arrays": {arrays}}}'.encode()
+        for arrays in (
+            "7", "[7]", "[[]]", '[["<f8", [0]]]', '[[7, [0], []]]', '[["O", [0], []]]', '[["zz", [0], []]]', '[["<f8", 0, []]]',
+            '[["<f8", [-1], []]]', '[["<f8", [1], []]]', '[["<f8", [1e3], []]]', '[["<f8", [true], []]]',
+            '[["<f8", [4611686018427387904, 4], []]]', '[["<f8", [0], 7]]', '[["<f8", [0], [7]]]', '[["<f8", [0], ["x"]]]',
+        )
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "content"), [("notes", notes) for notes in NOTES] + [("manifest", manifest) for manifest in MANIFESTS]
+)
+def test_a_generation_that_says_anything_else_is_refused(tmp_path, column, content):
+    """Whoever may write the folder can make the digests right."""
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:6])
+    durable.save()
+    durable.close()
+    with sqlite3.connect(tmp_path / "state.db") as editor:
+        editor.execute(f"UPDATE generation SET {column} = ?", (content,))
+        for number, change, notes, manifest in editor.execute(
+            "SELECT number, change, notes, manifest FROM generation"
+        ).fetchall():
+            digest = digest_of(b"%d %d " % (change, len(notes)), notes, manifest)
+            editor.execute("UPDATE generation SET digest = ? WHERE number = ?", (digest, number))
+    for begin in (serving, read_service):
+        with pytest.raises((CheckpointError, ModelFileError)):
+            begin(tmp_path)
+
+
+@pytest.mark.parametrize("value", [7, (), (1, 2, 3), {"a": 1}, (1, [2]), (1, np.zeros(2)), (1, np.zeros((2, 2), np.int64))])
+def test_a_generation_with_another_value_is_refused(tmp_path, value):
+    durable = serving(tmp_path)
+    handled(durable, PAIRS[:6])
+    durable.save()
+    durable.close()
+    with sqlite3.connect(tmp_path / "state.db") as editor:
+        notes = editor.execute("SELECT notes FROM generation").fetchone()[0]
+    with CheckpointDirectory(tmp_path) as folder:
+        for _ in folder.writing(taken(value), 1, notes):
+            pass
+    for begin in (serving, read_service):
+        with pytest.raises((CheckpointError, ModelFileError)):
+            begin(tmp_path)
