@@ -676,8 +676,9 @@ def test_a_count_that_is_cut_short_leaves_the_one_before(tmp_path, monkeypatch):
 
 NOTES = [
     b"", b"{", b"\xff", b"[" * 3000, b"[]", b"7", b'["run", "", 1]', b'["run", "", 1, 0, 0]',
-    b'{"a": 1, "b": 2, "c": 3, "d": 4}', b'[7, "", 1, 0]', b'["run", 7, 1, 0]', b'["run", "x", 1, 0]', b'["run", "", -1, 0]', b'["run", "", 1, true]',
-    b'["run", "", 1.0, 0]', b'["run", "", 1, "0"]', b'["run", "", 9223372036854775808, 0]', b"[null, null, null, null]",
+    b'{"a": 1, "b": 2, "c": 3, "d": 4}', b'[7, "", 1, 0]', b'["run", 7, 1, 0]', b'["run", "x", 1, 0]',
+    b'["run", "", -1, 0]', b'["run", "", 1, true]', b'["run", "", 1.0, 0]', b'["run", "", 1, "0"]',
+    b'["run", "", 9223372036854775808, 0]', b"[null, null, null, null]",
 ]  # fmt: skip
 MANIFESTS = [
     b"", b"{", b"\xff", b"[" * 3000, b"[]", b"null", b"{}",
