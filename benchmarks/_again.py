@@ -10,9 +10,9 @@ from pathlib import Path
 
 from benchmarks._common import ROOT
 
-__all__ = ["command_of", "differences", "made_again", "unsaid"]
+__all__ = ["commands_of", "differences", "made_again", "unsaid"]
 
-_COMMAND = re.compile(r"`python -m (benchmarks\.\w+[^`]*)`")
+_MADE_BY = re.compile(r"(?m)^`python -m (benchmarks\.\w+[^`]*)`$")
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 #: Headers and titles of what depends on the machine and its load.
 _TIME = re.compile(r"µs|\bms\b|\bs\b|seconds|time|/s\b|MB|MiB|speed|ratio|fast|cores|latency|p99|memory|load", re.IGNORECASE)
@@ -21,14 +21,23 @@ _NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
 
 def unsaid(page: str) -> list[str]:
     """What a page does not say of how its figures were made."""
-    wanted = {"command": _COMMAND.search(page), "date, machine and versions": "Measured on 2" in page}
+    wanted = {"command": _MADE_BY.search(page), "date, machine and versions": "Measured on 2" in page}
     return [what for what, said in wanted.items() if not said]
 
 
-def command_of(page: str, name: str) -> list[str] | None:
-    """The arguments of the benchmark `name` that made a page; None where it does not say, or was made in several runs."""
-    said = {text for text in _COMMAND.findall(page) if shlex.split(text)[0] == f"benchmarks.{name}"}
-    return shlex.split(said.pop())[1:] if len(said) == 1 else None
+def commands_of(page: str) -> list[list[str]]:
+    """The commands that made a page, each once, as module and arguments: those that stand alone on a line.
+
+    `--keep FILE` is left out, since with it nothing would be made again.
+    """
+    commands = []
+    for text in _MADE_BY.findall(page):
+        words = shlex.split(text)
+        if "--keep" in words:
+            at = words.index("--keep")
+            del words[at : at + 2]
+        commands.append(words)
+    return [words for n, words in enumerate(commands) if words not in commands[:n]]
 
 
 def differences(before: str, after: str) -> tuple[int, list[str]]:
@@ -38,10 +47,11 @@ def differences(before: str, after: str) -> tuple[int, list[str]]:
     """
     n_same, changed = 0, []
     old, new = _tables(before), _tables(after)
-    if len(old) != len(new):
-        return 0, [f"{len(old)} tables became {len(new)}"]
-    for (title, first), (_, second) in zip(old, new, strict=True):
-        if _TIME.search(title):
+    for title in sorted(old.keys() ^ new.keys()):
+        changed.append(f"{title[0]}: table {title[1]} is in one of the pages alone")
+    for (title, number), first in old.items():
+        second = new.get((title, number))
+        if second is None or _TIME.search(title):
             continue
         if first[0] != second[0] or len(first) != len(second):
             changed.append(f"{title}: other rows or columns")
@@ -57,24 +67,26 @@ def differences(before: str, after: str) -> tuple[int, list[str]]:
     return n_same, changed
 
 
-def made_again(name: str, options: list[str], limit: float) -> str | None:
-    """The page that a benchmark writes now, to a folder of its own; None if that takes more than `limit` seconds, or fails."""
+def made_again(name: str, commands: list[list[str]], limit: float) -> str | None:
+    """The page `name` as its commands write it now, in a new folder; None if one takes more than `limit` seconds, or fails."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "ONLINE_RANK_RESULTS": folder}
-        command = [sys.executable, "-m", f"benchmarks.{name}", *options]
         try:
-            subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=limit)
+            for command in commands:
+                run = [sys.executable, "-m", *command]
+                subprocess.run(run, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=limit)
         except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
             return None
         page = Path(folder) / f"{name}.md"
         return page.read_text() if page.exists() else None
 
 
-def _tables(page: str) -> list[tuple[str, list[list[str]]]]:
-    """The tables of a page, each with the heading above it, as rows of cells."""
-    found = []
+def _tables(page: str) -> dict[tuple[str, int], list[list[str]]]:
+    """The tables of a page as rows of cells, by the heading above each and its number there."""
+    found: dict[tuple[str, int], list[list[str]]] = {}
     for match in _TABLE.finditer(page):
         headings = re.findall(r"(?m)^#+ (.*)", page[: match.start()])
+        title = headings[-1] if headings else ""
         rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in match[0].strip().splitlines()]
-        found.append((headings[-1] if headings else "", rows))
+        found[title, 1 + sum(other == title for other, _ in found)] = rows
     return found

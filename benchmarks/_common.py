@@ -44,7 +44,10 @@ def save(name: str, markdown: str, *, part: bool = False) -> None:
     """
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.md"
-    command = shlex.join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]])
+    # A benchmark may write several pages.
+    ran = getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", "")
+    module = ran if ran.startswith("benchmarks.") else f"benchmarks.{name}"
+    command = shlex.join(["python", "-m", module, *sys.argv[1:]])
     measured = f"`{command}`\n\nMeasured on {datetime.date.today().isoformat()}: {environment()}."
     print(markdown)
     if part and path.exists():
