@@ -88,9 +88,9 @@ def serve(make: Callable[[], RankingService], place: Place, started: Callable[[A
     try:
         from online_rank.serving.server import listening_sockets, server
     except ImportError as error:
-        if (error.name or "").partition(".")[0] != "uvicorn":
+        if (error.name or "").partition(".")[0] not in ("httptools", "uvicorn"):
             raise
-        raise ImportError('the server needs uvicorn: pip install "online_rank[serve]"') from None
+        raise ImportError(f'the server needs {error.name}: pip install "online_rank[serve]"') from None
 
     # Before kernels are compiled, which may take a minute, so that a port in use is reported at once.
     sockets = listening_sockets(place.host, place.port)

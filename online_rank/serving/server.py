@@ -6,8 +6,9 @@ import resource
 import socket
 from typing import Any
 
+import httptools
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from online_rank.serving.asgi import Limits
 
@@ -19,6 +20,10 @@ _BACKLOG = 128
 _RESERVED = 128
 _DESCRIPTORS_A_MODEL = 4
 _GRACE_SECONDS = 10
+#: Most bytes of the headers of a request, and of any other part of one that only makes sense when it is complete.
+_LARGEST_HEAD = 1 << 14
+#: Most requests that a client may send ahead, without waiting for the answer to the first.
+_MOST_AHEAD = 100
 
 
 def listening_sockets(host: str, port: int) -> list[socket.socket]:
@@ -84,17 +89,69 @@ class _Door:
         self.idle: dict[_Connection, asyncio.TimerHandle] = {}
 
 
-class _Connection(H11Protocol):
+class _Parser(httptools.HttpRequestParser):
+    """Reads requests, and does not take offers to speak another protocol.
+
+    Clients in Java offer HTTP/2 with their first request. httptools stops there, and would read the body as another request.
+    """
+
+    def __init__(self, connection: "_Connection") -> None:
+        super().__init__(connection)
+        self._connection = connection
+        # As uvicorn does: with `Connection: close` a request may have sent more.
+        self.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    def feed_data(self, data: Any) -> None:
+        while data:
+            try:
+                super().feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                data = self._connection.without_offer() + data[offer.args[0] :]
+            else:
+                return
+
+
+class _Joined:
+    """Writes the head of an answer and the first part of its body in one call of the system."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        #: What waits for the body; None after it has come.
+        self._head: bytes | None = b""
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head == b"":
+            self._head = data
+            # The body may take its time.
+            self._loop.call_soon(self._send)
+        else:
+            self._send(data)
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def _send(self, data: bytes = b"") -> None:
+        data, self._head = (self._head or b"") + data, None
+        if data:
+            self._transport.write(data)
+
+
+class _Connection(HttpToolsProtocol):
     """A connection that is closed if the head of its request takes too long, or if it is idle and its place is needed.
 
-    Otherwise connections that send nothing, or half a head, could exhaust the descriptors of the process. Requests are read by
-    h11, also where the faster httptools is installed: it has no limit for a head, and holds all requests that a client sends
-    without waiting for answers.
+    Otherwise connections that send nothing, or half a head, could exhaust the descriptors of the process. httptools, which
+    reads requests, has no limits: heads and the number of requests sent ahead have theirs here, so that they cannot exhaust the
+    memory.
     """
 
     def __init__(self, door: _Door, **arguments: Any) -> None:
         super().__init__(**arguments)
+        self.parser = _Parser(self)
         self._door = door
+        #: Bytes of the headers of the request that is read, and of what came after the last complete part.
+        self._n_head = self._n_open = 0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -109,9 +166,54 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._n_open += len(data)
         super().data_received(data)
+        if self._n_open > _LARGEST_HEAD and not self.transport.is_closing():
+            self.send_400_response("A head that is too large was received.")
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
+
+    def send_400_response(self, msg: str) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            super().send_400_response(msg)
+        else:
+            # It would be taken for the answer to the request before.
+            self.leave()
+
+    def on_message_begin(self) -> None:
+        if len(self.pipeline) >= _MOST_AHEAD:
+            raise httptools.HttpParserError("too many requests are sent ahead")
+        super().on_message_begin()
+        self._n_head = self._n_open = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._n_open = 0
+        self._n_head += len(name) + len(value)
+        if self._n_head > _LARGEST_HEAD:
+            raise httptools.HttpParserError("the head is too large")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+            # The task that answers has not begun.
+            self.cycle.transport = _Joined(self.transport, self.loop)  # type: ignore[assignment]
+        elif self.parser.get_method() == b"CONNECT":
+            raise httptools.HttpParserError("this is no proxy")
+
+    def without_offer(self) -> bytes:
+        """The head of a request, without the offer to speak another protocol."""
+        begin = b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        return b"%s%s\r\n" % (begin, b"".join(b"%s: %s\r\n" % each for each in self.headers if each[0] != b"upgrade"))
+
+    def on_body(self, body: bytes) -> None:
+        self._n_open = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._n_open = 0
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -13,7 +13,7 @@ for package in ("starlette", "prometheus_client", "uvicorn"):
 
 from online_rank import PerceptronRanker  # noqa: E402
 from online_rank.serving import Limits, Models, RankingApp, RankingService  # noqa: E402
-from online_rank.serving.server import listening_sockets, most_connections, server  # noqa: E402
+from online_rank.serving.server import _Joined, listening_sockets, most_connections, server  # noqa: E402
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -135,6 +135,141 @@ def test_a_head_without_end_is_refused():
         writer.close()
 
     serving(scenario, seconds=60.0)
+
+
+def test_a_head_of_many_headers_is_refused():
+    async def scenario(port, running):
+        reader, writer = await connected(port, HEALTH[:-2] + b"X-Y: z\r\n" * 5000 + b"\r\n")
+        assert await status_of(reader) == 400
+        writer.close()
+        reader, writer = await connected(port, HEALTH[:-2] + b"X-Y: z\r\n" * 500 + b"\r\n")
+        assert await status_of(reader) == 200
+        writer.close()
+
+    serving(scenario)
+
+
+CHUNKED = HEALTH[:-2] + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [(b"0\r\n", b"X-Y: %s\r\n" % (b"z" * 1000)), (b"0\r\nX-Y: ", b"z" * 1000), (b"1;x=", b"z" * 1000), (b"", b"0" * 1000)],
+    ids=["trailers", "one trailer", "one extension", "one size"],
+)
+def test_what_follows_a_head_without_end_is_not_read(begin, more):
+    async def scenario(port, running):
+        reader, writer = await connected(port, CHUNKED + begin)
+        assert await status_of(reader) == 200
+        for _ in range(100):
+            writer.write(more)
+            await asyncio.sleep(0)
+        with contextlib.suppress(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), 5)  # to its end: the connection is closed
+        assert len(running.server_state.connections) == 0
+        writer.close()
+
+    serving(scenario, seconds=60.0)
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_turn():
+    other = HEALTH.replace(b"healthz", b"nowhere")
+
+    async def scenario(port, running):
+        reader, writer = await connected(port, (HEALTH + other) * 20)
+        for _ in range(20):
+            assert [await status_and_rest(reader), await status_and_rest(reader)] == [200, 404]
+        writer.close()
+
+    serving(scenario)
+
+
+async def status_and_rest(reader):
+    status = await status_of(reader)
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    await reader.readexactly(length)
+    return status
+
+
+def test_too_many_requests_sent_ahead_end_the_connection():
+    """Each takes some thousand bytes of memory, for twenty on the line."""
+
+    async def scenario(port, running):
+        reader, writer = await connected(port, HEALTH * 1000)
+        assert await is_closed(reader)
+        writer.close()
+        reader, writer = await connected(port, HEALTH)
+        assert await status_of(reader) == 200
+        writer.close()
+
+    serving(scenario)
+
+
+def test_what_is_no_request_does_not_answer_the_one_before():
+    async def scenario(port, running):
+        reader, writer = await connected(port, HEALTH + b"\0\r\n\r\n")
+        assert await is_closed(reader)
+        writer.close()
+        reader, writer = await connected(port, b"\0\r\n\r\n")
+        assert await status_of(reader) == 400
+        writer.close()
+
+    serving(scenario)
+
+
+def test_an_offer_to_speak_http_2_is_not_taken():
+    """Clients in Java make it with their first request."""
+    body = b'{"id": 1, "docs": {"a": {"x": 1}}}'
+    head = (
+        b"POST /rank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+    )
+    head += b"Upgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+
+    async def scenario(port, running):
+        reader, writer = await connected(port, head + body)
+        assert await status_and_rest(reader) == 200
+        writer.write(head)
+        await asyncio.sleep(0.05)
+        writer.write(body)
+        assert await status_and_rest(reader) == 200
+        writer.close()
+
+    serving(scenario)
+
+
+class Written(list):
+    write = list.append
+    is_closing = None
+
+    def close(self):
+        self.append("closed")
+
+
+def test_head_and_body_are_written_together_unless_the_body_takes_its_time():
+    async def scenario():
+        loop, at_once, later, head_alone = asyncio.get_running_loop(), Written(), Written(), Written()
+        one = _Joined(at_once, loop)
+        for part in (b"head", b"body", b"", b"more"):
+            one.write(part)
+        assert at_once == [b"headbody", b"more"]
+        one = _Joined(later, loop)
+        one.write(b"head")
+        assert later == []
+        await asyncio.sleep(0)
+        assert later == [b"head"]
+        one.write(b"body")
+        assert later == [b"head", b"body"]
+        one = _Joined(head_alone, loop)
+        one.write(b"head")
+        one.close()
+        assert head_alone == [b"head", "closed"]
+        await asyncio.sleep(0)
+        assert (at_once, later, head_alone) == ([b"headbody", b"more"], [b"head", b"body"], [b"head", "closed"])
+
+    asyncio.run(scenario())
 
 
 def test_descriptors_are_left_for_the_files_of_models():
