@@ -17,7 +17,7 @@ MISSING = ("error", "zero", "mean", "indicator")
 
 #: Reasons why columns of these types are not features.
 _NO_NUMBERS = {
-    "text": "text: encode it, as ForEachDocument(OneHotEncoder()) does from Python",
+    "text": "text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python",
     "datetime": "a time: make it a number, such as an age in days",
     "empty": "it has no values at the beginning of the table: name it as a feature to read it",
     "other": "neither numbers nor booleans",
@@ -124,7 +124,7 @@ def plan_columns(
     >>> for line in plan_columns(log, query="q", grade="grade").in_words():
     ...     print(line)
     1 features: price
-    left out: Unnamed: 0 (the index of a pandas frame); title (text: encode it, as ForEachDocument(OneHotEncoder()) does from Python)
+    left out: Unnamed: 0 (the index of a pandas frame); title (text: convert numbers, encode words, as ForEachDocument(OneHotEncoder()) does from Python)
     """  # noqa: E501
     roles = {"query": query, "grade": grade, "document": document, "event_time": event_time}
     return plan_roles(source, roles, features=features, exclude=exclude, context=context, missing=missing)

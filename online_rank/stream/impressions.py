@@ -175,7 +175,7 @@ def iter_impressions(
         Paths of csv or Parquet files, or tables in memory, as for `iter_table`.
     query
         The column that tells lists apart, such as the ids of requests: consecutive rows with the same value are a list. A value
-        must not come back later (this is checked for the first 100,000 lists).
+        must not come back later: all are kept in memory, about 100 bytes each, to check this.
     document
         The column of document ids.
     position

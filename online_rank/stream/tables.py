@@ -190,9 +190,10 @@ def iter_table(
         How to treat a missing value (null or NaN): as an error; as 0; as the mean of the query's other documents (0 if none has
         a value); or as 0 with a further feature, "NAME is missing", which is 1.
     repeated_qid
-        How to treat an id that comes back after another one, or a query older than the one before it: as an error; as a
-        separate query, with a warning ("warn", of the first 100,000 queries) or without ("new"); or "group", which collects the
-        rows of each query, and sorts queries by time if `event_time` is given, using temporary files.
+        How to treat an id that comes back after another one, or a query older than the one before it: as an error, for which
+        all ids are kept in memory, about 100 bytes each; as a separate query, with a warning ("warn", of the first 100,000
+        queries) or without ("new"); or "group", which collects the rows of each query, and sorts queries by time if
+        `event_time` is given, using temporary files.
     batch_rows
         Number of rows read at once.
     max_query_bytes

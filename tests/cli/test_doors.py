@@ -274,7 +274,7 @@ def test_a_dry_run_shows_each_column(run, log, kind):
     shown = " ".join(run("train", f"log.{kind}", *COLUMNS, "--dry-run")[0].split())
     price = log["price"]
     assert f"price number feature {price.isna().mean():.1%} {price.min():.6g} {price.max():.6g}" in shown
-    assert "url (text: encode it" in shown
+    assert "url (text: convert numbers, encode words" in shown
 
 
 def test_a_column_that_only_numbers_the_rows_is_named(run, log):
