@@ -15,7 +15,9 @@ __all__ = ["commands_of", "differences", "made_again", "unsaid"]
 _MADE_BY = re.compile(r"(?m)^`python -m (benchmarks\.\w+[^`]*)`$")
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 #: Headers and titles of what depends on the machine and its load.
-_TIME = re.compile(r"µs|\bms\b|\bs\b|seconds|time|/s\b|MB|MiB|speed|ratio|fast|cores|latency|p99|memory|load", re.IGNORECASE)
+_TIME = re.compile(
+    r"µs|\bms\b|(?<!')\bs\b|seconds|time|/s\b|MB|MiB|speed|ratio|fast|cores|latency|p99|memory|load", re.IGNORECASE
+)
 _NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
 
 
@@ -47,8 +49,8 @@ def differences(before: str, after: str) -> tuple[int, list[str]]:
     """
     n_same, changed = 0, []
     old, new = _tables(before), _tables(after)
-    for title in sorted(old.keys() ^ new.keys()):
-        changed.append(f"{title[0]}: table {title[1]} is in one of the pages alone")
+    for title, number in sorted(old.keys() ^ new.keys()):
+        changed.append(f"{title}: table {number} is in one of the pages alone")
     for (title, number), first in old.items():
         second = new.get((title, number))
         if second is None or _TIME.search(title):
@@ -56,7 +58,7 @@ def differences(before: str, after: str) -> tuple[int, list[str]]:
         if first[0] != second[0] or len(first) != len(second):
             changed.append(f"{title}: other rows or columns")
             continue
-        for row, other in zip(first[2:], second[2:], strict=True):
+        for row, other in zip(first[2:], _in_order(first[2:], second[2:]), strict=True):
             for header, cell, again in zip(first[0], row, other, strict=True):
                 if _TIME.search(header) or not _NUMBER.search(cell):
                     continue
@@ -65,6 +67,13 @@ def differences(before: str, after: str) -> tuple[int, list[str]]:
                 else:
                     changed.append(f"{title}: {row[0]}, {header}: {cell} became {again}")
     return n_same, changed
+
+
+def _in_order(rows: list[list[str]], others: list[list[str]]) -> list[list[str]]:
+    """`others` in the order of `rows`, by their names, if these are the same: fast ones may stand first."""
+    by_name = {other[0]: other for other in others}
+    same = len(by_name) == len(rows) and by_name.keys() == {row[0] for row in rows}
+    return [by_name[row[0]] for row in rows] if same else others
 
 
 def made_again(name: str, commands: list[list[str]], limit: float) -> str | None:

@@ -76,7 +76,7 @@ One `learn_one` and one `transform_one` of {N_DOCUMENTS} documents with {N_FEATU
 interleaved rounds.
 {environment("pandas", "polars")}. `python -m benchmarks.lifting`
 
-{table(("", "ms a query", "to StreamScaler on an array"), rows)}
+{table(("", "ms a query", "time, to StreamScaler on an array"), rows)}
 
 Next to river's scaler itself, the cost of lifting it is what is added to the loop by hand: it holds the copy of the scaler that
 a rejected query is undone with, and the check that what goes in and out are finite numbers.

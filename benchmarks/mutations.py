@@ -450,7 +450,7 @@ def noticed(mutation: Mutation, project: Path) -> str:
         path.write_text(text)
     if code != 1:
         return {None: "killed", 0: "SURVIVED"}.get(code, f"stale (pytest: {code})")
-    failed = re.findall(r"(?m)^(?:FAILED|ERROR) (.+?)(?: - .*)?$", printed)
+    failed = re.findall(r"(?m)^(?:FAILED|ERROR) ((?:tests|online_rank)/.+?)(?: - .*)?$", printed)
     return "killed" if _tested(failed, project)[0] == 0 else "stale (its tests fail anyway)"
 
 

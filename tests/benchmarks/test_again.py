@@ -35,6 +35,17 @@ def test_figures_are_compared_and_times_are_not():
     assert differences(PAGE, "## " + sections[2] + sections[0]) == (2, [])  # In whatever order.
 
 
+def test_rows_may_come_in_another_order():
+    one, two = PAGE.splitlines()[4:6]
+    assert differences(PAGE, PAGE.replace(f"{one}\n{two}", f"{two}\n{one}")) == (2, [])
+
+
+def test_somebody_s_set_is_no_time():
+    page = PAGE.replace("NDCG@10", "NDCG@10 on LightGBM's set")
+    assert differences(page, page.replace("0.750", "0.751"))[0] == 1
+    assert len(differences(page, page.replace("0.750", "0.751"))[1]) == 1
+
+
 def test_the_commands_are_those_of_the_page():
     assert commands_of(PAGE) == [["benchmarks.rankers", "--seeds", "3"]]
     assert commands_of("As `python -m benchmarks.rankers` says.\n") == []
