@@ -11,11 +11,14 @@ from typing import Any
 from online_rank.serving.durable import DurableService
 from online_rank.serving.protocol import RankingService
 from online_rank.serving.served import Answer, ServedModel
-from online_rank.storage.files import ModelFileError, from_bytes
+from online_rank.storage.files import from_bytes
 
 __all__ = ["Replica"]
 
 _log = logging.getLogger("online_rank.serving")
+
+#: What follows from an answer that is not one of a server that is followed: it may be anything.
+_NO_CHANGES = (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
 #: Seconds of work on outcomes, after which requests have their turn.
 _TURN = 0.01
@@ -95,7 +98,7 @@ class Replica(ServedModel):
                 else:
                     await self._do_again(content)
                 patience = 0.1
-            except (OSError, http.client.HTTPException, ModelFileError, LookupError, ValueError) as error:
+            except (OSError, http.client.HTTPException, *_NO_CHANGES) as error:
                 _log.error("following %s: %s", self._server.geturl(), error)
                 self._connection = None
                 await asyncio.sleep(patience)

@@ -232,6 +232,8 @@ class RankingService(WindowedService):
             n_shown, gone, n_asked, kept = (*rest, None)[:4]
             if not all(is_integer(count, 0, MAX_COUNT) for count in (n_shown or 0, n_asked)):
                 raise ValueError("a ranking has counts that no file can hold")
+            if number is not None and number != self._pending.next_number:
+                raise ValueError(f"a query waits under number {number}, but the next is {self._pending.next_number}")
             if n_shown is not None:
                 ranker_of(self.model).n_shown = n_shown
             if self.challenge is not None:

@@ -27,6 +27,9 @@ __all__ = ["ServiceState"]
 #: What is counted.
 _COUNTED = ("ranked", "learned", "duplicates", "accepted", "late", "unanswered", "refused")
 
+#: How far the numbers of queries that wait may lie apart in a folder, in any case.
+_MOST_APART = 1 << 26
+
 
 class ServiceState:
     """What a `RankingService` is made of; see there for its parameters."""
@@ -256,7 +259,16 @@ class ServiceState:
         self._pending.read_from(fetch)
 
     def restore(self, learned: dict[str | int, tuple[int, int]], waiting: dict[int, tuple[Any, ...]]) -> None:
-        """Restore the ids, with their changes, and the queries, by number, of a service saved `without_rows`."""
+        """Restore the ids, with their changes, and the queries, by number, of a service saved `without_rows`.
+
+        Raises ValueError for numbers that no query of it can have.
+        """
+        pending = self._pending
+        first, last = min(waiting, default=pending.next_number), max(waiting, default=0)
+        # A byte is kept for each number from the first that waits to the last. The limit may have been larger before.
+        most = max(pending.max_age, _MOST_APART)
+        if not 0 < first <= pending.next_number or last >= pending.next_number or last - first > most:
+            raise ValueError(f"queries wait under numbers from {first} to {last}, which are not within those given last")
         self._learned = learned
         self._pending.begin_at(next(iter(waiting), self._pending.next_number))
         for number, (query_id, size, at, *query) in waiting.items():

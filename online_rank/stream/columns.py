@@ -226,7 +226,7 @@ def _index_of(metadata: dict[bytes, bytes] | None) -> set[str]:
     """The columns that the metadata of pandas lists as an index."""
     try:
         noted = json.loads((metadata or {}).get(b"pandas", b"{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return set()
     columns = noted.get("index_columns", []) if isinstance(noted, dict) else []
     return {column for column in columns if isinstance(column, str)}

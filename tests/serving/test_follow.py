@@ -204,3 +204,38 @@ def test_what_is_kept_for_replicas_is_bounded(monkeypatch):
         assert await told.since("another", 50) is None
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"7",
+        b"[1]",
+        b"{}",
+        b"[" * 3000,
+        b'{"change": 1}\n7',
+        b'{"change": 1}\n{"o": 7}',
+        b'{"change": 1}\n{"o": [7, 7, 7, 7]}',
+    ],
+)
+def test_answers_that_are_no_changes_do_not_end_a_replica(leader, content, monkeypatch):
+    _, url = leader(graded)
+    replica, asked = Replica(url), []
+    more = replica._more
+
+    def junk_first():
+        asked.append(None)
+        return content if len(asked) == 1 else more()
+
+    monkeypatch.setattr(replica, "_more", junk_first)
+    post(url + "/rank", {"id": 1, "docs": DOCS})
+
+    async def scenario():
+        following = asyncio.create_task(replica.follow())
+        while replica.durable.service.n_changes < 1 and not following.done():
+            await asyncio.sleep(0.01)
+        assert not following.done()
+        following.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -1,5 +1,6 @@
 """What the folder of a service gives back after a kill, a crash of the machine, and damage to each of its files."""
 
+import json
 import multiprocessing
 import os
 import shutil
@@ -18,6 +19,7 @@ from online_rank.storage.checkpoint import CheckpointDirectory, CheckpointError
 from online_rank.storage.database import digest_of
 from online_rank.storage.files import ModelFileError, to_bytes
 from online_rank.storage.generations import taken
+from online_rank.storage.saved import chained, digest_of_query
 
 ASK = [b'{"id": %d, "docs": {"a": {"x": 3}, "b": {"x": 1, "y": 2}}}' % i for i in range(6)]
 GRADE = [b'{"id": %d, "grades": {"a": 0, "b": 2}}' % i for i in range(6)]
@@ -730,3 +732,45 @@ def test_a_generation_with_another_value_is_refused(tmp_path, value):
     for begin in (serving, read_service):
         with pytest.raises((CheckpointError, ModelFileError)):
             begin(tmp_path)
+
+
+def renumbered(place, old, new):
+    """Another number for a query of the journal, with right digests."""
+    with sqlite3.connect(place / "state.db") as editor:
+        content = editor.execute("SELECT content FROM query WHERE number = ?", (old,)).fetchone()[0]
+        editor.execute("UPDATE query SET number = ?, digest = ? WHERE number = ?", (new, digest_of_query(new, content), old))
+        editor.execute("UPDATE journal SET number = ? WHERE number = ?", (new, old))
+        start, notes = editor.execute("SELECT change, notes FROM generation ORDER BY number DESC").fetchone()
+        chain = bytes.fromhex(json.loads(notes)[1])
+        rows = editor.execute(
+            "SELECT change, outcome, query.digest FROM journal LEFT JOIN query USING (number) WHERE change > ? ORDER BY change",
+            (start,),
+        )
+        for change, outcome, own in rows.fetchall():
+            chain = chained(chain, change, outcome, own or b"")
+            editor.execute("UPDATE journal SET digest = ? WHERE change = ?", (chain, change))
+
+
+@pytest.mark.parametrize("number", [-(2**63), -5, 0, 100, 10**9, 2**40, 2**63 - 1])
+def test_a_query_of_the_journal_waits_under_the_next_number(tmp_path, number):
+    """A byte is kept for each number in between: a gap of 10^9 took 2 GB."""
+    durable = serving(tmp_path)
+    handled(durable, ASK[:2])
+    durable.save()
+    handled(durable, ASK[2:3])
+    durable.close()
+    renumbered(tmp_path, 3, number)
+    for begin in (serving, read_service):
+        with pytest.raises(CheckpointError, match=r"waits under number|is missing or damaged"):
+            begin(tmp_path)
+
+
+@pytest.mark.parametrize("numbers", [(0, 1), (-1, 1), (1, 4), (1, 2**27), (2**62, 2**62 + 1)])
+def test_queries_that_wait_have_numbers_that_were_given(numbers):
+    """They are those of the state, of which the journal goes on."""
+    service = RankingService(PerceptronRanker(), max_age=10)
+    for line in ASK[:3]:
+        service.handle(line)
+    waiting = {number: (f"q{number}", 10, None, "{}", [0.0], None) for number in numbers}
+    with pytest.raises(ValueError, match=f"queries wait under numbers from {numbers[0]} to {numbers[1]}"):
+        service.without_rows().restore({}, waiting)

@@ -272,3 +272,11 @@ def test_a_header_without_rows_is_told_as_such(tmp_path):
 def test_white_space_that_is_part_of_a_name_is_shown(tmp_path):
     plan = iter_table(written(tmp_path, "q,g, a,b\n1,0,1,2\n"), query="q", grade="g").plan
     assert plan.in_words() == ["2 features: ' a', b"]
+
+
+def test_metadata_that_is_nested_too_deeply_is_none(tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    table = pa.table({"q": ["a", "a"], "grade": [0, 1], "x": [1.0, 2.0]}).replace_schema_metadata({b"pandas": b"[" * 100_000})
+    pq.write_table(table, tmp_path / "odd.parquet")
+    ((X, y),) = iter_table(str(tmp_path / "odd.parquet"), query="q", grade="grade")
+    assert (X.X.tolist(), y.tolist()) == ([[1.0], [2.0]], [0, 1])
