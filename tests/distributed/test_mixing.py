@@ -198,7 +198,7 @@ def test_models_and_base_stay_as_they_are_and_equal_ones_give_equal_bits():
         ((SignedLog() + StreamScaler()) | PerceptronRanker(), TypeError, "QueryUnion has no rule"),
         (PerceptronRanker(average=10), ValueError, "average=10 is an average with a half-life"),
         (RidgeRanker(half_life=5.0), ValueError, "half_life=5.0 depends on the order"),
-        ("model", TypeError, "str is no model"),
+        ("model", TypeError, "str is not a model"),
     ],
 )
 def test_what_has_no_rule_is_refused_by_name(model, error, message):
