@@ -59,7 +59,7 @@ class QueryStep(Able, base.Estimator):
         return snapshot_references(self)
 
     #: How many documents it keeps, whose products with those of a query it computes.
-    _n_kept = 0
+    _n_documents_kept = 0
 
     def _cells(self, n_documents: int, n_features: int) -> int:
         """How many numbers the largest array has that it makes of a query of so many documents and features."""

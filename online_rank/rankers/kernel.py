@@ -181,10 +181,10 @@ class KernelPerceptronRanker(AveragedRanker):
 
     def _cells(self, n_documents: int, n_features: int) -> int:
         # Products of the documents with those stored, and with each other.
-        return n_documents * max(n_features, n_documents, self._n_kept)
+        return n_documents * max(n_features, n_documents, self._n_documents_kept)
 
     @property
-    def _n_kept(self) -> int:  # type: ignore[override]
+    def _n_documents_kept(self) -> int:  # type: ignore[override]
         return self.budget
 
     def _reserve(self) -> None:

@@ -45,7 +45,7 @@ def require_moderate(model: Any, docs: dict[str, dict], n_bytes: int) -> None:
         raise ValueError(f"docs has {len(docs)} documents; a query may have {MAX_DOCUMENTS}")
     known = kept = 0
     for step in parts_of(model):
-        known, kept = max(known, getattr(step, "n_features", None) or 0), max(kept, getattr(step, "_n_kept", 0))
+        known, kept = max(known, getattr(step, "n_features", None) or 0), max(kept, getattr(step, "_n_documents_kept", 0))
     n = len(docs)
     if n * max(known + sum(map(len, docs.values())), kept, n) <= MAX_CELLS:  # Regardless of names and steps.
         return
