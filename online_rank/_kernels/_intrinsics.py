@@ -154,7 +154,6 @@ _sums(primitives.squared_distance, 0, 2, 1, _squared_difference)
 _sums(primitives.row_dot, 1, 1, 1, _products)
 _sums(primitives.four_row_dots, 4, 1, 4, _products)
 _sums(primitives.row_dot_and_square, 1, 1, 2, _products_and_squares)
-_sums(primitives.two_row_dots_and_squares, 2, 1, 4, _products_and_squares)
 _sums(primitives.four_rows_by_two, 4, 2, 8, _products_with_two)
 
 
