@@ -14,6 +14,7 @@ from online_rank._kernels.codes import PLACKETT_LUCE
 from online_rank._kernels.dense import score
 from online_rank.base.draws import counted_generator
 from online_rank.feedback import PlackettLuce
+from online_rank.feedback.arrays import ShownBlock
 from online_rank.stream.clicks import CascadeUser, DependentUser, PositionUser, TrustUser, User
 
 __all__ = ["Chance", "Learner", "Queries", "beginner", "chance", "pdgd_rounds", "queries_in_one", "swap_rounds", "tables"]
@@ -147,10 +148,11 @@ def swap_rounds(queries, chance, click, leave, with_rho, wealth, learner, first,
         if not with_rho:
             drawn[:] = 0.0
             rests[0] = 0.0
-        kernels.learn(
-            X, np.array([0, m]), order, np.array([0, k]), np.zeros(1, np.int64), clicks, np.arange(k), drawn, rests, kinds, one,
-            wealth, np.empty(0), learner.w, learner.state, learner.baseline, rounds,
+        none = np.empty(0)
+        shown = ShownBlock(
+            order, np.array([0, k]), np.zeros(1, np.int64), clicks, np.arange(k), drawn, rests, kinds, none
         )  # fmt: skip
+        kernels.learn(X, np.array([0, m]), shown, one, wealth, none, learner.w, learner.state, learner.baseline, rounds)
 
 
 @kernel

@@ -3,35 +3,39 @@
 Nothing here is part of learning: the pairs are found again, from the scores that decided them and the clicks.
 """
 
+import numpy as np
+
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.click_perceptron import cost_of_rank
-from online_rank._kernels.clicks import considered, exponentials, swap_weight
+from online_rank._kernels.clicks import considered, drawn_of, exponentials, swap_weight
 from online_rank._kernels.codes import ALL_PAIRS, PLACKETT_LUCE
+from online_rank._kernels.fits import require, require_drawn
 
 
 @kernel
-def compare_on_clicks(
-    kind, rows, gains, logits, rest, chances, by_discount, discounts, s, margin, weight, scores, e, out
-):  # fmt: skip
+def compare_on_clicks(shown, by_discount, discounts, s, margin, weight, scores, out):
     """Losses F(u) = sum of a_ij max(0, 1 - (u_i - u_j)) of comparators in a round of `click_perceptron.learn`.
 
     Parameters
     ----------
-    kind, rows, gains, logits, rest : of the query, as `clicks.learn` takes them
-    chances, by_discount, discounts : as `click_perceptron.learn` takes them
+    shown : one query, as for `click_perceptron.learn`
+    by_discount, discounts : the cost of a rank (`cost_of_rank`)
     s : (m,) scores that decided the update
     margin, weight : margin tau and sample weight of the round
     scores : (n, m) scores by the comparators
-    e : (k,) workspace
     out : (n,) losses, added to
     """
-    if chances.shape[0] > 0 and kind != ALL_PAIRS:
-        for p in range(rows.shape[0]):
-            if gains[p] > 0.0:
-                cost = weight * gains[p] / chances[p]
-                _compare_cost(rows[p], cost, by_discount, discounts, s, margin, scores, out)
+    m = s.shape[0]
+    require(scores.shape == (out.shape[0], m) and discounts.shape[0] >= m)
+    require_drawn(m, np.array([0, m]), shown, np.empty(1), np.empty((1, 10)))
+    drawn = drawn_of(shown, 0)
+    if drawn.chances.shape[0] > 0 and drawn.kind != ALL_PAIRS:
+        for p in range(drawn.rows.shape[0]):
+            if drawn.gains[p] > 0.0:
+                cost = weight * drawn.gains[p] / drawn.chances[p]
+                _compare_cost(drawn.rows[p], cost, by_discount, discounts, s, margin, scores, out)
     else:
-        _compare_pairs(kind, rows, gains, logits, rest, s, margin, weight, scores, e, out)
+        _compare_pairs(drawn, s, margin, weight, scores, out)
 
 
 @inner
@@ -46,10 +50,12 @@ def _compare_cost(i, cost, by_discount, discounts, s, margin, scores, out):
 
 
 @inner
-def _compare_pairs(kind, rows, gains, logits, rest, s, margin, weight, scores, e, out):
+def _compare_pairs(drawn, s, margin, weight, scores, out):
     """Pairs of the documents shown, with the weights of `clicks.swap_credit`."""
+    kind, rows, gains, logits = drawn.kind, drawn.rows, drawn.gains, drawn.logits
+    e = np.zeros(gains.shape[0])
     n = gains.shape[0] if kind == ALL_PAIRS else considered(gains)
-    unshown = exponentials(logits, rest, e) if kind == PLACKETT_LUCE else 0.0
+    unshown = exponentials(logits, drawn.rest, e) if kind == PLACKETT_LUCE else 0.0
     total = 0.0
     if kind == ALL_PAIRS:
         for b in range(n):

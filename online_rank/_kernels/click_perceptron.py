@@ -1,14 +1,13 @@
 """The perceptron on clicks: pairs in the wrong order, or right by less than the margin, and the mass for certificates."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.averages import add_to_average
-from online_rank._kernels.clicks import are_gains, longest_list, swap_credit
+from online_rank._kernels.clicks import are_gains, drawn_of, longest_list, swap_credit
 from online_rank._kernels.codes import ALL_PAIRS, DOCUMENTS
 from online_rank._kernels.dense import add_scaled, combine_rows, score_with_norms
 from online_rank._kernels.fits import require, require_drawn
@@ -59,20 +58,12 @@ def propensity_credit(by_discount, discounts, scores, rows, gains, chances, marg
     return loss, mass
 
 
-class Clicked(NamedTuple):
-    """The documents drawn for one query, with the clicks on them (`clicks.learn`, and `chances` of `learn`)."""
-
-    kind: int
-    rows: np.ndarray
-    gains: np.ndarray
-    logits: np.ndarray
-    rest: float
-    chances: np.ndarray
-
-
 @inner
 def credit_clicks(drawn, by_discount, discounts, s, margin, reals, c):
-    """Credit c (m,) of all documents of a query with scores s. Returns the weight of the clicks, the loss and the mass."""
+    """Credit c (m,) of all documents of a query with scores s, from the `Drawn` among them.
+
+    Returns the weight of the clicks, the loss and the mass.
+    """
     c[:] = 0.0
     k = drawn.rows.shape[0]
     if drawn.chances.shape[0] > 0 and drawn.kind != ALL_PAIRS:
@@ -97,26 +88,22 @@ def mean_square_with(counters, norms, m):
 
 
 @leaf
-def require_costs(offsets, starts, chances, by_discount, discounts, counters):
-    """Require what a click is divided by, or nothing, a cost for every rank, and counters."""
-    require(chances.shape[0] == 0 or chances.shape[0] >= starts[starts.shape[0] - 1])
+def require_costs(offsets, by_discount, discounts, counters):
+    """Require a cost for every rank, and counters."""
     require(not by_discount or discounts.shape[0] >= longest_query(offsets))
     require(counters.shape[0] == 6)
 
 
 @kernel
-def learn(
-    X, offsets, rows, starts, gains, logits, rests, kinds, weights, chances, by_discount, discounts, constants,
-    w, served, squares, counters, rounds,
-):  # fmt: skip
-    """Learn from the clicks of a block of queries. Flat arguments: groups of them take Python four times as long to pass.
+def learn(X, offsets, shown, weights, discounts, config, w, served, squares, counters, rounds):
+    """Learn from the clicks of a block of queries.
 
     Parameters
     ----------
-    X to weights : as in `clicks.learn`
-    chances : divisor of a click on each drawn document; (0,) for credit by exchanges of pairs
-    by_discount, discounts : the cost of a rank (`cost_of_rank`)
-    constants : relative margin beta, factor by which the average forgets
+    X, offsets, shown, weights : as for `clicks.learn`; without `shown.chances` the credit is by exchanges of pairs
+    discounts : (>= largest m,) table of D(p)
+    config : float64 array: relative margin beta, factor by which the average forgets, cost of a rank by discount?
+        (`cost_of_rank`)
     w, served : (d,) learning and averaged weights, changed in place; served is (0,) when the learning weights serve
     squares : (d,) sums of squared updates, changed in place
     counters : (6,) at AVERAGED the effective number of averaged weight vectors, at DOCUMENTS that of documents seen, at
@@ -127,19 +114,19 @@ def learn(
     -------
     Number of queries learned, as `clicks.learn` counts them.
     """
-    require_drawn(X.shape[0], offsets, rows, starts, gains, logits, rests, kinds, weights, rounds)
-    require_costs(offsets, starts, chances, by_discount, discounts, counters)
+    beta, keep, by_discount = config
+    require_drawn(X.shape[0], offsets, shown, weights, rounds)
+    require_costs(offsets, by_discount, discounts, counters)
     d = w.shape[0]
     require(X.shape[1] == d == squares.shape[0] and served.shape[0] in (0, d))
-    beta, keep = constants
-    longest = max(longest_query(offsets), longest_list(starts))
+    longest = max(longest_query(offsets), longest_list(shown.starts))
     reals = np.empty((5, longest))
     index = np.empty(longest, np.int64)
     z = np.empty(d)
     new = np.empty(d)
 
     for q in range(weights.shape[0]):
-        first, stop = starts[q], starts[q + 1]
+        drawn = drawn_of(shown, q)
         m = offsets[q + 1] - offsets[q]
         weight = weights[q]
         documents = X[offsets[q] : offsets[q + 1]]
@@ -147,11 +134,10 @@ def learn(
         largest, norms = score_with_norms(documents, w, s)
         if not (math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
-        if not are_gains(kinds[q], gains[first:stop]):
+        if not are_gains(drawn.kind, drawn.gains):
             return q
         n_seen, mean_square = mean_square_with(counters, norms, m)
         margin = beta * mean_square
-        drawn = Clicked(kinds[q], rows[first:stop], gains[first:stop], logits[first:stop], rests[q], chances[first:stop])
         total, loss, mass = credit_clicks(drawn, by_discount, discounts, s, margin, reals, c)
         mass *= weight
         square = 0.0

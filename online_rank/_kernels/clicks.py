@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel, leaf
+from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite, copy_to
 from online_rank._kernels.codes import ALL_PAIRS, MAX_GRADE, OPTIMIZER_ROWS, PLACKETT_LUCE, SCALE_FREE
 from online_rank._kernels.fits import require, require_drawn
@@ -159,6 +159,20 @@ def swap_weight(e, unshown, below, a, b):
             others += e[p]
         ratio *= (others + e[b]) / (others + e[a])
     return ratio / (1.0 + ratio) if ratio < _CERTAIN else 1.0
+
+
+@inner
+def swap_weights(e, unshown, below, b, rho):
+    """`swap_weight` of b and of each of the first positions a < b, to `rho`: the same bits, several at a time."""
+    rho[:] = 1.0
+    others = unshown + below
+    for p in range(b, 0, -1):
+        if p < b:
+            others += e[p]
+        for a in range(min(p, rho.shape[0])):
+            rho[a] *= (others + e[b]) / (others + e[a])
+    for a in range(rho.shape[0]):
+        rho[a] = rho[a] / (1.0 + rho[a]) if rho[a] < _CERTAIN else 1.0
 
 
 @inner
@@ -307,14 +321,18 @@ def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline
         clicked |= gains[p] > 0.0
     unshown = exponentials(logits, rest, e) if kind == PLACKETT_LUCE else 0.0
     below = 0.0
+    rhos = np.empty(min(n, _NEAR))
     for b in range(n - 1, 0, -1):
         to = place_of(places[min(b, n_shown)])
+        whole = b < _NEAR and (clicked or b >= n_shown)
+        if whole and kind == PLACKETT_LUCE:
+            swap_weights(e, unshown, below, b, rhos[: min(b, n_shown)])
         for a in range(min(b, n_shown) - 1, -1, -1):
             difference = gains[a] - gains[b]
-            if difference == 0.0 and (b >= _NEAR or (b < n_shown and not clicked)):
+            if difference == 0.0 and not whole:
                 continue
             if kind == PLACKETT_LUCE:
-                rho = swap_weight(e, unshown, below, a, b)
+                rho = rhos[a] if whole else swap_weight(e, unshown, below, a, b)
             elif b == a + 1 and (a - kind) % 2 == 0:
                 rho = 0.5
             else:
@@ -340,34 +358,51 @@ def baseline_credit(kind, gains, n_shown, places, logits, rest, scores, baseline
 
 
 class Drawn(NamedTuple):
-    """The documents drawn for one query, best first: the first `n_shown` were shown."""
+    """The documents drawn for one query, best first, of which the first `n_shown` were shown, as in `ShownBlock`."""
 
-    X: np.ndarray
     kind: int
     n_shown: int
+    rows: np.ndarray
     gains: np.ndarray
     places: np.ndarray
     logits: np.ndarray
     rest: float
+    chances: np.ndarray
 
 
 @inner
-def teach(drawn, weight, wealth, beginning, baseline, bets, state, met, z, spare, reals):
+def drawn_of(shown, q):
+    """The `Drawn` of query q of a `ShownBlock`."""
+    first, stop = shown.starts[q], shown.starts[q + 1]
+    return Drawn(
+        shown.kinds[q],
+        stop - first - shown.held[q],
+        shown.rows[first:stop],
+        shown.gains[first:stop],
+        shown.places[first:stop],
+        shown.logits[first:stop],
+        shown.rests[q],
+        shown.chances[first:stop],
+    )
+
+
+@inner
+def teach(X, drawn, weight, wealth, beginning, baseline, bets, state, met, z, spare, reals):
     """Move the bets and the state of the scale-free optimizer by the clicks on one query; both are changed in place.
 
-    `beginning` (d,), or (0,) for none, has the initial weights, to which the bets are added. `met` receives the round's
-    contribution to the baseline. Returns whether all is finite, whether anything was learned, the sums of `baseline_credit`,
-    and ||z||^2.
+    `X` (n, d) has the documents drawn. `beginning` (d,), or (0,) for none, has the initial weights, to which the bets are
+    added. `met` receives the round's contribution to the baseline. Returns whether all is finite, whether anything was learned,
+    the sums of `baseline_credit`, and ||z||^2.
     """
-    n = drawn.X.shape[0]
+    n = X.shape[0]
     s, e, c = reals[0, :n], reals[1, :n], reals[2, :n]
-    meet_features(drawn.X, spare[0], spare[1], bets, state)
+    meet_features(X, spare[0], spare[1], bets, state)
     w = bets
     if beginning.shape[0] > 0:
         w = spare[0]
         for j in range(w.shape[0]):
             w[j] = beginning[j] + bets[j]
-    _scores(drawn.X, w, s)
+    _scores(X, w, s)
     if not all_finite(s):
         return False, False, 0.0, 0.0, 0.0
     if drawn.kind == ALL_PAIRS:
@@ -383,16 +418,20 @@ def teach(drawn, weight, wealth, beginning, baseline, bets, state, met, z, spare
         return True, False, total, wrong, 0.0
     for p in range(n):
         c[p] *= weight
-    square = _gradient(drawn.X, c, z)
+    square = _gradient(X, c, z)
     descend(SCALE_FREE, wealth, 1.0, z, bets, state)
     return math.isfinite(square) and all_finite(bets) and all_finite(state.ravel()), True, total, wrong, square
 
 
 @inner
-def add_to_baseline(baseline, met, weight):
-    """Add a round's contribution, times its weight, to the baseline, and clear it."""
-    for i in range(PLACES):
-        for j in range(PLACES):
+def add_to_baseline(drawn, baseline, met, weight):
+    """Add a round's contribution, times its weight, to the baseline, and clear it. Cells of lower places have none."""
+    last = 0
+    for p in range(drawn.places.shape[0]):
+        last = max(last, drawn.places[p])
+    last = place_of(last)
+    for i in range(last + 1):
+        for j in range(last + 1):
             if met[0, i, j] > 0.0:
                 baseline[0, i, j] += weight * met[0, i, j]
                 baseline[1, i, j] += weight * met[1, i, j]
@@ -409,32 +448,14 @@ def longest_list(starts):
     return longest
 
 
-@leaf
-def require_pages(starts, held, places, baseline):
-    """Require how many of the documents drawn were held back, and where the others stood; and a baseline of positions."""
-    require(baseline.shape == (2, PLACES, PLACES))
-    require(held.shape[0] >= starts.shape[0] - 1 and places.shape[0] >= starts[starts.shape[0] - 1])
-    inside = True
-    for q in range(starts.shape[0] - 1):
-        inside &= (held[q] >= 0) & (held[q] <= starts[q + 1] - starts[q])
-        for p in range(starts[q], starts[q + 1]):
-            inside &= places[p] >= 0
-    require(inside)
-
-
 @kernel
-def learn(
-    X, offsets, rows, starts, held, gains, places, logits, rests, kinds, weights, wealth, beginning, w, state, baseline, rounds,
-):  # fmt: skip
+def learn(X, offsets, shown, weights, wealth, beginning, w, state, baseline, rounds):
     """Learn from the clicks of a block of queries.
 
     Parameters
     ----------
     X, offsets : features (n, d), and where queries begin and end (q + 1,)
-    rows, starts : the documents drawn, by their number within their query, and where those of a query begin and end (q + 1,)
-    held : (q,) how many of them, the last, were not shown
-    gains, places, logits : of the documents drawn, in their order
-    rests, kinds : (q,) logsumexp of the logits not drawn, and the kinds of `swap_credit`
+    shown : the documents drawn and the clicks on them, an `online_rank.feedback.arrays.ShownBlock`
     weights : (q,) sample weights
     wealth : initial wealth of every coordinate of the scale-free optimizer
     beginning : (d,) initial weights; (0,) for zeros
@@ -447,12 +468,12 @@ def learn(
     Number of queries learned. When it is smaller than q, the next query has bad values or would make the state non-finite, and
     nothing of it was learned.
     """
-    require_drawn(X.shape[0], offsets, rows, starts, gains, logits, rests, kinds, weights, rounds)
-    require_pages(starts, held, places, baseline)
+    require_drawn(X.shape[0], offsets, shown, weights, rounds)
     d = w.shape[0]
+    require(baseline.shape == (2, PLACES, PLACES))
     require(X.shape[1] == d == state.shape[1] and state.shape[0] == OPTIMIZER_ROWS[SCALE_FREE] and beginning.shape[0] in (0, d))
-    longest = longest_list(starts)
-    shown = np.empty((longest, d))
+    longest = longest_list(shown.starts)
+    rows = np.empty((longest, d))
     reals = np.empty((3, longest))
     z = np.empty(d)
     spare = np.empty((2, d))
@@ -461,20 +482,19 @@ def learn(
     met = np.zeros(baseline.shape)
 
     for q in range(weights.shape[0]):
-        first, stop = starts[q], starts[q + 1]
-        k = stop - first
+        drawn = drawn_of(shown, q)
+        k = drawn.rows.shape[0]
         m = offsets[q + 1] - offsets[q]
         weight = weights[q]
-        largest, norms = _gather(X, rows[first:stop], offsets[q], shown[:k])
-        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and are_gains(kinds[q], gains[first:stop])):
+        largest, norms = _gather(X, drawn.rows, offsets[q], rows[:k])
+        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and are_gains(drawn.kind, drawn.gains)):
             return q
         if k == 0:
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
-        drawn = Drawn(shown[:k], kinds[q], k - held[q], gains[first:stop], places[first:stop], logits[first:stop], rests[q])
         copy_to(new_state.ravel(), state.ravel())
         fine, learned, total, wrong, square = teach(
-            drawn, weight, wealth, beginning, baseline, bets, new_state, met, z, spare, reals
+            rows[:k], drawn, weight, wealth, beginning, baseline, bets, new_state, met, z, spare, reals
         )
         if not fine:
             return q
@@ -483,8 +503,8 @@ def learn(
             copy_to(w, bets)
             for j in range(beginning.shape[0]):
                 w[j] += beginning[j]
-        if kinds[q] != ALL_PAIRS:
-            add_to_baseline(baseline, met, weight)
+        if drawn.kind != ALL_PAIRS:
+            add_to_baseline(drawn, baseline, met, weight)
         loss = wrong / total if total > 0.0 else 0.0
         # No theorem covers this update, so it has no mass and no margin.
         write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, 0.0, not total > 0.0)

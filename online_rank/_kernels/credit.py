@@ -11,10 +11,11 @@ import numpy as np
 
 from online_rank._kernels._jit import inlined, inner, leaf
 from online_rank._kernels.codes import ADAPTIVE, ARGMAX, DELTA, GAIN, PAIRS, SORT, SPREAD
+from online_rank._kernels.graded import Graded, Target
 from online_rank._kernels.hinges import hinge_by_delta, hinge_of_sorted, hinge_on_best, hinges_of_few, hinges_of_moved
 from online_rank._kernels.pair_credits import argmax_credit, delta_credit, pair_credit, spread_credit, spread_over_few
 from online_rank._kernels.sort_credit import Moved, sort_credit, transport
-from online_rank._kernels.violations import list_preferred, sort_violators
+from online_rank._kernels.violations import Violation, list_preferred, sort_violators
 from online_rank._kernels.workspace import BARS, BEST, CREDIT, OTHER_CREDIT, PREFERRED, SHARES
 
 # Up to this number of preferred documents their violators are counted one by one.
@@ -75,6 +76,22 @@ def room_for_pairs(longest):
     return Moved(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), np.empty(size))
 
 
+class Update(NamedTuple):
+    """An update whose pairs are found again: what `assign_credit` was given, by which the credit in the workspace was scaled.
+
+    `of_spread` is the share of `spread` in ADAPTIVE; `moved` receives the pairs of `sort`.
+    """
+
+    credit: int
+    target: Target
+    graded: Graded
+    v: np.ndarray
+    violation: Violation
+    scale: float
+    of_spread: float
+    moved: Moved
+
+
 class Pairs(NamedTuple):
     """How many pairs an update has, as `hinges` needs them; they stand in the workspace.
 
@@ -88,8 +105,9 @@ class Pairs(NamedTuple):
 
 
 @leaf
-def prepare_hinges(credit, graded, v, violation, moved, work, all_forms):
-    """The `Pairs` of a credit that `assign_credit` has left in `work`, scaled or not; `moved` receives those of `sort`."""
+def prepare_hinges(update, work, all_forms):
+    """The `Pairs` of an `Update` whose credit `assign_credit` has left in `work`, scaled or not."""
+    credit, graded, v, moved = update.credit, update.graded, update.v, update.moved
     m = v.shape[0]
     n = list_preferred(graded.level, v, credit in (PAIRS, GAIN, DELTA), work.integers[PREFERRED])
     size, mass = 0, 0.0
@@ -101,29 +119,30 @@ def prepare_hinges(credit, graded, v, violation, moved, work, all_forms):
         if credit in (SPREAD, ADAPTIVE) and work.reals[SHARES, i] > 0.0:
             mass += v[i]
     if (all_forms is not None and credit in (PAIRS, GAIN)) or (credit in (SPREAD, ADAPTIVE) and n > _FEW):
-        sort_violators(graded, violation, work.integers[PREFERRED, :n], work)
+        sort_violators(graded, update.violation, work.integers[PREFERRED, :n], work)
     return Pairs(n, size, mass)
 
 
 @leaf
-def hinges(credit, target, graded, v, violation, pairs, moved, of_spread, scale, k, other, two, margin, work, all_forms):
+def hinges(update, pairs, k, other, two, margin, work, all_forms):
     """Sums of a_ij times the hinges of two comparators' keys (m,) over the pairs, a_ij as `assign_credit` has them, scaled.
 
     Additions wait for one another, so two sums take little longer than one. Without `two`, the second is worth nothing.
-    `of_spread` is the share of `spread` in ADAPTIVE; `scale` is what the credit in `work` was multiplied by; `all_forms` is as
-    for `assign_credit`.
+    `all_forms` is as for `assign_credit`.
     """
+    credit, scale, of_spread = update.credit, update.scale, update.of_spread
     sort, other_sort = 0.0, 0.0
     if credit in (SORT, ADAPTIVE):
-        sort, other_sort = hinges_of_moved(moved, pairs.moved, k, other, margin)
+        sort, other_sort = hinges_of_moved(update.moved, pairs.moved, k, other, margin)
     if credit == SORT:
         return sort, other_sort
     preferred = work.integers[PREFERRED, : pairs.preferred]
     if credit in (SPREAD, ADAPTIVE) and pairs.preferred <= _FEW:
-        own, others = hinges_of_few(graded, violation, preferred, work.reals[SHARES], k, other, two, margin, work)
+        shares = work.reals[SHARES]
+        own, others = hinges_of_few(update.graded, update.violation, preferred, shares, k, other, two, margin, work)
     else:
-        own = _hinge(credit, target, graded, v, violation, preferred, k, margin, work, all_forms)
-        others = _hinge(credit, target, graded, v, violation, preferred, other, margin, work, all_forms) if two else 0.0
+        own = _hinge(update, preferred, k, margin, work, all_forms)
+        others = _hinge(update, preferred, other, margin, work, all_forms) if two else 0.0
     if credit != ADAPTIVE:
         return scale * own, scale * others
     own, others = scale * (own / pairs.spread), scale * (others / pairs.spread)
@@ -131,13 +150,14 @@ def hinges(credit, target, graded, v, violation, pairs, moved, of_spread, scale,
 
 
 @leaf
-def _hinge(credit, target, graded, v, violation, preferred, k, margin, work, all_forms):
+def _hinge(update, preferred, k, margin, work, all_forms):
     """The sum for a comparator's keys k (m,), unscaled: of a query whose violators are sorted, or of another credit's pairs."""
+    credit, target, graded, violation = update.credit, update.target, update.graded, update.violation
     if credit in (SPREAD, ADAPTIVE):
         return hinge_of_sorted(SPREAD, target.kind, graded, preferred, k, margin, work)
     if all_forms is not None:
         if credit == ARGMAX:
-            return hinge_on_best(graded, v, violation, k, margin, work.integers[BEST])
+            return hinge_on_best(graded, update.v, violation, k, margin, work.integers[BEST])
         if credit == DELTA:
             return hinge_by_delta(target, graded, violation, k, margin, work)
         if credit in (PAIRS, GAIN):

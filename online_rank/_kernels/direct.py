@@ -1,10 +1,11 @@
 """The DirectRanker: a forward and a backward pass of a network for each query of a block, in one call."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from online_rank._kernels._jit import inner, kernel
+from online_rank._kernels._jit import inner, kernel, leaf
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import OPTIMIZER_ROWS
 from online_rank._kernels.fits import require, require_block
@@ -14,6 +15,23 @@ from online_rank._kernels.primitives import sum_of_squares
 from online_rank._kernels.rounds import write_round
 from online_rank._kernels.surrogates import evaluate, settings
 from online_rank._kernels.workspace import SCORES, longest_query, workspace
+
+
+class Learner(NamedTuple):
+    """What learning changes in place.
+
+    `parameters` is the flat vector of `network`, `state` (rows, n) what the optimizer keeps of it, and `average` the averaged
+    parameters, (0,) if those that learn serve. `pending` is the sum of the gradients since the last step, (0,) if every query
+    is a step. `counters`, float64, are the effective number of averaged vectors, steps, queries pending, and most grades
+    of a query; `key`, uint64 (1,), is what dropout draws from.
+    """
+
+    parameters: np.ndarray
+    state: np.ndarray
+    average: np.ndarray
+    pending: np.ndarray
+    counters: np.ndarray
+    key: np.ndarray
 
 
 @inner
@@ -49,12 +67,13 @@ def _score(documents, parameters, layers, key, buffers, s):
 
 
 @inner
-def _step(optimizer, rate, l2, decay, gradient, parameters, state, average, counters):
+def _step(optimizer, rate, l2, decay, gradient, learner):
     """One step of the optimizer by the (mean) gradient, and one more vector in the average."""
+    parameters, average, counters = learner.parameters, learner.average, learner.counters
     if l2 > 0.0:
         gradient += gradient.dtype.type(l2) * parameters
     counters[1] += 1.0
-    descend(optimizer, rate, counters[1], gradient, parameters, state)
+    descend(optimizer, rate, counters[1], gradient, parameters, learner.state)
     if average.shape[0] > 0:
         counters[0] = decay * counters[0] + 1.0
         # In the precision of the parameters, unlike `averages`: twice as many float32 fit into a register.
@@ -64,8 +83,9 @@ def _step(optimizer, rate, l2, decay, gradient, parameters, state, average, coun
 
 
 @inner
-def _mean_gradient(accumulate, gradient, pending, counters):
+def _mean_gradient(accumulate, gradient, learner):
     """Add a gradient to those waiting for a step. Returns whether there are enough; `gradient` is then their mean."""
+    pending, counters = learner.pending, learner.counters
     if accumulate == 1:
         return True
     counters[2] += 1.0
@@ -78,11 +98,17 @@ def _mean_gradient(accumulate, gradient, pending, counters):
     return True
 
 
+@leaf
+def _require_learner(learner, d, widths, config):
+    """Require arrays of a network of these widths, for d features."""
+    n = learner.parameters.shape[0]
+    require(widths[0] == d and n == n_parameters(widths) and learner.state.shape[1] == n)
+    require(learner.state.shape[0] == OPTIMIZER_ROWS[config[0]] and learner.average.shape[0] in (0, n))
+    require((config[2] == 1 or learner.pending.shape[0] == n) and learner.counters.shape[0] >= 4 and learner.key.shape[0] >= 1)
+
+
 @kernel
-def learn(
-    X, y, offsets, weights, discounts, surrogate, widths, config, constants,
-    parameters, state, average, pending, counters, key, rounds,
-):  # fmt: skip
+def learn(X, y, offsets, weights, discounts, surrogate, widths, config, constants, learner, rounds):
     """Learn from a block of queries.
 
     Parameters
@@ -94,12 +120,7 @@ def learn(
     widths : (d, width of each layer)
     config : int64 array: optimizer, activation, queries a step
     constants : float64 array: learning rate, l2, dropout rate, decay of the average, largest gradient
-    parameters, state : flat vector and what the optimizer keeps (rows, n), changed in place
-    average : averaged parameters, changed in place; (0,) if the parameters that learn serve
-    pending : sum of the gradients since the last step, changed in place; (0,) when every query is a step
-    counters : float64 array, changed in place: effective number of averaged vectors, steps, queries pending, most grades of
-        a query
-    key : uint64 array (1,), changed in place: what dropout draws from
+    learner : a `Learner`
     rounds : (q, 10) out, a `Round` a row
 
     Returns
@@ -108,9 +129,8 @@ def learn(
     of it was learned.
     """
     require_block(X.shape[0], y, offsets, weights, discounts, rounds)
-    require(widths[0] == X.shape[1] and parameters.shape[0] == n_parameters(widths) and state.shape[1] == parameters.shape[0])
-    require(state.shape[0] == OPTIMIZER_ROWS[config[0]] and average.shape[0] in (0, parameters.shape[0]))
-    require((config[2] == 1 or pending.shape[0] == parameters.shape[0]) and counters.shape[0] >= 4 and key.shape[0] >= 1)
+    _require_learner(learner, X.shape[1], widths, config)
+    parameters, counters, key = learner.parameters, learner.counters, learner.key
     optimizer, activation, accumulate = config
     rate, l2, dropout, decay, limit = constants
     target, form = settings(surrogate[0], surrogate[1], discounts)
@@ -146,8 +166,8 @@ def learn(
                 return q
             key[0] = next_key(key[0])
             counters[3] = max(counters[3], np.float64(levels))
-            if _mean_gradient(accumulate, gradient, pending, counters):
-                _step(optimizer, rate, l2, decay, gradient, parameters, state, average, counters)
+            if _mean_gradient(accumulate, gradient, learner):
+                _step(optimizer, rate, l2, decay, gradient, learner)
         # No theorem covers a surrogate's update, so it has no mass and no margin.
         write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, v_max, levels < 2)
     return weights.shape[0]

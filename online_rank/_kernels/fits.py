@@ -35,18 +35,24 @@ def require_block(n, y, offsets, weights, discounts, rounds):
 
 
 @leaf
-def require_drawn(X_rows, offsets, rows, starts, gains, logits, rests, kinds, weights, rounds):
-    """Require documents drawn of each query, by their number within it, and what is known of them and of their queries."""
+def require_drawn(X_rows, offsets, shown, weights, rounds):
+    """Require documents drawn of each query, by their number within it, and what is known of them and of their queries.
+
+    `shown` is an `online_rank.feedback.arrays.ShownBlock`.
+    """
     queries = weights.shape[0]
+    rows, starts = shown.rows, shown.starts
     require_offsets(offsets, X_rows)
-    require_offsets(starts, min(min(rows.shape[0], gains.shape[0]), logits.shape[0]))
+    require_offsets(starts, min(min(rows.shape[0], shown.gains.shape[0]), min(shown.places.shape[0], shown.logits.shape[0])))
+    require(shown.chances.shape[0] == 0 or shown.chances.shape[0] >= starts[starts.shape[0] - 1])
     require(offsets.shape[0] > queries and starts.shape[0] == offsets.shape[0])
-    require(rests.shape[0] >= queries and kinds.shape[0] >= queries)
+    require(shown.rests.shape[0] >= queries and shown.kinds.shape[0] >= queries and shown.held.shape[0] >= queries)
     require(rounds.shape[0] >= queries and rounds.shape[1] == 10)
     inside = True
     for q in range(queries):
+        inside &= (shown.held[q] >= 0) & (shown.held[q] <= starts[q + 1] - starts[q])
         for p in range(starts[q], starts[q + 1]):
-            inside &= (rows[p] >= 0) & (rows[p] < offsets[q + 1] - offsets[q])
+            inside &= (rows[p] >= 0) & (rows[p] < offsets[q + 1] - offsets[q]) & (shown.places[p] >= 0)
     require(inside)
 
 

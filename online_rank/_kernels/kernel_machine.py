@@ -38,6 +38,22 @@ class Form(NamedTuple):
     coef0: float
 
 
+class Learner(NamedTuple):
+    """What learning changes in place.
+
+    `alpha` and `average` (budget,) are the coefficients that learn and their average, which is (0,) if the coefficients that
+    learn serve; `stored` (budget, d) and `factor` (budget, budget) are as in `Basis`. `counters` (6,) are the effective number
+    of averaged coefficients, the sums of ||z||^2 and of V, the number of stored documents, the sum of the projection errors
+    ||e||, and the largest ||e|| / V.
+    """
+
+    alpha: np.ndarray
+    average: np.ndarray
+    stored: np.ndarray
+    factor: np.ndarray
+    counters: np.ndarray
+
+
 class Basis(NamedTuple):
     """The kernel, the documents stored (budget, d), and the Cholesky factor (budget, budget) of their Gram matrix."""
 
@@ -230,10 +246,7 @@ def _hinges(u, level, share, scale, s, offset):
 
 
 @kernel
-def learn(
-    X, y, offsets, weights, discounts, config, constants, alpha, average, stored, factor, counters, rounds,
-    compared=None, values=None,
-):  # fmt: skip
+def learn(X, y, offsets, weights, discounts, config, constants, learner, rounds, compared=None):
     """Learn from a block of queries.
 
     Parameters
@@ -243,14 +256,9 @@ def learn(
     discounts : (>= largest m,) table of D(p)
     config : int64 array: measure kind, cutoff, threshold, kernel, degree
     constants : float64 array: gamma, coef0, tolerance eta, relative margin beta, factor by which the average forgets
-    alpha, average : (budget,) coefficients that learn and their average, changed in place; the average is (0,) when the
-        coefficients that learn serve
-    stored, factor : (budget, d) stored documents and (budget, budget) their Cholesky factor, changed in place
-    counters : (6,) changed in place: effective number of averaged coefficients, sum of ||z||^2, sum of V, number of stored
-        documents, sum of the projection errors ||e||, largest ||e|| / V
+    learner : a `Learner`
     rounds : (q, 10) out, a `Round` a row
-    compared : (n,) scores of the documents by a comparator, whose losses on the pairs of the updates are computed too
-    values : (q,) out, losses of the comparator
+    compared : None, or the scores (n,) of the documents by a comparator, and out (q,) its losses on the pairs of the updates
 
     Returns
     -------
@@ -258,10 +266,11 @@ def learn(
     nothing of it was learned.
     """
     require_block(X.shape[0], y, offsets, weights, discounts, rounds)
+    alpha, average, stored, factor, counters = learner
     require(X.shape[1] == stored.shape[1] and alpha.shape[0] == stored.shape[0] == factor.shape[0] == factor.shape[1])
     require(average.shape[0] in (0, alpha.shape[0]) and counters.shape[0] == 6 and 0.0 <= counters[STORED] <= alpha.shape[0])
     if compared is not None:
-        require(compared.shape[0] >= y.shape[0] and values.shape[0] >= weights.shape[0])
+        require(compared[0].shape[0] >= y.shape[0] and compared[1].shape[0] >= weights.shape[0])
     kind, cutoff, threshold, shape, degree = config
     gamma, coef0, tolerance, beta, keep = constants
     basis = Basis(Form(shape, degree, gamma, coef0), stored, factor)
@@ -283,7 +292,7 @@ def learn(
         if not (graded.levels >= 0 and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
         if compared is not None:
-            values[q] = 0.0
+            compared[1][q] = 0.0
         if graded.levels < 2:
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
             continue
@@ -303,7 +312,8 @@ def learn(
                 factor[before:n] = 0.0
                 return q
             if compared is not None:
-                values[q] = _hinges(compared[first : first + m], graded.level, work.reals[SHARES], scale, s, offset)
+                u = compared[0][first : first + m]
+                compared[1][q] = _hinges(u, graded.level, work.reals[SHARES], scale, s, offset)
             copy_to(alpha, new)
             counters[STORED] = n
             counters[SQUARES] += square

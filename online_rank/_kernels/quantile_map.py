@@ -6,11 +6,13 @@ comparisons decide which values stay: the knots are values of the stream.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from online_rank._kernels._jit import kernel, leaf
 from online_rank._kernels.arrays import copy_to
+from online_rank._kernels.fits import require
 from online_rank._kernels.primitives import bit_pattern, four_row_dots, row_dot
 from online_rank._kernels.quantiles import normal_quantile
 
@@ -188,21 +190,45 @@ def _choose_knots(values, weights, n, rare, knots, scores):
     return size
 
 
+class Sketches(NamedTuple):
+    """Sketches of d features: points (d, P), how many there are (d,) and their weight (d,); and the weight of all documents."""
+
+    points: np.ndarray
+    sizes: np.ndarray
+    masses: np.ndarray
+    total: float
+
+
+@leaf
+def _require_sketches(sketches):
+    """Require as many points as a sketch says, in each row."""
+    points, sizes = sketches.points, sketches.sizes
+    require(sizes.shape[0] == points.shape[0] == sketches.masses.shape[0])
+    inside = True
+    for j in range(sizes.shape[0]):
+        inside &= (sizes[j] >= 0) & (sizes[j] <= points.shape[1])
+    require(inside)
+
+
 @kernel
-def find_knots(
-    first, stop, points, sizes, masses, total, old_points, old_sizes, old_masses, old_total, draw,
-    rare, counts, knots, cells, finders,
-):  # fmt: skip
+def find_knots(first, stop, sketches, old, draw, table):
     """Knots of the features first..stop, and the table by which a value finds the two it is between.
 
     If 0 has more than half of the weight, it counts for half, its score is set to 0, and the feature is `rare`.
 
-    total : weight of all documents
-    old_points : (d', P), d' <= d; and so on: sketches of the first features that count too
-    rare, counts : (d,) out: 1 if 0 has more than half of the weight; number of knots
-    knots : (d, K + BEYOND, KNOT) out: values after the last one are infinite
-    cells : (d, 256) uint8 out: the last knot before each cell; finders : (FINDER, d) out
+    sketches : `Sketches` of d features
+    old : those of the first features, d' <= d, that count too
+    table : out; rare, counts (d,): 1 if 0 has more than half of the weight, number of knots; knots (d, K + BEYOND, KNOT), whose
+        values after the last one are infinite; cells (d, 256) uint8: the last knot before each cell; finders (FINDER, d)
     """
+    points, sizes, masses, total = sketches
+    old_points, old_sizes, old_masses, old_total = old
+    rare, counts, knots, cells, finders = table
+    _require_sketches(sketches)
+    _require_sketches(old)
+    require(first >= 0 and first <= stop <= points.shape[0] and old_points.shape[1] == points.shape[1])
+    require(stop <= rare.shape[0] == counts.shape[0] == knots.shape[0] == cells.shape[0] == finders.shape[1])
+    require(knots.shape[1] > BEYOND and knots.shape[2] == KNOT and finders.shape[0] == FINDER)
     room = 2 * points.shape[1]
     joined, values, weights = np.empty(room), np.empty(room + 1), np.empty(room + 1)
     chosen, scores = np.empty(knots.shape[1] - BEYOND), np.empty(knots.shape[1] - BEYOND)

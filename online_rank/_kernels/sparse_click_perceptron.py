@@ -7,8 +7,8 @@ import numpy as np
 from online_rank._kernels._jit import inner, kernel
 from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.averages import count_lazily, lag_of
-from online_rank._kernels.click_perceptron import MEAN_SQUARE, Clicked, credit_clicks, mean_square_with, require_costs
-from online_rank._kernels.clicks import are_gains, longest_list
+from online_rank._kernels.click_perceptron import MEAN_SQUARE, credit_clicks, mean_square_with, require_costs
+from online_rank._kernels.clicks import are_gains, drawn_of, longest_list
 from online_rank._kernels.codes import DOCUMENTS
 from online_rank._kernels.fits import require, require_drawn, require_rows
 from online_rank._kernels.rounds import write_round
@@ -47,48 +47,42 @@ def _take_sums(state, touched, z):
 
 
 @kernel
-def learn(
-    starts, columns, values, offsets, rows, list_starts, gains, logits, rests, kinds, weights, chances, by_discount, discounts,
-    constants, state, averages, counters, rounds,
-):  # fmt: skip
+def learn(starts, columns, values, offsets, shown, weights, discounts, config, state, averages, counters, rounds):
     """Learn from the clicks of a block of queries.
 
     Parameters
     ----------
     starts, columns, values : the documents as `online_rank.query.SparseRows`
-    rows, list_starts : the documents drawn (`rows` and `starts` of `click_perceptron.learn`)
     state : (at least d, 5) of `sparse`, with the sums of squared updates at SQUARES, changed in place
     averages : whether an average of the weights serves
     counters : (6,) of `click_perceptron.learn`, with EVIDENCE and WITH_GRADIENTS of `sparse_clicks`, changed in place
-    offsets, gains, logits, rests, kinds, weights, chances, by_discount, discounts, constants, rounds : as for
-        `click_perceptron.learn`
+    offsets, shown, weights, discounts, config, rounds : as for `click_perceptron.learn`
 
     Returns
     -------
     As `click_perceptron.learn`.
     """
     require_rows(starts, columns, values, state.shape[0])
-    require_drawn(starts.shape[0] - 1, offsets, rows, list_starts, gains, logits, rests, kinds, weights, rounds)
-    require_costs(offsets, list_starts, chances, by_discount, discounts, counters)
+    beta, keep, by_discount = config
+    require_drawn(starts.shape[0] - 1, offsets, shown, weights, rounds)
+    require_costs(offsets, by_discount, discounts, counters)
     require(state.shape[1] > SQUARES)
-    beta, keep = constants
-    longest = max(longest_query(offsets), longest_list(list_starts))
+    longest = max(longest_query(offsets), longest_list(shown.starts))
     most = most_entries(starts, offsets)
     reals = np.empty((5, longest))
     touched, z = np.empty(most + 1, np.int64), np.empty(most + 1)
     for q in range(weights.shape[0]):
-        first, stop, weight = list_starts[q], list_starts[q + 1], weights[q]
+        drawn, weight = drawn_of(shown, q), weights[q]
         m = offsets[q + 1] - offsets[q]
         documents = Rows(starts[offsets[q] : offsets[q + 1] + 1], columns, values)
         s, c = reals[0, :m], reals[1, :m]
         largest, norms = score_with_norms(documents.starts, columns, values, state, s)
         if not (math.isfinite(norms) and all_finite(s) and weight >= 0.0 and math.isfinite(weight)):
             return q
-        if not are_gains(kinds[q], gains[first:stop]):
+        if not are_gains(drawn.kind, drawn.gains):
             return q
         n_seen, mean_square = mean_square_with(counters, norms, m)
         margin = beta * mean_square
-        drawn = Clicked(kinds[q], rows[first:stop], gains[first:stop], logits[first:stop], rests[q], chances[first:stop])
         total, loss, mass = credit_clicks(drawn, by_discount, discounts, s, margin, reals, c)
         mass *= weight
         square = 0.0

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from online_rank._kernels._jit import inner, kernel, leaf
-from online_rank._kernels.clicks import Drawn, add_to_baseline, are_gains, confidence_of, longest_list, require_pages, teach
+from online_rank._kernels.clicks import PLACES, add_to_baseline, are_gains, confidence_of, drawn_of, longest_list, teach
 from online_rank._kernels.codes import ALL_PAIRS, OPTIMIZER_ROWS, SCALE_FREE
 from online_rank._kernels.fits import require, require_drawn, require_rows
 from online_rank._kernels.rounds import write_round
@@ -36,13 +36,13 @@ def _entries(starts, columns, values, rows, offset, found_columns, found_values)
 
 
 @inner
-def _most_entries(starts, rows, offsets, list_starts):
+def _most_entries(starts, offsets, shown):
     """The largest number of entries of the documents drawn of a query."""
     most = 0
     for q in range(offsets.shape[0] - 1):
         n = 0
-        for p in range(list_starts[q], list_starts[q + 1]):
-            i = offsets[q] + rows[p]
+        for p in range(shown.starts[q], shown.starts[q + 1]):
+            i = offsets[q] + shown.rows[p]
             n += starts[i + 1] - starts[i]
         most = max(most, n)
     return most
@@ -99,44 +99,39 @@ def confidence(counters):
 
 
 @kernel
-def learn(
-    starts, columns, values, offsets, rows, list_starts, held, gains, places, logits, rests, kinds, weights, wealth, state,
-    baseline, counters, rounds,
-):  # fmt: skip
+def learn(starts, columns, values, offsets, shown, weights, wealth, state, baseline, counters, rounds):
     """Learn from the clicks of a block of queries.
 
     Parameters
     ----------
     starts, columns, values : the documents as `online_rank.query.SparseRows`, no column twice in a row
-    rows, list_starts : the documents drawn (`rows` and `starts` of `clicks.learn`)
     state : (at least d, 4 and what the scale-free optimizer keeps) of `sparse`, changed in place
     counters : (6,) with EVIDENCE and WITH_GRADIENTS, changed in place
-    offsets, held, gains, places, logits, rests, kinds, weights, wealth, baseline, rounds : as for `clicks.learn`
+    offsets, shown, weights, wealth, baseline, rounds : as for `clicks.learn`
 
     Returns
     -------
     As `clicks.learn`.
     """
     require_rows(starts, columns, values, state.shape[0])
-    require_drawn(starts.shape[0] - 1, offsets, rows, list_starts, gains, logits, rests, kinds, weights, rounds)
-    require_pages(list_starts, held, places, baseline)
+    require_drawn(starts.shape[0] - 1, offsets, shown, weights, rounds)
+    require(baseline.shape == (2, PLACES, PLACES))
     require(state.shape[1] == OPTIMIZER + OPTIMIZER_ROWS[SCALE_FREE] and counters.shape[0] > WITH_GRADIENTS)
-    longest, most = longest_list(list_starts), _most_entries(starts, rows, offsets, list_starts)
+    longest, most = longest_list(shown.starts), _most_entries(starts, offsets, shown)
     found, numbers, features = np.empty(most, np.int32), np.empty(most, np.int64), np.empty(most, np.int64)
     x = np.empty(most)
     n_kept = state.shape[1] - OPTIMIZER
     reals = np.empty((3, longest))
     met = np.zeros(baseline.shape)
     for q in range(weights.shape[0]):
-        first, stop, weight = list_starts[q], list_starts[q + 1], weights[q]
-        k, m = stop - first, offsets[q + 1] - offsets[q]
-        drawn_rows = rows[first:stop]
-        n_entries = _entries(starts, columns, values, drawn_rows, offsets[q], found, x)
+        drawn, weight = drawn_of(shown, q), weights[q]
+        k, m = drawn.rows.shape[0], offsets[q + 1] - offsets[q]
+        n_entries = _entries(starts, columns, values, drawn.rows, offsets[q], found, x)
         n = number_features(found[:n_entries], state, features, numbers)
         touched = features[:n]
         X = np.empty((k, n))
-        largest, norms = _lay_out(starts, drawn_rows, offsets[q], numbers, x, X)
-        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and are_gains(kinds[q], gains[first:stop])):
+        largest, norms = _lay_out(starts, drawn.rows, offsets[q], numbers, x, X)
+        if not (math.isfinite(norms) and weight >= 0.0 and math.isfinite(weight) and are_gains(drawn.kind, drawn.gains)):
             return q
         if n == 0:
             write_round(rounds[q], 0.0, 0.0, 0.0, 0.0, weight, m, largest, 0.0, True)
@@ -147,16 +142,15 @@ def learn(
             for r in range(n_kept):
                 kept[r, f] = state[touched[f], OPTIMIZER + r]
         bets = np.zeros(n)
-        drawn = Drawn(X, kinds[q], k - held[q], gains[first:stop], places[first:stop], logits[first:stop], rests[q])
         fine, learned, total, wrong, square = teach(
-            drawn, weight, wealth, beginning, baseline, bets, kept, met, np.empty(n), np.empty((2, n)), reals
+            X, drawn, weight, wealth, beginning, baseline, bets, kept, met, np.empty(n), np.empty((2, n)), reals
         )
         if not fine:
             return q
         if learned:
             _write_back(touched, bets, beginning, kept, state, counters)
-        if kinds[q] != ALL_PAIRS:
-            add_to_baseline(baseline, met, weight)
+        if drawn.kind != ALL_PAIRS:
+            add_to_baseline(drawn, baseline, met, weight)
         loss = wrong / total if total > 0.0 else 0.0
         write_round(rounds[q], loss, 0.0, square, 0.0, weight, m, largest, 0.0, not total > 0.0)
     return weights.shape[0]

@@ -8,32 +8,27 @@ from online_rank._kernels.workspace import longest_query
 
 
 @kernel
-def learn_tracked(
-    X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms, comparators, values, asked,
-    answers, gained
-):  # fmt: skip
+def learn_tracked(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms, watched):
     """Learn from a block of queries as `perceptron.learn_any_form`, bit for bit, and measure by the weights before each update.
 
     Parameters
     ----------
     X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms : as for
         `perceptron.learn_any_form`
-    comparators : (c, d) their weights
-    values : (q, c, 2) out: losses F(u) and f(u) of the comparators in each round with an update (`watching.compare_round`)
-    asked : (n, d) the documents as they were asked for, before transformers learned their query
-    answers : (n,) out: their scores by the weights that served then; (0,) where nobody asks
-    gained : (d,) the sum of all updates, changed in place: what the weights would be without a cap of their norm; (0,) where
-        nobody asks
+    watched : a `watching.Watched` of comparators (c, d) and their losses `values` (q, c, 2), out; of the documents `asked`
+        (n, d), before transformers learned their query, and their `answers` (n,), out, or (0,); of the sum `gained` (d,) of all
+        updates, changed in place, what the weights would be without a cap of their norm, or (0,)
 
     Returns
     -------
     Number of queries learned, as `perceptron.learn_any_form`.
     """
+    comparators, values, asked, answers, gained = watched
     c = comparators.shape[0]
     require(c == 0 or comparators.shape[1] == w.shape[0])
     require(values.shape[0] >= weights.shape[0] and values.shape[1] == c and values.shape[2] == 2)
     require(answers.shape[0] in (0, X.shape[0]) and asked.shape[0] >= answers.shape[0])
     require(answers.shape[0] == 0 or asked.shape[1] == w.shape[0])
     require(gained.shape[0] in (0, w.shape[0]))
-    watch = watch_of(comparators, values, asked, answers, gained, longest_query(offsets))
+    watch = watch_of(watched, longest_query(offsets))
     return learn_block(X, y, offsets, weights, discounts, config, w, average, counters, rounds, served, all_forms, watch)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from online_rank._kernels._jit import inner, leaf
-from online_rank._kernels.credit import hinges, prepare_hinges, room_for_pairs
+from online_rank._kernels.credit import Update, hinges, prepare_hinges, room_for_pairs
 from online_rank._kernels.dense import score, score_rows_by_all, score_with_norms
 from online_rank._kernels.primitives import lane_sum
 from online_rank._kernels.sort_credit import Moved
@@ -37,9 +37,20 @@ class Watch(NamedTuple):
     moved: Moved
 
 
+class Watched(NamedTuple):
+    """What Python asks to be measured: the first five fields of `Watch`."""
+
+    comparators: np.ndarray
+    values: np.ndarray
+    asked: np.ndarray
+    answers: np.ndarray
+    gained: np.ndarray
+
+
 @inner
-def watch_of(comparators, values, asked, answers, gained, longest):
+def watch_of(watched, longest):
     """A `Watch` of queries of up to `longest` documents."""
+    comparators, values, asked, answers, gained = watched
     n = comparators.shape[0]
     return Watch(comparators, values, asked, answers, gained, np.empty((n, longest)), room_for_pairs(longest if n > 0 else 0))
 
@@ -84,23 +95,21 @@ def compare_round(scores, moved, target, rule, graded, violated, weight, scale, 
 
     They are F(u) = sum of a_ij hinge_ij(u), and f(u) = weight phi_v; infinity for overflow. With keys k = u-scores
     (s - Delta R for a margin that grows with the grade gap, and margin 0), the hinge of a pair (i, j) with R_i > R_j is
-    max(0, margin + k_j - k_i). `scores` (c, at least m) has the u-scores; `moved`, `scale` and `of_spread` are as for
-    `credit.hinges`, and `all_forms` as for `credit.assign_credit`.
+    max(0, margin + k_j - k_i). `scores` (c, at least m) has the u-scores; `moved`, `scale` and `of_spread` are as in
+    `credit.Update`, and `all_forms` as for `credit.assign_credit`.
     """
     m = graded.level.shape[0]
     v, k, other = work.reals[WEIGHTS, :m], work.reals[LISTED_SCORES, :m], work.reals[LISTED_GRADIENT, :m]
     margin = 0.0 if rule.by_gap else rule.margin
-    pairs = prepare_hinges(rule.credit, graded, v, violated, moved, work, all_forms)
+    update = Update(rule.credit, target, graded, v, violated, scale, of_spread, moved)
+    pairs = prepare_hinges(update, work, all_forms)
     preferred = work.integers[PREFERRED, : pairs.preferred]
     # Two at a time; the last of an odd number beside itself.
     for first in range(0, out.shape[0], 2):
         second = min(first + 1, out.shape[0] - 1)
         finite = _keys_of(rule, graded, scores[first], k, work.reals[TERMS, :m])
         other_finite = _keys_of(rule, graded, scores[second], other, work.reals[TERMS, :m])
-        hinge, other_hinge = hinges(
-            rule.credit, target, graded, v, violated, pairs, moved, of_spread, scale, k, other, second > first, margin, work,
-            all_forms,
-        )  # fmt: skip
+        hinge, other_hinge = hinges(update, pairs, k, other, second > first, margin, work, all_forms)
         loss, other_loss = _slam_losses(graded, v, preferred, k, other, margin, work.reals[KEYS], work.reals[SPARE_KEYS])
         if second > first:
             out[second, 0] = other_hinge if other_finite else np.inf

@@ -84,13 +84,10 @@ def losses_on_clicks(
     scores
         (n, m) scores by the comparators.
     """
-    shown, chances = clicks_of(ranker, query)
     losses = np.zeros(len(scores))
-    compare_on_clicks(
-        shown.kinds[0], shown.rows, shown.gains, shown.logits, shown.rests[0],
-        chances, ranker.cost == "dcg", discounts(query.n_documents),
-        decisive, learned.margin, learned.weight, scores, np.zeros(len(shown.gains)), losses,
-    )  # fmt: skip
+    by_discount, table = ranker.cost == "dcg", discounts(query.n_documents)
+    shown = clicks_of(ranker, query)
+    compare_on_clicks(shown, by_discount, table, decisive, learned.margin, learned.weight, scores, losses)
     return losses
 
 

@@ -249,7 +249,7 @@ def certify_projection(
             raise ValueError(f"documents has {z.shape[1]} features, but the queries have {query.X.shape[1]}")
         row, value = np.empty((1, len(Round._fields))), np.zeros(1)
         query = model._align_and_grow(query)
-        if model._learn(query, row, kernel_values(model, query.X, z, mu), value) == 0:
+        if model._learn(query, row, (kernel_values(model, query.X, z, mu), value)) == 0:
             raise model._rejection(query)
         model._last_round = row
         hinges += float(value[0])

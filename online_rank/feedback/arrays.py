@@ -14,6 +14,8 @@ __all__ = ["ShownBlock", "propensities_of", "shown_block"]
 #: Least probability that a click is divided by.
 _SMALLEST = 1e-100
 
+_NONE = np.empty(0)
+
 
 class ShownBlock(NamedTuple):
     """The documents drawn for q queries, one query after the other, and the users' feedback on them.
@@ -34,6 +36,8 @@ class ShownBlock(NamedTuple):
         (q,) float64, logsumexp of the logits not drawn; -inf if all were drawn.
     kinds
         (q,) int64, how the pairs are weighted: PLACKETT_LUCE, ALL_PAIRS, or the position of FairPairs' first pair.
+    chances
+        float64, what a click on each document is divided by; (0,) for credit by exchanges of pairs.
     """
 
     rows: np.ndarray
@@ -44,6 +48,7 @@ class ShownBlock(NamedTuple):
     logits: np.ndarray
     rests: np.ndarray
     kinds: np.ndarray
+    chances: np.ndarray
 
 
 def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
@@ -97,14 +102,15 @@ def shown_block(block: Block, drawn: bool = True) -> ShownBlock:
         starts.append(len(rows))
         rests.append(-np.inf if shown.rest is None else shown.rest)
     return ShownBlock(
-        np.array(rows, np.int64),
+        np.fromiter(rows, np.int64, len(rows)),
         np.array(starts),
         np.array(held, np.int64),
-        np.array(gains),
-        np.array(places, np.int64),
-        np.array(logits),
+        np.fromiter(gains, np.float64, len(gains)),
+        np.fromiter(places, np.int64, len(places)),
+        np.fromiter(logits, np.float64, len(logits)),
         np.array(rests),
         np.array(kinds, np.int64),
+        _NONE,
     )
 
 
@@ -156,7 +162,7 @@ def _graded(grades: np.ndarray, offsets: np.ndarray) -> ShownBlock:
     gains = grades.astype(np.float64)
     none = np.zeros(n_queries, np.int64)
     kinds = np.full(n_queries, ALL_PAIRS)
-    return ShownBlock(rows, offsets, none, gains, rows, np.zeros(len(gains)), np.zeros(n_queries), kinds)
+    return ShownBlock(rows, offsets, none, gains, rows, np.zeros(len(gains)), np.zeros(n_queries), kinds, _NONE)
 
 
 def _rows(order: tuple[Hashable, ...], ids: Sequence[Hashable] | None, m: int) -> Sequence[int]:

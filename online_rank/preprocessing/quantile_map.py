@@ -495,8 +495,9 @@ class StreamQuantileMap(ColumnTransformer):
 
     def _find_knots(self, first: int, stop: int, total: float) -> None:
         """Write the knots of some features to the table, in place."""
-        base = (self._base_points, self._base_sizes, self._base_masses, self._base_total)
-        kernels.find_knots(first, stop, self._points, self._sizes, self._masses, total, *base, self._draw(), *self._table)
+        sketches = kernels.Sketches(self._points, self._sizes, self._masses, total)
+        base = kernels.Sketches(self._base_points, self._base_sizes, self._base_masses, self._base_total)
+        kernels.find_knots(first, stop, sketches, base, self._draw(), self._table)
 
     def _join_all(self) -> None:
         """Merge all sampled documents into all sketches now."""

@@ -111,14 +111,14 @@ class ClickPerceptron(LinearRanker):
         self.cost = cost
         self.relative_margin = relative_margin
         self.average = average
-        self._constants = np.array([relative_margin, averaging(average)])
+        self._config = np.array([relative_margin, averaging(average), cost == "dcg"], np.float64)
         self._squares = np.empty(0)
         self._begun = False
 
     _schema = Schema(
         _counters=Array(6, low=0.0),
         _squares=Array(lambda ranker: 0 if ranker._rows is not None else ranker._n_features, low=0.0),
-        _constants=Derived(),
+        _config=Derived(),
         _begun=Flag(),
     )
     _learns_atomically = True
@@ -167,13 +167,13 @@ class ClickPerceptron(LinearRanker):
         self._counters[[sparse_clicks.EVIDENCE, sparse_clicks.WITH_GRADIENTS]] = evidence(self._weights, self._squares)
         return {"_squares": np.empty(0)}
 
-    def _clicked(self, block: Block) -> tuple[ShownBlock, np.ndarray]:
-        """The drawn ranking, and the divisor of a click on each document; (0,) for credit by exchanges of pairs."""
+    def _clicked(self, block: Block) -> ShownBlock:
+        """The drawn ranking, with the divisors of clicks unless the credit is by exchanges of pairs."""
         shown = shown_block(block, drawn=self.credit == "swap")
         if self.credit == "swap" or not isinstance(block.y, tuple):
-            return shown, np.empty(0)
+            return shown
         if self.examination is None:
-            return shown, propensities_of(block.y)
+            return shown._replace(chances=propensities_of(block.y))
         examination = np.array(self.examination, np.float64)
         places = np.minimum(shown.places, len(examination))
         # The documents held back, the last of each query, were not shown.
@@ -183,20 +183,17 @@ class ClickPerceptron(LinearRanker):
             raise ValueError(
                 f"y: position {shown.places.max() + 1} was shown, but examination has {len(examination)} positions"
             )
-        return shown, examination[places]
+        return shown._replace(chances=examination[places])
 
     def _learn(self, block: Block, rounds: np.ndarray) -> int:
-        shown, chances = self._clicked(block)
-        drawn = shown.rows, shown.starts, shown.gains, shown.logits, shown.rests, shown.kinds, block.w
-        settings = chances, self.cost == "dcg", discounts(block.n_documents), self._constants
+        settings = self._clicked(block), block.w, discounts(block.n_documents), self._config
         if self._rows is None and not isinstance(block.X, SparseRows):
             return kernels.learn(
-                block.X, block.offsets, *drawn, *settings, self._weights, self._average, self._squares, self._counters, rounds
+                block.X, block.offsets, *settings, self._weights, self._average, self._squares, self._counters, rounds
             )
         rows, state = as_rows(block.X), self._make_sparse()
         return sparse.learn(
-            rows.starts, rows.columns, rows.values, block.offsets, *drawn, *settings, state, self._averages, self._counters,
-            rounds,
+            rows.starts, rows.columns, rows.values, block.offsets, *settings, state, self._averages, self._counters, rounds,
         )  # fmt: skip
 
 

@@ -313,24 +313,9 @@ class DirectRanker(AveragedRanker):
 
     def _descend(self, block: Block, surrogate: KernelArguments, rounds: np.ndarray) -> int:
         X, y, offsets, w, *_ = block
-        return kernels.learn(
-            X,
-            y,
-            offsets,
-            w,
-            discounts(len(X)),
-            surrogate,
-            self._widths,
-            self._config,
-            self._constants,
-            self._weights,
-            self._state,
-            self._average,
-            self._pending,
-            self._counters,
-            self._key,
-            rounds,
-        )
+        learner = kernels.Learner(self._weights, self._state, self._average, self._pending, self._counters, self._key)
+        settings = surrogate, self._widths, self._config, self._constants
+        return kernels.learn(X, y, offsets, w, discounts(len(X)), *settings, learner, rounds)
 
     def _learn_without_features(self, block: Block, rounds: np.ndarray) -> int:
         """As `_learn`, from documents that are all alike: nothing is learned, and each round is skipped."""

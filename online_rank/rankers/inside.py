@@ -83,8 +83,8 @@ def reporter(nested: Any) -> Any:
     return nested._reporter
 
 
-def clicks_of(ranker: Any, block: Block) -> tuple[Any, np.ndarray]:
-    """The ranking that a `ClickPerceptron` had drawn, and the divisors of the clicks on it."""
+def clicks_of(ranker: Any, block: Block) -> Any:
+    """The ranking that a `ClickPerceptron` had drawn, with the clicks on it, a `ShownBlock`."""
     return ranker._clicked(block)
 
 

@@ -12,6 +12,7 @@ from online_rank._kernels.arrays import all_finite
 from online_rank._kernels.codes import AVERAGED, CREDITS, MASSES, N_COUNTERS, WITHIN_GRADE
 from online_rank._kernels.judge import judge_rankings
 from online_rank._kernels.tracked import learn_tracked
+from online_rank._kernels.watching import Watched
 from online_rank.arguments import choice, number
 from online_rank.base.anatomy import Abilities
 from online_rank.base.columns import are_numbers
@@ -339,8 +340,7 @@ class PerceptronRanker(LinearRanker):
             block, loss = self._weighed(block)
         learned = learn_tracked(
             block.X, block.y, block.offsets, block.w, discounts(len(block.y)), self._config, self._weights, self._average,
-            self._counters, rounds, block.served, self._all_forms, comparators, values, asked.X, answers,
-            gained,
+            self._counters, rounds, block.served, self._all_forms, Watched(comparators, values, asked.X, answers, gained),
         )  # fmt: skip
         if self._own is not None and learned:
             self._settle(rounds, given, loss)

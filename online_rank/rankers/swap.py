@@ -205,12 +205,12 @@ class SwapRanker(LinearRanker):
     def _learn_shown(self, block: Block, shown: ShownBlock, rounds: np.ndarray) -> int:
         if self._rows is None and not isinstance(block.X, SparseRows):
             return kernels.learn(
-                block.X, block.offsets, *shown, block.w, self.wealth, self._beginning, self._weights, self._state,
+                block.X, block.offsets, shown, block.w, self.wealth, self._beginning, self._weights, self._state,
                 self._baseline, rounds,
             )  # fmt: skip
         rows, state = as_rows(block.X), self._make_sparse()
         return sparse.learn(
-            rows.starts, rows.columns, rows.values, block.offsets, *shown, block.w, self.wealth, state, self._baseline,
+            rows.starts, rows.columns, rows.values, block.offsets, shown, block.w, self.wealth, state, self._baseline,
             self._counters, rounds,
         )  # fmt: skip
 

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from collections import namedtuple
 
 import pytest
+from numba import float64, types
 
 from online_rank._kernels.ahead import loading
-from online_rank._kernels.ahead.building import environment
+from online_rank._kernels.ahead.building import _merged, environment
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are objects for Linux alone")
 
@@ -126,6 +128,49 @@ def test_arrays_without_rows_are_taken(tmp_path):
         "print(total(np.ones((0, 5))), total(np.ones((3, 0))), total(np.ones((3, 5))), total(np.ones((3, 4)).T))\n"
     )
     assert run(called, ONLINE_RANK_CACHE_DIR=str(tmp_path)) == ["0.0 0.0 15.0 compiled"]
+
+
+def test_named_tuples_are_taken(tmp_path):
+    """Arrays that travel together are one argument, by name in the kernel; nothing but their number and types is checked."""
+    target = loading.targets()[0]
+    made = (
+        "import numba, numpy as np\n"
+        "from collections import namedtuple\n"
+        "from pathlib import Path\n"
+        "from online_rank._kernels._jit import Kernel\n"
+        "from online_rank._kernels.ahead.building import build\n"
+        "Pair = namedtuple('Pair', 'x w')\n"
+        "def total(pair, factor):\n"
+        "    s = 0.0\n"
+        "    for i in range(pair.x.shape[0]):\n"
+        "        s += pair.x[i] * pair.w[i]\n"
+        "    return factor * s\n"
+        "kinds = numba.typeof(Pair(np.ones(2), np.ones(2))), numba.float64\n"
+        f"print(build([(Kernel(total, {{}}), kinds)], {target!r}, Path({str(tmp_path)!r}))[1])\n"
+    )
+    assert run(made, **environment(target)) == ["{}"]
+    called = (
+        "import numpy as np\n"
+        "from collections import namedtuple\n"
+        "from online_rank._kernels.ahead.loading import entry\n"
+        "Pair = namedtuple('Pair', 'x w')\n"
+        "total = entry('__main__.total', lambda pair, factor: 'compiled')\n"
+        "x, w = np.array([1.0, 2.0]), np.array([3.0, 5.0])\n"
+        "for pair in (Pair(x, w), (x, w), [x, w], (x,), (x, w, w), Pair(x, w[:, None]), Pair(x.astype('i8'), w), x):\n"
+        "    print(total(pair, 2.0))\n"
+    )
+    compiled = ["compiled"] * 6
+    assert run(called, ONLINE_RANK_CACHE_DIR=str(tmp_path)) == ["26.0", "26.0", *compiled]
+
+
+def test_an_array_in_a_tuple_that_was_read_only_once_may_be_read_only():
+    own, lent = float64[::1], types.Array(float64, 1, "C", readonly=True)
+    for named in (None, namedtuple("Pair", "x w")):
+        calls = [(len, (types.BaseTuple.from_types(items, named),)) for items in ((own, lent), (own, own))]
+        for order in (calls, calls[::-1]):
+            ((_, (kind,)),) = _merged(order)
+            assert [array.mutable for array in kind.types] == [True, False]
+            assert getattr(kind, "instance_class", None) is named
 
 
 def test_a_kernel_that_is_not_in_the_file_calls_one_that_is(folder):

@@ -100,12 +100,10 @@ def test_a_credit_without_hinges_is_refused():
     violation = Violation(np.zeros(2), 0.0, False)
     kernels = Module(credit_dispatch)
     room = kernels.room_for_pairs(2)
-    pairs_of_none = kernels.prepare_hinges(99, query, v, violation, room, work, True)
-    target = Target(0, 0, 1, np.ones(4))
+    update = credit_dispatch.Update(99, Target(0, 0, 1, np.ones(4)), query, v, violation, 1.0, 0.5, room)
+    pairs_of_none = kernels.prepare_hinges(update, work, True)
     with pytest.raises(ValueError, match="no kernel has a comparator's hinges"):
-        kernels.hinges(
-            99, target, query, v, violation, pairs_of_none, room, 0.5, 1.0, np.zeros(2), np.zeros(2), True, 1.0, work, True
-        )
+        kernels.hinges(update, pairs_of_none, np.zeros(2), np.zeros(2), True, 1.0, work, True)
 
 
 def test_every_credit_has_a_code_of_its_own():

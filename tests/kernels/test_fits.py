@@ -15,13 +15,17 @@ from online_rank._kernels import (
     metrics,
     names,
     preprocessing,
+    quantile_map,
     quantiles,
     sparse,
     sparse_clicks,
     trees,
 )
 from online_rank._kernels import perceptron as kernels
+from online_rank._kernels import sparse_click_perceptron as sparse_clicked
+from online_rank._kernels.click_comparators import compare_on_clicks
 from online_rank._kernels.codes import N_COUNTERS
+from online_rank.feedback.arrays import ShownBlock
 from online_rank.measures import discounts
 from online_rank.query import SparseRows, as_grades
 from online_rank.query.sparse import checked_rows
@@ -83,13 +87,17 @@ def test_learning_refuses_an_array_that_is_too_short(place):
 
 def clicks_on_two(**changed):
     """Arguments of `clicks.learn` for one query, two of whose four documents were shown; some of them `changed`."""
+    shown = ShownBlock(
+        rows=np.array([2, 0]), starts=np.array([0, 2]), held=np.array([0]), gains=np.array([0.0, 1.0]), places=np.array([0, 1]),
+        logits=np.zeros(2), rests=np.zeros(1), kinds=np.array([0]), chances=np.empty(0),
+    )  # fmt: skip
+    own = {name: value for name, value in changed.items() if name in ShownBlock._fields}
     given = {
-        "X": X, "offsets": np.array([0, 4]), "rows": np.array([2, 0]), "starts": np.array([0, 2]), "held": np.array([0]),
-        "gains": np.array([0.0, 1.0]), "places": np.array([0, 1]), "logits": np.zeros(2), "rests": np.zeros(1),
-        "kinds": np.array([0]), "weights": np.ones(1), "wealth": 1.0, "beginning": np.empty(0), "w": np.zeros(3),
-        "state": np.ones((4, 3)), "baseline": np.zeros((2, clicks.PLACES, clicks.PLACES)), "rounds": np.empty((1, 10)),
+        "X": X, "offsets": np.array([0, 4]), "shown": shown._replace(**own), "weights": np.ones(1), "wealth": 1.0,
+        "beginning": np.empty(0), "w": np.zeros(3), "state": np.ones((4, 3)),
+        "baseline": np.zeros((2, clicks.PLACES, clicks.PLACES)), "rounds": np.empty((1, 10)),
     }  # fmt: skip
-    return {**given, **changed}
+    return {**given, **{name: value for name, value in changed.items() if name not in own}}
 
 
 @pytest.mark.parametrize(
@@ -103,11 +111,14 @@ def clicks_on_two(**changed):
         ("rows", np.array([2])),
         ("starts", np.array([0, 3])),
         ("held", np.array([3])),
+        ("held", np.zeros(0, np.int64)),
         ("gains", np.ones(1)),
         ("places", np.array([0, -1])),
+        ("places", np.array([0])),
         ("logits", np.zeros(1)),
         ("rests", np.zeros(0)),
         ("kinds", np.zeros(0, np.int64)),
+        ("chances", np.ones(1)),
         ("beginning", np.zeros(2)),
         ("state", np.ones((3, 3))),
         ("baseline", np.zeros((2, 5, 5))),
@@ -124,23 +135,46 @@ def test_learning_from_clicks_refuses_what_does_not_fit(name, value):
     if name in ("X", "w", "state", "beginning"):
         return
     rows = np.arange(0, 13, 3), np.tile(np.arange(3, dtype=np.int32), 4), np.ones(12)
-    order = ("offsets", "rows", "starts", "held", "gains", "places", "logits", "rests", "kinds", "weights", "wealth")
+    feedback, rounds = (unfit["offsets"], unfit["shown"], unfit["weights"]), unfit["rounds"]
     with UNFIT:
-        sparse_clicks.learn(
-            *rows, *(unfit[key] for key in order), np.zeros((3, 8)), unfit["baseline"], np.zeros(6), unfit["rounds"]
-        )
-    if name not in ("held", "places", "baseline"):
-        order = ("X", "offsets", "rows", "starts", "gains", "logits", "rests", "kinds", "weights")
-        settings = np.empty(0), False, np.ones(4), (0.5, 1.0)
-        state = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(6)
+        sparse_clicks.learn(*rows, *feedback, 1.0, np.zeros((3, 8)), unfit["baseline"], np.zeros(6), rounds)
+    if name != "baseline":
+        settings = np.ones(4), np.array([0.5, 1.0, 0.0])
         with UNFIT:
-            clicked.learn(*(unfit[key] for key in order), *settings, *state, unfit["rounds"])
+            clicked.learn(unfit["X"], *feedback, *settings, np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(6), rounds)
+        with UNFIT:
+            sparse_clicked.learn(*rows, *feedback, *settings, np.zeros((3, 5)), True, np.zeros(6), rounds)
 
 
 SKETCHES = np.zeros((3, 5)), np.zeros((3, 5)), np.zeros(3, np.int64)
 TABLE = np.full((8, 2), -1)
 TEXT = np.frombuffer(b"a\nb", np.uint8)
 LINE = np.frombuffer(b"1 qid:3 1:2\n", np.uint8)
+
+
+def comparing(**changed):
+    """Arguments of `compare_on_clicks` for two comparators; some of them `changed`."""
+    given = {
+        "shown": clicks_on_two()["shown"], "by_discount": False, "discounts": np.ones(4), "s": np.zeros(4), "margin": 0.0,
+        "weight": 1.0, "scores": np.ones((2, 4)), "out": np.zeros(2),
+    }  # fmt: skip
+    return tuple({**given, **changed}.values())
+
+
+def knot_table(d):
+    """A table for d features, as `StreamQuantileMap` has it."""
+    return (
+        np.zeros(d, np.uint8), np.zeros(d, np.int64), np.zeros((d, 4 + quantile_map.BEYOND, quantile_map.KNOT)),
+        np.zeros((d, 256), np.uint8), np.zeros((quantile_map.FINDER, d)),
+    )  # fmt: skip
+
+
+def finding(**changed):
+    """Arguments of `find_knots` for three features; some of them `changed`."""
+    sketches = quantile_map.Sketches(np.zeros((3, 5)), np.zeros(3, np.int64), np.zeros(3), 1.0)
+    nothing = quantile_map.Sketches(np.zeros((0, 5)), np.zeros(0, np.int64), np.zeros(0), 0.0)
+    given = {"first": 0, "stop": 3, "sketches": sketches, "old": nothing, "draw": 0.5, "table": knot_table(3)}
+    return tuple({**given, **changed}.values())
 
 
 def parsing(**changed):
@@ -165,6 +199,14 @@ def parsing(**changed):
         (clicks.swap_weight, (np.ones(3), 0.0, 0.0, 0, 3)),
         (clicks.harvest, (np.ones(3), np.ones(2), 0.0, np.zeros((3, 3)))),
         (sparse_clicks.confidence, (np.zeros(5),)),
+        (compare_on_clicks, comparing(scores=np.ones((2, 3)))),
+        (compare_on_clicks, comparing(out=np.zeros(3))),
+        (compare_on_clicks, comparing(discounts=np.ones(3))),
+        (compare_on_clicks, comparing(shown=clicks_on_two(rows=np.array([4, 0]))["shown"])),
+        (quantile_map.find_knots, finding(stop=4)),
+        (quantile_map.find_knots, finding(sketches=quantile_map.Sketches(np.zeros((3, 5)), np.full(3, 6), np.zeros(3), 1.0))),
+        (quantile_map.find_knots, finding(old=quantile_map.Sketches(np.zeros((1, 5)), np.array([6]), np.zeros(1), 1.0))),
+        (quantile_map.find_knots, finding(table=knot_table(2))),
         (quantiles.gaussianize, (X, 0, 5, 4, *SKETCHES, 1.0, np.empty((5, 3)))),
         (quantiles.gaussianize, (X, 0, 4, 4, *SKETCHES[:2], np.array([0, 6, 0]), 1.0, np.empty((4, 3)))),
         (quantiles.gaussianize, (X, 0, 4, 4, np.zeros((2, 5)), *SKETCHES[1:], 1.0, np.empty((4, 3)))),

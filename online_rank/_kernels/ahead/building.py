@@ -115,20 +115,34 @@ def _merged(calls: Iterable[tuple[Any, tuple[Any, ...]]]) -> list[tuple[Any, tup
     """Merge calls that differ only in which arrays are read-only: an array that is read-only in one call is taken as
     read-only.
     """
-    from numba import types
-
-    def lent(kind: Any) -> Any:
-        if isinstance(kind, types.Tuple | types.UniTuple):
-            return types.Tuple([lent(item) for item in kind.types])
-        return kind.copy(readonly=True) if isinstance(kind, types.Array) else kind
-
     found: dict[Any, Any] = {}
     for kernel, arguments in calls:
-        key = kernel, tuple(map(lent, arguments))
+        key = kernel, tuple(map(_lent, arguments))
         before = found.get(key, arguments)
-        both = zip(before, arguments, strict=True)
-        found[key] = tuple(one if getattr(other, "mutable", True) else other for one, other in both)
+        found[key] = tuple(map(_of_both, before, arguments))
     return [(kernel, arguments) for (kernel, _), arguments in found.items()]
+
+
+def _lent(kind: Any) -> Any:
+    """A type with all its arrays read-only."""
+    from numba import types
+
+    from online_rank._kernels.ahead.wrappers import is_tuple
+
+    if is_tuple(kind):
+        return types.BaseTuple.from_types(tuple(map(_lent, kind.types)), getattr(kind, "instance_class", None))
+    return kind.copy(readonly=True) if isinstance(kind, types.Array) else kind
+
+
+def _of_both(one: Any, other: Any) -> Any:
+    """Of two types that differ only in which arrays are read-only: each array read-only if it is in one of them."""
+    from numba import types
+
+    from online_rank._kernels.ahead.wrappers import is_tuple
+
+    if is_tuple(one):
+        return types.BaseTuple.from_types(tuple(map(_of_both, one.types, other.types)), getattr(one, "instance_class", None))
+    return one if getattr(other, "mutable", True) else other
 
 
 def _without_wrappers(kernel: Any, arguments: tuple[Any, ...]) -> Any:

@@ -19,12 +19,19 @@ DOUBLE = ir.DoubleType()
 _NULL = ir.Constant(POINTER, None)
 #: Return codes of numba's code: 0 for a value, -2 for None, -1 if a Python error is set, and from 1 on an error of its own.
 _NONE, _PYTHON_ERROR = -2, -1
+#: Python's Py_TPFLAGS_TUPLE_SUBCLASS: set in the flags of `tuple` and of every class derived from it.
+_TUPLE_SUBCLASS = 1 << 26
 
 _NUMBERS = {types.int64: INT64, types.float64: DOUBLE, types.boolean: BYTE}
 
 
 class Unsuited(TypeError):
     """A type of argument or result that the wrappers do not support."""
+
+
+def is_tuple(kind: Any) -> bool:
+    """Whether a type is that of a tuple, named or not."""
+    return isinstance(kind, types.BaseTuple)
 
 
 def module_of_wrappers(triple: str) -> "ir.Module":
@@ -110,8 +117,10 @@ class _Call:
     def _take(self, value: Any, kind: Any) -> None:
         """Check an argument, and append its values in numba's calling convention."""
         b = self.b
-        if isinstance(kind, types.Tuple | types.UniTuple):
-            self._need(b.icmp_unsigned("==", self._field(value, 8, POINTER), self._global("PyTuple_Type")))
+        if is_tuple(kind):
+            # A named tuple too: numba's code has its items, and no names.
+            flags = b.call(declared(self.module, "PyType_GetFlags", INT64, [POINTER]), [self._field(value, 8, POINTER)])
+            self._need(b.icmp_signed("!=", b.and_(flags, INT64(_TUPLE_SUBCLASS)), INT64(0)))
             size = b.call(declared(self.module, "PyTuple_Size", INT64, [POINTER]), [value])
             self._need(b.icmp_signed("==", size, INT64(len(kind.types))))
             for k, item in enumerate(kind.types):
