@@ -4,6 +4,7 @@
 order), runs the commands of docs/data.md on it, and writes their time, memory and results to benchmarks/results/log.md.
 """
 
+import json
 import os
 import re
 import shlex
@@ -61,19 +62,26 @@ def write_log(path: Path, n_rows: int) -> None:
     log.sample(frac=1, random_state=1).to_parquet(path, row_group_size=100_000)
 
 
+#: Runs its arguments, and prints what they took, from a small process: each begins with the memory of the one that starts it.
+_RUN = (
+    "import json, resource, subprocess, sys\n"
+    "code = subprocess.call(sys.argv[1:], stderr=subprocess.STDOUT)\n"
+    "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+    "print(json.dumps([code, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))"
+)
+
+
 def run(command: str, folder: str) -> Measured:
     """Run a command in a process of its own."""
     start = time.perf_counter()
-    arguments = [sys.executable, "-m", "online_rank", *shlex.split(command)]
+    arguments = [sys.executable, "-c", _RUN, sys.executable, "-m", "online_rank", *shlex.split(command)]
     environment = os.environ | {"PYTHONPATH": os.getcwd(), "COLUMNS": "120", "TERM": "dumb"}
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder,
-                          env=environment) as process:  # fmt: skip
-        output = process.stdout.read() if process.stdout else ""
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=folder, env=environment, check=True)
+    output, _, used = done.stdout.rstrip().rpartition("\n")
+    code, seconds, megabytes = json.loads(used)
+    if code:
         raise SystemExit(f"{command}: {output}")
-    return Measured(command, time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
+    return Measured(command, time.perf_counter() - start, seconds, megabytes, output)
 
 
 def report(n_rows: int) -> str:
