@@ -14,8 +14,8 @@ _log = logging.getLogger("online_rank.serving")
 _DONE = object()
 #: Seconds that a change nobody waits for may wait for others, to be written with them.
 _COMPANY = 0.005
-#: Seconds between two steps of a checkpoint while requests come in: none of them has to wait for more than one step.
-_ROOM = 0.05
+#: Seconds between two steps of a checkpoint while requests come in: few of them meet a step, and none more than one.
+_ROOM = 0.25
 
 
 class CommitError(RuntimeError):
@@ -75,9 +75,9 @@ class GroupCommit:
             return
         self._outcomes += outcomes
         self._is_busy = True
-        if self._failure is not None or self._durable.is_due:
+        if self._failure is not None or (self._steps is None and self._durable.is_due):
             self._start()
-        elif self._task is None and self._soon is None:
+        elif self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(_COMPANY, self._start)
 
     def add_and_wait(self, *outcomes: Outcome) -> Awaitable[None]:
@@ -175,9 +175,10 @@ class GroupCommit:
         return self._next_step - asyncio.get_running_loop().time()
 
     async def _give_way(self) -> None:
-        """Between two steps of a checkpoint: wait until the next one is due, or somebody waits for a change."""
+        """Between two steps of a checkpoint: wait until the next one is due, or there is something to write."""
         self._called.clear()
-        if self._steps is not None and not self._waiting and (seconds := self._seconds_to_step) > 0.0:
+        nothing_new = not (self._outcomes or self._waiting)
+        if self._steps is not None and nothing_new and (seconds := self._seconds_to_step) > 0.0:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._called.wait(), seconds)
 

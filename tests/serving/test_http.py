@@ -833,6 +833,11 @@ class TestDurable:
                     await commits.add_and_wait(durable.service.handle(json.dumps(request).encode()).outcome)
             assert not saving.done()
             assert sum(step is not None for step in steps) < 4
+            # A ranking that nobody waits for reaches the journal meanwhile.
+            commits.add(durable.service.handle(json.dumps(query(9)[0]).encode()).outcome)
+            while commits._outcomes:
+                await asyncio.sleep(0.005)
+            assert not saving.done()
             commits._next_step = 0.0
             monkeypatch.setattr(commit, "_ROOM", 0.0)
             await commits.wait()
