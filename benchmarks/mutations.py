@@ -177,7 +177,7 @@ ANYWHERE = [
     Mutation(
         "rankers/drift.py", "self._background = None\n            self._n_queries", "pass\n            self._n_queries", NESTED
     ),
-    Mutation("rankers/adapters.py", "(y[i] > y[j])", "(y[i] < y[j])", "tests/rankers/test_adapters.py"),
+    Mutation("rankers/adapters.py", "y[better] > y[worse]", "y[better] < y[worse]", "tests/rankers/test_adapters.py"),
     Mutation("rankers/selection.py", "others[self._n_shown % len(others)]", "others[0]", NESTED),
     Mutation(
         "preprocessing/stream_scaler.py",
@@ -394,7 +394,7 @@ STORAGE = [
         "storage/generations.py",
         "or digest_of(piece) != name",
         "",
-        f"{STATE}::test_a_row_whose_digest_does_not_match_is_noticed",
+        f"{STATE}::test_each_piece_is_compared_with_its_digest",
     ),
     Mutation("storage/saved.py", "and digest == self.chain", "", f"{STATE}::test_a_row_whose_digest_does_not_match_is_noticed"),
     Mutation(

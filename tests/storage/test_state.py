@@ -426,6 +426,23 @@ def test_a_row_whose_digest_does_not_match_is_noticed(tmp_path, table):
         serving(place)
 
 
+def test_each_piece_is_compared_with_its_digest(tmp_path):
+    """A flipped bit of a weight leaves a weight: only the digest tells."""
+    durable = serving(tmp_path / "run")
+    handled(durable, PAIRS[:6])
+    durable.save()
+    durable.close()
+    with sqlite3.connect(tmp_path / "run" / "state.db") as editor:
+        pieces = editor.execute("SELECT digest, content FROM piece WHERE length(content) > 0").fetchall()
+    assert len(pieces) > 3
+    for i, (digest, content) in enumerate(pieces):
+        shutil.copytree(tmp_path / "run", tmp_path / f"{i}")
+        with sqlite3.connect(tmp_path / f"{i}" / "state.db") as editor:
+            editor.execute("UPDATE piece SET content = ? WHERE digest = ?", (bytes([content[0] ^ 1]) + content[1:], digest))
+        with pytest.raises(ModelFileError, match="a piece of it is missing or damaged"):
+            read_service(tmp_path / f"{i}")
+
+
 @pytest.mark.parametrize(
     ("table", "column", "kind"),
     [(table, column, kind) for table, column in BLOBS for kind in ("TEXT", "REAL")]
