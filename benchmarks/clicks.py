@@ -15,6 +15,7 @@ after the other, and `python -m benchmarks.clicks --runs DIR` ends with the whol
 
 - bar: `SwapRanker` beside PDGD and, given a checkout of 3a8f3e3 (`--before`), beside its earlier self, for 10, 3, 2, 1 slots;
 - equal: are equal rankers told apart, if everybody draws with the same seed?
+- peers: `SwapRanker` beside PDGD, DBGD, MGD and COLTR;
 - logs: what is learned from a log of every shape, beside learning from grades;
 - speed: learning and showing, beside a checkout of 3a8f3e3 (`--before`);
 - tenants: a hundred tenants, with shared weights, own weights, and both.
@@ -33,6 +34,7 @@ import numpy as np
 from benchmarks._clicks_bar import section as beside_others
 from benchmarks._clicks_data import GAMMA, K, Queries, ndcg_shown, offline, parts, queries_of
 from benchmarks._clicks_logs import section as of_logs
+from benchmarks._clicks_peers import section as beside_peers
 from benchmarks._clicks_speed import section as beside_in_speed
 from benchmarks._clicks_tenants import section as of_tenants
 from benchmarks._common import RESULTS, parser, table
@@ -63,7 +65,7 @@ ROUNDS = 9
 USERS = ("perfect", "navigational", "informational", "trust", "position", "dependent")
 REFERENCE = "PDGD (port)"
 OURS = "SwapRanker()"
-PARTS = ("bar", "equal", "logs", "speed", "tenants")
+PARTS = ("bar", "equal", "logs", "peers", "speed", "tenants")
 
 
 class Plain:
@@ -344,6 +346,7 @@ def main() -> None:
             "bar": lambda: beside_others(folder, chosen.before, chosen.minutes, kept),
             "equal": equal_rankers,
             "logs": lambda: of_logs(folder, kept),
+            "peers": lambda: beside_peers(folder, kept),
             "speed": lambda: beside_in_speed(chosen.before),
             "tenants": lambda: of_tenants(kept),
         }[chosen.part]

@@ -1,0 +1,101 @@
+"""`SwapRanker` beside the online learners of the literature: the same users and queries."""
+
+import functools
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks._clicks_bar import CHECKPOINTS, OURS, USERS, compiled
+from benchmarks._clicks_data import GAMMA, ndcg_shown, offline, parts, queries_of
+from benchmarks._common import table
+from benchmarks._kept import Kept
+from benchmarks._peers import COLTR, DBGD
+from benchmarks._simulation import chance, pdgd_rounds, queries_in_one, swap_rounds, tables
+from online_rank import Impression
+from online_rank.stream.clicks import user
+
+SEEDS = (10, 11, 12, 13)
+#: Both run compiled, draw by draw as by the interface: whether they count their draws, their kernel, its decay or wealth.
+COMPILED: dict[str, tuple[bool, Callable[..., None], float]] = {
+    OURS: (True, swap_rounds, 0.1),
+    "PDGD": (False, pdgd_rounds, 0.9999977),
+}
+PEERS: dict[str, Callable[[int], Any]] = {
+    "MGD, 9 candidates": lambda seed: DBGD(46, 9, seed=seed),
+    "DBGD": lambda seed: DBGD(46, seed=seed),
+    "COLTR, 499 candidates": lambda seed: COLTR(46, seed=seed),
+}
+
+
+class Run(NamedTuple):
+    """One learner with one user, fold and seed."""
+
+    learner: str
+    user: str
+    fold: int
+    seed: int
+
+
+def measured(folder: Path, run: Run) -> list[float]:
+    """The discounted sum of what was shown, then NDCG@10 on the test part at each checkpoint."""
+    data = parts(folder)
+    train = queries_of([data[(run.fold + i) % 5] for i in range(3)])
+    test = queries_of([data[(run.fold + 4) % 5]], relevant=True)
+    drawn = np.random.default_rng([run.seed, run.fold, 7]).integers(len(train), size=CHECKPOINTS[-1])
+    seed = 1000 * run.fold + run.seed
+    who, quality = user(run.user, max_grade=2, seed=1_000_000 + seed), np.empty(len(drawn))
+    if run.learner in COMPILED:
+        counted, rounds, constant = COMPILED[run.learner]
+        block = queries_in_one(train)
+        draws = chance(block, drawn, who, seed, counted)
+        weights, quality = compiled(rounds, block, draws, tables(who, 3), constant, CHECKPOINTS)
+        values = [offline(lambda X, w=w: X @ w, test) for w in weights]  # type: ignore[misc]
+    else:
+        learner, values = PEERS[run.learner](seed), []
+        for t, q in enumerate(drawn.tolist()):
+            X, y = train[q]
+            shown = learner.show(X)
+            quality[t] = ndcg_shown(y, shown)
+            clicks = who.clicks(Impression(tuple(shown.tolist())), y, t)
+            learner.learn(X, shown, np.array(clicks.gains) > 0.0)
+            if t + 1 in CHECKPOINTS:
+                values.append(offline(learner.scores, test))
+    return [float(quality @ GAMMA ** np.arange(len(quality))), *values]
+
+
+def section(folder: Path, kept: Kept) -> str:
+    """Measure what is missing, and write the section."""
+    rows, names = [], []
+    for who in USERS:
+        ours: list[list[float]] = []
+        for learner in (*COMPILED, *PEERS):
+            runs = [Run(learner, who, fold, seed) for fold in range(5) for seed in SEEDS]
+            names += [f"peers, {run}" for run in runs]
+            found = [kept.part(f"peers, {run}", functools.partial(measured, folder, run)) for run in runs]
+            ours = ours or found
+            rows.append([who, learner, *(_cell(i, ours, found) for i in range(len(CHECKPOINTS) + 1))])
+            print(*rows[-1], flush=True)
+    header = ("users", "learner", "online", *(f"after {n:,}" for n in CHECKPOINTS))
+    return f"""## Beside the online learners of the literature
+
+MQ2008, 5 folds x {len(SEEDS)} seeds, {CHECKPOINTS[-1]:,} impressions of ten documents. *Online*: the sum of NDCG@10 of what was
+shown, discounted by {GAMMA}. *After*: NDCG@10 on the test part of the ranking by scores. In brackets: `{OURS}` less the
+learner, paired by fold and seed, ± standard error. PDGD, DBGD, MGD and COLTR are written from their descriptions, with the
+settings of their authors' code, which has no tests to compare with; nothing was tuned here.
+{kept.code_of(*names)}
+
+{table(header, rows)}
+"""
+
+
+def _cell(column: int, ours: list[list[float]], found: list[list[float]]) -> str:
+    """The mean of a column and, beside another learner, the difference."""
+    digits = 3 if column else 0
+    text = f"{statistics.fmean(values[column] for values in found):.{digits}f}"
+    if ours is found:
+        return text
+    less = [a[column] - b[column] for a, b in zip(ours, found, strict=True)]
+    return f"{text} ({statistics.fmean(less):+.{digits}f} ± {statistics.stdev(less) / len(less) ** 0.5:.{digits}f})"
