@@ -1,6 +1,6 @@
 """The DirectRanker on the questions of its paper [DR]: sensitivity, neighbour gaps, MQ2008; and what a query costs.
 
-    python -m benchmarks.direct_ranker [--paper] [--repetitions 5] [--only sensitivity noise gaps mq2008 time]
+    python -m benchmarks.direct_ranker [--paper] [--repetitions 5] [--only sensitivity noise gaps web mq2008 time]
 
 Synthetic data ([DR], section 4.5): per grade and feature a Gaussian, mean uniform in [0, 100], deviation in [50, 100]; 5
 grades and 70 features unless they are what varies; label noise is a rounded Gaussian in the grades of both parts, as in [DR]
@@ -8,6 +8,7 @@ and its authors' code. The test is NDCG@20 on 50 draws of 50 to 150 documents. [
 on 3 * 10^4, in queries of 100 documents. Everything is `StreamScaler() | DirectRanker()` with default settings; label
 noise also with the cost of [DR]. *noise*: figure 2(c) beside a network written again from the paper
 (`benchmarks/_paper_network.py`), with hidden layers of 70 and as many units as there are grades.
+*gaps*, *web*: figure 3, on these data and on web data (`benchmarks/_direct_gaps.py`).
 
 MQ2008: fold i trains on parts i, i+1, i+2 and tests on part i+4; nothing is tuned. *Graded*: as the data are. *Binarised*:
 grades >= 1 are relevant, as in [DR]. Queries without a relevant document are left out, ties get their expected value.
@@ -26,6 +27,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks import _direct_gaps
 from benchmarks._common import RESULTS, environment, parser, save, table
 from benchmarks._data import MQ2008, data_folder, folds, offsets_of, shuffled
 from benchmarks._paper_network import PaperNetwork
@@ -176,33 +178,6 @@ two.
 """
 
 
-def gaps(n_documents: int, passes: int = 10) -> str:
-    """Figure 3a: r between neighbours of a ranked list; and grades by segmentation."""
-    train, test = synthetic(0, n_documents)
-    pipeline = StreamScaler() | DirectRanker(output="tanh", seed=0)
-    rows = []
-    for p in range(1, passes + 1):
-        pipeline.learn_many(*train.block())
-        scaler, ranker = pipeline.steps.values()
-        if p in (1, passes):
-            queries = [(scaler.transform_one(X), y) for X, y in test]
-            off = np.concatenate([np.abs(np.array(ranker.segment_one(X)) - y) for X, y in queries])
-            rows.append((p, f"{np.mean(off == 0):.0%}", f"{np.mean(off <= 1):.0%}"))
-    X, y = queries[0]
-    figure = plot.neighbour_gaps(ranker, X, y).figure
-    figure.savefig(RESULTS / "direct_ranker_gaps.png", dpi=200)
-    plt.close(figure)
-    return f"""## Gaps between neighbours ([DR], section 5.3 and figure 3a)
-
-`output="tanh"`, {n_documents:,} training documents, five grades. The picture: a test query after {passes} passes. The table:
-how many documents of the test queries get their true grade from `segment_one`, or one that is at most one off.
-
-{table(("passes", "true grade", "at most one off"), rows)}
-
-![gaps](direct_ranker_gaps.png)
-"""
-
-
 def evaluate(model: Ranker, test: LetorBlock, y: np.ndarray) -> tuple[float, float]:
     """NDCG@10 and MAP."""
     ndcg, ap = NDCG(k=10), MAP()
@@ -316,7 +291,7 @@ def main() -> None:
     arguments.add_argument("--paper", action="store_true", help="10^5 training documents, as in [DR]")
     arguments.add_argument("--repetitions", type=int, default=5)
     arguments.add_argument("--shuffles", type=int, default=5)
-    parts = ("time", "sensitivity", "noise", "gaps", "mq2008")
+    parts = ("time", "sensitivity", "noise", "gaps", "web", "mq2008")
     arguments.add_argument("--only", nargs="+", choices=parts, default=parts)
     chosen = arguments.parse_args()
     RESULTS.mkdir(exist_ok=True)
@@ -325,7 +300,8 @@ def main() -> None:
         "time": cost_of_a_query,
         "sensitivity": lambda: sensitivity(n_documents, chosen.repetitions),
         "noise": lambda: noise(n_documents, chosen.repetitions),
-        "gaps": lambda: gaps(n_documents),
+        "gaps": lambda: _direct_gaps.on_gaussians(*synthetic(0, n_documents)),
+        "web": _direct_gaps.on_web_data,
         "mq2008": lambda: mq2008(chosen.shuffles),
     }
     sections = [run[part]() for part in chosen.only]
