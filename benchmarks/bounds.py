@@ -3,7 +3,7 @@
     python -m benchmarks.bounds [SECTION ...]
 
 Sections: counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, limits, tightness,
-hedging, blends, leader, paired, pairs, exploring, overhead, off_policy, exchanges.
+hedging, blends, leader, paired, pairs, exploring, overhead, off_policy, exchanges, generalisation.
 
 Writes a table (benchmarks/results/bounds.md) and figures (benchmarks/results/bounds_*.png). Every section is written as soon as
 it is measured, in place of the one that the page has.
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._bounds_batch import generalisation
 from benchmarks._bounds_blends import blends, leader, pairs, tightness
 from benchmarks._bounds_clicks import exchanges, off_policy
 from benchmarks._bounds_served import coverage, delayed, drift, interval, theorems
@@ -318,6 +319,7 @@ def overhead() -> str:
 SECTIONS = (
     counterexample, attained, separable, noisy, file, theorems, delayed, drift, coverage, interval, limits, tightness, hedging,
     blends, leader, paired, pairs, exploring, overhead, off_policy, exchanges,
+    generalisation,
 )  # fmt: skip
 
 
