@@ -1,6 +1,5 @@
 """Explains why one document ranks above another: the contribution of each feature to the difference of their scores."""
 
-import functools
 import math
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import numpy as np
 from online_rank.base.anatomy import serving_steps
 from online_rank.base.asked import read_for
 from online_rank.base.columns import as_array, numbers
-from online_rank.query import Block
+from online_rank.query import Block, SparseRows
 from online_rank.query.blocks import single
 
 __all__ = ["Explanation", "explain_linear", "explain_one"]
@@ -104,9 +103,11 @@ def explain_one(model: Any, x: Any, a: Hashable, b: Hashable, *, context: Any = 
     i, j = _place(a, block.n_documents, block.ids), _place(b, block.n_documents, block.ids)
     with model._lock:
         columns, values, exact, _ = _contributions(serving_steps(model), block, _columns_of(block), i, j)
-    sums = np.bincount(columns.features, values, len(columns.names))
-    by_column = type(block.X) is np.ndarray and block.names is None and columns.names == numbers(len(sums))
-    return _explanation(a, b, None if by_column else columns.names, sums, exact)
+    if type(block.X) is np.ndarray and block.names is None and tuple(columns.names) == numbers(len(columns.names)):
+        return _explanation(a, b, None, np.bincount(columns.own(), values, len(columns.names)), exact)
+    used, places = np.unique(columns.own(), return_inverse=True)
+    names = [columns.names[j] for j in used.tolist()]
+    return _explanation(a, b, names, np.bincount(places, values, len(used)), exact)
 
 
 def explain_linear(weights: np.ndarray, X: np.ndarray, a: Hashable, b: Hashable) -> Explanation:
@@ -136,16 +137,39 @@ def _explanation(a: Hashable, b: Hashable, names: Sequence[Hashable] | None, par
 
 
 class _Columns(NamedTuple):
-    """The columns of a block: the features of which they are made, as indices into the names of all features."""
+    """The columns of a block: the features of which they are made, as indices into the names of all features.
+
+    Where `features` is None, each column is a feature of its own. Of the millions of columns of hashed features few are used.
+    """
 
     names: Sequence[Hashable]
-    features: np.ndarray
+    features: np.ndarray | None = None
+
+    @property
+    def n(self) -> int:
+        """Their number."""
+        return len(self.names) if self.features is None else len(self.features)
+
+    def own(self) -> np.ndarray:
+        """The feature of each column."""
+        return np.arange(len(self.names)) if self.features is None else self.features
+
+    def taken(self, places: np.ndarray) -> "_Columns":
+        """The columns at some places."""
+        return self._replace(features=places if self.features is None else self.features[places])
 
 
-@functools.lru_cache(maxsize=64)
-def _numbered(n_features: int) -> _Columns:
-    """Columns known by their position, as features of their own; shared, so never written to."""
-    return _Columns(numbers(n_features), np.arange(n_features))
+class _Numbers(Sequence[Hashable]):
+    """The names "1", "2", ... of columns without names, made when they are asked for."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, j: Any) -> Any:
+        return str(range(1, self._n + 1)[j])
 
 
 def _place(document: Any, n_documents: int, ids: Sequence[Hashable] | None) -> int:
@@ -161,8 +185,8 @@ def _place(document: Any, n_documents: int, ids: Sequence[Hashable] | None) -> i
 def _columns_of(block: Block) -> _Columns:
     """The columns of a block as features of their own: their names, or numbers from 1, as in files."""
     if block.names is not None:
-        return _Columns(block.names, np.arange(len(block.names)))
-    return _numbered(block.X.shape[1] if hasattr(block.X, "shape") else 0)
+        return _Columns(block.names)
+    return _Columns(_Numbers(block.X.shape[1] if hasattr(block.X, "shape") else 0))
 
 
 def _contributions(
@@ -181,25 +205,34 @@ def _contributions(
     if parts is not None:
         front, models, shares = parts
         return *_of_blend(models, shares, *_through(front, block, columns), a, b), scores
-    weights = ranker._linear_weights()
-    if weights is not None and ranker._is_aligned(block):
-        return _arranged(ranker, columns, block), _linear_parts(weights, block.X, a, b), True, scores
+    is_linear = ranker._linear_weights(slice(0)) is not None
+    if is_linear and ranker._is_aligned(block):
+        return _arranged(ranker, columns, block), _linear_parts(ranker._linear_weights(), block.X, a, b), True, scores
     if not ranker._n_features:
-        return columns._replace(features=columns.features[:0]), np.empty(0), weights is not None, scores
-    rows = _two_rows(ranker, block, a, b)
+        return columns.taken(np.arange(0)), np.empty(0), is_linear, scores
+    X = _two_rows(ranker, block, a, b)
     columns = _arranged(ranker, columns, block)
-    values = _shares(ranker, rows[0], rows[1]) if weights is None else weights * (rows[0].astype(np.float64) - rows[1])
-    n = min(len(columns.features), len(values))
-    return columns._replace(features=columns.features[:n]), values[:n], weights is not None, scores
+    used: Any = slice(None)
+    if is_linear and isinstance(X, SparseRows):
+        used, places = np.unique(X.columns, return_inverse=True)
+        X = X._replace(columns=places.astype(np.int32), n_columns=len(used))
+    X = as_array(X, ranker)
+    values = ranker._linear_weights(used) * (X[0].astype(np.float64) - X[1]) if is_linear else _shares(ranker, X[0], X[1])
+    used = np.arange(len(values)) if isinstance(used, slice) else used
+    n = int(np.searchsorted(used, columns.n))
+    return columns.taken(used[:n]), values[:n], is_linear, scores
 
 
-def _two_rows(ranker: Any, block: Block, a: int, b: int) -> np.ndarray:
-    """Two documents in the columns of a ranker, (2, d)."""
-    if type(block.X) is np.ndarray:
+def _two_rows(ranker: Any, block: Block, a: int, b: int) -> Any:
+    """Two documents in the columns of a ranker."""
+    if isinstance(block.X, SparseRows):
+        one, two = block.X.rows(a, a + 1), block.X.rows(b, b + 1)
+        starts = np.append(one.starts, one.starts[-1] + two.starts[1:])
+        columns, values = (np.concatenate(both) for both in ((one.columns, two.columns), (one.values, two.values)))
+        X: Any = SparseRows(starts, columns, values, block.X.n_columns)
+    else:
         X = block.X[[a, b]]
-        return as_array(ranker._align(block._replace(X=X, y=None, offsets=single(2), ids=None)).X, ranker)
-    aligned = ranker._align(block)
-    return as_array(aligned.X, ranker)[[a, b]]
+    return ranker._align(block._replace(X=X, y=None, offsets=single(2), ids=None)).X
 
 
 def _through(steps: Sequence[Any], block: Block, columns: _Columns) -> tuple[Block, _Columns]:
@@ -208,7 +241,7 @@ def _through(steps: Sequence[Any], block: Block, columns: _Columns) -> tuple[Blo
         columns = _arranged(step, columns, block)
         made = step._transform_block(block)
         try:
-            columns = columns._replace(features=columns.features[step._sources(len(columns.features))])
+            columns = columns.taken(step._sources(columns.n))
         except (TypeError, AttributeError):  # The columns of such a step are explained as features of their own.
             columns = _columns_of(made)
         if block.names is None and made.names is not None and len(columns.names) in (0, len(made.names)):
@@ -222,7 +255,7 @@ def _arranged(step: Any, columns: _Columns, block: Block) -> _Columns:
     own = getattr(step, "feature_names", None)
     if own is None or block.names is None or own == block.names:
         return columns
-    known, names = dict(zip(block.names, columns.features.tolist(), strict=True)), list(columns.names)
+    known, names = dict(zip(block.names, columns.own().tolist(), strict=True)), list(columns.names)
     features = []
     for name in own:
         if name not in known:
@@ -236,7 +269,8 @@ def _of_blend(
     models: Sequence[Any], weights: np.ndarray, block: Block, columns: _Columns, a: int, b: int
 ) -> tuple[_Columns, np.ndarray, bool]:
     """The contributions in a blend: those of each model over the deviation of its scores in the query, times its weight."""
-    names, features, values = dict(zip(columns.names, range(len(columns.names)), strict=True)), [], [np.empty(0)]
+    names: dict[Hashable, int] | None = None
+    features, values = [], [np.empty(0)]
     exact = True
     for model, weight in zip(models, weights.tolist(), strict=True):
         if not weight:
@@ -247,13 +281,14 @@ def _of_blend(
             continue
         exact &= is_exact
         if own.names is columns.names:
-            features.append(own.features)
+            features.append(own.own())
         else:
+            names = dict(zip(columns.names, range(len(columns.names)), strict=True)) if names is None else names
             places = np.array([names.setdefault(name, len(names)) for name in own.names], dtype=np.int64)
-            features.append(places[own.features])
+            features.append(places[own.own()])
         values.append(weight * contributions / deviation)
     whole = np.concatenate([np.empty(0, np.int64), *features])
-    return _Columns(tuple(names), whole), np.concatenate(values), exact
+    return _Columns(columns.names if names is None else tuple(names), whole), np.concatenate(values), exact
 
 
 def _shares(ranker: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:

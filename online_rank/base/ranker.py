@@ -72,8 +72,8 @@ class Ranker(QueryEstimator):
         """The closed form of the scores. Raises TypeError, with the reason, if there is none."""
         raise TypeError("its scores have no closed form that engines can compute")
 
-    def _linear_weights(self) -> np.ndarray | None:
-        """The weights (d,) by which it ranks, if a score is a weighted sum of the features; otherwise None."""
+    def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray | None:
+        """The weights by which it ranks, of some columns, if a score is a weighted sum of the features; otherwise None."""
         return None
 
     def _blended(self) -> tuple[Sequence[Any], Sequence[Any], np.ndarray] | None:

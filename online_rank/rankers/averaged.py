@@ -192,10 +192,14 @@ class LinearRanker(AveragedRanker):
     def served_weights(self) -> np.ndarray:
         """The weights that serve rankings, float64 (d,), a copy: the average of those that learn, if the ranker averages."""
         if self._rows is not None:
-            scale, shift = self._scale_and_shift()
-            rows = self._rows[: self._n_features]
-            return scale * (rows[:, sparse.WEIGHT] - shift * rows[:, sparse.LAZY])
+            return self._served_in(self._rows[: self._n_features])
         return self._served.copy()
+
+    def _served_in(self, rows: np.ndarray) -> np.ndarray:
+        """The weights that serve rankings, from rows of the state."""
+        scale, shift = self._scale_and_shift()
+        served: np.ndarray = scale * (rows[:, sparse.WEIGHT] - shift * rows[:, sparse.LAZY])
+        return served
 
     @property
     def _decay(self) -> float:
@@ -285,8 +289,8 @@ class LinearRanker(AveragedRanker):
         moves = self._decay < 1.0 and rounds > 400.0 * self.average
         return None if moves else super()._touched(block)
 
-    def _linear_weights(self) -> np.ndarray:
-        return self._served if self._rows is None else self.served_weights
+    def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray:
+        return self._served[columns] if self._rows is None else self._served_in(self._rows[: self._n_features][columns])
 
     def _head(self) -> Head:
         return Linear(self.served_weights)

@@ -75,8 +75,8 @@ class FixedRanker(Ranker):
         self._aligned = np.zeros(self._n_features)
         self._aligned[: len(values)] = values
 
-    def _linear_weights(self) -> np.ndarray:
-        return self._aligned
+    def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray:
+        return self._aligned[columns]
 
     def _head(self) -> Head:
         return Linear(self._aligned.copy())

@@ -199,8 +199,8 @@ class RidgeRanker(Ranker):
         self._moment = np.pad(self._moment, (0, n_new))
         self._weights = np.pad(self._weights, ((0, 0), (0, n_new)))
 
-    def _linear_weights(self) -> np.ndarray:
-        return self._weights[self._best]
+    def _linear_weights(self, columns: Any = slice(None)) -> np.ndarray:
+        return self._weights[self._best][columns]
 
     def _head(self) -> Head:
         return Linear(self.weights)

@@ -1,6 +1,7 @@
 """Contributions of features to the difference of two scores."""
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from online_rank import (
     DeclaredFeatures,
     DirectRanker,
     GradientRanker,
+    HashedFeatures,
     KernelPerceptronRanker,
     LossTracker,
     PerceptronRanker,
@@ -208,3 +210,17 @@ def test_arrays_are_explained_by_column_as_dicts_are_by_name(name):
     assert len(found.contributions) == len(NAMES)
     assert named.contributions == {name: part for name, part in zip(NAMES, found.contributions, strict=True) if part}
     assert found.difference == named.difference
+
+
+def test_an_explanation_takes_the_memory_of_the_features_in_use():
+    model = HashedFeatures(20) | PerceptronRanker()
+    query = {"a": {"x": 1.0, "y": 2.0}, "b": {"x": 3.0}}
+    model.learn_one(query, {"a": 1, "b": 0})
+    tracemalloc.start()
+    explanation = model.explain_one(query, "a", "b")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 16
+    scores = model.predict_one(query)
+    assert explanation.difference == pytest.approx(scores["a"] - scores["b"], rel=1e-12)
+    assert len(explanation.contributions) == 2
