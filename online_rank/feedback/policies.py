@@ -71,7 +71,7 @@ class Policy(base.Base, abc.ABC):
             i = int(np.flatnonzero(~np.isfinite(values))[0])
             raise ValueError(f"scores: that of document {ids[i]!r} is {values[i]}; scores are finite")
         rng = counted_generator(self, self.seed, draw)
-        return self._show(values, ids, len(values) if self.k is None else min(self.k, len(values)), rng, confidence)
+        return self.draw_list(values, ids, len(values) if self.k is None else min(self.k, len(values)), rng, confidence)
 
     @abc.abstractmethod
     def retention(self, confidence: float) -> float:
@@ -85,10 +85,29 @@ class Policy(base.Base, abc.ABC):
         return self.retention(confidence) if len(scores) > 1 else 1.0
 
     @abc.abstractmethod
-    def _show(
+    def draw_list(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
-        """Draw a ranking of `k` documents by scores (m,)."""
+        """Draw a list: what a policy of your own writes.
+
+        Parameters
+        ----------
+        scores
+            Finite scores (m,), float64.
+        ids
+            The m documents.
+        k
+            How many to show, at most m.
+        rng
+            Where all randomness comes from.
+        confidence
+            How far to trust the scores, from 0 to 1.
+
+        Returns
+        -------
+        Impression
+            The list, with what learning from its clicks needs: logits, or propensities.
+        """
 
 
 class PlackettLuce(Policy):
@@ -151,9 +170,10 @@ class PlackettLuce(Policy):
         """
         return kept_share(self.logits(scores, confidence), k=_FIRST if self.k is None else min(self.k, _FIRST))
 
-    def _show(
+    def draw_list(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
+        """As `Policy.draw_list`."""
         n = min(k + (HELD_BACK if k <= FEW else 0), len(scores))
         logits = self.logits(scores, confidence)
         order, drawn_logits = np.empty(n, np.int64), np.empty(n)
@@ -197,9 +217,10 @@ class FairPairs(Policy):
         """
         return 1.0 - 0.25 * (1.0 - 1.0 / np.log2(3.0)) if self.k != 1 else 0.75
 
-    def _show(
+    def draw_list(
         self, scores: np.ndarray, ids: Sequence[Hashable], k: int, rng: np.random.Generator, confidence: float
     ) -> Impression:
+        """As `Policy.draw_list`."""
         order = np.argsort(-scores, kind="stable")
         n = min(k + (k <= FEW), len(order))
         first = int(rng.integers(2))

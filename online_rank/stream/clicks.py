@@ -79,12 +79,25 @@ class User(base.Base, abc.ABC):
             Number of the answer: the same number gives the same randomness.
         """
         grades = np.array([y[document] for document in shown.order], np.int64)  # type: ignore[call-overload]
-        clicked = self._browse(grades, counted_generator(self, self.seed, draw))
+        clicked = self.browse(grades, counted_generator(self, self.seed, draw))
         return Clicks(shown, tuple(clicked.astype(np.float64).tolist()))
 
     @abc.abstractmethod
-    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Which of the documents shown, with grades (k,), are clicked: bools (k,)."""
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Which of the documents shown are clicked: what a user of your own writes.
+
+        Parameters
+        ----------
+        grades
+            Grades (k,) of the documents shown, from the top down, int64.
+        rng
+            Where all randomness comes from.
+
+        Returns
+        -------
+        np.ndarray
+            Bools (k,).
+        """
 
 
 class CascadeUser(User):
@@ -117,7 +130,8 @@ class CascadeUser(User):
         arguments.seed(seed)
         self.seed = seed
 
-    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
         click, leave = rng.random((2, len(grades)))
         clicked = click < _by_grade(self.click, grades)
         return _until(clicked, clicked & (leave < _by_grade(self.stop, grades)))
@@ -148,7 +162,8 @@ class PositionUser(User):
         """The probability that each of the first `k` positions is examined, (k,)."""
         return np.arange(1.0, k + 1.0) ** -self.eta
 
-    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
         return rng.random(len(grades)) < self.examination(len(grades)) * _by_grade(self.click, grades)
 
 
@@ -178,7 +193,8 @@ class TrustUser(User):
         arguments.seed(seed)
         self.seed = seed
 
-    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
         position = np.arange(1.0, len(grades) + 1.0)
         relevant = _by_grade(self.relevant, grades)
         click = relevant * np.maximum(1.0 - (position + 1.0) / 100.0, 0.0) + (1.0 - relevant) * 0.65 / position
@@ -209,7 +225,8 @@ class DependentUser(User):
         arguments.seed(seed)
         self.seed = seed
 
-    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
         click, leave = rng.random((2, len(grades)))
         clicked = click < _by_grade(self.click, grades)
         return _until(clicked, clicked & (leave >= self.persistence / np.arange(1.0, len(grades) + 1.0)))
@@ -254,7 +271,8 @@ class BayesianUser(User):
         arguments.seed(seed)
         self.seed = seed
 
-    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
         click, satisfies, goes_on = rng.random((3, len(grades)))
         clicked = click < _by_grade(self.click, grades)
         satisfied = clicked & (satisfies < _by_grade(self.satisfaction, grades))
@@ -286,7 +304,8 @@ class BrowsingUser(User):
         arguments.seed(seed)
         self.seed = seed
 
-    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
         draws, attraction = rng.random(len(grades)), _by_grade(self.click, grades)
         clicked, last = np.zeros(len(grades), np.bool_), 0
         for position in range(1, len(grades) + 1):
@@ -328,7 +347,8 @@ class SatisfiedUser(User):
         arguments.seed(seed)
         self.seed = seed
 
-    def _browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def browse(self, grades: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """As `User.browse`."""
         clicked = rng.random(len(grades)) < _by_grade(self.click, grades)
         # With a tolerance for sums of fractions such as 1/3.
         return _until(clicked, np.cumsum(clicked * _by_grade(self.gain, grades)) >= self.need - 1e-12)

@@ -29,11 +29,11 @@ class SyntheticStream(abc.ABC):
     n_queries: int | None
 
     @abc.abstractmethod
-    def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Queries without end."""
+    def generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Queries (X, y) without end, the same at each call: what a stream of your own writes."""
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        queries = self._generate()
+        queries = self.generate()
         t = 0
         while self.n_queries is None or t < self.n_queries:
             yield next(queries)
@@ -122,7 +122,8 @@ class Separable(SyntheticStream):
         self.world_seed = world_seed
         self.teacher = _unit(np.random.default_rng([world_of(seed, world_seed), 1]).standard_normal(n_features))
 
-    def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `SyntheticStream.generate`."""
         rng = np.random.default_rng(self.seed)
         # u . x runs over [-reach, reach], cut into n_grades bands with gaps of `margin` (a little more, for rounding) between.
         gap = self.margin + 1e-12
@@ -203,7 +204,8 @@ class NoisyTeacher(SyntheticStream):
         """The weights that grade query t."""
         return self.teacher
 
-    def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `SyntheticStream.generate`."""
         rng = np.random.default_rng(self.seed)
         deviation = np.sqrt(1.0 + self.query_effect**2 + self.noise**2)
         levels = deviation * _normal_quantiles(np.cumsum(self.grade_shares[:-1]))
@@ -349,7 +351,8 @@ class GradedGaussians(SyntheticStream):
         self.means = rng.uniform(0.0, 100.0, (n_grades, n_features))
         self.deviations = rng.uniform(50.0, 100.0, (n_grades, n_features))
 
-    def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `SyntheticStream.generate`."""
         rng = np.random.default_rng(self.seed)
         while True:
             m = _length(self.n_documents, rng)

@@ -197,7 +197,8 @@ class WebLike(SyntheticStream):
             X[:, columns] = image(z[:, columns], self._scales[columns])
         return X
 
-    def _generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def generate(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `SyntheticStream.generate`."""
         rng = np.random.default_rng([self.seed, 4])
         truths: dict[int, _Truth] = {}
         t = self.first
